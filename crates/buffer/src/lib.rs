@@ -1,0 +1,203 @@
+//! Reference-counted byte buffers aligned to a cache line.
+//!
+//! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
+//! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
+//!
+//! Invariant: bytes past the length of the allocation's content are zero and are never exposed.
+
+use std::ops::{Bound, Deref, RangeBounds};
+use std::sync::Arc;
+
+/// Alignment of the first byte of every allocation, in bytes.
+pub const ALIGNMENT: usize = 64;
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+const EMPTY_LINE: Line = Line([0; ALIGNMENT]);
+
+/// Immutable bytes, shared by reference counting.
+#[derive(Clone)]
+pub struct Buffer {
+    lines: Option<Arc<[Line]>>,
+    start: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// The empty buffer; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { lines: None, start: 0, len: 0 }
+    }
+
+    /// Copies `bytes` into a fresh aligned allocation.
+    #[must_use]
+    pub fn copy_from(bytes: &[u8]) -> Self {
+        Self::concat(bytes.len(), [bytes])
+    }
+
+    /// Copies `pieces`, one after the other, into one fresh aligned allocation of `len` bytes.
+    ///
+    /// Pieces beyond `len` are left out; missing bytes are zero.
+    #[must_use]
+    pub fn concat<'a>(len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self::build(len, |target| {
+            let mut at = 0;
+            for piece in pieces {
+                let fits = piece.len().min(len - at);
+                target[at..at + fits].copy_from_slice(&piece[..fits]);
+                at += fits;
+            }
+        })
+    }
+
+    /// A buffer of `len` bytes that `fill` writes; the bytes are zero before.
+    pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+        let built: Result<Self, std::convert::Infallible> = Self::try_build(len, |bytes| {
+            fill(bytes);
+            Ok(())
+        });
+        match built {
+            Ok(buffer) => buffer,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Like [`Buffer::build`], for a `fill` that can fail.
+    pub fn try_build<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        if len == 0 {
+            fill(&mut [])?;
+            return Ok(Self::new());
+        }
+        let mut lines: Arc<[Line]> = std::iter::repeat_n(EMPTY_LINE, len.div_ceil(ALIGNMENT)).collect();
+        // A fresh Arc has one owner, so this never copies.
+        fill(&mut bytemuck::cast_slice_mut(Arc::make_mut(&mut lines))[..len])?;
+        Ok(Self { lines: Some(lines), start: 0, len })
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.lines {
+            None => &[],
+            Some(lines) => &bytemuck::cast_slice(lines)[self.start..self.start + self.len],
+        }
+    }
+
+    /// The part in `range`, clamped to the length, sharing the allocation.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let from = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        }
+        .min(self.len);
+        let to = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => self.len,
+        }
+        .clamp(from, self.len);
+        Self { lines: self.lines.clone(), start: self.start + from, len: to - from }
+    }
+
+    /// Bytes that the allocation behind this buffer occupies.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        self.lines.as_ref().map_or(0, |lines| lines.len() * ALIGNMENT)
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<&[u8]> for Buffer {
+    fn from(bytes: &[u8]) -> Self {
+        Self::copy_from(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::copy_from(&bytes)
+    }
+}
+
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Buffer {}
+
+impl PartialEq<[u8]> for Buffer {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.as_slice() == other
+    }
+}
+
+impl std::hash::Hash for Buffer {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = &self[..self.len.min(64)];
+        write!(f, "Buffer({} B, \"{}\"{})", self.len, shown.escape_ascii(), if self.len > 64 { "…" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_allocation_starts_on_a_cache_line() {
+        for len in [1, 63, 64, 65, 100, 4096, 1_000_003] {
+            let buffer = Buffer::copy_from(&vec![7; len]);
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0, "length {len}");
+            assert_eq!(buffer.len(), len);
+        }
+    }
+
+    #[test]
+    fn slices_share_the_allocation_and_clamp() {
+        let buffer = Buffer::copy_from(b"hello, atoll");
+        let tail = buffer.slice(7..);
+        assert_eq!(&*tail, b"atoll");
+        assert_eq!(tail.as_ptr(), buffer[7..].as_ptr());
+        assert_eq!(&*tail.slice(1..=2), b"to");
+        assert!(buffer.slice(20..30).is_empty());
+        assert_eq!(&*buffer.slice(..1000), b"hello, atoll");
+    }
+
+    #[test]
+    fn concat_joins_pieces_and_zeroes_what_is_missing() {
+        assert_eq!(&*Buffer::concat(5, [&b"ab"[..], b"cdef"]), b"abcde");
+        assert_eq!(&*Buffer::concat(4, [&b"ab"[..]]), b"ab\0\0");
+        assert_eq!(Buffer::concat(0, []), Buffer::new());
+    }
+}

@@ -1,0 +1,62 @@
+//! How a disk fails: the operation, the place and the cause, sorted by what a caller can do.
+
+use atoll_errors::ErrorKind;
+use std::io;
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening or creating the file.
+    Open,
+    /// Reading.
+    Read,
+    /// Writing or reserving space.
+    Write,
+    /// Syncing.
+    Sync,
+    /// Changing or asking the length.
+    Resize,
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Resize => "resize",
+        })
+    }
+}
+
+/// A failed operation on a disk.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {name} at offset {offset}")]
+pub struct DiskError {
+    /// What was being done.
+    pub operation: Operation,
+    /// The disk.
+    pub name: String,
+    /// Where.
+    pub offset: u64,
+    /// The cause.
+    #[source]
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                ErrorKind::OutOfSpace
+            }
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => ErrorKind::ReadOnly,
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,
+            _ => ErrorKind::Unavailable,
+        }
+    }
+}

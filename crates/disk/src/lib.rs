@@ -1,0 +1,61 @@
+//! The door to a disk: real, in memory, and simulated with faults.
+//!
+//! A [`Disk`] is one file that the engine fills as it likes: reads and writes at offsets, a sync, a length.
+//! Everything that differs by operating system, and every fault that can be planted, sits behind it.
+//!
+//! Invariant: after `sync` returned, every write that returned before `sync` was called survives power loss.
+
+pub use fault::{DiskError, Operation};
+
+mod fault;
+
+/// One file, or what stands in for one.
+pub trait Disk: Send + Sync + 'static {
+    /// Fills `target` from `offset`.
+    ///
+    /// # Errors
+    /// [`DiskError`] with the place; reading past the end is an error.
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    ///
+    /// # Errors
+    /// [`DiskError`]; the bytes in the range written are then undefined, all others as before.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Makes every finished write survive the loss of power.
+    ///
+    /// # Errors
+    /// [`DiskError`]; what was not yet durable may be lost even if a later sync succeeds.
+    fn sync(&self) -> Result<(), DiskError>;
+
+    /// Reserves space so that writes to the range do not run out of it; the bytes there keep their values,
+    /// new ones are zero. The file is at least `offset + len` bytes long afterwards.
+    ///
+    /// # Errors
+    /// [`DiskError`] of kind out-of-space; nothing changed then.
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError>;
+
+    /// Cuts the file to `len` bytes; no effect when it is shorter.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn truncate(&self, len: u64) -> Result<(), DiskError>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn len(&self) -> Result<u64, DiskError>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn is_empty(&self) -> Result<bool, DiskError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Name for messages: a path, or what stands in for one.
+    fn name(&self) -> &str;
+}

@@ -1,0 +1,1 @@
+//! One machine's persistent ordered map: several named trees in one file or in memory.

@@ -1,0 +1,225 @@
+//! How calls fail: refused (nothing happened) or unknown (it may have happened), with the facts of the case.
+
+use crate::{Buffer, ErrorKind, SortKey};
+use std::sync::Arc;
+
+/// The source of an error, kept for whoever prints it.
+pub type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Whether a failed call may have taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing happened.
+    Refused,
+    /// It may or may not have happened.
+    Unknown,
+}
+
+/// The first condition of a batch that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its place in the batch.
+    pub condition: usize,
+    /// The cell it is about.
+    pub sort: SortKey,
+    /// What the cell holds, up to 1 MiB of it; none if it is absent.
+    pub actual: Option<Buffer>,
+    /// Length of the whole value in bytes.
+    pub actual_bytes: u64,
+}
+
+/// Why a call on a store failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A condition of the batch did not hold.
+    #[error("condition {} on sort key \"{}\" does not hold", .0.condition, .0.sort.escape_ascii())]
+    Conflict(Box<Conflict>),
+    /// The version that was being read is gone, or the fencing token is old.
+    #[error("{what} has moved on")]
+    Superseded {
+        /// What was read or held.
+        what: String,
+    },
+    /// Something named does not exist.
+    #[error("there is no {what} \"{name}\"")]
+    NotFound {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The request is wrong.
+    #[error("invalid {what}: {problem}")]
+    InvalidInput {
+        /// Which part of the request.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// What would be right.
+        hint: &'static str,
+    },
+    /// A limit was exceeded.
+    #[error("{what}: {actual} exceeds the limit of {max}")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// What was asked for.
+        actual: u64,
+        /// What is allowed.
+        max: u64,
+    },
+    /// The store or build cannot do this.
+    #[error("{what} is not supported here")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// The caller did not prove who it is.
+    #[error("not authenticated at {place}")]
+    Unauthenticated {
+        /// The door.
+        place: String,
+    },
+    /// Another process owns the store and cannot be reached.
+    #[error("{place} is owned by process {pid} on {host}, which cannot be reached from here")]
+    Owned {
+        /// The store.
+        place: String,
+        /// Host name of the owner.
+        host: String,
+        /// Process id of the owner.
+        pid: u32,
+    },
+    /// The store cannot serve now.
+    #[error("{place} is unavailable: {reason}")]
+    Unavailable {
+        /// The store.
+        place: String,
+        /// Why.
+        reason: String,
+        /// The cause, where there is one.
+        #[source]
+        source: Option<Source>,
+    },
+    /// Bytes read back do not match their checksum.
+    #[error("{place} is damaged: {problem}")]
+    Corrupt {
+        /// File and offset, or key.
+        place: String,
+        /// What does not match.
+        problem: String,
+    },
+    /// No space is left.
+    #[error("no space left in {place}")]
+    OutOfSpace {
+        /// Device or budget.
+        place: String,
+        /// The cause, where there is one.
+        #[source]
+        source: Option<Source>,
+    },
+    /// The store is open for reading only.
+    #[error("{place} is read-only")]
+    ReadOnly {
+        /// The store.
+        place: String,
+    },
+    /// The data was written by a newer release.
+    #[error("{place} has format {found}; this build reads up to {supported}")]
+    NewerFormat {
+        /// The store.
+        place: String,
+        /// Format found.
+        found: u32,
+        /// Newest format this build reads.
+        supported: u32,
+    },
+    /// The operation failed below, and nothing happened.
+    #[error("{what} failed at {place}")]
+    Failed {
+        /// The operation.
+        what: &'static str,
+        /// The place.
+        place: String,
+        /// The cause.
+        #[source]
+        source: Source,
+    },
+    /// It may or may not have happened.
+    #[error("the outcome of {what} is unknown: {reason}")]
+    Unknown {
+        /// The operation.
+        what: &'static str,
+        /// Why it is not known.
+        reason: String,
+        /// The cause, where there is one.
+        #[source]
+        source: Option<Source>,
+    },
+    /// An error of a store in another process, as it told it.
+    #[error("{message}")]
+    Remote {
+        /// Its kind.
+        kind: ErrorKind,
+        /// Whether it may have happened.
+        unknown: bool,
+        /// Its text.
+        message: String,
+        /// Its hint.
+        hint: Option<String>,
+    },
+}
+
+impl StoreError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Conflict(_) | Self::Superseded { .. } => ErrorKind::Conflict,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::InvalidInput { .. } => ErrorKind::InvalidInput,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
+            Self::Owned { .. } | Self::Unavailable { .. } | Self::Failed { .. } => ErrorKind::Unavailable,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::OutOfSpace { .. } => ErrorKind::OutOfSpace,
+            Self::ReadOnly { .. } => ErrorKind::ReadOnly,
+            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            Self::Unknown { .. } => ErrorKind::TimedOut,
+            Self::Remote { kind, .. } => *kind,
+        }
+    }
+
+    /// Whether the call may have taken effect.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unknown { .. } | Self::Remote { unknown: true, .. } => Outcome::Unknown,
+            _ => Outcome::Refused,
+        }
+    }
+
+    /// What the caller can do about it, for whoever prints the error.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::InvalidInput { hint, .. } | Self::Unsupported { hint, .. } => (*hint).to_owned(),
+            Self::Limit { what, max, .. } => format!("keep the {what} at {max} or less, or split the request"),
+            Self::Owned { host, pid, .. } => {
+                format!("run on {host}, stop process {pid} there, or copy the store")
+            }
+            Self::Corrupt { .. } => "run `atoll store check` on it for the extent of the damage".to_owned(),
+            Self::OutOfSpace { .. } => "free some space, then try again; nothing was lost".to_owned(),
+            Self::NewerFormat { .. } => "use the release that wrote it, or a later one".to_owned(),
+            Self::ReadOnly { .. } => "open it for writing, on writable media".to_owned(),
+            Self::Unknown { .. } => "read the cell to see whether it happened, or retry with a request id".to_owned(),
+            Self::Remote { hint, .. } => return hint.clone(),
+            _ => return None,
+        };
+        Some(hint)
+    }
+}

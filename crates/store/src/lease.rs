@@ -1,0 +1,112 @@
+//! Leases: who may act, until when by the store's clock, and under which epoch.
+//!
+//! A lease is one cell holding (holder, epoch, expiry), changed only by compare-and-swap. Its epoch is the
+//! fencing token: whoever acts on the lease's behalf writes it along, and the acted-on side refuses an
+//! older one.
+//!
+//! Invariant: two holders never share an epoch, and an epoch never falls.
+
+use crate::{Buffer, Cell, ReadOptions, Store, StoreError, Timestamp, WriteOptions};
+use std::time::Duration;
+
+/// A lease that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who holds it.
+    pub holder: Vec<u8>,
+    /// The fencing token; higher with every change of holder.
+    pub epoch: u64,
+    /// Until when, by the store's clock.
+    pub expires: Timestamp,
+}
+
+/// How an attempt to take a lease ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// It is ours.
+    Held(Lease),
+    /// Somebody else holds it.
+    Busy(Lease),
+}
+
+impl Lease {
+    /// The bytes of the lease's cell: epoch and expiry (little-endian u64), then the holder.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.epoch.to_le_bytes()[..], &self.expires.0.to_le_bytes(), &self.holder].concat()
+    }
+
+    /// The lease that a cell holds.
+    ///
+    /// # Errors
+    /// `invalid-input` if the cell holds something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        let field = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        match (field(0), field(8)) {
+            (Some(epoch), Some(expires)) => {
+                Ok(Self { holder: bytes[16..].to_vec(), epoch, expires: Timestamp(expires) })
+            }
+            _ => Err(StoreError::InvalidInput {
+                what: "lease cell",
+                problem: format!("it holds {} bytes that are not a lease", bytes.len()),
+                hint: "keep leases in cells of their own",
+            }),
+        }
+    }
+}
+
+/// Takes the lease in `cell` for `duration`, or renews it if `holder` has it already.
+///
+/// # Errors
+/// Those of the store; a lost race is [`Acquired::Busy`].
+pub async fn acquire(
+    store: &dyn Store,
+    cell: Cell<'_>,
+    holder: &[u8],
+    duration: Duration,
+) -> Result<Acquired, StoreError> {
+    loop {
+        let current = store.get(cell, ReadOptions::default()).await?;
+        let now = store.now().await?;
+        let held = current.as_deref().map(Lease::decode).transpose()?;
+        let epoch = match &held {
+            None => 1,
+            Some(lease) if lease.expires > now && lease.holder != holder => {
+                return Ok(Acquired::Busy(lease.clone()));
+            }
+            // Renewing before the end keeps the epoch; after it somebody else may have acted in between.
+            Some(lease) if lease.expires > now => lease.epoch,
+            Some(lease) => lease.epoch + 1,
+        };
+        let lease = Lease { holder: holder.to_vec(), epoch, expires: now.after(duration) };
+        if swap(store, cell, current.as_ref(), &lease.encode()).await? {
+            return Ok(Acquired::Held(lease));
+        }
+    }
+}
+
+/// Gives the lease back early; its epoch stays, so that the next holder gets a higher one.
+///
+/// # Errors
+/// Those of the store; `conflict` if the lease is no longer ours.
+pub async fn release(store: &dyn Store, cell: Cell<'_>, lease: &Lease) -> Result<(), StoreError> {
+    let ended = Lease { expires: Timestamp(0), ..lease.clone() };
+    if swap(store, cell, Some(&Buffer::from(lease.encode())), &ended.encode()).await? {
+        Ok(())
+    } else {
+        Err(StoreError::Superseded { what: "the lease".into() })
+    }
+}
+
+async fn swap(
+    store: &dyn Store,
+    cell: Cell<'_>,
+    expected: Option<&Buffer>,
+    value: &[u8],
+) -> Result<bool, StoreError> {
+    match store.compare_and_swap(cell, expected.map(Buffer::as_slice), value, WriteOptions::default()).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::Conflict(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

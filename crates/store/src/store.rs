@@ -1,0 +1,104 @@
+//! The trait that every store implements.
+
+use crate::{
+    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
+    ScanPage, ScanRequest, Split, StoreError, Timestamp, Waited, WriteOptions, Written,
+};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::time::Duration;
+
+/// The answer of a store, later.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Answers of a store, as they come, each with the place of its question.
+pub type StoreStream<'a, T> = BoxStream<'a, (usize, Result<T, StoreError>)>;
+
+/// A map of sorted maps. See the crate's page for what holds on every implementation.
+///
+/// Futures may be dropped at any time: the call is then abandoned, and a write may or may not happen.
+pub trait Store: Send + Sync + 'static {
+    /// What this store can do, its limits and costs.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The value of a cell, or none.
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>>;
+
+    /// Many values over any partition keys, issued together, answered as they come.
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>>;
+
+    /// Applies a batch: all conditions hold at one point and all mutations apply, or none do.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] names the first condition that does not hold.
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written>;
+
+    /// Sets one cell.
+    fn put<'a>(&'a self, cell: Cell<'a>, value: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+        self.write(Batch::on(cell.partition).put(cell.sort, value), options)
+    }
+
+    /// Adds bytes at the end of one cell; an absent cell counts as empty.
+    fn append<'a>(&'a self, cell: Cell<'a>, bytes: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+        self.write(Batch::on(cell.partition).append(cell.sort, bytes), options)
+    }
+
+    /// Removes one cell; an absent cell is no error.
+    fn delete<'a>(&'a self, cell: Cell<'a>, options: WriteOptions) -> StoreFuture<'a, Written> {
+        self.write(Batch::on(cell.partition).delete(cell.sort), options)
+    }
+
+    /// Sets one cell if it holds `expected` (none: if it is absent).
+    fn compare_and_swap<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expected: Option<&'a [u8]>,
+        value: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
+        self.write(Batch::on(cell.partition).if_is(cell.sort, expected).put(cell.sort, value), options)
+    }
+
+    /// Sets a cell with the vow that it is written at most once, ever, with this value.
+    ///
+    /// The name of a deleted created cell is never used again.
+    fn create<'a>(&'a self, cell: Cell<'a>, value: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+        self.put(cell, value, options)
+    }
+
+    /// Removes all cells of a partition.
+    fn delete_partition<'a>(&'a self, partition: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+        self.write(Batch::on(partition).delete_range(crate::SortRange::all()), options)
+    }
+
+    /// One page of an ordered scan. Each page is atomic; the scan as a whole returns once every key that
+    /// was there throughout.
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage>;
+
+    /// Waits until the cell meets the expectation, or the time runs out. Passing values may be missed.
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited>;
+
+    /// One page of partition keys that have at least one cell.
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage>;
+
+    /// Divides the store among about `readers` parallel readers.
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>>;
+
+    /// Where a partition lies.
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place>;
+
+    /// The store's clock.
+    fn now(&self) -> StoreFuture<'_, Timestamp>;
+
+    /// Raises everything acknowledged so far to [`crate::Durability::Synced`], or to the strongest class
+    /// the store offers.
+    fn sync(&self) -> StoreFuture<'_, ()>;
+
+    /// Syncs and closes. Later calls are refused; closing twice is no error.
+    fn close(&self) -> StoreFuture<'_, ()>;
+}
