@@ -60,3 +60,25 @@ impl DiskError {
         }
     }
 }
+
+/// A read that reached beyond the last byte.
+pub(crate) fn past_end(name: &str, offset: u64) -> DiskError {
+    DiskError {
+        operation: Operation::Read,
+        name: name.to_owned(),
+        offset,
+        source: io::Error::new(io::ErrorKind::UnexpectedEof, "the read reaches past the end"),
+    }
+}
+
+/// `offset + len`, or the error that says that no file can be that long.
+pub(crate) fn check_end(name: &str, operation: Operation, offset: u64, len: u64) -> Result<usize, DiskError> {
+    offset.checked_add(len).and_then(|end| isize::try_from(end).ok()).map(isize::unsigned_abs).ok_or_else(
+        || DiskError {
+            operation,
+            name: name.to_owned(),
+            offset,
+            source: io::Error::new(io::ErrorKind::FileTooLarge, "the range ends past the largest file"),
+        },
+    )
+}

@@ -2,12 +2,19 @@
 //!
 //! A [`Disk`] is one file that the engine fills as it likes: reads and writes at offsets, a sync, a length.
 //! Everything that differs by operating system, and every fault that can be planted, sits behind it.
+//! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power when it is told to.
 //!
 //! Invariant: after `sync` returned, every write that returned before `sync` was called survives power loss.
 
 pub use fault::{DiskError, Operation};
+pub use file::{FileDisk, Mode};
+pub use memory::MemoryDisk;
+pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 
 mod fault;
+mod file;
+mod memory;
+mod sim;
 
 /// One file, or what stands in for one.
 pub trait Disk: Send + Sync + 'static {
@@ -30,7 +37,8 @@ pub trait Disk: Send + Sync + 'static {
     fn sync(&self) -> Result<(), DiskError>;
 
     /// Reserves space so that writes to the range do not run out of it; the bytes there keep their values,
-    /// new ones are zero. The file is at least `offset + len` bytes long afterwards.
+    /// new ones are zero. The file is at least `offset + len` bytes long afterwards; with `len` zero nothing
+    /// happens.
     ///
     /// # Errors
     /// [`DiskError`] of kind out-of-space; nothing changed then.

@@ -1,0 +1,202 @@
+//! A real file: positioned reads and writes, `fdatasync`, space reserved ahead.
+//!
+//! Everything that differs by operating system sits in `allocate` at the end of this file.
+//!
+//! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
+//! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
+
+use crate::fault::check_end;
+use crate::{Disk, DiskError, Operation};
+use parking_lot::RwLock;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What the file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Reading and writing; a missing file is created.
+    Create,
+    /// Reading and writing; a missing file is an error.
+    Write,
+    /// Reading only; a missing file is an error.
+    Read,
+}
+
+/// A file behind the [`Disk`] trait.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    mode: Mode,
+    name: String,
+    /// Writers share it. Whoever grows or cuts the file has it alone: zeros written over bytes that
+    /// somebody else just wrote, or a failed growth taken back under them, would lose those bytes.
+    growth: RwLock<()>,
+}
+
+impl FileDisk {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// [`DiskError`] with the path.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self, DiskError> {
+        let name = path.display().to_string();
+        let file = open_file(path, mode).map_err(|source| DiskError {
+            operation: Operation::Open,
+            name: name.clone(),
+            offset: 0,
+            source,
+        })?;
+        Ok(Self { file, mode, name, growth: RwLock::new(()) })
+    }
+
+    fn error(&self, operation: Operation, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
+        move |source| DiskError { operation, name: self.name.clone(), offset, source }
+    }
+
+    fn check_writable(&self, operation: Operation, offset: u64) -> Result<(), DiskError> {
+        if self.mode == Mode::Read {
+            let refusal = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "opened for reading only");
+            return Err(self.error(operation, offset)(refusal));
+        }
+        Ok(())
+    }
+
+    fn reserve_space(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _alone = self.growth.write();
+        let before = self.file.metadata()?.len();
+        let grown = match allocate(&self.file, offset, len) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                write_zeros(&self.file, before, offset + len)
+            }
+            outcome => outcome,
+        };
+        // What fails half-way may leave the steps that succeeded, and a failure must change nothing.
+        if grown.is_err() && self.file.metadata()?.len() > before {
+            self.file.set_len(before)?;
+        }
+        grown
+    }
+}
+
+impl Disk for FileDisk {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.file.read_exact_at(target, offset).map_err(self.error(Operation::Read, offset))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.check_writable(Operation::Write, offset)?;
+        check_end(&self.name, Operation::Write, offset, bytes.len() as u64)?;
+        let _shared = self.growth.read();
+        self.file.write_all_at(bytes, offset).map_err(self.error(Operation::Write, offset))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.check_writable(Operation::Sync, 0)?;
+        self.file.sync_data().map_err(self.error(Operation::Sync, 0))
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_writable(Operation::Write, offset)?;
+        check_end(&self.name, Operation::Write, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        self.reserve_space(offset, len).map_err(self.error(Operation::Write, offset))
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.check_writable(Operation::Resize, len)?;
+        let _alone = self.growth.write();
+        if self.len()? > len {
+            self.file.set_len(len).map_err(self.error(Operation::Resize, len))?;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(self.error(Operation::Resize, 0))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
+    match mode {
+        Mode::Read => OpenOptions::new().read(true).open(path),
+        Mode::Write => OpenOptions::new().read(true).write(true).open(path),
+        Mode::Create => match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+            Ok(file) => {
+                // The name of a new file lies in its folder, so the folder must be durable as well.
+                file.sync_all()?;
+                sync_parent(path)?;
+                Ok(file)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_file(path, Mode::Write),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match File::open(parent)?.sync_all() {
+        // Some network file systems cannot sync a folder; there the create itself is already durable.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// Grows by writing zeros; the fallback where the file system cannot reserve.
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    let mut at = from;
+    while at < to {
+        let piece = (to - at).min(ZEROS.len() as u64);
+        file.write_all_at(&ZEROS[..piece as usize], at)?;
+        at += piece;
+    }
+    Ok(())
+}
+
+/// Reserves space and grows the file to `offset + len`; `Unsupported` where the file system cannot.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len)) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_reservation_a_file_grows_by_zeros_and_keeps_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = open_file(&folder.path().join("store"), Mode::Create).unwrap();
+        file.write_all_at(b"reef", 0).unwrap();
+        write_zeros(&file, 4, 200_001).unwrap();
+        let mut bytes = vec![1; 200_001];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.starts_with(b"reef") && bytes[4..].iter().all(|byte| *byte == 0));
+        assert_eq!(file.metadata().unwrap().len(), 200_001);
+    }
+}

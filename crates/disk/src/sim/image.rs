@@ -1,0 +1,118 @@
+//! The bytes on a simulated medium, in shared blocks: a copy of an image copies no bytes.
+//!
+//! Invariant: blocks never written, and bytes past the end, are zero.
+
+use std::sync::Arc;
+
+const BLOCK_BYTES: usize = 4096;
+
+type Block = [u8; BLOCK_BYTES];
+
+/// Bytes and a length; absent blocks are zero.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Image {
+    blocks: Vec<Option<Arc<Block>>>,
+    len: u64,
+}
+
+impl Image {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut image = Self::default();
+        image.write(0, bytes);
+        image
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len as usize];
+        self.read(0, &mut bytes);
+        bytes
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The caller has checked that the range lies before the end.
+    pub(super) fn read(&self, offset: u64, target: &mut [u8]) {
+        for piece in pieces(offset, target.len()) {
+            let out = &mut target[piece.source..piece.source + piece.len];
+            match self.blocks.get(piece.block).and_then(Option::as_ref) {
+                Some(block) => out.copy_from_slice(&block[piece.within..piece.within + piece.len]),
+                None => out.fill(0),
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.grow(offset + bytes.len() as u64);
+        for piece in pieces(offset, bytes.len()) {
+            let block = self.blocks[piece.block].get_or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
+            Arc::make_mut(block)[piece.within..piece.within + piece.len]
+                .copy_from_slice(&bytes[piece.source..piece.source + piece.len]);
+        }
+    }
+
+    pub(super) fn grow(&mut self, len: u64) {
+        if len > self.len {
+            self.len = len;
+            self.blocks.resize((len as usize).div_ceil(BLOCK_BYTES), None);
+        }
+    }
+
+    pub(super) fn cut(&mut self, len: u64) {
+        if len >= self.len {
+            return;
+        }
+        self.len = len;
+        self.blocks.truncate((len as usize).div_ceil(BLOCK_BYTES));
+        let within = len as usize % BLOCK_BYTES;
+        if let (Some(Some(last)), true) = (self.blocks.last_mut(), within > 0) {
+            Arc::make_mut(last)[within..].fill(0);
+        }
+    }
+
+    pub(super) fn flip(&mut self, offset: u64, bit: u8) {
+        let mut byte = [0];
+        self.read(offset, &mut byte);
+        self.write(offset, &[byte[0] ^ (1 << (bit % 8))]);
+    }
+
+    /// Offset of a byte in a block that was written once, chosen by `rng`.
+    pub(super) fn some_written_byte(&self, rng: &mut fastrand::Rng) -> Option<u64> {
+        let written: Vec<usize> =
+            self.blocks.iter().enumerate().filter_map(|(at, block)| block.is_some().then_some(at)).collect();
+        let block = rng.choice(written)?;
+        let start = (block * BLOCK_BYTES) as u64;
+        let end = self.len.min(start + BLOCK_BYTES as u64);
+        (start < end).then(|| rng.u64(start..end))
+    }
+}
+
+struct Piece {
+    block: usize,
+    within: usize,
+    source: usize,
+    len: usize,
+}
+
+/// The parts of a range, one per block.
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let offset = offset as usize;
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < len).then(|| {
+            let within = (offset + done) % BLOCK_BYTES;
+            let piece = Piece {
+                block: (offset + done) / BLOCK_BYTES,
+                within,
+                source: done,
+                len: (BLOCK_BYTES - within).min(len - done),
+            };
+            done += piece.len;
+            piece
+        })
+    })
+}
