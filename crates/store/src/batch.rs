@@ -5,6 +5,9 @@ use std::time::Duration;
 
 /// Conditions and mutations on one partition key: all conditions hold at one point and all mutations
 /// apply in their order, or nothing happens.
+///
+/// Conditions are about the cells as they were before the mutations. A batch may have no conditions, or
+/// no mutations: then it only checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The partition that the batch is about.
@@ -52,7 +55,7 @@ pub enum Mutation {
     Append(SortKey, Buffer),
     /// Removes the cell; an absent cell is no error.
     Delete(SortKey),
-    /// Removes every cell of the range.
+    /// Removes every cell of the range; an empty or inverted range is no error.
     DeleteRange(SortRange),
 }
 
@@ -153,6 +156,11 @@ impl Durability {
 }
 
 /// Names one write of one client, so that a retry is applied once.
+///
+/// It belongs to one batch, for ever. A refused write leaves no trace of its id: the retry is judged
+/// anew. A retry of a write that was done is done again ([`Written::repeated`]), whatever its conditions
+/// say by now, and survives what the retry asks for. The id is remembered with the write, so it survives
+/// whatever the write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// The client; random, so that two clients never share it.
@@ -164,7 +172,8 @@ pub struct RequestId {
 /// How a write is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// What the acknowledgement must survive; the store's default for none.
+    /// What the acknowledgement must survive; the store's default for none. A class weaker than the store
+    /// offers is raised to one that it does, a stronger one is refused as `unsupported`.
     pub durability: Option<Durability>,
     /// How long the caller waits before the outcome counts as unknown; no end for none.
     pub deadline: Option<Duration>,
@@ -185,6 +194,7 @@ impl WriteOptions {
 pub struct Written {
     /// The class at which it was acknowledged; never weaker than asked for.
     pub durability: Durability,
-    /// Whether the request id had been seen, so that nothing was done now.
+    /// Whether the request id had been seen, or a created cell already held this value, so that nothing
+    /// was done now.
     pub repeated: bool,
 }

@@ -28,6 +28,22 @@ pub struct Conflict {
     pub actual_bytes: u64,
 }
 
+impl Conflict {
+    /// Most bytes of the actual value that a conflict tells.
+    pub const ACTUAL_BYTES_MAX: usize = 1 << 20;
+
+    /// The conflict of the condition at place `condition` of the batch, about a cell holding `actual`.
+    #[must_use]
+    pub fn new(condition: usize, sort: SortKey, actual: Option<&Buffer>) -> Self {
+        Self {
+            condition,
+            sort,
+            actual: actual.map(|value| value.slice(..Self::ACTUAL_BYTES_MAX)),
+            actual_bytes: actual.map_or(0, |value| value.len() as u64),
+        }
+    }
+}
+
 /// Why a call on a store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -174,6 +190,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The refusal of a store that was closed.
+    #[must_use]
+    pub fn closed(place: impl Into<String>) -> Self {
+        Self::Unavailable { place: place.into(), reason: "it was closed".into(), source: None }
+    }
+
     /// The kind, the same at every door.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -208,7 +230,9 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::InvalidInput { hint, .. } | Self::Unsupported { hint, .. } => (*hint).to_owned(),
-            Self::Limit { what, max, .. } => format!("keep the {what} at {max} or less, or split the request"),
+            Self::Limit { what, max, .. } => {
+                format!("keep the {what} at {max} or less, or split the request")
+            }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
             }
@@ -216,7 +240,9 @@ impl StoreError {
             Self::OutOfSpace { .. } => "free some space, then try again; nothing was lost".to_owned(),
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one".to_owned(),
             Self::ReadOnly { .. } => "open it for writing, on writable media".to_owned(),
-            Self::Unknown { .. } => "read the cell to see whether it happened, or retry with a request id".to_owned(),
+            Self::Unknown { .. } => {
+                "read the cell to see whether it happened, or retry with a request id".to_owned()
+            }
             Self::Remote { hint, .. } => return hint.clone(),
             _ => return None,
         };

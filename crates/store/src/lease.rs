@@ -57,6 +57,8 @@ impl Lease {
 
 /// Takes the lease in `cell` for `duration`, or renews it if `holder` has it already.
 ///
+/// `holder` must be unique: two processes that call themselves the same share the lease and its epoch.
+///
 /// # Errors
 /// Those of the store; a lost race is [`Acquired::Busy`].
 pub async fn acquire(
@@ -76,7 +78,7 @@ pub async fn acquire(
             }
             // Renewing before the end keeps the epoch; after it somebody else may have acted in between.
             Some(lease) if lease.expires > now => lease.epoch,
-            Some(lease) => lease.epoch + 1,
+            Some(lease) => next_epoch(lease)?,
         };
         let lease = Lease { holder: holder.to_vec(), epoch, expires: now.after(duration) };
         if swap(store, cell, current.as_ref(), &lease.encode()).await? {
@@ -98,6 +100,14 @@ pub async fn release(store: &dyn Store, cell: Cell<'_>, lease: &Lease) -> Result
     }
 }
 
+fn next_epoch(ended: &Lease) -> Result<u64, StoreError> {
+    ended.epoch.checked_add(1).ok_or_else(|| StoreError::InvalidInput {
+        what: "lease cell",
+        problem: "its epoch is the last there is".into(),
+        hint: "keep leases in cells of their own",
+    })
+}
+
 async fn swap(
     store: &dyn Store,
     cell: Cell<'_>,
@@ -108,5 +118,31 @@ async fn swap(
         Ok(_) => Ok(true),
         Err(StoreError::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_read_back_as_it_was_written() {
+        let lease = Lease { holder: b"host-7:4711".to_vec(), epoch: 3, expires: Timestamp(1_000) };
+        assert_eq!(Lease::decode(&lease.encode()).unwrap(), lease);
+        let nameless = Lease { holder: vec![], ..lease };
+        assert_eq!(Lease::decode(&nameless.encode()).unwrap(), nameless);
+    }
+
+    #[test]
+    fn a_cell_that_holds_something_else_is_no_lease() {
+        let error = Lease::decode(b"fifteen bytes..").unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn epochs_end_with_an_error_and_never_wrap() {
+        let last = Lease { holder: vec![], epoch: u64::MAX, expires: Timestamp(0) };
+        assert!(next_epoch(&last).is_err());
+        assert_eq!(next_epoch(&Lease { epoch: 7, ..last }).unwrap(), 8);
     }
 }

@@ -9,11 +9,15 @@
 
 mod batch;
 mod capabilities;
+pub mod clock;
+mod create;
 mod error;
 mod key;
 pub mod lease;
 mod read;
 mod store;
+mod token;
+pub mod watch;
 
 pub use atoll_buffer::Buffer;
 pub use atoll_errors::ErrorKind;

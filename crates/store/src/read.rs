@@ -91,7 +91,8 @@ pub enum Projection {
     Bytes(ByteRange),
 }
 
-/// Where a scan or listing goes on; opaque, and only for the same request.
+/// Where a scan or listing goes on; opaque, and only for the same request (its page limit may change).
+/// Anything else is refused as `invalid-input`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub Vec<u8>);
 
@@ -106,7 +107,8 @@ pub struct ScanRequest {
     pub direction: Direction,
     /// What of each entry.
     pub projection: Projection,
-    /// How many entries a page may hold; the store may return fewer.
+    /// How many entries a page may hold, at least 1; the store may return fewer, but at least one as
+    /// long as there are any. A single entry larger than a page goes alone.
     pub limit: usize,
     /// Where the former page ended.
     pub resume: Option<Token>,
@@ -182,7 +184,8 @@ pub struct PartitionQuery {
     pub prefix: Vec<u8>,
     /// Only keys of this split.
     pub split: Option<Split>,
-    /// How many keys a page may hold.
+    /// How many keys a page may hold, at least 1; the store may return fewer, even none, and only a
+    /// missing token marks the end.
     pub limit: usize,
     /// Where the former page ended.
     pub resume: Option<Token>,

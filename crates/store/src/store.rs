@@ -1,5 +1,6 @@
 //! The trait that every store implements.
 
+use crate::create::create;
 use crate::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
     ScanPage, ScanRequest, Split, StoreError, Timestamp, Waited, WriteOptions, Written,
@@ -16,6 +17,8 @@ pub type StoreStream<'a, T> = BoxStream<'a, (usize, Result<T, StoreError>)>;
 
 /// A map of sorted maps. See the crate's page for what holds on every implementation.
 ///
+/// A partition with no cells does not exist: deleting its last cell removes it from listings.
+///
 /// Futures may be dropped at any time: the call is then abandoned, and a write may or may not happen.
 pub trait Store: Send + Sync + 'static {
     /// What this store can do, its limits and costs.
@@ -24,7 +27,8 @@ pub trait Store: Send + Sync + 'static {
     /// The value of a cell, or none.
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>>;
 
-    /// Many values over any partition keys, issued together, answered as they come.
+    /// Many values over any partition keys, issued together, answered as they come: each exactly once, in
+    /// any order. A read that fails fails alone.
     fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>>;
 
     /// Applies a batch: all conditions hold at one point and all mutations apply, or none do.
@@ -39,7 +43,12 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Adds bytes at the end of one cell; an absent cell counts as empty.
-    fn append<'a>(&'a self, cell: Cell<'a>, bytes: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+    fn append<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        bytes: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
         self.write(Batch::on(cell.partition).append(cell.sort, bytes), options)
     }
 
@@ -61,13 +70,26 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets a cell with the vow that it is written at most once, ever, with this value.
     ///
-    /// The name of a deleted created cell is never used again.
-    fn create<'a>(&'a self, cell: Cell<'a>, value: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
-        self.put(cell, value, options)
+    /// Creating it again with the same value is done ([`Written::repeated`]), so that a retry is harmless;
+    /// with another value it is a conflict. The name of a deleted created cell is never used again.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the cell holds another value.
+    fn create<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        value: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
+        Box::pin(create(self, cell, value, options))
     }
 
     /// Removes all cells of a partition.
-    fn delete_partition<'a>(&'a self, partition: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
+    fn delete_partition<'a>(
+        &'a self,
+        partition: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
         self.write(Batch::on(partition).delete_range(crate::SortRange::all()), options)
     }
 
@@ -76,6 +98,9 @@ pub trait Store: Send + Sync + 'static {
     fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage>;
 
     /// Waits until the cell meets the expectation, or the time runs out. Passing values may be missed.
+    ///
+    /// The cell is looked at once at least, however short the time-out; a value in the expectation is
+    /// limited as in a condition. Closing the store ends its waits with `unavailable`.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,
@@ -86,7 +111,8 @@ pub trait Store: Send + Sync + 'static {
     /// One page of partition keys that have at least one cell.
     fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage>;
 
-    /// Divides the store among about `readers` parallel readers.
+    /// Divides the store among about `readers` parallel readers (at least 1): every partition key lies in
+    /// exactly one split.
     fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>>;
 
     /// Where a partition lies.
@@ -99,6 +125,6 @@ pub trait Store: Send + Sync + 'static {
     /// the store offers.
     fn sync(&self) -> StoreFuture<'_, ()>;
 
-    /// Syncs and closes. Later calls are refused; closing twice is no error.
+    /// Syncs and closes. Later calls are refused as `unavailable`; closing twice is no error.
     fn close(&self) -> StoreFuture<'_, ()>;
 }

@@ -1,0 +1,52 @@
+//! The general path of `create`: a put under the condition that the cell is absent.
+//!
+//! Invariant: creating a cell again with the value it holds is done, so that a retry is harmless; with
+//! another value it is a conflict, because the vow would be broken.
+
+use crate::{
+    Batch, Buffer, Cell, Conflict, Durability, ReadOptions, Store, StoreError, WriteOptions, Written,
+};
+
+pub(crate) async fn create<S: Store + ?Sized>(
+    store: &S,
+    cell: Cell<'_>,
+    value: &[u8],
+    options: WriteOptions,
+) -> Result<Written, StoreError> {
+    let value = Buffer::from(value);
+    let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value.clone());
+    match store.write(batch, options).await {
+        Err(StoreError::Conflict(conflict)) if holds(store, cell, &conflict, &value).await? => {
+            acknowledge(store, options).await
+        }
+        result => result,
+    }
+}
+
+/// Whether the cell that stood in the way has the same value.
+async fn holds<S: Store + ?Sized>(
+    store: &S,
+    cell: Cell<'_>,
+    conflict: &Conflict,
+    value: &Buffer,
+) -> Result<bool, StoreError> {
+    let Some(told) = &conflict.actual else { return Ok(false) };
+    if conflict.actual_bytes != value.len() as u64 || *told != value.slice(..told.len()) {
+        return Ok(false);
+    }
+    if told.len() == value.len() {
+        return Ok(true);
+    }
+    let options = ReadOptions { immutable: true, ..ReadOptions::default() };
+    Ok(store.get(cell, options).await?.as_ref() == Some(value))
+}
+
+/// The value that is there may have been acknowledged at a weaker class than is asked for now.
+async fn acknowledge<S: Store + ?Sized>(store: &S, options: WriteOptions) -> Result<Written, StoreError> {
+    let capabilities = store.capabilities();
+    let durability = options.durability.unwrap_or(capabilities.durability_default);
+    if durability > Durability::Buffered {
+        store.sync().await?;
+    }
+    Ok(Written { durability, repeated: true })
+}
