@@ -1,0 +1,31 @@
+//! The name somebody probably meant.
+
+/// The candidate most similar to `word`, if one is similar enough to be worth asking about.
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance is quadratic in the length, and nobody mistypes a name of a hundred characters.
+    if word.len() > 100 {
+        return None;
+    }
+    let word = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(similarity, _)| *similarity >= 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_word_and_noise_finds_none() {
+        let keys = ["engine.memory", "engine.checkpoint", "store"];
+        assert_eq!(nearest("engine.memroy", keys), Some("engine.memory"));
+        assert_eq!(nearest("Store", keys), Some("store"));
+        assert_eq!(nearest("qqqq", keys), None);
+        assert_eq!(nearest(&"s".repeat(1 << 20), keys), None);
+    }
+}
