@@ -1,1 +1,64 @@
-//! Being built.
+//! Where a path or URL becomes a store: the one way in for every door.
+//!
+//! [`open`] takes a bare path, `file:` or `mem:`; `cassandra:` and `ring:` are names it knows and answers
+//! with `unsupported` until those stores exist. [`open_with_maintenance`] also gives the handle to what
+//! only an operator needs: check, statistics, snapshots, copies.
+//!
+//! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
+//! Invariant: only `stores.rs` knows the implementations by name.
+
+pub mod fuzz;
+mod maintenance;
+mod options;
+mod stores;
+mod url;
+
+pub use maintenance::{
+    CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
+};
+pub use options::{Mode, OpenOptions};
+pub use url::{Location, StoreUrl, UrlError};
+
+use atoll_store::{Store, StoreError};
+use std::sync::Arc;
+
+/// A store with the handle for its upkeep.
+#[derive(Clone)]
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What an operator needs; none where the store has nothing of the kind.
+    pub maintenance: Option<Arc<dyn Maintenance>>,
+    /// How the store is called in messages.
+    pub place: String,
+}
+
+/// Opens the store that `url` names.
+///
+/// # Errors
+/// `invalid-input` for a text that names no store, `unsupported` for a store that this build cannot open,
+/// `not-found` for a folder that holds no store when `create` is off, and those of the store itself.
+pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(open_with_maintenance(url, options).await?.store)
+}
+
+/// Opens the store that `url` names, with the handle for its upkeep.
+///
+/// # Errors
+/// Those of [`open`].
+pub async fn open_with_maintenance(url: &str, options: &OpenOptions) -> Result<Opened, StoreError> {
+    let url = StoreUrl::parse(url)?;
+    let options = url.apply_to(options);
+    match &url.location {
+        Location::Memory => stores::open_memory(&options).await,
+        Location::Folder(path) => stores::open_folder(path, &options).await,
+        Location::Cassandra => Err(StoreError::Unsupported {
+            what: "a `cassandra:` store".to_owned(),
+            hint: "this release opens folders and memory; name a folder, such as `--store ./data`",
+        }),
+        Location::Ring => Err(StoreError::Unsupported {
+            what: "a `ring:` store".to_owned(),
+            hint: "this release opens folders and memory; name a folder, such as `--store ./data`",
+        }),
+    }
+}

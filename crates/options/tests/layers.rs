@@ -1,5 +1,5 @@
 //! Layers lie over each other in the stated order, and what is wrong is named with its place.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use atoll_options::{
     Assignment, OptionsError, Origin, Schema, Section, Settings, Size, Sources, TomlText, resolve,

@@ -1,0 +1,97 @@
+//! What an operator needs of a store beyond the contract: check, statistics, snapshots, copies.
+//!
+//! A store that has nothing of the kind gives no handle, and the doors answer `unsupported`.
+
+use atoll_store::StoreFuture;
+use std::path::Path;
+
+/// The upkeep of one store. Everything here runs while the store serves.
+pub trait Maintenance: Send + Sync {
+    /// Reads and verifies every byte that the store refers to. Damage is listed, not an error.
+    fn check(&self) -> StoreFuture<'_, CheckReport>;
+
+    /// Figures about the store, in the order in which they are best shown.
+    fn stats(&self) -> StoreFuture<'_, Vec<Statistic>>;
+
+    /// Keeps the present state under a name; survives restarts.
+    ///
+    /// # Errors
+    /// `conflict` if the name is taken.
+    fn create_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, SnapshotDescription>;
+
+    /// The named snapshots, by name.
+    fn snapshots(&self) -> StoreFuture<'_, Vec<SnapshotDescription>>;
+
+    /// Gives a snapshot up.
+    ///
+    /// # Errors
+    /// `not-found` if there is none of that name.
+    fn delete_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
+
+    /// Writes one consistent state of the store as a new store in `folder`, which must not exist or be
+    /// empty. A copy that fails leaves no store behind.
+    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress<'a>) -> StoreFuture<'a, CopyReport>;
+}
+
+/// Is told bytes copied and bytes in all, now and then.
+pub type CopyProgress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Bytes read and verified.
+    pub bytes_checked: u64,
+    /// Cells found.
+    pub cells: u64,
+    /// Everything that does not match, in the order in which it was found.
+    pub damage: Vec<Damage>,
+}
+
+/// One place that does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// File and offset, or key.
+    pub place: String,
+    /// What does not match.
+    pub problem: String,
+}
+
+/// One figure about a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistic {
+    /// Stable name in kebab case, such as `log-bytes`.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+    /// What is counted.
+    pub unit: StatisticUnit,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StatisticUnit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+/// One named snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotDescription {
+    /// Its name.
+    pub name: String,
+    /// The place of its state in the order of commits.
+    pub sequence: u64,
+}
+
+/// What a copy wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyReport {
+    /// Bytes written.
+    pub bytes: u64,
+    /// The place of the copied state in the order of commits.
+    pub sequence: u64,
+}

@@ -1,0 +1,40 @@
+//! How a store is opened.
+
+use std::time::Duration;
+
+/// Whether a store is opened for writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Reading and writing; the folder has one owner, others attach to it.
+    #[default]
+    Write,
+    /// Reading only: not a byte of the folder changes.
+    Read,
+}
+
+/// How a store is opened; what a URL says in its query goes before what stands here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Whether it is opened for writing.
+    pub mode: Mode,
+    /// Whether a folder that holds no store becomes a new one; never when reading only.
+    pub create: bool,
+    /// Memory budget in bytes.
+    pub memory_bytes: u64,
+    /// Bytes of log that trigger a checkpoint.
+    pub checkpoint_bytes: u64,
+    /// How long space that nothing refers to is kept for readers without a lease.
+    pub keep: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Write,
+            create: true,
+            memory_bytes: 1 << 30,
+            checkpoint_bytes: 1 << 30,
+            keep: Duration::from_secs(600),
+        }
+    }
+}

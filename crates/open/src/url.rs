@@ -1,0 +1,326 @@
+//! Store URLs: a bare path, `file:PATH?key=value`, `mem:`, and names that are known but not open yet.
+//!
+//! A bare path is taken as it is, byte for byte. After `file:` the path is percent-decoded, and a query
+//! may follow: `mode=read|write`, `create=true|false`, `memory=SIZE`, `checkpoint=SIZE`, `keep=DURATION`.
+//!
+//! Invariant: parsing is total; every text is a location or a typed error with a hint.
+
+use crate::{Mode, OpenOptions};
+use atoll_options::{OptionValue, Size, ValueError, nearest};
+use atoll_store::StoreError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A parsed store URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreUrl {
+    /// Which store.
+    pub location: Location,
+    query: Vec<Setting>,
+}
+
+/// Which store a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// The memory of this process.
+    Memory,
+    /// A Cassandra cluster.
+    Cassandra,
+    /// A ring of nodes.
+    Ring,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Setting {
+    Mode(Mode),
+    Create(bool),
+    Memory(Size),
+    Checkpoint(Size),
+    Keep(Duration),
+}
+
+const QUERY_KEYS: [&str; 5] = ["mode", "create", "memory", "checkpoint", "keep"];
+const SCHEMES: [&str; 4] = ["file", "mem", "cassandra", "ring"];
+
+/// Why a text names no store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Nothing was given.
+    #[error("it is empty")]
+    Empty,
+    /// The scheme is not known.
+    #[error("\"{scheme}:\" is not a kind of store{}", suggestion(.nearest))]
+    Scheme {
+        /// The scheme found.
+        scheme: String,
+        /// The most similar one that exists.
+        nearest: Option<&'static str>,
+    },
+    /// A bare path with a question mark could be a path or a path with a query.
+    #[error("\"{text}\" could be a path or a path with a query")]
+    Ambiguous {
+        /// The text.
+        text: String,
+    },
+    /// The path is missing.
+    #[error("no path follows \"{scheme}:\"")]
+    NoPath {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// A host other than this one.
+    #[error("\"{host}\" is another host, and `file:` names folders of this one")]
+    Host {
+        /// The host found.
+        host: String,
+    },
+    /// Something stands where nothing belongs.
+    #[error("nothing may follow \"mem:\" but a query; found \"{text}\"")]
+    Trailing {
+        /// What was found.
+        text: String,
+    },
+    /// A percent sign without two hexadecimal digits, or one that makes a zero byte.
+    #[error("\"{text}\" is not a percent escape that a path can hold")]
+    Escape {
+        /// What was found.
+        text: String,
+    },
+    /// A fragment, which a store has not.
+    #[error("\"#{fragment}\" is a fragment, and a store has none")]
+    Fragment {
+        /// What follows the number sign.
+        fragment: String,
+    },
+    /// A part of the query without an equals sign.
+    #[error("\"{part}\" in the query is not key=value")]
+    NotAPair {
+        /// The part.
+        part: String,
+    },
+    /// The key is not known.
+    #[error("there is no query key \"{key}\"{}", suggestion(.nearest))]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The most similar one that exists.
+        nearest: Option<&'static str>,
+    },
+    /// The key stands there twice.
+    #[error("query key \"{key}\" is given twice")]
+    Twice {
+        /// The key.
+        key: &'static str,
+    },
+    /// The value does not have the type of the key.
+    #[error("query key \"{key}\": {source}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        source: ValueError,
+    },
+}
+
+fn suggestion(nearest: &Option<&'static str>) -> String {
+    nearest.map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default()
+}
+
+impl UrlError {
+    /// What would be right.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty | Self::NoPath { .. } => {
+                "name a folder, such as ./data or file:/scratch/data, or `mem:`"
+            }
+            Self::Scheme { .. } => {
+                "a store is a path, file:PATH or mem:; write ./NAME for a path with a colon in it"
+            }
+            Self::Ambiguous { .. } => {
+                "write file:PATH?key=value for a query, or file:PATH with %3F for a question mark in a name"
+            }
+            Self::Host { .. } => "write file:/absolute/path or file:relative/path",
+            Self::Trailing { .. } => "a memory store has no name: write mem:",
+            Self::Escape { .. } => "write %25 for a percent sign in a name",
+            Self::Fragment { .. } => "write %23 for a number sign in a name",
+            Self::NotAPair { .. } | Self::UnknownKey { .. } | Self::Twice { .. } | Self::Value { .. } => {
+                "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION"
+            }
+        }
+    }
+}
+
+impl From<UrlError> for StoreError {
+    fn from(error: UrlError) -> Self {
+        Self::InvalidInput { what: "store URL", problem: error.to_string(), hint: error.hint() }
+    }
+}
+
+impl StoreUrl {
+    /// Reads a store URL or bare path.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.is_empty() {
+            return Err(UrlError::Empty);
+        }
+        match split_scheme(text) {
+            None => bare_path(text),
+            Some(("file", rest)) => {
+                let (path, query) = split_query(rest)?;
+                Ok(Self { location: Location::Folder(file_path(path)?), query })
+            }
+            Some(("mem", rest)) => match split_query(rest)? {
+                ("", query) => Ok(Self { location: Location::Memory, query }),
+                (text, _) => Err(UrlError::Trailing { text: shortened(text) }),
+            },
+            Some(("cassandra", _)) => Ok(Self { location: Location::Cassandra, query: Vec::new() }),
+            Some(("ring", _)) => Ok(Self { location: Location::Ring, query: Vec::new() }),
+            Some((scheme, _)) => {
+                Err(UrlError::Scheme { scheme: shortened(scheme), nearest: nearest(scheme, SCHEMES) })
+            }
+        }
+    }
+
+    /// The options with what the query says about them.
+    #[must_use]
+    pub fn apply_to(&self, options: &OpenOptions) -> OpenOptions {
+        let mut options = options.clone();
+        for setting in &self.query {
+            match setting {
+                Setting::Mode(mode) => options.mode = *mode,
+                Setting::Create(create) => options.create = *create,
+                Setting::Memory(size) => options.memory_bytes = size.0,
+                Setting::Checkpoint(size) => options.checkpoint_bytes = size.0,
+                Setting::Keep(keep) => options.keep = *keep,
+            }
+        }
+        options
+    }
+}
+
+/// The scheme, if the text starts with one: a letter, then letters, digits or `+-.`, then a colon.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let starts_right = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
+    let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    (starts_right && is_scheme).then_some((scheme, rest))
+}
+
+fn bare_path(text: &str) -> Result<StoreUrl, UrlError> {
+    if text.contains('?') {
+        return Err(UrlError::Ambiguous { text: shortened(text) });
+    }
+    if text.contains('\0') {
+        return Err(UrlError::Escape { text: "\\0".to_owned() });
+    }
+    Ok(StoreUrl { location: Location::Folder(PathBuf::from(text)), query: Vec::new() })
+}
+
+fn split_query(rest: &str) -> Result<(&str, Vec<Setting>), UrlError> {
+    if let Some((_, fragment)) = rest.split_once('#') {
+        return Err(UrlError::Fragment { fragment: shortened(fragment) });
+    }
+    let Some((path, query)) = rest.split_once('?') else { return Ok((rest, Vec::new())) };
+    let mut settings: Vec<Setting> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let Some((key, value)) = part.split_once('=') else {
+            return Err(UrlError::NotAPair { part: shortened(part) });
+        };
+        let (key, setting) = setting(key, value)?;
+        if seen.contains(&key) {
+            return Err(UrlError::Twice { key });
+        }
+        seen.push(key);
+        settings.push(setting);
+    }
+    Ok((path, settings))
+}
+
+fn setting(key: &str, value: &str) -> Result<(&'static str, Setting), UrlError> {
+    let Some(key) = QUERY_KEYS.into_iter().find(|known| *known == key) else {
+        return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, QUERY_KEYS) });
+    };
+    let setting = match key {
+        "mode" => read_mode(value).map(Setting::Mode),
+        "create" => bool::parse(value).map(Setting::Create),
+        "memory" => Size::parse(value).map(Setting::Memory),
+        "checkpoint" => Size::parse(value).map(Setting::Checkpoint),
+        _ => Duration::parse(value).map(Setting::Keep),
+    };
+    setting.map(|setting| (key, setting)).map_err(|source| UrlError::Value { key, source })
+}
+
+fn read_mode(value: &str) -> Result<Mode, ValueError> {
+    match value {
+        "read" => Ok(Mode::Read),
+        "write" => Ok(Mode::Write),
+        _ => Err(ValueError::Form { text: shortened(value), expected: "read or write" }),
+    }
+}
+
+/// The path after `file:`; `file:///p` and `file://localhost/p` are `/p`.
+fn file_path(text: &str) -> Result<PathBuf, UrlError> {
+    let path = match text.strip_prefix("//") {
+        None => text,
+        Some(authority) => {
+            let (host, _) = authority.split_once('/').unwrap_or((authority, ""));
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err(UrlError::Host { host: shortened(host) });
+            }
+            &authority[host.len()..]
+        }
+    };
+    if path.is_empty() {
+        return Err(UrlError::NoPath { scheme: "file" });
+    }
+    Ok(path_of(percent_decoded(path)?))
+}
+
+fn percent_decoded(text: &str) -> Result<Vec<u8>, UrlError> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == 0 {
+            return Err(UrlError::Escape { text: "\\0".to_owned() });
+        }
+        if *first != b'%' {
+            decoded.push(*first);
+            rest = tail;
+            continue;
+        }
+        let escape = || UrlError::Escape { text: String::from_utf8_lossy(&rest[..rest.len().min(3)]).into() };
+        let [high, low, tail @ ..] = tail else { return Err(escape()) };
+        match (hexadecimal(*high), hexadecimal(*low)) {
+            (Some(high), Some(low)) if high | low != 0 => decoded.push(high << 4 | low),
+            _ => return Err(escape()),
+        }
+        rest = tail;
+    }
+    Ok(decoded)
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    let text: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    text.into()
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}
