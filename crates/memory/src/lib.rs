@@ -1,1 +1,15 @@
-//! Being built.
+//! The contract on a plain ordered map behind a mutex: the model that every other store is compared with.
+//!
+//! It is written to be obviously right, not to be fast: one map, one lock, one place where a batch is
+//! applied. It keeps nothing when it is dropped, so its only durability class is `buffered`.
+//!
+//! Invariant: every operation takes effect at one moment, while the lock is held.
+
+mod map;
+mod options;
+mod requests;
+mod splits;
+mod store;
+
+pub use options::{Options, OptionsError};
+pub use store::MemoryStore;
