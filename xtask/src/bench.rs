@@ -1,0 +1,30 @@
+//! `cargo xtask bench NAME`: builds the benches' own crate on demand and runs one of them.
+
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::{cargo, run, workspace};
+
+const MANIFEST: &str = "benches/Cargo.toml";
+
+/// Runs one bench with this terminal as its own.
+pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
+    let name = arguments.required("NAME")?;
+    let peers = arguments.flag("--peers");
+    if !workspace::root()?.join(MANIFEST).exists() {
+        return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
+    }
+    let mut command = cargo::building()?;
+    command.args(["run", "--release", "--manifest-path", MANIFEST]);
+    if peers {
+        println!("Building the rivals too: RocksDB alone takes minutes the first time.");
+        crate::requirements::cpp_compiler()?;
+        command.args(["--features", "peers"]);
+    }
+    command.arg("--").arg(&name);
+    if peers {
+        command.arg("--peers");
+    }
+    // Everything else is the bench's to judge: it knows its own flags best.
+    command.args(arguments.rest().iter().filter(|word| *word != "--"));
+    run::attached(&format!("bench {name}"), &mut command)
+}

@@ -1,0 +1,78 @@
+//! `cargo xtask check`: everything that can be judged without running the product.
+
+use crate::arguments::Arguments;
+use crate::console::{Step, Verdict, heading};
+use crate::failure::Failure;
+use crate::house::{self, Tree};
+use crate::{cargo, rooms, run, workspace};
+
+/// Crates outside the workspace, which `--workspace` does not reach.
+const OUTSIDE: &[&str] = &["benches/Cargo.toml", "fuzz/Cargo.toml"];
+
+/// Runs every check, even after one has failed.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    arguments.finish()?;
+    heading("Checking format, lints, the rules of the house and the documentation");
+    let results = [house_rules(), format(), lints(), documentation()];
+    let mut failed = 0;
+    for failure in results.into_iter().filter_map(Result::err) {
+        failed += 1;
+        // Commands and rules have printed what is wrong; anything else has not.
+        if !matches!(failure, Failure::Command { .. } | Failure::Broken { .. }) {
+            crate::report(&failure);
+        }
+    }
+    match failed {
+        0 => {
+            println!("\nEverything holds.");
+            Ok(())
+        }
+        count => Err(Failure::Broken { what: "check", count }),
+    }
+}
+
+fn house_rules() -> Result<(), Failure> {
+    let step = Step::start("the rules of the house");
+    let packages = workspace::packages()?;
+    let mut findings = house::findings(&Tree::read(&workspace::root()?)?, &packages)?;
+    findings.extend(rooms::findings(&packages));
+    if findings.is_empty() {
+        step.end(Verdict::Passed, "");
+        return Ok(());
+    }
+    step.end(Verdict::Failed, &format!("{} findings", findings.len()));
+    for finding in &findings {
+        println!("    {finding}");
+    }
+    Err(Failure::Broken { what: "rule", count: findings.len() })
+}
+
+fn format() -> Result<(), Failure> {
+    let mut whole = cargo::command()?;
+    whole.args(["fmt", "--all", "--check"]);
+    let mut result = run::step("cargo fmt --all --check", &mut whole).map(drop);
+    for manifest in OUTSIDE {
+        let mut one = cargo::command()?;
+        one.args(["fmt", "--check", "--manifest-path", manifest]);
+        result = result.and(run::step(&format!("cargo fmt --check ({manifest})"), &mut one).map(drop));
+    }
+    result
+}
+
+fn lints() -> Result<(), Failure> {
+    let mut command = cargo::building()?;
+    command
+        .args(["clippy", "--workspace", "--all-targets"])
+        .args(cargo::locked())
+        .args(["--", "-D", "warnings"]);
+    run::step("cargo clippy, no warnings", &mut command).map(drop)
+}
+
+fn documentation() -> Result<(), Failure> {
+    let mut command = cargo::building()?;
+    command
+        .args(["doc", "--workspace", "--no-deps"])
+        .args(cargo::locked())
+        .env("RUSTDOCFLAGS", "-D warnings");
+    run::step("cargo doc, no warnings", &mut command).map(drop)
+}

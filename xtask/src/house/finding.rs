@@ -1,0 +1,27 @@
+//! One place where the house is not as it should be.
+
+use std::fmt;
+
+/// A violation: where, what, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// File and line, or a crate.
+    pub place: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// A violation at `place`.
+    pub fn at(place: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { place: place.into(), problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.place, self.problem, self.remedy)
+    }
+}

@@ -1,0 +1,120 @@
+//! Layering: a crate uses only the floors below its own, and never the room beside it.
+//!
+//! The table is the house, from the ground up; a new crate is added here or `check` fails.
+
+use super::Finding;
+use crate::workspace::Package;
+
+/// The floors, lowest first.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("the foundation", &["atoll-errors", "atoll-buffer"]),
+    ("the ground", &["atoll-options", "atoll-wire", "atoll-disk"]),
+    ("near", &["atoll-engine"]),
+    ("the contract", &["atoll-store"]),
+    ("the suite", &["atoll-conformance"]),
+    ("the implementations", &["atoll-memory", "atoll-embedded"]),
+    ("the opener", &["atoll-open"]),
+    ("the doors", &["atoll"]),
+    ("the whole", &["atoll-system-tests"]),
+];
+
+/// Crates that stand beside the house: they use no room of it, and no room uses them.
+const BESIDE: &[&str] = &["xtask"];
+
+/// Downward edges that are closed all the same, and why.
+const CLOSED: &[(&str, &str, &str)] = &[
+    ("atoll-store", "atoll-engine", "the contract knows no implementation"),
+    ("atoll-memory", "atoll-engine", "the model must stay independent of what it is compared with"),
+];
+
+/// The suite is lower than what it tests, but only tests may bring it in.
+const ONLY_IN_TESTS: &str = "atoll-conformance";
+
+/// Crates without a floor, and dependencies that do not lead down.
+pub fn findings(packages: &[Package]) -> Vec<Finding> {
+    let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    packages.iter().flat_map(|package| findings_in(package, &names)).collect()
+}
+
+fn findings_in(package: &Package, members: &[&str]) -> Vec<Finding> {
+    let name = package.name.as_str();
+    if floor(name).is_none() && !BESIDE.contains(&name) {
+        let remedy = "give it a floor in xtask/src/house/floors.rs";
+        return vec![Finding::at(name, "the crate is on no floor of the house", remedy)];
+    }
+    let inside = package.dependencies.iter().filter(|dependency| members.contains(&dependency.on.as_str()));
+    inside.filter_map(|dependency| wrong_edge(name, &dependency.on, dependency.only_tests)).collect()
+}
+
+fn wrong_edge(from: &str, to: &str, only_tests: bool) -> Option<Finding> {
+    let edge = |problem: String, remedy: &str| Some(Finding::at(from, problem, remedy));
+    if let Some((_, _, why)) =
+        CLOSED.iter().find(|(closed_from, closed_to, _)| (*closed_from, *closed_to) == (from, to))
+    {
+        return edge(format!("it depends on {to}, but {why}"), "remove the dependency");
+    }
+    if to == ONLY_IN_TESTS && !only_tests {
+        return edge(format!("it ships {to}"), "move it to [dev-dependencies]");
+    }
+    let (Some((from_floor, from_name)), Some((to_floor, to_name))) = (floor(from), floor(to)) else {
+        return edge(
+            format!("it depends on {to}, but one of the two stands beside the house"),
+            "remove the dependency",
+        );
+    };
+    if to_floor < from_floor {
+        return None;
+    }
+    let direction = if to_floor == from_floor { "sideways" } else { "upwards" };
+    edge(
+        format!("it lies on {from_name} and depends {direction} on {to} on {to_name}"),
+        "move what both need down a floor",
+    )
+}
+
+fn floor(name: &str) -> Option<(usize, &'static str)> {
+    let at = FLOORS.iter().position(|(_, crates)| crates.contains(&name))?;
+    Some((at, FLOORS[at].0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Dependency;
+
+    fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
+        let dependency = |&(on, only_tests): &(&str, bool)| Dependency { on: on.to_owned(), only_tests };
+        Package {
+            name: name.to_owned(),
+            folder: format!("crates/{name}"),
+            dependencies: dependencies.iter().map(dependency).collect(),
+            targets: Vec::new(),
+        }
+    }
+
+    fn problems(name: &str, on: &str, only_tests: bool) -> usize {
+        findings(&[package(name, &[(on, only_tests)]), package(on, &[])]).len()
+    }
+
+    #[test]
+    fn downwards_is_right_and_nothing_else_is() {
+        assert_eq!(problems("atoll-engine", "atoll-disk", false), 0);
+        assert_eq!(problems("atoll-disk", "atoll-engine", false), 1, "upwards");
+        assert_eq!(problems("atoll-disk", "atoll-engine", true), 1, "upwards in tests");
+        assert_eq!(problems("atoll-memory", "atoll-embedded", false), 1, "sideways");
+        assert_eq!(problems("atoll-store", "atoll-engine", false), 1, "a closed edge");
+        assert_eq!(problems("xtask", "atoll-errors", false), 1, "out of the shed");
+    }
+
+    #[test]
+    fn only_tests_bring_in_the_suite() {
+        assert_eq!(problems("atoll-embedded", "atoll-conformance", true), 0);
+        assert_eq!(problems("atoll-embedded", "atoll-conformance", false), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_floor_is_found() {
+        let found = findings(&[package("atoll-attic", &[])]);
+        assert_eq!(found[0].place, "atoll-attic");
+    }
+}

@@ -1,0 +1,35 @@
+//! The house rules, as checks that run on the whole tree.
+//!
+//! Each rule is a plain function from a [`Tree`] to [`Finding`]s, so that its tests plant a violation and
+//! see it found. What a rule cannot decide it leaves alone: a false alarm costs more trust than a miss.
+
+mod architecture;
+mod code_spans;
+mod commands;
+mod finding;
+mod floors;
+mod headers;
+mod links;
+mod rust_text;
+mod sizes;
+mod tree;
+mod words;
+
+pub use commands::{Mention, mentions};
+pub use finding::Finding;
+pub use tree::Tree;
+
+use crate::failure::Failure;
+use crate::workspace::Package;
+
+/// Every rule, on the whole repository.
+pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failure> {
+    let mut found = floors::findings(packages);
+    found.extend(architecture::findings(tree, packages));
+    found.extend(links::findings(tree));
+    found.extend(commands::findings(tree));
+    found.extend(headers::findings(tree));
+    found.extend(sizes::findings(tree));
+    found.extend(words::findings(tree));
+    Ok(found)
+}

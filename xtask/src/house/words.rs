@@ -1,0 +1,64 @@
+//! Words that must not reach the repository: unfinished business, and paths of one machine.
+
+use super::{Finding, Tree};
+
+/// What is searched, and what it means. Written in pieces, so that this file passes its own rule.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (concat!("to", "do!"), "finish it, or return a typed error"),
+    (concat!("FIX", "ME"), "fix it, or open an issue"),
+    (concat!("XX", "X:"), "fix it, or open an issue"),
+    (concat!("/wo", "rk/"), "use a path below the repository"),
+    (concat!("/ro", "ot/"), "use a path below the repository"),
+    (concat!("/ho", "me/"), "use a path below the repository, or $HOME"),
+    (concat!("/Us", "ers/"), "use a path below the repository, or $HOME"),
+];
+
+/// Files that are written by programs.
+const GENERATED: &[&str] = &["Cargo.lock"];
+
+/// Lines with a forbidden word.
+pub fn findings(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let written = tree.all().filter(|(path, _)| !GENERATED.iter().any(|name| path.ends_with(name)));
+    for (path, text) in written {
+        for (number, line) in text.lines().enumerate() {
+            for (word, remedy) in FORBIDDEN {
+                if stands_alone(line, word) {
+                    let place = format!("{path}:{}", number + 1);
+                    found.push(Finding::at(place, format!("it says {word:?}"), *remedy));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether `word` is in `line` and not the tail of a longer word or path.
+fn stands_alone(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|character| character.is_alphanumeric() || "_-.~*}".contains(character))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(text: &str) -> usize {
+        findings(&Tree::of(&[("src/a.rs", text)])).len()
+    }
+
+    #[test]
+    fn unfinished_business_and_machine_paths_are_found() {
+        for (word, _) in FORBIDDEN {
+            assert_eq!(count(&format!("before {word} after")), 1, "{word}");
+        }
+    }
+
+    #[test]
+    fn longer_words_that_end_alike_are_left_alone() {
+        assert_eq!(count(concat!("see docs/wo", "rk/flow.md and frame/wo", "rk/")), 0);
+        assert_eq!(count("a to-do list"), 0);
+    }
+}

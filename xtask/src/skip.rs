@@ -1,0 +1,80 @@
+//! Checks that could not run: printed where they happen, listed at the end, and an error in CI.
+//!
+//! A test that cannot run on a machine prints `SKIPPED [need] reason` and returns. The need is a word of
+//! [`NEEDS`], or any other word for something that every machine of ours has.
+//!
+//! Invariant: a skip with an unknown need counts as one that CI could have run.
+
+/// What a machine may lack even in CI, and why.
+const NEEDS: &[(&str, &str)] = &[
+    ("miri", "part of nightly toolchains only"),
+    ("io-uring", "many containers forbid its system calls"),
+    ("direct-io", "not every file system offers it"),
+    ("mount", "needs the right to mount file systems"),
+    ("other-system", "holds on another operating system only"),
+];
+
+/// One check that did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skip {
+    /// The check.
+    pub what: String,
+    /// What it lacked, in a word.
+    pub need: String,
+    /// The sentence about it.
+    pub reason: String,
+}
+
+impl Skip {
+    /// Reads `SKIPPED [need] reason`, wherever it stands in `line`.
+    pub fn parse(what: &str, line: &str) -> Option<Self> {
+        let (_, rest) = line.split_once("SKIPPED [")?;
+        let (need, reason) = rest.split_once(']')?;
+        Some(Self { what: what.to_owned(), need: need.trim().to_owned(), reason: reason.trim().to_owned() })
+    }
+
+    /// Whether a machine in CI should have been able to run it.
+    pub fn is_excused(&self) -> bool {
+        NEEDS.iter().any(|(need, _)| *need == self.need)
+    }
+}
+
+impl std::fmt::Display for Skip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SKIPPED [{}] {}: {}", self.need, self.what, self.reason)
+    }
+}
+
+/// Whether this run must not skip what it could do.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+/// Lists the skips; returns how many of them are errors here.
+pub fn conclude(skips: &[Skip]) -> usize {
+    if !skips.is_empty() {
+        crate::console::heading("Not run on this machine:");
+    }
+    for skip in skips {
+        println!("  {skip}");
+    }
+    if in_ci() { skips.iter().filter(|skip| !skip.is_excused()).count() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skip_is_read_from_the_output_of_a_test() {
+        let skip = Skip::parse("some test", "SKIPPED [miri] not installed").unwrap();
+        assert_eq!((skip.need.as_str(), skip.reason.as_str()), ("miri", "not installed"));
+        assert!(skip.is_excused());
+        assert_eq!(Skip::parse("some test", "nothing SKIPPED here"), None);
+    }
+
+    #[test]
+    fn an_unknown_need_is_not_excused_in_ci() {
+        assert!(!Skip::parse("some test", "SKIPPED [coffee] none left").unwrap().is_excused());
+    }
+}

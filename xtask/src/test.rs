@@ -1,0 +1,101 @@
+//! `cargo xtask test`: builds everything once, then visits the rooms and times each.
+//!
+//! Its last line, alone, is for programs: `N passed, N failed, N skipped`.
+
+mod commands;
+mod programs;
+mod python;
+mod summary;
+
+use crate::arguments::Arguments;
+use crate::console::{Step, Verdict, heading};
+use crate::failure::Failure;
+use crate::rooms::{self, ROOMS, Room};
+use crate::tests_output::Tally;
+use crate::{cargo, run};
+use programs::{Built, Program};
+use std::time::{Duration, Instant};
+use summary::{Summary, Visit};
+
+/// How far beyond its budget a test program may run before it is killed: a hang must not look like work.
+const LIMIT_FACTOR: u64 = 4;
+
+/// Builds and runs the tests of one room or of all.
+pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
+    let room: Option<String> = arguments.option("--room")?;
+    if let Some(room) = room.as_deref().filter(|room| !rooms::names().contains(room)) {
+        let known = rooms::names().join(", ");
+        return Err(arguments.wrong(format!("there is no room {room:?}; there is: {known}")));
+    }
+    arguments.finish()?;
+    let wanted = |name: &str| room.as_deref().is_none_or(|room| room == name);
+    heading("Building the tests");
+    let mut summary = Summary::default();
+    let started = Instant::now();
+    let built = match programs::build(room.as_deref()) {
+        Ok(built) => built,
+        Err(failure) => return summary.end_without_a_build(failure),
+    };
+    summary.built(started.elapsed());
+    heading("Running the tests");
+    for room in ROOMS.iter().filter(|room| wanted(room.name)) {
+        summary.add(visit(room, &built)?);
+    }
+    if wanted("docs") {
+        summary.add(documentation(&built)?);
+    }
+    if wanted("python") {
+        summary.add(python::visit(&built)?);
+    }
+    summary.end()
+}
+
+fn visit(room: &Room, built: &Built) -> Result<Visit, Failure> {
+    let started = Instant::now();
+    let limit = Duration::from_secs(room.budget_minutes * 60 * LIMIT_FACTOR);
+    let mut tally = Tally::default();
+    for program in built.programs.iter().filter(|program| room.packages.contains(&program.package.as_str())) {
+        tally.add(run_one(program, limit)?);
+    }
+    Ok(Visit { room: room.name, took: started.elapsed(), budget_minutes: room.budget_minutes, tally })
+}
+
+fn run_one(program: &Program, limit: Duration) -> Result<Tally, Failure> {
+    let mut command = program.command()?;
+    let mut step = Step::start(&program.name);
+    let ran = run::streamed(&program.name, &mut command, &mut step, Some(limit), |_| Ok(()))?;
+    let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
+    judge(step, &tally, &ran.everything);
+    Ok(tally)
+}
+
+/// Ends a step by what its tests did; shows the whole output if one failed.
+fn judge(step: Step, tally: &Tally, output: &[String]) {
+    let skipped =
+        if tally.skipped.is_empty() { String::new() } else { format!(", {} skipped", tally.skipped.len()) };
+    if tally.failed.is_empty() {
+        step.end(Verdict::Passed, &format!("{} passed{skipped}", tally.passed));
+    } else {
+        step.end(
+            Verdict::Failed,
+            &format!("{} failed, {} passed{skipped}", tally.failed.len(), tally.passed),
+        );
+        output.iter().for_each(|line| println!("    {line}"));
+    }
+    for skip in &tally.skipped {
+        println!("       {skip}");
+    }
+}
+
+/// The examples in the documentation of the code, then the commands in the pages.
+fn documentation(built: &Built) -> Result<Visit, Failure> {
+    let started = Instant::now();
+    let mut command = cargo::building()?;
+    command.args(["test", "--workspace", "--doc"]).args(cargo::locked());
+    let mut step = Step::start("examples in the documentation of the code");
+    let ran = run::watched("cargo test --doc", &mut command, &mut step)?;
+    let mut tally = Tally::read("doc", &ran.everything, ran.status.success());
+    judge(step, &tally, &ran.everything);
+    tally.add(commands::check(built.atoll.as_deref())?);
+    Ok(Visit { room: "docs", took: started.elapsed(), budget_minutes: rooms::DOCS_BUDGET_MINUTES, tally })
+}

@@ -1,0 +1,142 @@
+//! The test programs, built once for all rooms so that every room sees the same features.
+
+use crate::console::{Step, Verdict};
+use crate::failure::Failure;
+use crate::rooms::ROOMS;
+use crate::{cargo, run, workspace};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One test program.
+pub struct Program {
+    /// The crate it tests.
+    pub package: String,
+    /// What to call it: the crate, and the file of tests if it is one of several.
+    pub name: String,
+    executable: PathBuf,
+    folder: PathBuf,
+}
+
+impl Program {
+    /// A command that runs it as Cargo would, and shows what passing tests print: skips are among it.
+    pub fn command(&self) -> Result<Command, Failure> {
+        let mut command = Command::new(&self.executable);
+        command.arg("--show-output").current_dir(&self.folder);
+        command.env("CARGO_MANIFEST_DIR", &self.folder).env("RUST_BACKTRACE", "1");
+        Ok(command)
+    }
+}
+
+/// What a build left.
+pub struct Built {
+    /// Test programs.
+    pub programs: Vec<Program>,
+    /// The `atoll` program, if it was built.
+    pub atoll: Option<PathBuf>,
+}
+
+/// Builds the tests of a room, or of all.
+pub fn build(room: Option<&str>) -> Result<Built, Failure> {
+    let mut command = cargo::building()?;
+    command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
+    match room.and_then(|name| ROOMS.iter().find(|room| room.name == name)) {
+        Some(room) => {
+            let there = workspace::packages()?;
+            for package in
+                room.packages.iter().filter(|name| there.iter().any(|package| package.name == **name))
+            {
+                command.args(["--package", package]);
+            }
+        }
+        None => {
+            command.arg("--workspace");
+        }
+    }
+    let mut step = Step::start("cargo test --no-run");
+    let ran = run::watched("cargo test --no-run", &mut command, &mut step)?;
+    if ran.status.success() {
+        step.end(Verdict::Passed, "");
+        let mut built = artifacts(&ran.stdout);
+        if built.atoll.is_none() && room.is_none_or(|room| matches!(room, "docs" | "python" | "system")) {
+            built.atoll = build_atoll()?;
+        }
+        return Ok(built);
+    }
+    step.end(Verdict::Failed, &run::ended(ran.status));
+    for line in ran.everything.iter().filter(|line| !line.starts_with('{')) {
+        println!("    {line}");
+    }
+    Err(Failure::Command { what: "cargo test --no-run".to_owned(), ended: run::ended(ran.status) })
+}
+
+/// Cargo builds a program beside its tests only if there are integration tests in the same crate.
+fn build_atoll() -> Result<Option<PathBuf>, Failure> {
+    let mut command = cargo::building()?;
+    command
+        .args(["build", "--package", "atoll", "--message-format", "json-render-diagnostics"])
+        .args(cargo::locked());
+    let ran = run::step("cargo build --package atoll", &mut command)?;
+    Ok(artifacts(&ran.stdout).atoll)
+}
+
+/// Reads Cargo's messages about what it built.
+fn artifacts(lines: &[String]) -> Built {
+    let mut built = Built { programs: Vec::new(), atoll: None };
+    for message in lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let at = |path: &str| message.pointer(path).and_then(Value::as_str);
+        let Some(executable) = at("/executable").map(PathBuf::from) else { continue };
+        let (Some(manifest), Some(target)) = (at("/manifest_path"), at("/target/name")) else { continue };
+        let kind = at("/target/kind/0").unwrap_or_default();
+        let is_test = message.pointer("/profile/test").and_then(Value::as_bool) == Some(true);
+        let folder = Path::new(manifest).parent().map(Path::to_path_buf).unwrap_or_default();
+        if is_test && kind != "example" {
+            let package = package_name(at("/package_id").unwrap_or_default(), target);
+            let name = if kind == "test" { format!("{package}/{target}") } else { package.clone() };
+            built.programs.push(Program { package, name, executable, folder });
+        } else if kind == "bin" && target == "atoll" {
+            built.atoll = Some(executable);
+        }
+    }
+    built.programs.sort_by(|a, b| a.name.cmp(&b.name));
+    built
+}
+
+/// The name in `path+file:///...#name@version`, or `...folder#version` when both agree.
+fn package_name(id: &str, target: &str) -> String {
+    let fragment = id.rsplit('#').next().unwrap_or_default();
+    match fragment.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => {
+            let folder = id.split('#').next().and_then(|path| path.rsplit('/').next());
+            folder.unwrap_or(target).to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_names_are_read_from_ids() {
+        assert_eq!(package_name("path+file:///a/crates/engine#atoll-engine@0.1.0", "x"), "atoll-engine");
+        assert_eq!(package_name("path+file:///a/xtask#0.1.0", "x"), "xtask");
+    }
+
+    #[test]
+    fn test_programs_and_the_product_are_told_apart() {
+        let line = |kind: &str, name: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///a#{name}@1","manifest_path":"/a/Cargo.toml",
+                "target":{{"name":"{name}","kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":"/t/{name}"}}"#
+            )
+            .replace('\n', "")
+        };
+        let lines = [line("lib", "engine", true), line("test", "crash", true), line("bin", "atoll", false)];
+        let built = artifacts(&lines);
+        let names: Vec<_> = built.programs.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["crash/crash", "engine"]);
+        assert_eq!(built.atoll, Some(PathBuf::from("/t/atoll")));
+    }
+}

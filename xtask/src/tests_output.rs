@@ -1,0 +1,129 @@
+//! What a test program printed, read: how many tests passed, failed, or could not run.
+
+use crate::skip::Skip;
+
+/// Counts over some test programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that hold.
+    pub passed: usize,
+    /// Tests that do not, by name.
+    pub failed: Vec<String>,
+    /// Tests that could not run.
+    pub skipped: Vec<Skip>,
+}
+
+impl Tally {
+    /// Adds what another program did.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+    }
+
+    /// How many tests there were.
+    pub fn total(&self) -> usize {
+        self.passed + self.failed.len() + self.skipped.len()
+    }
+
+    /// Reads the output of a Rust test program that ran with `--show-output`.
+    ///
+    /// A program that ends badly without saying which test failed counts as one failure of its own name,
+    /// and one that is no test harness counts as one test.
+    pub fn read(program: &str, lines: &[String], succeeded: bool) -> Self {
+        let mut tally = Self::default();
+        let (mut ran_harness, mut section) = (false, None);
+        for line in lines {
+            ran_harness |= line.starts_with("test result: ");
+            if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
+            {
+                section = Some(name.to_owned());
+            } else if let Some((name, verdict)) = verdict(line) {
+                tally.count(&format!("{program}::{name}"), verdict);
+            } else if let Some(test) = &section
+                && let Some(skip) = Skip::parse(&format!("{program}::{test}"), line)
+            {
+                tally.skipped.push(skip);
+            }
+        }
+        // A test that reported a skip also reported success.
+        tally.passed =
+            tally.passed.saturating_sub(tally.skipped.iter().filter(|skip| skip.need != IGNORED).count());
+        match (succeeded, ran_harness, tally.failed.is_empty()) {
+            (false, _, true) => tally.failed.push(program.to_owned()),
+            (true, false, _) => tally.passed += 1,
+            _ => {}
+        }
+        tally
+    }
+
+    fn count(&mut self, test: &str, verdict: &str) {
+        match verdict {
+            "ok" => self.passed += 1,
+            "FAILED" => self.failed.push(test.to_owned()),
+            ignored => {
+                let reason = ignored.strip_prefix("ignored, ").unwrap_or("no reason given");
+                self.skipped.push(Skip {
+                    what: test.to_owned(),
+                    need: IGNORED.to_owned(),
+                    reason: reason.to_owned(),
+                });
+            }
+        }
+    }
+}
+
+/// The need of a test that is switched off in its source: never excused in CI.
+const IGNORED: &str = "ignored";
+
+/// The name and the verdict in `test NAME ... VERDICT`.
+fn verdict(line: &str) -> Option<(&str, &str)> {
+    let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let is_verdict = matches!(verdict, "ok" | "FAILED") || verdict.starts_with("ignored");
+    // A test that must panic says so behind its name.
+    is_verdict.then(|| (name.strip_suffix(" - should panic").unwrap_or(name), verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, succeeded: bool) -> Tally {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        Tally::read("p", &lines, succeeded)
+    }
+
+    #[test]
+    fn passed_failed_and_ignored_tests_are_counted() {
+        let text = "running 4 tests\ntest a ... ok\ntest b - should panic ... ok\ntest c ... FAILED\n\
+                    test d ... ignored, too slow\ntest result: FAILED. 2 passed; 1 failed; 1 ignored;\n";
+        let tally = read(text, false);
+        assert_eq!((tally.passed, tally.failed), (2, vec!["p::c".to_owned()]));
+        assert_eq!(tally.skipped[0].reason, "too slow");
+        assert!(!tally.skipped[0].is_excused());
+    }
+
+    #[test]
+    fn a_test_that_says_it_was_skipped_did_not_pass() {
+        let text = "test a ... ok\ntest b ... ok\nsuccesses:\n\n---- b stdout ----\nSKIPPED [miri] not here\n\n\
+                    successes:\n    a\n    b\n\ntest result: ok. 2 passed;\n";
+        let tally = read(text, true);
+        assert_eq!((tally.passed, tally.total()), (1, 2));
+        assert_eq!(tally.skipped[0].what, "p::b");
+    }
+
+    #[test]
+    fn a_program_that_dies_is_a_failure() {
+        assert_eq!(read("running 2 tests\ntest a ... ok\n", false).failed, ["p"]);
+    }
+
+    #[test]
+    fn a_program_without_a_harness_is_one_test() {
+        assert_eq!(read("all is well\n", true).passed, 1);
+    }
+
+    #[test]
+    fn an_empty_harness_is_no_test() {
+        assert_eq!(read("running 0 tests\n\ntest result: ok. 0 passed; 0 failed;\n", true).total(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! The table of verbs: what `cargo xtask` can do. The documentation is checked against it.
+
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::{bench, check, demo, fuzz, simulate, soak, test, venv};
+
+/// One thing that `cargo xtask` can do.
+pub struct Verb {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is called; every flag it knows stands here.
+    pub usage: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    run: fn(Arguments) -> Result<(), Failure>,
+}
+
+const VERBS: &[Verb] = &[
+    Verb {
+        name: "demo",
+        usage: "cargo xtask demo",
+        about: "show the main job on real data, crash included",
+        run: demo::run,
+    },
+    Verb {
+        name: "check",
+        usage: "cargo xtask check",
+        about: "check format, lints, the rules of the house and the documentation",
+        run: check::run,
+    },
+    Verb {
+        name: "test",
+        usage: "cargo xtask test [--room NAME]",
+        about: "build and run the tests, room by room",
+        run: test::run,
+    },
+    Verb {
+        name: "bench",
+        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [-- MORE]",
+        about: "measure, beside rivals if asked",
+        run: bench::run,
+    },
+    Verb {
+        name: "sim",
+        usage: "cargo xtask sim --seed N [--count M]",
+        about: "replay simulated faults from a seed",
+        run: simulate::run,
+    },
+    Verb {
+        name: "fuzz",
+        usage: "cargo xtask fuzz TARGET [--minutes N]",
+        about: "feed a parser what nobody would write",
+        run: fuzz::run,
+    },
+    Verb {
+        name: "soak",
+        usage: "cargo xtask soak NAME --minutes N",
+        about: "run seeds for a while and add them to the ledger",
+        run: soak::run,
+    },
+    Verb {
+        name: "venv",
+        usage: "cargo xtask venv",
+        about: "make .venv with the pinned Python packages",
+        run: venv::run,
+    },
+    Verb { name: "help", usage: "cargo xtask help", about: "list the verbs", run: help },
+];
+
+/// The verb of this name.
+pub fn find(name: &str) -> Option<&'static Verb> {
+    VERBS.iter().find(|verb| verb.name == name)
+}
+
+/// Runs the verb that the words name.
+pub fn dispatch(words: &[String]) -> Result<(), Failure> {
+    let Some(name) = words.first() else { return help(Arguments::new("cargo xtask help", &[])) };
+    if matches!(name.as_str(), "--help" | "-h") {
+        return help(Arguments::new("cargo xtask help", &[]));
+    }
+    let Some(verb) = find(name) else {
+        let usage = "`cargo xtask help` lists the verbs".to_owned();
+        return Err(Failure::Usage { problem: format!("there is no verb {name:?}"), usage });
+    };
+    let asks_for_help =
+        words[1..].iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h");
+    if asks_for_help {
+        println!("{}: {}", verb.name, verb.about);
+        println!("usage: {}", verb.usage);
+        return Ok(());
+    }
+    (verb.run)(Arguments::new(verb.usage, &words[1..]))
+}
+
+fn help(arguments: Arguments) -> Result<(), Failure> {
+    arguments.finish()?;
+    println!("The developer's command of Atoll.\n");
+    let width = VERBS.iter().map(|verb| verb.usage.len()).max().unwrap_or(0);
+    for verb in VERBS {
+        println!("  {:width$}  {}", verb.usage, verb.about);
+    }
+    println!("\nOn a fresh machine start with `cargo xtask demo`; before a commit run `cargo xtask check`.");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_usage_starts_with_its_own_name() {
+        for verb in VERBS {
+            assert!(verb.usage.starts_with(&format!("cargo xtask {}", verb.name)), "{}", verb.usage);
+        }
+    }
+
+    #[test]
+    fn an_unknown_verb_is_a_misuse() {
+        assert_eq!(dispatch(&["dance".to_owned()]).unwrap_err().exit_code(), 2);
+    }
+}
