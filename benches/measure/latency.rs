@@ -1,0 +1,172 @@
+//! Latencies of single calls, and the worst stall with preemption taken out.
+//!
+//! A thread that waits for a processor is not stalled by the engine. The kernel counts that wait for each
+//! thread (`schedstat`); it is read at every slow call and once in a while besides, so that only waits of
+//! the last calls can be taken off a slow one.
+
+use super::clock::{Ticks, ticks_now, ticks_per_ns};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const SUB_BUCKET_BITS: u32 = 6;
+const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
+const SLOW_NS: f64 = 100_000.0;
+/// Calls between two looks at the kernel's count.
+const CALLS_BETWEEN_LOOKS: u64 = 1024;
+
+/// What calls took, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Latency {
+    /// How many calls.
+    pub calls: u64,
+    /// Half of them took less.
+    pub p50_us: f64,
+    /// 99 of 100 took less.
+    pub p99_us: f64,
+    /// 9,999 of 10,000 took less.
+    pub p9999_us: f64,
+    /// The slowest, as the caller saw it.
+    pub worst_us: f64,
+    /// The slowest after the wait for a processor was taken off each.
+    pub worst_running_us: f64,
+}
+
+/// Times calls that follow each other without a gap.
+pub struct LatencyMeter {
+    buckets: Vec<u64>,
+    calls: u64,
+    worst: Ticks,
+    worst_running_ns: f64,
+    slow: Ticks,
+    last: Ticks,
+    schedstat: Option<File>,
+    waited_ns: u64,
+}
+
+impl LatencyMeter {
+    /// Starts; the first call begins now.
+    pub fn start() -> Self {
+        let mut meter = Self {
+            buckets: vec![0; SUB_BUCKETS * (64 - SUB_BUCKET_BITS as usize + 1)],
+            calls: 0,
+            worst: 0,
+            worst_running_ns: 0.0,
+            slow: (SLOW_NS * ticks_per_ns()) as Ticks,
+            last: 0,
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+            waited_ns: 0,
+        };
+        meter.waited_ns = meter.waited_for_processor_ns();
+        meter.last = ticks_now();
+        meter
+    }
+
+    /// A call ended now, and the next one begins.
+    #[inline]
+    pub fn lap(&mut self) {
+        let now = ticks_now();
+        let took = now.wrapping_sub(self.last);
+        self.calls += 1;
+        self.buckets[bucket_of(took)] += 1;
+        if took > self.slow || self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
+            self.look(took);
+            self.last = ticks_now();
+        } else {
+            self.last = now;
+        }
+        self.worst = self.worst.max(took);
+    }
+
+    #[cold]
+    fn look(&mut self, took: Ticks) {
+        let waited_ns = self.waited_for_processor_ns();
+        let waited_since = waited_ns.saturating_sub(self.waited_ns);
+        self.waited_ns = waited_ns;
+        let running_ns = took as f64 / ticks_per_ns() - waited_since as f64;
+        self.worst_running_ns = self.worst_running_ns.max(running_ns);
+    }
+
+    /// Nanoseconds that this thread was ready but had no processor; 0 where the kernel does not say.
+    fn waited_for_processor_ns(&self) -> u64 {
+        let mut text = [0; 96];
+        let Some(read) = self.schedstat.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()) else {
+            return 0;
+        };
+        let text = String::from_utf8_lossy(&text[..read]);
+        text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
+    }
+
+    /// The summary.
+    pub fn finish(&self) -> Latency {
+        let to_us = 1.0 / ticks_per_ns() / 1000.0;
+        let worst_us = self.worst as f64 * to_us;
+        let at = |share: f64| (self.ticks_at(share) as f64 * to_us).min(worst_us);
+        Latency {
+            calls: self.calls,
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p9999_us: at(0.9999),
+            worst_us,
+            // Without a slow call every call was faster than the bound for slow ones.
+            worst_running_us: (self.worst_running_ns / 1000.0).max(worst_us.min(SLOW_NS / 1000.0)),
+        }
+    }
+
+    fn ticks_at(&self, share: f64) -> Ticks {
+        let wanted = (self.calls as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return upper_end(bucket);
+            }
+        }
+        self.worst
+    }
+}
+
+/// Buckets grow with the value: 64 for every power of two, so a reading is off by at most 1.6 %.
+#[inline]
+fn bucket_of(ticks: Ticks) -> usize {
+    if ticks < SUB_BUCKETS as u64 {
+        return ticks as usize;
+    }
+    let shift = 63 - ticks.leading_zeros() - SUB_BUCKET_BITS;
+    (shift as usize + 1) * SUB_BUCKETS + ((ticks >> shift) as usize - SUB_BUCKETS)
+}
+
+fn upper_end(bucket: usize) -> Ticks {
+    if bucket < SUB_BUCKETS {
+        return bucket as Ticks;
+    }
+    let shift = (bucket / SUB_BUCKETS - 1) as u32;
+    let start = (SUB_BUCKETS + bucket % SUB_BUCKETS) as u64;
+    (start << shift) + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_their_values_within_two_percent() {
+        for ticks in (0..10_000).chain([1 << 20, (1 << 33) + 12_345, u64::MAX / 3]) {
+            let end = upper_end(bucket_of(ticks));
+            assert!(end >= ticks && (end - ticks) as f64 <= ticks as f64 / 60.0, "{ticks} under {end}");
+        }
+    }
+
+    #[test]
+    fn the_slowest_call_is_the_worst_stall() {
+        let mut meter = LatencyMeter::start();
+        for call in 0..5000 {
+            let until = ticks_now() + if call == 1234 { (3e6 * ticks_per_ns()) as u64 } else { 0 };
+            while ticks_now() < until {}
+            meter.lap();
+        }
+        let latency = meter.finish();
+        assert_eq!(latency.calls, 5000);
+        assert!(latency.worst_us >= 3000.0, "{latency:?}");
+        assert!(latency.p50_us < 100.0, "{latency:?}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What a phase costs: CPU time, bytes, memory, latencies and stalls; and what the machine was doing.
+
+pub use latency::{Latency, LatencyMeter};
+pub use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
+pub use stalls::ControlThread;
+pub use usage::{IoBytes, MachineTime, cpu_seconds, io_bytes, peak_resident_bytes, processors};
+
+mod clock;
+mod latency;
+mod machine;
+mod stalls;
+mod usage;

@@ -1,0 +1,123 @@
+//! What this process has used so far, and what the whole machine was doing meanwhile.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// CPU seconds of all threads of this process, user and system.
+pub fn cpu_seconds() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure it is given; zeroed is a valid value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Bytes that this process wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct IoBytes {
+    /// Bytes handed to write calls.
+    pub handed_over: u64,
+    /// Bytes of pages made dirty or written directly: what reaches the disk. Sees mapped files; a page
+    /// written twice before the kernel stores it counts once.
+    pub to_disk: u64,
+}
+
+impl IoBytes {
+    /// The larger of the two: each count is blind to something the other one sees.
+    pub fn larger(self) -> u64 {
+        self.handed_over.max(self.to_disk)
+    }
+}
+
+/// Bytes written since the process started; zero where the kernel does not say.
+pub fn io_bytes() -> IoBytes {
+    let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    IoBytes { handed_over: field(&text, "wchar:"), to_disk: field(&text, "write_bytes:") }
+}
+
+/// The most memory this process held at once.
+pub fn peak_resident_bytes() -> u64 {
+    field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM:") * 1024
+}
+
+fn field(text: &str, name: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A moment in the life of the machine, to tell later what it did since.
+pub struct MachineTime {
+    at: Instant,
+    busy_seconds: f64,
+    stolen_seconds: f64,
+}
+
+/// What the machine did between two moments, as shares of all its processors.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct MachineShare {
+    /// Busy with anything.
+    pub busy: f64,
+    /// Taken by the host of a virtual machine.
+    pub stolen: f64,
+    /// Seconds between the moments.
+    pub seconds: f64,
+}
+
+impl MachineTime {
+    /// Now.
+    pub fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let columns: Vec<f64> = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1)
+            .map(|column| column.parse::<f64>().unwrap_or(0.0) / 100.0)
+            .collect();
+        let column = |at: usize| columns.get(at).copied().unwrap_or(0.0);
+        // user, nice, system, interrupts; idle and waiting for a disk are not busy.
+        let busy_seconds = column(0) + column(1) + column(2) + column(5) + column(6);
+        Self { at: Instant::now(), busy_seconds, stolen_seconds: column(7) }
+    }
+
+    /// What happened since.
+    pub fn until_now(&self) -> MachineShare {
+        let now = Self::now();
+        let seconds = (now.at - self.at).max(Duration::from_millis(1)).as_secs_f64();
+        let capacity = seconds * processors() as f64;
+        MachineShare {
+            busy: (now.busy_seconds - self.busy_seconds) / capacity,
+            stolen: (now.stolen_seconds - self.stolen_seconds) / capacity,
+            seconds,
+        }
+    }
+}
+
+/// How many processors there are.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn work_costs_cpu_time_and_writing_costs_bytes() {
+        let (cpu, bytes) = (cpu_seconds(), io_bytes());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {}
+        fs::File::create("/dev/null").and_then(|mut file| file.write_all(&[0; 100_000])).expect("writes");
+        assert!(cpu_seconds() - cpu > 0.001);
+        assert!(io_bytes().handed_over - bytes.handed_over >= 100_000);
+        assert!(peak_resident_bytes() > 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! One adapter for each engine behind one small trait, set up alike.
+//!
+//! Alike means: one folder on a real file system, every acknowledged write survives the end of the process
+//! where the engine can promise that, no compression, no encryption, 8 GiB of cache. Where an engine cannot
+//! give what the others give, the difference is in its favour and stands in the README.
+
+use std::path::Path;
+
+#[cfg(feature = "atoll")]
+mod atoll;
+#[cfg(feature = "bf-tree")]
+mod bf_tree;
+#[cfg(feature = "fjall")]
+mod fjall;
+mod floor;
+mod harness;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+
+/// Cache of every engine that has one.
+pub const CACHE_BYTES: u64 = 8 << 30;
+
+/// Any error of any engine: the bench can only report it.
+pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An ordered map under measurement.
+///
+/// Callbacks see values in place where the engine can show them so; an engine that can only copy, copies.
+pub trait Engine {
+    /// Inserts all records in one batch, as atomic as the engine has it.
+    fn load_batch(&mut self, records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>)
+    -> Result<(), EngineError>;
+
+    /// Sets one key.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
+
+    /// Shows the value of one key, or none.
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError>;
+
+    /// Shows the values of many keys, each with its place, in any order; by default one after the other.
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        for (place, key) in keys.iter().enumerate() {
+            self.get(key, &mut |value| found(place, value))?;
+        }
+        Ok(())
+    }
+
+    /// Shows up to `count` entries from `first` on, ascending.
+    fn scan(
+        &mut self,
+        first: &[u8],
+        count: usize,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), EngineError>;
+
+    /// From now on nothing is written: an engine may hold one read transaction over all reads.
+    fn expect_only_reads(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Waits for background work and makes everything durable, once.
+    fn settle(&mut self) -> Result<(), EngineError>;
+
+    /// Closes; what is open afterwards is a fault of the adapter.
+    fn close(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// The engines this bench knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineName {
+    /// Atoll's own.
+    Atoll,
+    /// RocksDB.
+    Rocksdb,
+    /// LMDB through heed.
+    Lmdb,
+    /// redb.
+    Redb,
+    /// fjall.
+    Fjall,
+    /// Bf-Tree.
+    BfTree,
+    /// The ordered map of the standard library: no disk, no crash safety.
+    Floor,
+    /// No engine at all: what the bench itself costs.
+    Harness,
+}
+
+impl EngineName {
+    /// In the order of the tables.
+    pub const ALL: [Self; 8] = [
+        Self::Atoll,
+        Self::Rocksdb,
+        Self::Lmdb,
+        Self::Redb,
+        Self::Fjall,
+        Self::BfTree,
+        Self::Floor,
+        Self::Harness,
+    ];
+
+    /// Stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Atoll => "atoll",
+            Self::Rocksdb => "rocksdb",
+            Self::Lmdb => "lmdb",
+            Self::Redb => "redb",
+            Self::Fjall => "fjall",
+            Self::BfTree => "bf-tree",
+            Self::Floor => "floor",
+            Self::Harness => "harness",
+        }
+    }
+
+    /// The engine of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// Whether this build has it.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Atoll => cfg!(feature = "atoll"),
+            Self::Rocksdb => cfg!(feature = "rocksdb"),
+            Self::Lmdb => cfg!(feature = "lmdb"),
+            Self::Redb => cfg!(feature = "redb"),
+            Self::Fjall => cfg!(feature = "fjall"),
+            Self::BfTree => cfg!(feature = "bf-tree"),
+            Self::Floor | Self::Harness => true,
+        }
+    }
+
+    /// Whether it is a rival, and not Atoll or a floor.
+    pub const fn is_peer(self) -> bool {
+        !matches!(self, Self::Atoll | Self::Floor | Self::Harness)
+    }
+
+    /// Whether a closed store can be opened again.
+    pub const fn is_persistent(self) -> bool {
+        !matches!(self, Self::Floor | Self::Harness)
+    }
+
+    /// Whether acknowledged writes outlive a killed process in the configuration measured.
+    pub const fn survives_kill(self) -> bool {
+        matches!(self, Self::Atoll | Self::Rocksdb | Self::Lmdb | Self::Fjall)
+    }
+}
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct OpenOptions {
+    /// Length of the values.
+    pub value_bytes: usize,
+    /// Never writes checkpoints, so that the whole load is a log tail when the process is killed.
+    pub keep_tail: bool,
+}
+
+/// Opens the store in `folder`, making it when the folder is empty.
+pub fn open(name: EngineName, folder: &Path, options: OpenOptions) -> Result<Box<dyn Engine>, EngineError> {
+    std::fs::create_dir_all(folder)?;
+    match name {
+        #[cfg(feature = "atoll")]
+        EngineName::Atoll => Ok(Box::new(atoll::Atoll::open(folder, options)?)),
+        #[cfg(feature = "rocksdb")]
+        EngineName::Rocksdb => Ok(Box::new(rocksdb::Rocks::open(folder)?)),
+        #[cfg(feature = "lmdb")]
+        EngineName::Lmdb => Ok(Box::new(lmdb::Lmdb::open(folder)?)),
+        #[cfg(feature = "redb")]
+        EngineName::Redb => Ok(Box::new(redb::Redb::open(folder)?)),
+        #[cfg(feature = "fjall")]
+        EngineName::Fjall => Ok(Box::new(fjall::Fjall::open(folder)?)),
+        #[cfg(feature = "bf-tree")]
+        EngineName::BfTree => Ok(Box::new(bf_tree::BfTree::open(folder)?)),
+        EngineName::Floor => Ok(Box::new(floor::Floor::default())),
+        EngineName::Harness => Ok(Box::new(harness::Harness::new(options.value_bytes))),
+        #[allow(unreachable_patterns, reason = "which engines are left depends on the features")]
+        missing => Err(format!("this build has no {}: build with --features peers", missing.name()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

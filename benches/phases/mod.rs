@@ -1,0 +1,173 @@
+//! One phase of one engine, run in a fresh process so that its CPU time, bytes and memory are its own.
+//!
+//! The process that plans hands a [`Spec`] to a child and reads a [`PhaseResult`] back from a file.
+
+use crate::measure::{IoBytes, Latency};
+use crate::peers::{EngineError, EngineName, OpenOptions};
+use std::path::PathBuf;
+
+mod append;
+mod contract;
+mod read;
+mod recovery;
+#[cfg(test)]
+mod tests;
+mod window;
+mod write;
+
+/// How many records a batch of the load holds, on every side.
+pub const LOAD_BATCH: u64 = 1000;
+/// How many keys a batched read asks for.
+pub const READ_BATCH: usize = 16;
+/// How many entries a scan returns.
+pub const SCAN_ENTRIES: u32 = 100;
+
+const SEED: u64 = 0x0a70_11be;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// YCSB load in batches of 1,000 into a new store.
+    Load,
+    /// The same, one put at a time.
+    LoadSingle,
+    /// YCSB C: one get at a time.
+    Get,
+    /// YCSB C in batches of 16.
+    GetMany,
+    /// Scans of 100 of a freshly loaded store.
+    Scan,
+    /// YCSB A: half gets, half updates.
+    Update,
+    /// Not measured: after A every record must hold its last version, in a new process.
+    Verify,
+    /// Not measured: a load that ends with the process killing itself.
+    TailFill,
+    /// Opening what the killed process left.
+    TailOpen,
+    /// Appends of 100 B to an empty value and to one of 60 MiB.
+    Append,
+    /// The embedded contract over the bare engine, in memory.
+    Contract,
+}
+
+/// What a child is told.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Spec {
+    /// Which engine.
+    pub engine: EngineName,
+    /// Which phase.
+    pub phase: Phase,
+    /// The folder of the store.
+    pub folder: PathBuf,
+    /// Records in the store.
+    pub records: u64,
+    /// Length of their values.
+    pub value_bytes: usize,
+    /// Calls to make, or keys to ask for.
+    pub requests: u64,
+    /// Where the child writes its result.
+    pub answer: PathBuf,
+}
+
+impl Spec {
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            value_bytes: self.value_bytes,
+            keep_tail: matches!(self.phase, Phase::TailFill | Phase::TailOpen),
+        }
+    }
+
+    /// Bytes that the user handed over for one record.
+    pub fn record_bytes(&self) -> u64 {
+        (crate::workloads::KEY_BYTES + self.value_bytes) as u64
+    }
+}
+
+/// What a child measured.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct PhaseResult {
+    /// Operations in the measured window: records, keys or scans.
+    pub operations: u64,
+    /// From the call of open to the first answer, in milliseconds.
+    pub open_ms: f64,
+    /// Length of the measured window.
+    pub wall_seconds: f64,
+    /// CPU time of all threads in the window.
+    pub cpu_seconds: f64,
+    /// The same, from the start of the window until everything is durable and closed.
+    pub settled_cpu_seconds: f64,
+    /// What single calls took.
+    pub latency: Option<Latency>,
+    /// The worst that the control thread felt meanwhile, in microseconds.
+    pub control_worst_us: f64,
+    /// Bytes written by the process from its start until after close.
+    pub io: IoBytes,
+    /// Bytes that the user wrote.
+    pub user_bytes: u64,
+    /// The most memory the process held.
+    pub peak_resident_bytes: u64,
+    /// Share of all processors that other processes used in the window.
+    pub others_busy_share: f64,
+    /// Share that the host of a virtual machine took.
+    pub stolen_share: f64,
+    /// Values checked.
+    pub checked: u64,
+    /// Values that were wrong.
+    pub wrong: u64,
+    /// The first of them.
+    pub first_wrong: Option<String>,
+    /// Figures that only this phase has, by name.
+    pub extra: std::collections::BTreeMap<String, f64>,
+}
+
+impl PhaseResult {
+    /// CPU microseconds for one operation, in the window.
+    pub fn cpu_us(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.operations.max(1) as f64
+    }
+
+    /// CPU microseconds for one operation, until durable and closed.
+    pub fn settled_cpu_us(&self) -> f64 {
+        self.settled_cpu_seconds * 1e6 / self.operations.max(1) as f64
+    }
+
+    /// Thousands of operations a second, by the clock on the wall.
+    pub fn kilo_operations_per_second(&self) -> f64 {
+        self.operations as f64 / self.wall_seconds.max(1e-9) / 1000.0
+    }
+
+    /// Bytes written for each byte that the user wrote.
+    pub fn bytes_per_user_byte(&self) -> f64 {
+        self.io.larger() as f64 / self.user_bytes.max(1) as f64
+    }
+
+    /// The worst call, less the wait for a processor and less what the control thread felt.
+    pub fn worst_excess_us(&self) -> Option<f64> {
+        self.latency.map(|latency| (latency.worst_running_us - self.control_worst_us).max(0.0))
+    }
+}
+
+/// Runs a phase in this process.
+pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    match spec.phase {
+        Phase::Load => write::load(spec),
+        Phase::LoadSingle => write::load_single(spec),
+        Phase::Get => read::get(spec),
+        Phase::GetMany => read::get_many(spec),
+        Phase::Scan => read::scan(spec),
+        Phase::Update => write::update(spec),
+        Phase::Verify => read::verify(spec),
+        Phase::TailFill => recovery::fill(spec),
+        Phase::TailOpen => recovery::open(spec),
+        Phase::Append => append::run(spec),
+        Phase::Contract => contract::run(spec),
+    }
+}
+
+/// Runs a phase and leaves its result in the file that the spec names.
+pub fn run_child(spec: &Spec) -> Result<(), EngineError> {
+    let result = run(spec)?;
+    Ok(std::fs::write(&spec.answer, serde_json::to_vec(&result)?)?)
+}

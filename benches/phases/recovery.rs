@@ -1,0 +1,40 @@
+//! Recovery: a process is killed with all that it loaded in the log, and another one opens what is left.
+
+use super::window::Window;
+use super::write::{load_batches, open_timed};
+use super::{PhaseResult, Spec};
+use crate::peers::EngineError;
+use crate::workloads::{Key, Verifier};
+
+/// Loads, leaves its result and kills this process: nothing is closed, flushed or said goodbye to.
+pub fn fill(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let (mut engine, open_ms) = open_timed(spec)?;
+    let mut window = Window::start();
+    load_batches(engine.as_mut(), spec, || {})?;
+    window.end_calls(spec.records, None);
+    let result = window.finish(spec, open_ms, Verifier::new(spec.value_bytes));
+    std::fs::write(&spec.answer, serde_json::to_vec(&result)?)?;
+    // SAFETY: sends a signal to this very process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    Err("the process outlived its own kill".into())
+}
+
+/// Opens, answers one get, and then checks that every acknowledged record is there.
+pub fn open(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let mut verifier = Verifier::new(spec.value_bytes);
+    let mut window = Window::start();
+    let started = std::time::Instant::now();
+    let (mut engine, _) = open_timed(spec)?;
+    let last = Key::of_counter(spec.records - 1);
+    engine.get(&last.0, &mut |value| verifier.check(&last.0, 0, value))?;
+    let ready_ms = started.elapsed().as_secs_f64() * 1000.0;
+    window.end_calls(1, None);
+    for counter in 0..spec.records {
+        let key = Key::of_counter(counter);
+        engine.get(&key.0, &mut |value| verifier.check(&key.0, 0, value))?;
+    }
+    engine.close()?;
+    let mut result = window.finish(spec, ready_ms, verifier);
+    result.user_bytes = spec.records * spec.record_bytes();
+    Ok(result)
+}

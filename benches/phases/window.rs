@@ -1,0 +1,85 @@
+//! The measured window: from the first call of a phase to its last, and on until the store is closed.
+
+use super::{PhaseResult, Spec};
+use crate::measure::{ControlThread, Latency, MachineTime, cpu_seconds, io_bytes, peak_resident_bytes};
+use crate::peers::{Engine, EngineError};
+use crate::workloads::Verifier;
+use std::time::Instant;
+
+/// An open window.
+pub struct Window {
+    started: Instant,
+    cpu_seconds: f64,
+    machine: MachineTime,
+    control: Option<ControlThread>,
+    control_cpu_seconds: f64,
+    result: PhaseResult,
+}
+
+impl Window {
+    /// Opens the window now.
+    pub fn start() -> Self {
+        Self {
+            control: None,
+            control_cpu_seconds: 0.0,
+            result: PhaseResult::default(),
+            machine: MachineTime::now(),
+            cpu_seconds: cpu_seconds(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Opens the window now, with a control thread beside it.
+    pub fn start_with_control() -> Self {
+        let control = ControlThread::start();
+        Self { control: Some(control), ..Self::start() }
+    }
+
+    /// The last call has returned.
+    pub fn end_calls(&mut self, operations: u64, latency: Option<Latency>) {
+        self.result.wall_seconds = self.started.elapsed().as_secs_f64();
+        if let Some(control) = self.control.take() {
+            let felt = control.finish();
+            self.control_cpu_seconds = felt.cpu_seconds;
+            self.result.control_worst_us = felt.worst_overshoot_us;
+        }
+        self.result.cpu_seconds = self.used_cpu_seconds();
+        self.result.settled_cpu_seconds = self.result.cpu_seconds;
+        self.result.operations = operations;
+        self.result.latency = latency;
+        let machine = self.machine.until_now();
+        let own = self.result.cpu_seconds / machine.seconds / crate::measure::processors() as f64;
+        self.result.others_busy_share = (machine.busy - own).max(0.0);
+        self.result.stolen_share = machine.stolen;
+    }
+
+    /// Makes the store durable, closes it, and adds what that took.
+    pub fn close(&mut self, mut engine: Box<dyn Engine>) -> Result<(), EngineError> {
+        engine.settle()?;
+        engine.close()?;
+        self.result.settled_cpu_seconds = self.used_cpu_seconds();
+        Ok(())
+    }
+
+    fn used_cpu_seconds(&self) -> f64 {
+        cpu_seconds() - self.cpu_seconds - self.control_cpu_seconds
+    }
+
+    /// The result; counts the bytes and the memory of the whole process.
+    pub fn finish(mut self, spec: &Spec, open_ms: f64, verifier: Verifier) -> PhaseResult {
+        self.result.open_ms = open_ms;
+        self.result.io = io_bytes();
+        self.result.peak_resident_bytes = peak_resident_bytes();
+        self.result.user_bytes = self.result.operations * spec.record_bytes();
+        self.result.checked = verifier.checked;
+        self.result.wrong = verifier.wrong;
+        self.result.first_wrong = verifier.first_wrong;
+        self.result
+    }
+
+    /// Takes over how another pass of the same calls felt, one by one.
+    pub fn set_latency(&mut self, latency: Latency, control_worst_us: f64) {
+        self.result.latency = Some(latency);
+        self.result.control_worst_us = control_worst_us;
+    }
+}

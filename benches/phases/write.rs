@@ -1,0 +1,89 @@
+//! Phases that write: the load in batches, the load by single puts, and YCSB A.
+
+use super::window::Window;
+use super::{LOAD_BATCH, PhaseResult, SEED, Spec};
+use crate::measure::LatencyMeter;
+use crate::peers::{self, Engine, EngineError};
+use crate::workloads::{Batch, Key, Verifier, fill_value, update_requests};
+use std::time::Instant;
+
+/// Opens the store of the spec; milliseconds until it is open.
+pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
+    let started = Instant::now();
+    let engine = peers::open(spec.engine, &spec.folder, spec.open_options())?;
+    Ok((engine, started.elapsed().as_secs_f64() * 1000.0))
+}
+
+/// Inserts all records in batches; `batch_ended` is called after each.
+pub fn load_batches(
+    engine: &mut dyn Engine,
+    spec: &Spec,
+    mut batch_ended: impl FnMut(),
+) -> Result<(), EngineError> {
+    let mut batch = Batch::new(spec.value_bytes);
+    let mut from = 0;
+    while from < spec.records {
+        let to = (from + LOAD_BATCH).min(spec.records);
+        batch.refill(from..to);
+        engine.load_batch(&mut batch.records())?;
+        batch_ended();
+        from = to;
+    }
+    Ok(())
+}
+
+/// YCSB load in batches of 1,000. A latency is that of a batch.
+pub fn load(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let (mut engine, open_ms) = open_timed(spec)?;
+    let mut window = Window::start_with_control();
+    let mut meter = LatencyMeter::start();
+    load_batches(engine.as_mut(), spec, || meter.lap())?;
+    window.end_calls(spec.records, Some(meter.finish()));
+    window.close(engine)?;
+    Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
+}
+
+/// YCSB load, one put at a time.
+pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let (mut engine, open_ms) = open_timed(spec)?;
+    let mut value = vec![0; spec.value_bytes];
+    let mut window = Window::start_with_control();
+    let mut meter = LatencyMeter::start();
+    for counter in 0..spec.records {
+        let key = Key::of_counter(counter);
+        fill_value(&key, 0, &mut value);
+        engine.put(&key.0, &value)?;
+        meter.lap();
+    }
+    window.end_calls(spec.records, Some(meter.finish()));
+    window.close(engine)?;
+    Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
+}
+
+/// YCSB A: half gets, half updates, zipfian. Version `n` of a record is written by request `n - 1`.
+pub fn update(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let (mut engine, open_ms) = open_timed(spec)?;
+    let mut verifier = Verifier::new(spec.value_bytes);
+    super::read::warm(engine.as_mut(), spec, &mut verifier)?;
+    let requests = update_requests(spec.records, spec.requests, SEED + 3);
+    let mut value = vec![0; spec.value_bytes];
+    let mut updates = 0;
+    let mut window = Window::start_with_control();
+    let mut meter = LatencyMeter::start();
+    for (number, request) in (0..).zip(&requests) {
+        let key = Key::of_counter(request.record());
+        if request.is_update() {
+            updates += 1;
+            fill_value(&key, number + 1, &mut value);
+            engine.put(&key.0, &value)?;
+        } else {
+            engine.get(&key.0, &mut |value| verifier.check_any(&key.0, number + 1, value))?;
+        }
+        meter.lap();
+    }
+    window.end_calls(spec.requests, Some(meter.finish()));
+    window.close(engine)?;
+    let mut result = window.finish(spec, open_ms, verifier);
+    result.user_bytes = updates * spec.record_bytes();
+    Ok(result)
+}

@@ -1,0 +1,13 @@
+//! The YCSB workloads, exactly reproducible: which keys, which values, in which order.
+//!
+//! Nothing here depends on a clock, on a random source or on the machine: two runs of one version issue the
+//! same calls with the same bytes on every engine.
+
+pub use keys::{KEY_BYTES, Key, hash_of_counter};
+pub use requests::{ScanRequest, point_requests, scan_requests, update_requests, versions_after};
+pub use values::{Batch, Verifier, fill_value};
+
+mod keys;
+mod requests;
+mod values;
+mod zipfian;

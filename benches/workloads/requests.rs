@@ -1,0 +1,121 @@
+//! The calls of a phase, drawn before the clock starts so that drawing them costs no engine anything.
+
+use super::keys::{Key, hash_of_counter};
+use super::zipfian::Zipfian;
+
+/// Record numbers of `count` point operations.
+pub fn point_requests(records: u64, count: u64, seed: u64) -> Vec<u32> {
+    let mut choices = Zipfian::new(records, seed);
+    (0..count).map(|_| choices.next_record() as u32).collect()
+}
+
+const UPDATE_BIT: u32 = 1 << 31;
+
+/// One call of YCSB A: a get or an update of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateRequest(u32);
+
+impl UpdateRequest {
+    /// Number of the record.
+    #[inline]
+    pub fn record(self) -> u64 {
+        u64::from(self.0 & !UPDATE_BIT)
+    }
+
+    /// Whether it is an update.
+    #[inline]
+    pub fn is_update(self) -> bool {
+        self.0 & UPDATE_BIT != 0
+    }
+}
+
+/// `count` calls, half of them updates.
+pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest> {
+    let mut choices = Zipfian::new(records, seed);
+    (0..count)
+        .map(|_| {
+            let record = choices.next_record() as u32;
+            UpdateRequest(if choices.next_coin() { record | UPDATE_BIT } else { record })
+        })
+        .collect()
+}
+
+/// The version that each record holds after these calls: the number of its last update, plus one.
+pub fn versions_after(records: u64, requests: &[UpdateRequest]) -> Vec<u64> {
+    let mut versions = vec![0; records as usize];
+    for (number, request) in (1..).zip(requests) {
+        if request.is_update() {
+            versions[request.record() as usize] = number;
+        }
+    }
+    versions
+}
+
+/// One scan: where it starts, how many entries it must return, and the last of them.
+///
+/// Strictly ascending entries from the start that end at this key can only be the right ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// Hash of the first key.
+    pub first: u64,
+    /// Hash of the last key.
+    pub last: u64,
+    /// How many entries there are from the first to the last.
+    pub entries: u32,
+}
+
+impl ScanRequest {
+    /// The first key.
+    pub fn first_key(&self) -> Key {
+        Key::of_hash(self.first)
+    }
+
+    /// The last key.
+    pub fn last_key(&self) -> Key {
+        Key::of_hash(self.last)
+    }
+}
+
+/// `count` scans of `entries` records from zipfian starts.
+pub fn scan_requests(records: u64, count: u64, entries: u32, seed: u64) -> Vec<ScanRequest> {
+    let mut sorted: Vec<u64> = (0..records).map(hash_of_counter).collect();
+    sorted.sort_unstable();
+    let mut choices = Zipfian::new(records, seed);
+    (0..count)
+        .map(|_| {
+            let first = hash_of_counter(choices.next_record());
+            let from = sorted.partition_point(|&hash| hash < first);
+            let to = (from + entries as usize).min(sorted.len());
+            ScanRequest { first, last: sorted[to - 1], entries: (to - from) as u32 }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_calls_are_updates_and_the_last_one_counts() {
+        let requests = update_requests(100, 10_000, 9);
+        let updates = requests.iter().filter(|request| request.is_update()).count();
+        assert!((4800..5200).contains(&updates), "{updates}");
+        let versions = versions_after(100, &requests);
+        for (record, &version) in (0..).zip(&versions).filter(|(_, version)| **version > 0) {
+            let wrote = |request: &UpdateRequest| request.is_update() && request.record() == record;
+            assert!(wrote(&requests[version as usize - 1]));
+            assert!(!requests[version as usize..].iter().any(wrote));
+        }
+    }
+
+    #[test]
+    fn scans_know_where_they_end() {
+        let mut keys: Vec<Key> = (0..500).map(Key::of_counter).collect();
+        keys.sort_unstable();
+        for scan in scan_requests(500, 200, 100, 3) {
+            let from = keys.binary_search(&scan.first_key()).expect("the start is a record");
+            assert_eq!(scan.entries as usize, (keys.len() - from).min(100));
+            assert_eq!(keys[from + scan.entries as usize - 1], scan.last_key());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Values that prove themselves: every byte follows from the key and the version that was written.
+//!
+//! Invariant: a value of another key, of another version, cut short, shifted or with one flipped bit is
+//! told from the right one, except for a version that was also written to the same key.
+
+use super::keys::{KEY_BYTES, Key};
+
+const WORD_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const VERSION_STEP: u64 = 0xd1b5_4a32_d192_ed03;
+const WORD_BYTES: usize = 8;
+
+/// Seed of the values of a key: cheap, because a scan pays for it at every entry on every side.
+#[inline]
+fn seed_of_key(key: &[u8]) -> u64 {
+    let word = |at: usize| {
+        let mut bytes = [0; WORD_BYTES];
+        bytes.copy_from_slice(&key[at..at + WORD_BYTES]);
+        u64::from_le_bytes(bytes)
+    };
+    let mixed = word(0).rotate_left(23) ^ word(8).wrapping_mul(WORD_STEP) ^ word(16).wrapping_mul(VERSION_STEP);
+    mixed ^ (mixed >> 29)
+}
+
+#[inline]
+fn first_word(key: &[u8], version: u64) -> u64 {
+    seed_of_key(key).wrapping_add(version.wrapping_mul(VERSION_STEP))
+}
+
+/// Writes the value of `key` at `version` over all of `target`.
+#[inline]
+pub fn fill_value(key: &Key, version: u64, target: &mut [u8]) {
+    let mut word = first_word(&key.0, version);
+    let mut words = target.chunks_exact_mut(WORD_BYTES);
+    for chunk in &mut words {
+        chunk.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(WORD_STEP);
+    }
+    let tail = words.into_remainder();
+    let bytes = word.to_le_bytes();
+    tail.copy_from_slice(&bytes[..tail.len()]);
+}
+
+/// Whether every byte follows from the first word.
+#[inline]
+fn continues_from(first: u64, value: &[u8]) -> bool {
+    let words = value.chunks_exact(WORD_BYTES);
+    let tail = words.remainder();
+    let mut difference = 0;
+    let mut expected = first;
+    for chunk in words {
+        let mut bytes = [0; WORD_BYTES];
+        bytes.copy_from_slice(chunk);
+        difference |= u64::from_le_bytes(bytes) ^ expected;
+        expected = expected.wrapping_add(WORD_STEP);
+    }
+    difference == 0 && tail == &expected.to_le_bytes()[..tail.len()]
+}
+
+/// Inverse of an odd number modulo 2^64, by Newton's iteration.
+const fn inverse(odd: u64) -> u64 {
+    let mut found = odd;
+    let mut round = 0;
+    while round < 6 {
+        found = found.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(found)));
+        round += 1;
+    }
+    found
+}
+
+const VERSION_STEP_INVERSE: u64 = inverse(VERSION_STEP);
+
+/// Counts what was read and what of it was wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Verifier {
+    /// Length that every value must have.
+    pub value_bytes: usize,
+    /// Values checked.
+    pub checked: u64,
+    /// Values absent, of a wrong length, of another key or version, or damaged; keys out of order.
+    pub wrong: u64,
+    /// The first thing that was wrong, for the message.
+    pub first_wrong: Option<String>,
+}
+
+impl Verifier {
+    /// A verifier of values of this length.
+    pub fn new(value_bytes: usize) -> Self {
+        Self { value_bytes, ..Self::default() }
+    }
+
+    /// Checks that `value` is the one of `key` at exactly `version`.
+    #[inline]
+    pub fn check(&mut self, key: &[u8], version: u64, value: Option<&[u8]>) {
+        self.checked += 1;
+        match value {
+            Some(value)
+                if value.len() == self.value_bytes
+                    && key.len() == KEY_BYTES
+                    && continues_from(first_word(key, version), value) => {}
+            other => self.report(key, &format!("version {version} expected"), other),
+        }
+    }
+
+    /// Checks that `value` is the one of `key` at some version below `versions`.
+    #[inline]
+    pub fn check_any(&mut self, key: &[u8], versions: u64, value: Option<&[u8]>) {
+        self.checked += 1;
+        if let Some(value) = value
+            && value.len() == self.value_bytes
+            && let Some(&first) = value.first_chunk()
+        {
+            let first = u64::from_le_bytes(first);
+            let version = first.wrapping_sub(seed_of_key(key)).wrapping_mul(VERSION_STEP_INVERSE);
+            if version < versions && continues_from(first, value) {
+                return;
+            }
+        }
+        self.report(key, &format!("a version below {versions} expected"), value);
+    }
+
+    /// Notes something wrong that is not about one value.
+    #[cold]
+    pub fn note(&mut self, what: String) {
+        self.wrong += 1;
+        self.first_wrong.get_or_insert(what);
+    }
+
+    #[cold]
+    fn report(&mut self, key: &[u8], expected: &str, value: Option<&[u8]>) {
+        let found = match value {
+            None => "nothing".to_owned(),
+            Some(value) => {
+                format!("{} bytes starting {:02x?}", value.len(), &value[..value.len().min(16)])
+            }
+        };
+        self.note(format!("key {}: {expected}, found {found}", key.escape_ascii()));
+    }
+}
+
+/// Records on their way into a store; the allocation is used again for the next batch.
+pub struct Batch {
+    keys: Vec<Key>,
+    values: Vec<u8>,
+    value_bytes: usize,
+}
+
+impl Batch {
+    /// An empty batch of values of this length.
+    pub fn new(value_bytes: usize) -> Self {
+        Self { keys: Vec::new(), values: Vec::new(), value_bytes }
+    }
+
+    /// Replaces the records by those of `counters`, at version 0.
+    pub fn refill(&mut self, counters: std::ops::Range<u64>) {
+        self.keys.clear();
+        self.keys.extend(counters.map(Key::of_counter));
+        self.values.resize(self.keys.len() * self.value_bytes, 0);
+        for (key, value) in self.keys.iter().zip(self.values.chunks_exact_mut(self.value_bytes)) {
+            fill_value(key, 0, value);
+        }
+    }
+
+    /// Keys and values in the order of insertion.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.keys.iter().map(AsRef::as_ref).zip(self.values.chunks_exact(self.value_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(key: &Key, version: u64, len: usize) -> Vec<u8> {
+        let mut value = vec![0; len];
+        fill_value(key, version, &mut value);
+        value
+    }
+
+    #[test]
+    fn right_values_pass_at_every_length() {
+        for len in [8, 99, 100, 1000] {
+            let mut verifier = Verifier::new(len);
+            for version in [0, 1, 77] {
+                let key = Key::of_counter(version + 3);
+                verifier.check(&key.0, version, Some(&value(&key, version, len)));
+                verifier.check_any(&key.0, 78, Some(&value(&key, version, len)));
+            }
+            assert_eq!((verifier.checked, verifier.wrong), (6, 0), "{:?}", verifier.first_wrong);
+        }
+    }
+
+    #[test]
+    fn every_planted_wrong_value_is_detected() {
+        let key = Key::of_counter(42);
+        let right = value(&key, 5, 100);
+        let mut planted = vec![
+            value(&Key::of_counter(43), 5, 100),
+            value(&key, 9, 100),
+            right[..99].to_vec(),
+            [&right[8..], &right[..8]].concat(),
+            vec![0; 100],
+            Vec::new(),
+        ];
+        for bit in 0..800 {
+            let mut flipped = right.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            planted.push(flipped);
+        }
+        for (number, wrong) in planted.iter().enumerate() {
+            let mut verifier = Verifier::new(100);
+            verifier.check(&key.0, 5, Some(wrong));
+            verifier.check_any(&key.0, 8, Some(wrong));
+            assert_eq!(verifier.wrong, 2, "planted value {number} passed");
+        }
+        let mut verifier = Verifier::new(100);
+        verifier.check(&key.0, 5, None);
+        verifier.check_any(&key.0, 6, None);
+        assert_eq!(verifier.wrong, 2);
+        assert!(verifier.first_wrong.is_some_and(|message| message.contains("user")));
+    }
+
+    #[test]
+    fn batches_hold_the_records_of_their_counters() {
+        let mut batch = Batch::new(100);
+        batch.refill(0..10);
+        batch.refill(10..13);
+        let mut verifier = Verifier::new(100);
+        for ((key, value), counter) in batch.records().zip(10..) {
+            assert_eq!(key, Key::of_counter(counter).0);
+            verifier.check(key, 0, Some(value));
+        }
+        assert_eq!((verifier.checked, verifier.wrong), (3, 0));
+    }
+}
