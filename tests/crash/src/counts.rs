@@ -1,0 +1,121 @@
+//! How often each transition and each fault occurred; a run in which one never did proves little.
+
+use atoll_disk::Counters;
+use std::collections::BTreeMap;
+
+/// Everything that a full run must have met at least once.
+const EXPECTED: [&str; 42] = [
+    "operations",
+    "commits",
+    "batches_across_trees",
+    "puts_of_64_kib_or_more",
+    "puts_of_256_b_or_more",
+    "appends",
+    "delete_ranges",
+    "buffered",
+    "flushed",
+    "synced",
+    "syncs",
+    "checkpoints_asked",
+    "checkpoints_by_themselves",
+    "scans_forward",
+    "scans_backward",
+    "gets_many",
+    "snapshots_held",
+    "snapshots_read",
+    "named_snapshots_created",
+    "named_snapshots_deleted",
+    "named_snapshots_read",
+    "named_snapshots_after_restart",
+    "clean_closes",
+    "process_deaths",
+    "power_losses",
+    "power_losses_in_recovery",
+    "recoveries",
+    "recoveries_clean",
+    "recoveries_with_replay",
+    "recoveries_with_cut",
+    "recoveries_that_lost_commits",
+    "recoveries_that_lost_nothing",
+    "refusals",
+    "writes_after_refusal",
+    "failed_operations",
+    "misdirected_detected",
+    "misdirected_harmless",
+    "flips_detected_at_open",
+    "flips_reported_as_cut",
+    "flips_mended",
+    "flips_harmless",
+    "checks_clean",
+];
+
+/// Faults of the disk that must have occurred.
+const EXPECTED_FAULTS: [&str; 14] = [
+    "power_cuts",
+    "crashes",
+    "writes_kept",
+    "writes_dropped",
+    "writes_torn_at_sectors",
+    "writes_torn_at_bytes",
+    "writes_reordered",
+    "misdirected_writes",
+    "bit_flips",
+    "read_errors",
+    "write_errors",
+    "sync_errors",
+    "out_of_space",
+    "read_only_refusals",
+];
+
+/// Counts of one run or of many.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    by_name: BTreeMap<&'static str, u64>,
+    disk: Counters,
+}
+
+impl Counts {
+    /// One more.
+    pub fn bump(&mut self, name: &'static str) {
+        self.add_to(name, 1);
+    }
+
+    /// Some more.
+    pub fn add_to(&mut self, name: &'static str, count: u64) {
+        *self.by_name.entry(name).or_default() += count;
+    }
+
+    /// The count of one name.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds what a disk counted.
+    pub const fn add_disk(&mut self, counters: &Counters) {
+        self.disk.add(counters);
+    }
+
+    /// Adds another run.
+    pub fn add(&mut self, other: &Self) {
+        other.by_name.iter().for_each(|(name, count)| self.add_to(name, *count));
+        self.disk.add(&other.disk);
+    }
+
+    /// All names with their counts: first the transitions, then the disk's.
+    #[must_use]
+    pub fn all(&self) -> Vec<(String, u64)> {
+        let mut names: Vec<&str> = EXPECTED.to_vec();
+        names.extend(self.by_name.keys().filter(|name| !EXPECTED.contains(name)));
+        let transitions = names.into_iter().map(|name| (name.to_owned(), self.of(name)));
+        transitions.chain(self.disk.iter().map(|(name, count)| (format!("disk_{name}"), count))).collect()
+    }
+
+    /// What should have occurred and never did, apart from `excused`.
+    #[must_use]
+    pub fn never(&self, excused: &[&str]) -> Vec<&'static str> {
+        let transitions = EXPECTED.into_iter().filter(|name| self.of(name) == 0);
+        let faults = self.disk.iter().filter(|(name, count)| *count == 0 && EXPECTED_FAULTS.contains(name));
+        transitions.chain(faults.map(|(name, _)| name)).filter(|name| !excused.contains(name)).collect()
+    }
+}

@@ -1,0 +1,168 @@
+//! What a store may do on a disk that lies: say so, or be right; never a wrong read, never a silent step back.
+
+use crate::oracle::{Oracle, difference};
+use crate::read::{EVERYTHING, read_state};
+use crate::state::{Key, State, TREES, Value};
+use crate::subject::{Direction, Failure, Recovery, Settings, Subject};
+use atoll_disk::SimDisk;
+use atoll_errors::ErrorKind;
+use std::sync::Arc;
+
+/// What the store may hold.
+pub struct Allowed<'a> {
+    /// The history.
+    pub oracle: &'a Oracle,
+    /// The shortest prefix that may be offered without a report.
+    pub lowest: usize,
+    /// All keys that were ever touched.
+    pub keys: &'a [Key],
+}
+
+/// How the store dealt with the damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It refused to open, and said why.
+    RefusedToOpen,
+    /// It reported a cut, and holds an earlier state.
+    ReportedCut,
+    /// It reported that it repaired a superblock, and holds the right state.
+    Mended,
+    /// Some reads fail, all others are right.
+    PartlyReadable,
+    /// Everything is right.
+    Unharmed,
+}
+
+impl Finding {
+    /// Name of the count after a bit was flipped.
+    #[must_use]
+    pub const fn name_after_flip(self) -> &'static str {
+        match self {
+            Self::RefusedToOpen => "flips_detected_at_open",
+            Self::ReportedCut => "flips_reported_as_cut",
+            Self::Mended => "flips_mended",
+            Self::PartlyReadable => "flips_detected_at_read",
+            Self::Unharmed => "flips_harmless",
+        }
+    }
+
+    /// Name of the count after a write landed elsewhere.
+    #[must_use]
+    pub const fn name_after_misdirection(self) -> &'static str {
+        match self {
+            Self::RefusedToOpen | Self::ReportedCut | Self::Mended | Self::PartlyReadable => {
+                "misdirected_detected"
+            }
+            Self::Unharmed => "misdirected_harmless",
+        }
+    }
+}
+
+/// Opens the store on a damaged disk and reads all of it.
+///
+/// # Errors
+/// Says in words which read was wrong.
+pub fn examine<S: Subject>(
+    disk: &SimDisk,
+    settings: &Settings,
+    bug: Option<S::Bug>,
+    allowed: &Allowed<'_>,
+) -> Result<Finding, String> {
+    let (store, report) = match S::open(Arc::new(disk.clone()), settings, bug) {
+        Ok(opened) => opened,
+        Err(failure) => return typed(&failure).map(|()| Finding::RefusedToOpen),
+    };
+    match read_state(&store) {
+        Ok(found) => judge_whole(&found, &report, allowed),
+        Err(failure) => {
+            typed(&failure)?;
+            judge_readable_part(&store, &report, allowed)?;
+            match store.check() {
+                Ok(0) => Err(format!("a read fails ({failure}), but check finds nothing")),
+                Ok(_) => Ok(Finding::PartlyReadable),
+                Err(failure) => typed(&failure).map(|()| Finding::PartlyReadable),
+            }
+        }
+    }
+}
+
+/// Damage is no bug of the store, and must not look like one.
+fn typed(failure: &Failure) -> Result<(), String> {
+    match failure.kind {
+        ErrorKind::Corrupt | ErrorKind::NewerFormat => Ok(()),
+        _ => Err(format!("damage was reported as something else: {failure}")),
+    }
+}
+
+fn judge_whole(found: &State, report: &Recovery, allowed: &Allowed<'_>) -> Result<Finding, String> {
+    let print = found.fingerprint();
+    if allowed.oracle.prefix_with(print, allowed.lowest).is_some() {
+        return Ok(match report {
+            Recovery { cut: Some(_), .. } => Finding::ReportedCut,
+            Recovery { is_superblock_mended: true, .. } => Finding::Mended,
+            Recovery { .. } => Finding::Unharmed,
+        });
+    }
+    match (&report.cut, allowed.oracle.was_once(print)) {
+        (Some(_), true) => Ok(Finding::ReportedCut),
+        (None, true) => Err("the store rolled back without a word".to_owned()),
+        (_, false) => {
+            Err(format!("wrong state, against the newest: {}", difference(allowed.oracle.current(), found)))
+        }
+    }
+}
+
+/// Where whole scans fail, single reads must be right or fail, and all agree with one state.
+fn judge_readable_part<S: Subject>(
+    store: &S,
+    report: &Recovery,
+    allowed: &Allowed<'_>,
+) -> Result<(), String> {
+    let readable = readable_values(store, allowed.keys)?;
+    let entries = readable_scans(store)?;
+    if readable.is_empty() && entries.is_empty() {
+        return Err("one damage made everything unreadable, and yet the store opened".to_owned());
+    }
+    // After a reported cut the state may be any earlier one, of which only the newest are kept.
+    let lowest = if report.cut.is_some() { 0 } else { allowed.lowest };
+    let agrees = |state: &State| {
+        readable.iter().all(|(tree, key, value)| state.content.get(*tree, key) == value.as_ref())
+            && entries.iter().all(|(tree, found)| {
+                let expected = state.content.tree(*tree);
+                expected.len() == found.len()
+                    && expected.iter().zip(found).all(|(l, r)| *l.0 == r.0 && *l.1 == r.1)
+            })
+    };
+    if report.cut.is_some() || allowed.oracle.any_prefix(lowest, agrees) {
+        return Ok(());
+    }
+    Err("what can still be read belongs to no allowed state".to_owned())
+}
+
+type Entry = (usize, Key, Option<Value>);
+
+fn readable_values<S: Subject>(store: &S, keys: &[Key]) -> Result<Vec<Entry>, String> {
+    let mut readable = Vec::new();
+    for tree in 0..TREES {
+        for key in keys {
+            match store.get(tree, key) {
+                Ok(value) => readable.push((tree, key.clone(), value)),
+                Err(failure) => typed(&failure)?,
+            }
+        }
+    }
+    Ok(readable)
+}
+
+type Entries = Vec<(usize, Vec<(Key, Value)>)>;
+
+fn readable_scans<S: Subject>(store: &S) -> Result<Entries, String> {
+    let mut readable = Vec::new();
+    for tree in 0..TREES {
+        match store.scan(tree, &EVERYTHING, Direction::Forward, usize::MAX) {
+            Ok(entries) => readable.push((tree, entries)),
+            Err(failure) => typed(&failure)?,
+        }
+    }
+    Ok(readable)
+}

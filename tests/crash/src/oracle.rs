@@ -1,0 +1,232 @@
+//! The judge: keeps the history of commits and says whether what a store holds is a prefix of it.
+//!
+//! Invariant: `base` is the state before `tail`, and `prints[i]` is the fingerprint after `i` events of it.
+//! Invariant: what was synced is folded into `base`, so no prefix that may be offered lacks it; while the
+//! oracle is pinned nothing is folded and `synced` marks the place.
+
+use crate::state::{Event, State};
+use std::collections::HashSet;
+
+/// How a store ended, which decides what it may have lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The power went: what was not synced may be lost.
+    PowerLoss,
+    /// The process died: what was buffered may be lost.
+    ProcessDeath,
+}
+
+/// History of one store.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    base: State,
+    tail: Vec<Event>,
+    prints: Vec<u64>,
+    current: State,
+    synced: usize,
+    flushed: usize,
+    is_pinned: bool,
+    history: HashSet<u64>,
+    events: u64,
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        let print = State::default().fingerprint();
+        Self {
+            base: State::default(),
+            tail: Vec::new(),
+            prints: vec![print],
+            current: State::default(),
+            synced: 0,
+            flushed: 0,
+            is_pinned: false,
+            history: HashSet::from([print]),
+            events: 0,
+        }
+    }
+}
+
+impl Oracle {
+    /// The state that a reader must see now.
+    #[must_use]
+    pub const fn current(&self) -> &State {
+        &self.current
+    }
+
+    /// Events so far that `base` does not hold.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// Whether every event is in `base`.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.tail.is_empty()
+    }
+
+    /// Events that survive power loss, counted as [`Oracle::len`] counts.
+    #[must_use]
+    pub const fn synced_len(&self) -> usize {
+        self.synced
+    }
+
+    /// Records an event that happened, or may have happened if it is the last of this life.
+    pub fn push(&mut self, event: Event) {
+        self.current.apply(&event);
+        let print = self.current.fingerprint();
+        self.history.insert(print);
+        self.prints.push(print);
+        self.tail.push(event);
+        self.events += 1;
+    }
+
+    /// All events so far survive the process.
+    pub const fn mark_flushed(&mut self) {
+        self.flushed = self.tail.len();
+    }
+
+    /// All events so far survive power loss.
+    pub fn mark_synced(&mut self) {
+        self.flushed = self.tail.len();
+        self.synced = self.tail.len();
+        if !self.is_pinned {
+            self.fold(self.tail.len());
+        }
+    }
+
+    /// From now on keeps every prefix, synced or not.
+    pub const fn pin(&mut self) {
+        self.is_pinned = true;
+    }
+
+    /// Whether this was the fingerprint of the store at some time.
+    #[must_use]
+    pub fn was_once(&self, print: u64) -> bool {
+        self.history.contains(&print)
+    }
+
+    /// The latest prefix of at least `lowest` events with this fingerprint.
+    #[must_use]
+    pub fn prefix_with(&self, print: u64, lowest: usize) -> Option<usize> {
+        (lowest..=self.tail.len()).rev().find(|len| self.prints[*len] == print)
+    }
+
+    /// Calls `visit` with every prefix of at least `lowest` events, shortest first, until it answers true.
+    pub fn any_prefix(&self, lowest: usize, mut visit: impl FnMut(&State) -> bool) -> bool {
+        let mut state = self.base.clone();
+        for len in 0..=self.tail.len() {
+            if len > 0 {
+                state.apply(&self.tail[len - 1]);
+            }
+            if len >= lowest && visit(&state) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes what was found after `ending`; answers how many events were lost.
+    ///
+    /// # Errors
+    /// Says in words what promise the state breaks.
+    pub fn recover(&mut self, found: &State, ending: Ending) -> Result<usize, String> {
+        let lowest = match ending {
+            Ending::PowerLoss => self.synced,
+            Ending::ProcessDeath => self.flushed,
+        };
+        let Some(kept) = self.prefix_with(found.fingerprint(), lowest) else {
+            return Err(self.describe_breach(found, lowest, ending));
+        };
+        let lost = self.tail.len() - kept;
+        self.keep(kept);
+        if ending == Ending::PowerLoss {
+            // It was read from the medium itself, so it is there for good.
+            self.mark_synced();
+        }
+        Ok(lost)
+    }
+
+    fn keep(&mut self, kept: usize) {
+        self.tail.truncate(kept);
+        self.prints.truncate(kept + 1);
+        self.flushed = self.flushed.min(kept);
+        self.synced = self.synced.min(kept);
+        self.current = self.base.clone();
+        self.tail.iter().for_each(|event| self.current.apply(event));
+    }
+
+    fn fold(&mut self, events: usize) {
+        for event in self.tail.drain(..events) {
+            self.base.apply(&event);
+        }
+        self.prints.drain(..events);
+        self.synced -= events;
+        self.flushed -= events;
+    }
+
+    fn describe_breach(&self, found: &State, lowest: usize, ending: Ending) -> String {
+        let print = found.fingerprint();
+        let promised = self.tail.len() - lowest;
+        if let Some(kept) = self.prefix_with(print, 0) {
+            let lost = lowest - kept;
+            return format!("after {ending:?}: {lost} events were lost that had been promised to survive");
+        }
+        if self.was_once(print) {
+            return format!("after {ending:?}: the store rolled back to a state long gone");
+        }
+        format!(
+            "after {ending:?}: the state is no prefix of the history ({promised} unsettled events); \
+             against the newest: {}",
+            difference(&self.current, found)
+        )
+    }
+}
+
+/// The first differences between two states, in words.
+#[must_use]
+pub fn difference(expected: &State, found: &State) -> String {
+    let mut lines = Vec::new();
+    for tree in 0..crate::state::TREES {
+        let (left, right) = (expected.content.tree(tree), found.content.tree(tree));
+        for key in left.keys().chain(right.keys().filter(|key| !left.contains_key(*key))) {
+            let (expected, found) = (left.get(key), right.get(key));
+            if expected != found {
+                lines.push(format!("tree {tree} key {}: {}", show(key), compare(expected, found)));
+            }
+        }
+    }
+    let names: Vec<_> = expected.snapshots.keys().collect();
+    let found_names: Vec<_> = found.snapshots.keys().collect();
+    if names != found_names {
+        lines.push(format!("snapshots {names:?} expected, {found_names:?} found"));
+    }
+    for (name, content) in &expected.snapshots {
+        if found.snapshots.get(name).is_some_and(|found| found.fingerprint() != content.fingerprint()) {
+            lines.push(format!("snapshot {name:?} has another content"));
+        }
+    }
+    let count = lines.len();
+    lines.truncate(4);
+    format!("{count} differences: {}", lines.join("; "))
+}
+
+/// A key or value, short enough for a message.
+#[must_use]
+pub fn show(bytes: &[u8]) -> String {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(24)]).escape_debug().to_string();
+    format!("{head:?}({} B)", bytes.len())
+}
+
+fn compare(expected: Option<&crate::state::Value>, found: Option<&crate::state::Value>) -> String {
+    match (expected, found) {
+        (Some(expected), Some(found)) => {
+            let same = expected.iter().zip(found.iter()).take_while(|(left, right)| left == right).count();
+            format!("{} B expected, {} B found, the same up to byte {same}", expected.len(), found.len())
+        }
+        (Some(expected), None) => format!("{} B expected, absent", expected.len()),
+        (None, Some(found)) => format!("absent expected, {} B found", found.len()),
+        (None, None) => "equal".to_owned(),
+    }
+}

@@ -1,0 +1,344 @@
+//! One run from one seed: lives of a store on one simulated disk, each ended by a close, a kill or a crash.
+//!
+//! Invariant: every fault of the disk comes from a plan that this file set; an error of the store without
+//! such a fault is a violation, and so is any answer that the oracle does not expect.
+
+mod faults;
+mod steps;
+
+use crate::counts::Counts;
+use crate::damage::{self, Allowed};
+use crate::oracle::{Ending, Oracle};
+use crate::read::read_state;
+use crate::state::{Content, State};
+use crate::subject::{Failure, Recovery, Settings, Subject};
+use crate::workload::{Workload, small_settings};
+use atoll_disk::{Counters, FaultPlan, SimDisk};
+use fastrand::Rng;
+use faults::Fault;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A seed counts only with at least this many operations.
+pub const OPERATIONS_MIN: u64 = 2000;
+const RECOVERY_ATTEMPTS_MAX: u32 = 5;
+const FLIPS_PER_SEED: u32 = 3;
+
+/// A broken promise.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("seed {seed}, life {life}, operation {operation}: {what}")]
+pub struct Violation {
+    pub seed: u64,
+    pub life: u32,
+    pub operation: u64,
+    pub what: String,
+}
+
+/// What a life step decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    EndOfLife,
+}
+
+/// Outcome of a part of a run; the text says what promise was broken.
+type Checked<T> = Result<T, String>;
+
+/// A run under way.
+pub struct Run<S: Subject> {
+    seed: u64,
+    rng: Rng,
+    workload: Workload,
+    settings: Settings,
+    bug: Option<S::Bug>,
+    disk: SimDisk,
+    oracle: Oracle,
+    ending: Ending,
+    held: Vec<(S::Snapshot, Content)>,
+    fault: Fault,
+    before_life: Counters,
+    last_sequence: u64,
+    life: u32,
+    operations: u64,
+    commits: u64,
+    strike: Option<Strike>,
+    /// What happened how often.
+    pub counts: Counts,
+    /// Every step in words, when somebody wants to read it.
+    pub trace: Option<Vec<String>>,
+}
+
+/// A write went elsewhere: where the history stood, and how often it was made durable since.
+#[derive(Clone, Copy, Debug)]
+struct Strike {
+    events_before: usize,
+    syncs_since: u32,
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// The first broken promise; a panic of the store is one.
+pub fn run_seed<S: Subject>(seed: u64, bug: Option<S::Bug>) -> Result<Counts, Violation> {
+    Run::<S>::new(seed, bug).run()
+}
+
+impl<S: Subject> Run<S> {
+    /// Prepares the run of one seed.
+    #[must_use]
+    pub fn new(seed: u64, bug: Option<S::Bug>) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        Self {
+            seed,
+            workload: Workload::new(&mut rng),
+            settings: small_settings(&mut rng),
+            bug,
+            disk: SimDisk::seeded(rng.u64(..)),
+            rng,
+            oracle: Oracle::default(),
+            ending: Ending::PowerLoss,
+            held: Vec::new(),
+            fault: Fault::None,
+            before_life: Counters::default(),
+            last_sequence: 0,
+            life: 0,
+            operations: 0,
+            commits: 0,
+            strike: None,
+            counts: Counts::default(),
+            trace: None,
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// The first broken promise.
+    pub fn run(mut self) -> Result<Counts, Violation> {
+        self.run_in_place().map(|()| self.counts)
+    }
+
+    /// Like [`Run::run`], and leaves the trace to be read.
+    ///
+    /// # Errors
+    /// The first broken promise.
+    pub fn run_in_place(&mut self) -> Result<(), Violation> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.lives()))
+            .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))));
+        self.counts.add_disk(&self.disk.counters());
+        outcome.map_err(|what| Violation {
+            seed: self.seed,
+            life: self.life,
+            operation: self.operations,
+            what,
+        })
+    }
+
+    fn lives(&mut self) -> Checked<()> {
+        while self.operations < OPERATIONS_MIN {
+            let store = self.come_up()?;
+            if self.live(store)? {
+                return self.examine_misdirected();
+            }
+        }
+        self.flips()
+    }
+
+    /// One life from the first step to the end of the store; true when a write was misdirected in it.
+    fn live(&mut self, store: S) -> Checked<bool> {
+        self.life += 1;
+        self.begin_faults();
+        let steps = self.rng.u64(100..900);
+        for _ in 0..steps {
+            self.operations += 1;
+            if self.step(&store)? == Flow::EndOfLife {
+                break;
+            }
+            self.change_faults();
+        }
+        self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
+        self.end_life(store)?;
+        Ok(self.strike.is_some())
+    }
+
+    /// Opens the store, through crashes inside recovery, and compares all that it holds.
+    fn come_up(&mut self) -> Checked<S> {
+        for attempt in 0..RECOVERY_ATTEMPTS_MAX {
+            self.plan_recovery_faults(attempt);
+            let opened = S::open(Arc::new(self.disk.clone()), &self.settings, self.bug);
+            let outcome = opened.and_then(|(store, report)| Ok((read_state(&store)?, store, report)));
+            match outcome {
+                Ok((found, store, report)) => {
+                    self.note(|| format!("opened: {report:?}"));
+                    self.judge_recovery(&found, &report)?;
+                    self.check(&store)?;
+                    return Ok(store);
+                }
+                Err(failure) => self.judge_failed_recovery(&failure)?,
+            }
+        }
+        Err("the store did not come up without a fault planted".to_owned())
+    }
+
+    fn judge_recovery(&mut self, found: &State, report: &Recovery) -> Checked<()> {
+        let lost = self.oracle.recover(found, self.ending)?;
+        self.counts.bump("recoveries");
+        self.counts.add_to("named_snapshots_after_restart", found.snapshots.len() as u64);
+        let by_report = [
+            (report.is_clean, "recoveries_clean"),
+            (report.groups_replayed > 0, "recoveries_with_replay"),
+            (report.cut.is_some(), "recoveries_with_cut"),
+            (report.is_superblock_mended, "recoveries_with_mended_superblock"),
+            (lost > 0, "recoveries_that_lost_commits"),
+            (lost == 0, "recoveries_that_lost_nothing"),
+        ];
+        by_report.into_iter().filter(|(happened, _)| *happened).for_each(|(_, name)| self.counts.bump(name));
+        self.last_sequence = 0;
+        Ok(())
+    }
+
+    fn judge_failed_recovery(&mut self, failure: &Failure) -> Checked<()> {
+        self.note(|| format!("recovery failed: {failure}"));
+        if !self.is_excused(failure) {
+            return Err(format!("recovery failed without a fault planted: {failure}"));
+        }
+        let cuts = self.disk.counters().power_cuts - self.before_life.power_cuts;
+        if cuts > 0 {
+            self.counts.bump("power_losses_in_recovery");
+            self.disk = self.disk.crash();
+            self.ending = Ending::PowerLoss;
+        } else {
+            self.disk = self.disk.kill();
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, store: &S) -> Checked<()> {
+        if self.rng.u8(..4) > 0 {
+            return Ok(());
+        }
+        match store.check() {
+            Ok(0) => self.counts.bump("checks_clean"),
+            Ok(damages) => return Err(format!("check finds {damages} damages in a sound store")),
+            Err(failure) if self.is_excused(&failure) => {}
+            Err(failure) => return Err(format!("check failed without a fault planted: {failure}")),
+        }
+        Ok(())
+    }
+
+    /// Ends the store by a close, a kill or a crash; snapshots that are held die with it.
+    fn end_life(&mut self, store: S) -> Checked<()> {
+        let now = self.disk.counters();
+        let is_off = now.power_cuts > self.before_life.power_cuts;
+        // What a failed sync dropped is still in the page cache: a mere kill would hide it from recovery.
+        let must_crash = is_off || now.sync_errors > self.before_life.sync_errors;
+        let choice = if must_crash { 0 } else { self.rng.u8(..10) };
+        match choice {
+            0..=4 => self.crash(store),
+            5..=6 => self.kill(store),
+            _ => return self.close(store),
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, store: S) {
+        self.note(|| "power loss".to_owned());
+        self.counts.bump("power_losses");
+        self.disk = self.disk.crash();
+        self.ending = Ending::PowerLoss;
+        self.held.clear();
+        drop(store);
+    }
+
+    fn kill(&mut self, store: S) {
+        self.note(|| "process death".to_owned());
+        self.counts.bump("process_deaths");
+        self.disk = self.disk.kill();
+        self.ending = Ending::ProcessDeath;
+        self.held.clear();
+        drop(store);
+    }
+
+    fn close(&mut self, store: S) -> Checked<()> {
+        self.note(|| "close".to_owned());
+        self.held.clear();
+        match store.close() {
+            Ok(()) => {
+                self.mark_synced();
+                self.counts.bump("clean_closes");
+            }
+            Err(failure) if self.is_excused(&failure) => {}
+            Err(failure) => return Err(format!("close failed without a fault planted: {failure}")),
+        }
+        let must_crash = self.disk.counters().sync_errors > self.before_life.sync_errors;
+        if must_crash || self.rng.bool() {
+            self.disk = self.disk.crash();
+            self.ending = Ending::PowerLoss;
+        } else {
+            self.disk = self.disk.kill();
+            self.ending = Ending::ProcessDeath;
+        }
+        Ok(())
+    }
+
+    fn mark_synced(&mut self) {
+        if self.strike.is_some() && self.oracle.len() > self.oracle.synced_len() {
+            self.strike.iter_mut().for_each(|strike| strike.syncs_since += 1);
+        }
+        self.oracle.mark_synced();
+    }
+
+    /// After a misdirected write anything may be damaged, but nothing may be wrong.
+    fn examine_misdirected(&mut self) -> Checked<()> {
+        self.disk.set_plan(FaultPlan::default());
+        let lowest = match (self.strike, self.ending) {
+            // A later group says that the one before it had been synced, so its loss can be seen.
+            // With fewer syncs the lost write was the last one, and nothing is there to miss it.
+            (Some(strike), _) if strike.syncs_since < 2 => strike.events_before.min(self.oracle.synced_len()),
+            _ => self.oracle.synced_len(),
+        };
+        let allowed = Allowed { oracle: &self.oracle, lowest, keys: self.workload.keys() };
+        let finding = damage::examine::<S>(&self.disk, &self.settings, self.bug, &allowed)
+            .map_err(|what| format!("after a misdirected write: {what}"))?;
+        self.note(|| format!("after a misdirected write: {finding:?}"));
+        self.counts.bump(finding.name_after_misdirection());
+        Ok(())
+    }
+
+    /// Flips single bits in copies of the last disk and looks at what a reader gets.
+    fn flips(&mut self) -> Checked<()> {
+        self.disk.set_plan(FaultPlan::default());
+        let copies: Vec<SimDisk> = (0..FLIPS_PER_SEED).map(|_| self.disk.fork()).collect();
+        drop(self.come_up()?);
+        self.disk.set_plan(FaultPlan::default());
+        for copy in copies {
+            let Some((offset, bit)) = copy.flip_some_bit() else { continue };
+            let allowed =
+                Allowed { oracle: &self.oracle, lowest: self.oracle.len(), keys: self.workload.keys() };
+            let finding = damage::examine::<S>(&copy, &self.settings, self.bug, &allowed)
+                .map_err(|what| format!("after bit {bit} of byte {offset} was flipped: {what}"))?;
+            self.note(|| format!("bit {bit} of byte {offset} flipped: {finding:?}"));
+            self.counts.bump(finding.name_after_flip());
+            self.counts.add_disk(&Counters { bit_flips: 1, ..Counters::default() });
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            let (life, operation) = (self.life, self.operations);
+            trace.push(format!("life {life} operation {operation}: {}", text()));
+        }
+    }
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a text".to_owned())
+}
+
+/// A failure that nothing excuses, in words.
+fn unexcused<T>(what: &str, failure: &Failure) -> Checked<T> {
+    Err(format!("{what} failed without a fault planted: {failure}"))
+}

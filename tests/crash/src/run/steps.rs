@@ -1,0 +1,289 @@
+//! The steps of a life: call the store, compare, tell the oracle.
+
+use super::{Checked, Flow, Run, Strike, unexcused};
+use crate::read::{wrong_scan, wrong_value};
+use crate::state::{Event, Key, Mutation, Range};
+use crate::subject::{Direction, Durability, Failure, Outcome, Subject};
+use crate::workload::{LARGE_BYTES, Step};
+
+const HELD_MAX: usize = 4;
+
+impl<S: Subject> Run<S> {
+    /// One step.
+    pub(super) fn step(&mut self, store: &S) -> Checked<Flow> {
+        let step = self.workload.next(&mut self.rng);
+        self.note(|| describe(&step));
+        self.counts.bump("operations");
+        let events_before = self.oracle.len();
+        let strikes_before = self.disk.counters().misdirected_writes;
+        let had_strike = self.strike.is_some();
+        if !had_strike && self.disk.counters().misdirected_writes > self.before_life.misdirected_writes {
+            self.strike = Some(Strike { events_before, syncs_since: 0 });
+        }
+        let flow = self.take(store, step)?;
+        if self.strike.is_none() && self.disk.counters().misdirected_writes > strikes_before {
+            let syncs_since = u32::from(self.oracle.synced_len() > events_before);
+            self.strike = Some(Strike { events_before, syncs_since });
+        }
+        Ok(flow)
+    }
+
+    fn take(&mut self, store: &S, step: Step) -> Checked<Flow> {
+        match step {
+            Step::Write(batch, durability) => self.write(store, batch, durability),
+            Step::Get { tree, key } => self.get(store, tree, &key),
+            Step::GetMany { tree, keys } => self.get_many(store, tree, &keys),
+            Step::Scan { tree, range, direction, limit } => self.scan(store, tree, &range, direction, limit),
+            Step::Sync => self.make_durable("syncs", "sync", store.sync()),
+            Step::Checkpoint => self.make_durable("checkpoints_asked", "checkpoint", store.checkpoint()),
+            Step::Hold => {
+                if self.held.len() == HELD_MAX {
+                    self.held.remove(0);
+                }
+                self.held.push((store.snapshot(), self.oracle.current().content.clone()));
+                self.counts.bump("snapshots_held");
+                Ok(Flow::Continue)
+            }
+            Step::Release => {
+                if !self.held.is_empty() {
+                    let which = self.rng.usize(..self.held.len());
+                    drop(self.held.remove(which));
+                }
+                Ok(Flow::Continue)
+            }
+            Step::ReadHeld { tree, range, direction } => self.read_held(store, tree, &range, direction),
+            Step::CreateNamed(name) => self.create_named(store, name),
+            Step::DeleteNamed(name) => self.delete_named(store, name),
+            Step::ReadNamed { name, tree, key } => self.read_named(store, name, tree, &key),
+        }
+    }
+
+    fn write(&mut self, store: &S, batch: Vec<Mutation>, durability: Durability) -> Checked<Flow> {
+        let outcome = store.write(&batch, durability);
+        self.count_write(&batch, durability);
+        match outcome {
+            Ok(sequence) if sequence <= self.last_sequence => {
+                Err(format!("commit {sequence} came after commit {}", self.last_sequence))
+            }
+            Ok(sequence) => {
+                self.last_sequence = sequence;
+                self.commits += 1;
+                self.oracle.push(Event::Write(batch));
+                match durability {
+                    Durability::Buffered => {}
+                    Durability::Flushed => self.oracle.mark_flushed(),
+                    Durability::Synced => self.mark_synced(),
+                }
+                Ok(Flow::Continue)
+            }
+            Err(failure) => self.settle("a write", failure, Some(Event::Write(batch))),
+        }
+    }
+
+    fn count_write(&mut self, batch: &[Mutation], durability: Durability) {
+        self.counts.bump("commits");
+        self.counts.bump(match durability {
+            Durability::Buffered => "buffered",
+            Durability::Flushed => "flushed",
+            Durability::Synced => "synced",
+        });
+        if batch.len() > 1 {
+            self.counts.bump("batches_across_trees");
+        }
+        for mutation in batch {
+            match mutation {
+                Mutation::Put { value, .. } if value.len() >= LARGE_BYTES => {
+                    self.counts.bump("puts_of_64_kib_or_more");
+                }
+                Mutation::Put { value, .. } if value.len() >= 256 => {
+                    self.counts.bump("puts_of_256_b_or_more")
+                }
+                Mutation::Append { .. } => self.counts.bump("appends"),
+                Mutation::DeleteRange { .. } => self.counts.bump("delete_ranges"),
+                Mutation::Put { .. } | Mutation::Delete { .. } => {}
+            }
+        }
+    }
+
+    /// What a failed change means: refused, and then it never happened; or over, and then it may have.
+    fn settle(&mut self, what: &str, failure: Failure, event: Option<Event>) -> Checked<Flow> {
+        self.note(|| format!("{what} failed: {failure}"));
+        if !self.is_excused(&failure) {
+            return unexcused(what, &failure);
+        }
+        if failure.is_refusal() {
+            self.counts.bump("refusals");
+            return Ok(Flow::Continue);
+        }
+        self.counts.bump("failed_operations");
+        event.into_iter().for_each(|event| self.oracle.push(event));
+        Ok(Flow::EndOfLife)
+    }
+
+    /// A failed read changes nothing; the life goes on unless the disk is gone for good.
+    fn settle_read(&mut self, what: &str, failure: &Failure) -> Checked<Flow> {
+        self.note(|| format!("{what} failed: {failure}"));
+        if !self.is_excused(failure) {
+            return unexcused(what, failure);
+        }
+        self.counts.bump("failed_reads");
+        let is_off = self.disk.counters().power_cuts > self.before_life.power_cuts;
+        Ok(if is_off { Flow::EndOfLife } else { Flow::Continue })
+    }
+
+    fn make_durable(&mut self, count: &'static str, what: &str, outcome: Outcome<()>) -> Checked<Flow> {
+        match outcome {
+            Ok(()) => {
+                self.counts.bump(count);
+                self.mark_synced();
+                Ok(Flow::Continue)
+            }
+            Err(failure) => self.settle(what, failure, None),
+        }
+    }
+
+    fn get(&mut self, store: &S, tree: usize, key: &Key) -> Checked<Flow> {
+        match store.get(tree, key) {
+            Ok(found) => {
+                agree(wrong_value(tree, key, self.oracle.current().content.get(tree, key), found.as_ref()))
+            }
+            Err(failure) => self.settle_read("a get", &failure),
+        }
+    }
+
+    fn get_many(&mut self, store: &S, tree: usize, keys: &[Key]) -> Checked<Flow> {
+        self.counts.bump("gets_many");
+        let found = match store.get_many(tree, keys) {
+            Ok(found) => found,
+            Err(failure) => return self.settle_read("a get of many", &failure),
+        };
+        if found.len() != keys.len() {
+            return Err(format!("{} answers for {} keys", found.len(), keys.len()));
+        }
+        let content = &self.oracle.current().content;
+        let mut pairs = keys.iter().zip(&found);
+        agree(pairs.find_map(|(key, found)| wrong_value(tree, key, content.get(tree, key), found.as_ref())))
+    }
+
+    fn scan(
+        &mut self,
+        store: &S,
+        tree: usize,
+        range: &Range,
+        direction: Direction,
+        limit: usize,
+    ) -> Checked<Flow> {
+        self.counts.bump(match direction {
+            Direction::Forward => "scans_forward",
+            Direction::Backward => "scans_backward",
+        });
+        match store.scan(tree, range, direction, limit) {
+            Ok(found) => {
+                let content = &self.oracle.current().content;
+                agree(wrong_scan(content, tree, range, direction, limit, &found))
+            }
+            Err(failure) => self.settle_read("a scan", &failure),
+        }
+    }
+
+    fn read_held(&mut self, store: &S, tree: usize, range: &Range, direction: Direction) -> Checked<Flow> {
+        if self.held.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        self.counts.bump("snapshots_read");
+        let (snapshot, content) = &self.held[self.rng.usize(..self.held.len())];
+        let keys = self.workload.keys();
+        let key = &keys[self.rng.usize(..keys.len())];
+        let read = || -> Outcome<Option<String>> {
+            let value = store.snapshot_get(snapshot, tree, key)?;
+            let entries = store.snapshot_scan(snapshot, tree, range, direction, usize::MAX)?;
+            Ok(wrong_value(tree, key, content.get(tree, key), value.as_ref())
+                .or_else(|| wrong_scan(content, tree, range, direction, usize::MAX, &entries)))
+        };
+        match read() {
+            Ok(wrong) => agree(wrong.map(|what| format!("in a snapshot that was held: {what}"))),
+            Err(failure) => self.settle_read("a read of a snapshot", &failure),
+        }
+    }
+
+    fn create_named(&mut self, store: &S, name: &str) -> Checked<Flow> {
+        if self.oracle.current().snapshots.contains_key(name)
+            && self.delete_named(store, name)? == Flow::EndOfLife
+        {
+            return Ok(Flow::EndOfLife);
+        }
+        if self.oracle.current().snapshots.contains_key(name) {
+            // The delete was refused, so the name is still taken.
+            return Ok(Flow::Continue);
+        }
+        let event = Event::CreateSnapshot(name.to_owned());
+        match store.create_snapshot(name) {
+            Ok(()) => {
+                self.counts.bump("named_snapshots_created");
+                self.oracle.push(event);
+                Ok(Flow::Continue)
+            }
+            Err(failure) => self.settle("making a snapshot", failure, Some(event)),
+        }
+    }
+
+    fn delete_named(&mut self, store: &S, name: &str) -> Checked<Flow> {
+        if !self.oracle.current().snapshots.contains_key(name) {
+            return Ok(Flow::Continue);
+        }
+        let event = Event::DeleteSnapshot(name.to_owned());
+        match store.delete_snapshot(name) {
+            Ok(()) => {
+                self.counts.bump("named_snapshots_deleted");
+                self.oracle.push(event);
+                Ok(Flow::Continue)
+            }
+            Err(failure) => self.settle("deleting a snapshot", failure, Some(event)),
+        }
+    }
+
+    fn read_named(&mut self, store: &S, name: &str, tree: usize, key: &Key) -> Checked<Flow> {
+        let Some(content) = self.oracle.current().snapshots.get(name) else {
+            return Ok(Flow::Continue);
+        };
+        self.counts.bump("named_snapshots_read");
+        let read = || store.snapshot_get(&store.open_snapshot(name)?, tree, key);
+        match read() {
+            Ok(found) => {
+                let wrong = wrong_value(tree, key, content.get(tree, key), found.as_ref());
+                agree(wrong.map(|what| format!("in snapshot {name:?}: {what}")))
+            }
+            Err(failure) => self.settle_read("a read of a named snapshot", &failure),
+        }
+    }
+}
+
+fn agree(wrong: Option<String>) -> Checked<Flow> {
+    wrong.map_or(Ok(Flow::Continue), Err)
+}
+
+fn describe(step: &Step) -> String {
+    match step {
+        Step::Write(batch, durability) => {
+            let changes: Vec<String> = batch.iter().map(describe_mutation).collect();
+            format!("write {durability:?} {}", changes.join(", "))
+        }
+        Step::GetMany { tree, keys } => format!("get {} keys of tree {tree}", keys.len()),
+        other => format!("{other:?}").chars().take(160).collect(),
+    }
+}
+
+fn describe_mutation(mutation: &Mutation) -> String {
+    let show = crate::oracle::show;
+    match mutation {
+        Mutation::Put { tree, key, value } => format!("put {tree} {} {} B", show(key), value.len()),
+        Mutation::Append { tree, key, bytes } => format!("append {tree} {} {} B", show(key), bytes.len()),
+        Mutation::Delete { tree, key } => format!("delete {tree} {}", show(key)),
+        Mutation::DeleteRange { tree, range } => {
+            format!(
+                "delete range {tree} {:?}",
+                (range.0.as_ref().map(|k| show(k)), range.1.as_ref().map(|k| show(k)))
+            )
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Many seeds on all cores: who failed, and what occurred how often.
+
+use crate::counts::Counts;
+use crate::run::{Violation, run_seed};
+use crate::subject::Subject;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// What a range of seeds gave.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// First seed.
+    pub seed_from: u64,
+    /// Seeds run.
+    pub seeds: u64,
+    /// Broken promises, by seed.
+    pub violations: Vec<Violation>,
+    /// What occurred how often.
+    pub counts: Counts,
+}
+
+impl Tally {
+    /// One line of JSON, to be added up over runs.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let counts: serde_json::Map<_, _> =
+            self.counts.all().into_iter().map(|(name, count)| (name, count.into())).collect();
+        serde_json::json!({
+            "soak": "crash-sim",
+            "format": 1,
+            "seed_from": self.seed_from,
+            "seeds": self.seeds,
+            "failures": self.violations.len(),
+            "failed_seeds": self.violations.iter().map(|violation| violation.seed).collect::<Vec<_>>(),
+            "counts": counts,
+        })
+        .to_string()
+    }
+}
+
+/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+#[must_use]
+pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, stop_early: bool) -> Tally {
+    let next = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let work = || {
+        let mut tally = Tally::default();
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= seeds {
+                break;
+            }
+            tally.seeds += 1;
+            match run_seed::<S>(seed_from + index, bug) {
+                Ok(counts) => tally.counts.add(&counts),
+                Err(violation) => {
+                    tally.violations.push(violation);
+                    is_over.fetch_or(stop_early, Ordering::Relaxed);
+                }
+            }
+        }
+        tally
+    };
+    let mut total = Tally { seed_from, ..Tally::default() };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+            total.seeds += tally.seeds;
+            total.violations.extend(tally.violations);
+            total.counts.add(&tally.counts);
+        }
+    });
+    total.violations.sort_by_key(|violation| violation.seed);
+    total
+}

@@ -1,0 +1,517 @@
+//! A toy store that keeps its promises, and the bugs that can be planted in it: the harness must pass the
+//! one and catch the others.
+//!
+//! All in memory, over a log of groups and whole-state dumps; space is never used again. Slow on large
+//! states and simple enough to be right.
+
+mod format;
+
+use crate::state::{Content, Event, Key, Mutation, Range, State, Value};
+use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
+use atoll_disk::{Disk, DiskError};
+use atoll_errors::ErrorKind;
+use format::{GROUP_HEADER_BYTES, GroupHeader, SUPERBLOCK_BYTES, Source, Superblock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use twox_hash::XxHash3_64;
+
+const SLOT_BYTES: u64 = 4096;
+const GROUP_ALIGNMENT: u64 = 512;
+const RESERVE_BYTES: u64 = 256 * 1024;
+
+/// What can be wrong with a toy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToyBug {
+    SyncDoesNothing,
+    SuperblockBeforeDump,
+    GroupHashNotChecked,
+    ChainNotChecked,
+    HoleSkipped,
+    TailCutBelowSynced,
+    LogReplayedTwice,
+    TreeForgottenInCheckpoint,
+    DeleteRangeNotLogged,
+    TornGroupAccepted,
+    SnapshotNotLogged,
+    FlushedIsBuffered,
+    RefusedButApplied,
+    BatchReplayedBackwards,
+    DumpHashNotChecked,
+    BackwardScanSkipsLast,
+    SnapshotSeesLater,
+    SyncErrorForgotten,
+}
+
+impl ToyBug {
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::SyncDoesNothing,
+        Self::SuperblockBeforeDump,
+        Self::GroupHashNotChecked,
+        Self::ChainNotChecked,
+        Self::HoleSkipped,
+        Self::TailCutBelowSynced,
+        Self::LogReplayedTwice,
+        Self::TreeForgottenInCheckpoint,
+        Self::DeleteRangeNotLogged,
+        Self::TornGroupAccepted,
+        Self::SnapshotNotLogged,
+        Self::FlushedIsBuffered,
+        Self::RefusedButApplied,
+        Self::BatchReplayedBackwards,
+        Self::DumpHashNotChecked,
+        Self::BackwardScanSkipsLast,
+        Self::SnapshotSeesLater,
+        Self::SyncErrorForgotten,
+    ];
+}
+
+/// The store.
+pub struct Toy {
+    inner: Mutex<Inner>,
+    bug: Option<ToyBug>,
+    checkpoint_bytes: u64,
+}
+
+struct Inner {
+    disk: Arc<dyn Disk>,
+    state: State,
+    superblock: Superblock,
+    /// Encoded events that no group holds yet.
+    buffer: Vec<u8>,
+    log_end: u64,
+    synced_to: u64,
+    reserved_to: u64,
+    chain: u64,
+    sequence: u64,
+    checkpoints: u64,
+    is_broken: bool,
+}
+
+impl Toy {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, bug: ToyBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn commit(&self, event: &Event, durability: Durability) -> Outcome<u64> {
+        let inner = &mut *self.inner();
+        inner.check_working()?;
+        let before = inner.buffer.len();
+        if !self.is_left_out(event) {
+            format::put_event(&mut inner.buffer, event);
+        }
+        let is_flushed = durability != Durability::Buffered && !self.has(ToyBug::FlushedIsBuffered);
+        if is_flushed || durability == Durability::Synced {
+            if let Err(failure) = inner.flush() {
+                inner.buffer.truncate(before);
+                if self.has(ToyBug::RefusedButApplied) {
+                    inner.state.apply(event);
+                }
+                return Err(failure);
+            }
+        }
+        inner.state.apply(event);
+        inner.sequence += 1;
+        if durability == Durability::Synced {
+            inner.sync(self.bug)?;
+        }
+        let is_long = inner.log_end - inner.superblock.log_at > self.checkpoint_bytes;
+        if is_long && let Err(failure) = inner.checkpoint(self.bug) {
+            // The commit itself is in the log; a checkpoint for want of space can wait.
+            inner.is_broken |= !failure.is_refusal();
+        }
+        Ok(inner.sequence)
+    }
+
+    fn is_left_out(&self, event: &Event) -> bool {
+        match event {
+            Event::Write(batch) => {
+                self.has(ToyBug::DeleteRangeNotLogged)
+                    && batch.iter().any(|mutation| matches!(mutation, Mutation::DeleteRange { .. }))
+            }
+            _ => self.has(ToyBug::SnapshotNotLogged),
+        }
+    }
+
+    fn scan_content(
+        &self,
+        content: &Content,
+        tree: usize,
+        range: &Range,
+        direction: Direction,
+        limit: usize,
+    ) -> Vec<(Key, Value)> {
+        let all = content.scan(tree, range).map(|(key, value)| (key.clone(), value.clone()));
+        match direction {
+            Direction::Forward => all.take(limit).collect(),
+            Direction::Backward => {
+                all.rev().skip(usize::from(self.has(ToyBug::BackwardScanSkipsLast))).take(limit).collect()
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn check_working(&self) -> Outcome<()> {
+        if self.is_broken {
+            return Err(failure(ErrorKind::Unavailable, "an earlier write failed; open the store again"));
+        }
+        Ok(())
+    }
+
+    /// Runs one step on the disk; any failure but a refusal leaves the store broken.
+    fn attempt<T>(&mut self, step: impl FnOnce(&dyn Disk) -> Result<T, DiskError>) -> Outcome<T> {
+        step(&*self.disk).map_err(|error| {
+            let failure = from_disk(&error);
+            self.is_broken |= !failure.is_refusal();
+            failure
+        })
+    }
+
+    fn reserve_to(&mut self, end: u64) -> Outcome<()> {
+        if end > self.reserved_to {
+            let from = self.reserved_to;
+            let len = (end - from).next_multiple_of(RESERVE_BYTES);
+            self.attempt(|disk| disk.reserve(from, len))?;
+            self.reserved_to = from + len;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Outcome<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let header = GroupHeader {
+            epoch: self.superblock.number,
+            len: self.buffer.len() as u64,
+            synced_to: self.synced_to,
+            previous: self.chain,
+            hash: 0,
+        }
+        .seal(&self.buffer);
+        let at = self.log_end;
+        let end = (at + GROUP_HEADER_BYTES as u64 + header.len).next_multiple_of(GROUP_ALIGNMENT);
+        self.reserve_to(end)?;
+        let mut group = Vec::with_capacity((end - at) as usize);
+        group.extend(header.encode());
+        group.extend(&self.buffer);
+        group.resize((end - at) as usize, 0);
+        self.attempt(|disk| disk.write_at(at, &group))?;
+        self.buffer.clear();
+        self.chain = header.hash;
+        self.log_end = end;
+        Ok(())
+    }
+
+    fn sync(&mut self, bug: Option<ToyBug>) -> Outcome<()> {
+        self.check_working()?;
+        self.flush()?;
+        let outcome = match bug {
+            Some(ToyBug::SyncDoesNothing) => Ok(()),
+            Some(ToyBug::SyncErrorForgotten) => {
+                let _ignored = self.disk.sync();
+                Ok(())
+            }
+            _ => self.attempt(Disk::sync),
+        };
+        outcome?;
+        self.synced_to = self.log_end;
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, bug: Option<ToyBug>) -> Outcome<()> {
+        self.check_working()?;
+        self.flush()?;
+        let mut dump = Vec::new();
+        if bug == Some(ToyBug::TreeForgottenInCheckpoint) {
+            let mut state = self.state.clone();
+            state.content.clear_tree(1);
+            format::put_state(&mut dump, &state);
+        } else {
+            format::put_state(&mut dump, &self.state);
+        }
+        let dump_at = self.log_end.next_multiple_of(SLOT_BYTES);
+        let log_at = (dump_at + dump.len() as u64).next_multiple_of(SLOT_BYTES);
+        let superblock = Superblock {
+            number: self.superblock.number + 1,
+            dump_at,
+            dump_len: dump.len() as u64,
+            dump_hash: XxHash3_64::oneshot(&dump),
+            log_at: if bug == Some(ToyBug::LogReplayedTwice) { self.superblock.log_at } else { log_at },
+        };
+        self.reserve_to(log_at)?;
+        self.attempt(|disk| {
+            disk.write_at(dump_at, &dump)?;
+            if bug != Some(ToyBug::SuperblockBeforeDump) {
+                disk.sync()?;
+            }
+            write_superblock(disk, &superblock)
+        })?;
+        self.superblock = superblock;
+        if bug == Some(ToyBug::LogReplayedTwice) {
+            return Ok(());
+        }
+        (self.log_end, self.synced_to, self.chain) = (log_at, log_at, superblock.number);
+        self.checkpoints += 1;
+        Ok(())
+    }
+
+    /// Applies the groups of the log; ends at the first bad one, or fails where that one was synced.
+    fn replay(&mut self, bug: Option<ToyBug>, recovery: &mut Recovery) -> Outcome<()> {
+        let len = self.disk.len().map_err(|error| from_disk(&error))?;
+        let log_at = self.superblock.log_at.min(len);
+        let mut log = vec![0; (len - log_at) as usize];
+        self.disk.read_at(log_at, &mut log).map_err(|error| from_disk(&error))?;
+        let mut at = 0;
+        while at < log.len() {
+            if let Some((header, payload)) = self.group_at(&log, at, bug) {
+                self.apply_payload(payload, bug);
+                self.chain = header.hash;
+                at = end_of_group(at, payload.len());
+                recovery.groups_replayed += 1;
+            } else if bug == Some(ToyBug::HoleSkipped) {
+                at += GROUP_ALIGNMENT as usize;
+                continue;
+            } else {
+                break;
+            }
+            self.log_end = self.superblock.log_at + at as u64;
+        }
+        // After a kill the log may lie in the page cache only; later groups will say that it is synced.
+        self.attempt(Disk::sync)?;
+        self.synced_to = self.log_end;
+        if bug == Some(ToyBug::TornGroupAccepted) {
+            self.apply_payload(log.get(at + GROUP_HEADER_BYTES..).unwrap_or_default(), bug);
+        }
+        let rest = log.get(at..).unwrap_or_default();
+        if bug != Some(ToyBug::TailCutBelowSynced) && self.is_synced_beyond(rest) {
+            return Err(failure(ErrorKind::Corrupt, &format!("the log is damaged at {}", self.log_end)));
+        }
+        if rest.iter().any(|byte| *byte != 0) {
+            recovery.cut = Some(format!("the log was cut at {}", self.log_end));
+        }
+        Ok(())
+    }
+
+    fn group_at<'a>(&self, log: &'a [u8], at: usize, bug: Option<ToyBug>) -> Option<(GroupHeader, &'a [u8])> {
+        let (header, payload) = split_group(log, at)?;
+        let is_next = header.epoch == self.superblock.number
+            && (header.previous == self.chain
+                || matches!(bug, Some(ToyBug::ChainNotChecked | ToyBug::HoleSkipped)));
+        let is_whole = header.hash == header.hash_with(payload) || bug == Some(ToyBug::GroupHashNotChecked);
+        (is_next && is_whole && header.len > 0).then_some((header, payload))
+    }
+
+    /// Whether a group further on was written when the place of the bad one had been synced.
+    fn is_synced_beyond(&self, rest: &[u8]) -> bool {
+        (GROUP_ALIGNMENT as usize..rest.len()).step_by(GROUP_ALIGNMENT as usize).any(|at| {
+            split_group(rest, at).is_some_and(|(header, payload)| {
+                header.epoch == self.superblock.number
+                    && header.synced_to > self.log_end
+                    && header.hash == header.hash_with(payload)
+            })
+        })
+    }
+
+    fn apply_payload(&mut self, payload: &[u8], bug: Option<ToyBug>) {
+        let mut source = Source(payload);
+        while let Some(mut event) = source.event(bug == Some(ToyBug::TornGroupAccepted)) {
+            if let (Event::Write(batch), Some(ToyBug::BatchReplayedBackwards)) = (&mut event, bug) {
+                batch.reverse();
+            }
+            self.state.apply(&event);
+        }
+    }
+}
+
+impl Subject for Toy {
+    type Bug = ToyBug;
+    type Snapshot = Content;
+
+    fn open(disk: Arc<dyn Disk>, settings: &Settings, bug: Option<ToyBug>) -> Outcome<(Self, Recovery)> {
+        let mut recovery = Recovery::default();
+        let (superblock, is_mended) = open_superblock(&*disk)?;
+        recovery.checkpoint = superblock.number;
+        recovery.is_superblock_mended = is_mended;
+        let reserved_to = disk.len().map_err(|error| from_disk(&error))?;
+        let mut inner = Inner {
+            state: read_dump(&*disk, &superblock, bug)?,
+            superblock,
+            buffer: Vec::new(),
+            log_end: superblock.log_at,
+            synced_to: superblock.log_at,
+            reserved_to,
+            chain: superblock.number,
+            sequence: 0,
+            checkpoints: 0,
+            is_broken: false,
+            disk,
+        };
+        inner.replay(bug, &mut recovery)?;
+        recovery.is_clean = recovery.groups_replayed == 0 && recovery.cut.is_none();
+        let toy = Self { inner: Mutex::new(inner), bug, checkpoint_bytes: settings.checkpoint_bytes };
+        Ok((toy, recovery))
+    }
+
+    fn write(&self, batch: &[Mutation], durability: Durability) -> Outcome<u64> {
+        self.commit(&Event::Write(batch.to_vec()), durability)
+    }
+
+    fn sync(&self) -> Outcome<()> {
+        self.inner().sync(self.bug)
+    }
+
+    fn checkpoint(&self) -> Outcome<()> {
+        self.inner().checkpoint(self.bug)
+    }
+
+    fn get(&self, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
+        Ok(self.inner().state.content.get(tree, key).cloned())
+    }
+
+    fn get_many(&self, tree: usize, keys: &[Key]) -> Outcome<Vec<Option<Value>>> {
+        keys.iter().map(|key| self.get(tree, key)).collect()
+    }
+
+    fn scan(
+        &self,
+        tree: usize,
+        range: &Range,
+        direction: Direction,
+        limit: usize,
+    ) -> Outcome<Vec<(Key, Value)>> {
+        Ok(self.scan_content(&self.inner().state.content, tree, range, direction, limit))
+    }
+
+    fn snapshot(&self) -> Content {
+        self.inner().state.content.clone()
+    }
+
+    fn snapshot_get(&self, snapshot: &Content, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
+        if self.has(ToyBug::SnapshotSeesLater) {
+            return self.get(tree, key);
+        }
+        Ok(snapshot.get(tree, key).cloned())
+    }
+
+    fn snapshot_scan(
+        &self,
+        snapshot: &Content,
+        tree: usize,
+        range: &Range,
+        direction: Direction,
+        limit: usize,
+    ) -> Outcome<Vec<(Key, Value)>> {
+        Ok(self.scan_content(snapshot, tree, range, direction, limit))
+    }
+
+    fn create_snapshot(&self, name: &str) -> Outcome<()> {
+        self.commit(&Event::CreateSnapshot(name.to_owned()), Durability::Flushed).map(drop)
+    }
+
+    fn open_snapshot(&self, name: &str) -> Outcome<Content> {
+        let missing = || failure(ErrorKind::NotFound, "no such snapshot");
+        self.inner().state.snapshots.get(name).cloned().ok_or_else(missing)
+    }
+
+    fn delete_snapshot(&self, name: &str) -> Outcome<()> {
+        self.commit(&Event::DeleteSnapshot(name.to_owned()), Durability::Flushed).map(drop)
+    }
+
+    fn snapshot_names(&self) -> Vec<String> {
+        self.inner().state.snapshots.keys().cloned().collect()
+    }
+
+    fn check(&self) -> Outcome<u64> {
+        let inner = self.inner();
+        let bytes = read_range(&*inner.disk, inner.superblock.dump_at, inner.superblock.dump_len)?;
+        Ok(u64::from(XxHash3_64::oneshot(&bytes) != inner.superblock.dump_hash))
+    }
+
+    fn checkpoints(&self) -> u64 {
+        self.inner().checkpoints
+    }
+
+    fn close(self) -> Outcome<()> {
+        self.inner().checkpoint(self.bug)
+    }
+}
+
+/// The newest whole superblock, or a new store, and whether the other copy was mended.
+fn open_superblock(disk: &dyn Disk) -> Outcome<(Superblock, bool)> {
+    let (first, second) = (read_superblock(disk, 0)?, read_superblock(disk, SLOT_BYTES)?);
+    let len = disk.len().map_err(|error| from_disk(&error))?;
+    match [first, second].into_iter().flatten().max_by_key(|superblock| superblock.number) {
+        Some(superblock) => {
+            let is_mended = first.is_none() || second.is_none();
+            if first != second {
+                write_superblock(disk, &superblock).map_err(|error| from_disk(&error))?;
+            }
+            Ok((superblock, is_mended))
+        }
+        None if len <= 2 * SLOT_BYTES => {
+            let superblock = Superblock { number: 1, log_at: 2 * SLOT_BYTES, ..Superblock::default() };
+            write_superblock(disk, &superblock).map_err(|error| from_disk(&error))?;
+            Ok((superblock, false))
+        }
+        None => Err(failure(ErrorKind::Corrupt, "both superblocks are damaged")),
+    }
+}
+
+fn read_superblock(disk: &dyn Disk, at: u64) -> Outcome<Option<Superblock>> {
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    match disk.read_at(at, &mut bytes) {
+        Ok(()) => Ok(Superblock::decode(&bytes)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        Err(error) => Err(from_disk(&error)),
+    }
+}
+
+/// Writes both copies, one after the other, so that one of them is whole at any time.
+fn write_superblock(disk: &dyn Disk, superblock: &Superblock) -> Result<(), DiskError> {
+    for at in [0, SLOT_BYTES] {
+        disk.write_at(at, &superblock.encode())?;
+        disk.sync()?;
+    }
+    Ok(())
+}
+
+fn read_range(disk: &dyn Disk, at: u64, len: u64) -> Outcome<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    disk.read_at(at, &mut bytes).map_err(|error| from_disk(&error))?;
+    Ok(bytes)
+}
+
+fn read_dump(disk: &dyn Disk, superblock: &Superblock, bug: Option<ToyBug>) -> Outcome<State> {
+    if superblock.dump_len == 0 {
+        return Ok(State::default());
+    }
+    let dump = read_range(disk, superblock.dump_at, superblock.dump_len)?;
+    let is_whole =
+        XxHash3_64::oneshot(&dump) == superblock.dump_hash || bug == Some(ToyBug::DumpHashNotChecked);
+    let damaged = || failure(ErrorKind::Corrupt, &format!("the dump at {} is damaged", superblock.dump_at));
+    is_whole.then(|| Source(&dump).state()).flatten().ok_or_else(damaged)
+}
+
+fn split_group(log: &[u8], at: usize) -> Option<(GroupHeader, &[u8])> {
+    let (header, rest) = log.get(at..)?.split_first_chunk::<GROUP_HEADER_BYTES>()?;
+    let header = GroupHeader::decode(header)?;
+    let payload = rest.get(..usize::try_from(header.len).ok()?)?;
+    Some((header, payload))
+}
+
+const fn end_of_group(at: usize, payload: usize) -> usize {
+    (at + GROUP_HEADER_BYTES + payload).next_multiple_of(GROUP_ALIGNMENT as usize)
+}
+
+fn from_disk(error: &DiskError) -> Failure {
+    Failure::new(error.kind(), error)
+}
+
+fn failure(kind: ErrorKind, message: &str) -> Failure {
+    Failure { kind, message: message.to_owned() }
+}

@@ -1,0 +1,29 @@
+//! The harness itself: it passes a store that keeps its promises, and catches every planted bug.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use atoll_crash::soak::run_seeds;
+use atoll_crash::{Toy, ToyBug};
+
+/// What only a store with pages of its own can show.
+const BEYOND_A_TOY: [&str; 1] = ["flips_detected_at_read"];
+
+#[test]
+fn a_sound_store_passes_and_every_fault_occurs() {
+    let tally = run_seeds::<Toy>(0, 300, None, true);
+    for violation in &tally.violations {
+        eprintln!("{violation}");
+    }
+    assert!(tally.violations.is_empty(), "replay: cargo run --release -p atoll-crash -- sim --toy --seed N");
+    let never = tally.counts.never(&BEYOND_A_TOY);
+    assert!(never.is_empty(), "never occurred: {never:?}");
+}
+
+#[test]
+fn every_bug_planted_in_the_toy_is_caught() {
+    let missed: Vec<ToyBug> = ToyBug::ALL
+        .into_iter()
+        .filter(|bug| run_seeds::<Toy>(0, 400, Some(*bug), true).violations.is_empty())
+        .collect();
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
