@@ -32,8 +32,10 @@ pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 /// Callbacks see values in place where the engine can show them so; an engine that can only copy, copies.
 pub trait Engine {
     /// Inserts all records in one batch, as atomic as the engine has it.
-    fn load_batch(&mut self, records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>)
-    -> Result<(), EngineError>;
+    fn load_batch(
+        &mut self,
+        records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
+    ) -> Result<(), EngineError>;
 
     /// Sets one key.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError>;

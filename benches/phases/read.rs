@@ -8,7 +8,8 @@ use super::{PhaseResult, READ_BATCH, SCAN_ENTRIES, SEED, Spec};
 use crate::measure::{ControlThread, LatencyMeter};
 use crate::peers::{Engine, EngineError};
 use crate::workloads::{
-    Key, ScanRequest, Verifier, hash_of_counter, point_requests, scan_requests, update_requests, versions_after,
+    Key, ScanRequest, Verifier, hash_of_counter, point_requests, scan_requests, update_requests,
+    versions_after,
 };
 
 /// The timed pass makes one call for this many of the pass before it.

@@ -17,7 +17,8 @@ fn seed_of_key(key: &[u8]) -> u64 {
         bytes.copy_from_slice(&key[at..at + WORD_BYTES]);
         u64::from_le_bytes(bytes)
     };
-    let mixed = word(0).rotate_left(23) ^ word(8).wrapping_mul(WORD_STEP) ^ word(16).wrapping_mul(VERSION_STEP);
+    let mixed =
+        word(0).rotate_left(23) ^ word(8).wrapping_mul(WORD_STEP) ^ word(16).wrapping_mul(VERSION_STEP);
     mixed ^ (mixed >> 29)
 }
 

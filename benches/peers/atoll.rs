@@ -1,0 +1,93 @@
+//! Atoll's engine, bare: default options but for the cache that every engine here has, log on at `flushed`.
+
+use super::{CACHE_BYTES, Engine, EngineError, OpenOptions};
+use atoll_disk::{FileDisk, Mode};
+use atoll_engine::{Direction, Durability, Options, Tree, WriteBatch};
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open store with one tree.
+pub struct Atoll {
+    engine: atoll_engine::Engine,
+    records: Tree,
+    batch: WriteBatch,
+}
+
+impl Atoll {
+    /// Opens or makes it.
+    pub fn open(folder: &Path, options: OpenOptions) -> Result<Self, EngineError> {
+        let disk = FileDisk::open(&folder.join("store"), Mode::Create)?;
+        let mut chosen = Options { memory_bytes: CACHE_BYTES, ..Options::default() };
+        if options.keep_tail {
+            chosen.background = false;
+            chosen.checkpoint_bytes = u64::MAX;
+        }
+        let engine = atoll_engine::Engine::open(Arc::new(disk), chosen)?;
+        let records = engine.tree("records")?;
+        Ok(Self { engine, records, batch: WriteBatch::new() })
+    }
+}
+
+impl Engine for Atoll {
+    fn load_batch(
+        &mut self,
+        records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
+    ) -> Result<(), EngineError> {
+        self.batch.clear();
+        records.for_each(|(key, value)| self.batch.put(&self.records, key, value));
+        self.engine.write(&self.batch, Durability::Flushed)?;
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        self.records.put(key, value, Durability::Flushed)?;
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
+        Ok(self.records.get_with(key, |value| found(value))?)
+    }
+
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        Ok(self.records.get_many(keys, |place, value| found(place, value))?)
+    }
+
+    fn scan(
+        &mut self,
+        first: &[u8],
+        count: usize,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), EngineError> {
+        let mut left = count;
+        let mut unread = None;
+        let range = (Bound::Included(first), Bound::Unbounded);
+        self.records.scan(range, Direction::Forward, |key, value| {
+            match value.bytes() {
+                Ok(bytes) => entry(key, &bytes),
+                Err(error) => {
+                    unread = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        unread.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn settle(&mut self) -> Result<(), EngineError> {
+        // Closing makes the checkpoint.
+        Ok(self.engine.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), EngineError> {
+        let Self { engine, records, .. } = *self;
+        drop(records);
+        Ok(engine.close()?)
+    }
+}

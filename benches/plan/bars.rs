@@ -1,0 +1,230 @@
+//! The bars of the engine: what must hold now, where Atoll is going, and the figure measured.
+
+use super::results::Measured;
+use super::runner::VALUE_BYTES;
+use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
+use crate::phases::{Phase, PhaseResult};
+use std::collections::BTreeMap;
+
+/// One line of the table, as other programs read it.
+///
+/// `peers` holds what each engine did, in the unit that the figure is made of: CPU microseconds an
+/// operation for ratios, else the figure's own unit.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Row {
+    /// What is measured.
+    pub bar: &'static str,
+    /// Atoll's figure; none when it was not measured.
+    pub figure: Option<f64>,
+    /// Unit of figure, target and goal.
+    pub unit: &'static str,
+    /// What must hold now.
+    pub target: f64,
+    /// Where Atoll is going.
+    pub goal: Option<f64>,
+    /// Whether the target holds; none when it was not measured.
+    pub holds: Option<bool>,
+    /// What each engine did.
+    pub peers: BTreeMap<&'static str, f64>,
+    /// Whether more is better.
+    #[serde(skip)]
+    pub more_is_better: bool,
+}
+
+impl Row {
+    /// Whether the goal is reached.
+    pub fn reaches_goal(&self) -> Option<bool> {
+        Some(self.meets(self.goal?, self.figure?))
+    }
+
+    fn meets(&self, bound: f64, figure: f64) -> bool {
+        if self.more_is_better { figure >= bound } else { figure <= bound }
+    }
+}
+
+const SMALL: usize = VALUE_BYTES[0];
+const LARGE: usize = VALUE_BYTES[1];
+/// Keys of the figures that only one phase has.
+pub const APPEND_RATIO: &str = "append to 60 MiB over append to empty";
+pub const CONTRACT_GET: &str = "contract over engine, get";
+pub const CONTRACT_PUT: &str = "contract over engine, put";
+
+/// All rows, in the order of the table.
+///
+/// `scale_to_full` is by how much a shorter log tail was measured than the bar is about.
+pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
+    let rows = [contract_rows(measured), ratio_rows(measured), absolute_rows(measured, scale_to_full)];
+    rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
+}
+
+/// A figure holds when it meets its target and Atoll returned nothing wrong on the way.
+fn judge(mut row: Row, measured: &Measured) -> Row {
+    row.holds = row.figure.map(|figure| row.meets(row.target, figure) && measured.wrong(Atoll).is_none());
+    row
+}
+
+fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl Into<Option<f64>>) -> Row {
+    let goal = goal.into();
+    Row { bar, figure: None, unit, target, goal, holds: None, peers: BTreeMap::new(), more_is_better: false }
+}
+
+fn contract_rows(measured: &Measured) -> Vec<Row> {
+    let extra = |phase, name: &'static str| {
+        measured.median((phase, SMALL, Atoll), |result| result.extra.get(name).copied().unwrap_or(f64::NAN))
+    };
+    let row = |bar, target, goal: Option<f64>, figure| Row { figure, ..at_most(bar, "x", target, goal) };
+    vec![
+        row(
+            "contract over engine, CPU per get, in memory",
+            2.0,
+            Some(1.3),
+            extra(Phase::Contract, CONTRACT_GET),
+        ),
+        row(
+            "contract over engine, CPU per put, in memory",
+            2.0,
+            Some(1.3),
+            extra(Phase::Contract, CONTRACT_PUT),
+        ),
+        row(
+            "append of 100 B to a 60 MiB value over an empty one",
+            2.0,
+            None,
+            extra(Phase::Append, APPEND_RATIO),
+        ),
+    ]
+}
+
+/// One comparison: how often Atoll's cost goes into the rival's.
+struct Ratio {
+    bar: &'static str,
+    rival: (Phase, EngineName),
+    own: Phase,
+    target: f64,
+    goal: f64,
+}
+
+fn ratio_rows(measured: &Measured) -> Vec<Row> {
+    let ratio = |bar, own, rival, target, goal| Ratio { bar, own, rival, target, goal };
+    let ratios = [
+        ratio("YCSB load, CPU per op, better than LMDB by", Phase::Load, (Phase::Load, Lmdb), 1.3, 2.7),
+        ratio("YCSB load, CPU per op, better than RocksDB by", Phase::Load, (Phase::Load, Rocksdb), 3.0, 5.8),
+        ratio("YCSB C, single get, better than LMDB by", Phase::Get, (Phase::Get, Lmdb), 1.0, 1.65),
+        ratio("YCSB C, single get, better than RocksDB by", Phase::Get, (Phase::Get, Rocksdb), 5.0, 9.2),
+        ratio(
+            "YCSB C in batches of 16, better than LMDB single by",
+            Phase::GetMany,
+            (Phase::Get, Lmdb),
+            2.0,
+            3.6,
+        ),
+        ratio("scan of 100, fresh, better than LMDB by", Phase::Scan, (Phase::Scan, Lmdb), 0.7, 1.6),
+        ratio("scan of 100, fresh, better than RocksDB by", Phase::Scan, (Phase::Scan, Rocksdb), 5.0, 10.0),
+    ];
+    ratios.into_iter().map(|ratio| ratio_row(measured, ratio)).collect()
+}
+
+fn ratio_row(measured: &Measured, ratio: Ratio) -> Row {
+    let cost = PhaseResult::settled_cpu_us;
+    let (rival_phase, rival) = ratio.rival;
+    let own_cost = measured.median((ratio.own, SMALL, Atoll), cost);
+    let rival_cost = measured.median((rival_phase, SMALL, rival), cost);
+    let mut peers = measured.of_all(rival_phase, SMALL, cost);
+    if let Some(own_cost) = own_cost {
+        peers.insert(Atoll.name(), own_cost);
+    }
+    Row {
+        figure: own_cost.zip(rival_cost).map(|(own_cost, rival_cost)| rival_cost / own_cost),
+        peers,
+        more_is_better: true,
+        ..at_most(ratio.bar, "x", ratio.target, ratio.goal)
+    }
+}
+
+fn absolute_rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
+    let row = |bar, unit, target, goal: f64, mut peers: BTreeMap<&'static str, f64>, scale: f64| {
+        peers.values_mut().for_each(|figure| *figure *= scale);
+        Row { figure: peers.get(Atoll.name()).copied(), peers, ..at_most(bar, unit, target, goal) }
+    };
+    let bytes = |value_bytes| measured.of_all(Phase::Load, value_bytes, PhaseResult::bytes_per_user_byte);
+    let recovery = measured.of_all(Phase::TailOpen, SMALL, |result| result.open_ms / 1000.0);
+    let open = measured.of_all(Phase::Get, SMALL, |result| result.open_ms);
+    let open = open.into_iter().filter(|(name, _)| is_persistent(name)).collect();
+    vec![
+        row("bytes written per user byte, load, records of 124 B", "B", 2.4, 2.1, bytes(SMALL), 1.0),
+        row("bytes written per user byte, load, values of 1,000 B", "B", 1.3, 1.15, bytes(LARGE), 1.0),
+        row("recovery after a kill, 1 GB tail of 124 B records", "s", 10.0, 3.0, recovery, scale_to_full),
+        row("open after a clean close", "ms", 200.0, 50.0, open, 1.0),
+    ]
+}
+
+fn is_persistent(name: &str) -> bool {
+    EngineName::from_name(name).is_some_and(EngineName::is_persistent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::IoBytes;
+
+    fn cost(us: f64) -> PhaseResult {
+        PhaseResult { operations: 1, settled_cpu_seconds: us / 1e6, ..PhaseResult::default() }
+    }
+
+    fn row<'a>(rows: &'a [Row], bar: &str) -> &'a Row {
+        rows.iter().find(|row| row.bar == bar).expect("the bar is in the table")
+    }
+
+    #[test]
+    fn a_ratio_is_the_cost_of_the_rival_over_that_of_atoll() {
+        let mut measured = Measured::default();
+        measured.add((Phase::Load, SMALL, Atoll), cost(0.8));
+        measured.add((Phase::Load, SMALL, Lmdb), cost(2.0));
+        let rows = rows(&measured, 1.0);
+        let row = row(&rows, "YCSB load, CPU per op, better than LMDB by");
+        assert!((row.figure.expect("measured") - 2.5).abs() < 1e-9);
+        assert_eq!((row.holds, row.reaches_goal()), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn batches_are_held_against_single_gets_of_lmdb() {
+        let mut measured = Measured::default();
+        measured.add((Phase::GetMany, SMALL, Atoll), cost(0.5));
+        measured.add((Phase::Get, SMALL, Lmdb), cost(0.7));
+        measured.add((Phase::GetMany, SMALL, Lmdb), cost(0.1));
+        let rows = rows(&measured, 1.0);
+        let row = row(&rows, "YCSB C in batches of 16, better than LMDB single by");
+        assert!((row.figure.expect("measured") - 1.4).abs() < 1e-9);
+        assert_eq!(row.holds, Some(false));
+    }
+
+    #[test]
+    fn a_bar_without_its_rival_is_not_measured() {
+        let mut measured = Measured::default();
+        measured.add((Phase::Load, SMALL, Atoll), cost(0.8));
+        let rows = rows(&measured, 1.0);
+        let row = row(&rows, "YCSB load, CPU per op, better than RocksDB by");
+        assert_eq!((row.figure, row.holds), (None, None));
+    }
+
+    #[test]
+    fn fewer_bytes_hold_and_a_wrong_value_spoils_every_row() {
+        let mut result = cost(1.0);
+        result.io = IoBytes { handed_over: 200, to_disk: 220 };
+        result.user_bytes = 100;
+        let mut measured = Measured::default();
+        measured.add((Phase::Load, SMALL, Atoll), result);
+        let bar = "bytes written per user byte, load, records of 124 B";
+        assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(true));
+        measured.add((Phase::Get, SMALL, Atoll), PhaseResult { wrong: 1, ..cost(1.0) });
+        assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(false));
+    }
+
+    #[test]
+    fn rows_are_read_by_their_agreed_names() {
+        let text = serde_json::to_value(&rows(&Measured::default(), 1.0)[0]).expect("serialises");
+        let mut names: Vec<_> = text.as_object().expect("an object").keys().cloned().collect();
+        names.sort();
+        assert_eq!(names, ["bar", "figure", "goal", "holds", "peers", "target", "unit"]);
+    }
+}

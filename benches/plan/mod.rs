@@ -1,0 +1,11 @@
+//! What is run, in which order, and what is made of it: steps, bars, tables.
+
+pub use bars::{APPEND_RATIO, CONTRACT_GET, CONTRACT_PUT, Row, rows};
+pub use results::Measured;
+pub use runner::{Plan, Scale, clear};
+pub use table::{print_losses, print_machine, print_phases, print_rows};
+
+mod bars;
+mod results;
+mod runner;
+mod table;

@@ -1,0 +1,125 @@
+//! All results of a run, and medians over its repeats.
+
+use crate::peers::EngineName;
+use crate::phases::{Phase, PhaseResult};
+use std::collections::BTreeMap;
+
+/// Which figure of which store.
+pub type Subject = (Phase, usize, EngineName);
+
+/// What a run measured.
+#[derive(Default)]
+pub struct Measured {
+    results: BTreeMap<Subject, Vec<PhaseResult>>,
+    /// Phases that did not end well, each with its reason.
+    pub failures: Vec<String>,
+}
+
+/// One result, for the record.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    engine: EngineName,
+    phase: Phase,
+    value_bytes: usize,
+    repeat: usize,
+    result: &'a PhaseResult,
+}
+
+impl Measured {
+    /// Keeps one more result.
+    pub fn add(&mut self, subject: Subject, result: PhaseResult) {
+        self.results.entry(subject).or_default().push(result);
+    }
+
+    /// Median over the repeats of one figure of a result; none when the phase was not run.
+    pub fn median(&self, subject: Subject, figure: impl Fn(&PhaseResult) -> f64) -> Option<f64> {
+        let mut figures: Vec<f64> = self.results.get(&subject)?.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// The largest over the repeats: for stalls a median would hide what users feel.
+    pub fn worst(&self, subject: Subject, figure: impl Fn(&PhaseResult) -> Option<f64>) -> Option<f64> {
+        self.results.get(&subject)?.iter().filter_map(figure).max_by(f64::total_cmp)
+    }
+
+    /// The same figure of every engine that has it.
+    pub fn of_all(
+        &self,
+        phase: Phase,
+        value_bytes: usize,
+        figure: impl Fn(&PhaseResult) -> f64,
+    ) -> BTreeMap<&'static str, f64> {
+        EngineName::ALL
+            .into_iter()
+            .filter_map(|engine| Some((engine.name(), self.median((phase, value_bytes, engine), &figure)?)))
+            .collect()
+    }
+
+    /// Phases and value lengths that were run, in order.
+    pub fn phases(&self) -> Vec<(Phase, usize)> {
+        let mut phases: Vec<_> = self.results.keys().map(|&(phase, bytes, _)| (phase, bytes)).collect();
+        phases.dedup();
+        phases
+    }
+
+    /// Wrong values that an engine returned, with the first of them.
+    pub fn wrong(&self, engine: EngineName) -> Option<(u64, String)> {
+        let of_engine = self.results.iter().filter(|((_, _, name), _)| *name == engine);
+        let wrong = of_engine.flat_map(|(_, results)| results).filter(|result| result.wrong > 0);
+        wrong.fold(None, |sum, result| {
+            let first = result.first_wrong.clone().unwrap_or_default();
+            let (count, first) = sum.unwrap_or((0, first));
+            Some((count + result.wrong, first))
+        })
+    }
+
+    /// Whether an engine was not run at all.
+    pub fn is_without(&self, engine: EngineName) -> bool {
+        !self.results.keys().any(|(_, _, name)| *name == engine)
+    }
+
+    /// The largest share that other processes, or the host of a virtual machine, took from a window of
+    /// at least half a second; shorter ones are too coarse to tell.
+    pub fn most_disturbed(&self) -> (f64, f64) {
+        let long = self.results.values().flatten().filter(|result| result.wall_seconds > 0.5);
+        long.fold((0.0, 0.0), |(others, stolen), result| {
+            (result.others_busy_share.max(others), result.stolen_share.max(stolen))
+        })
+    }
+
+    /// Every single result, for the file kept with the figures.
+    pub fn to_json(&self) -> serde_json::Value {
+        let lines = self.results.iter().flat_map(|(&(phase, value_bytes, engine), results)| {
+            results.iter().enumerate().map(move |(repeat, result)| Line {
+                engine,
+                phase,
+                value_bytes,
+                repeat,
+                result,
+            })
+        });
+        lines.map(|line| serde_json::json!(line)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_medians_and_stalls_are_the_worst() {
+        let subject = (Phase::Load, 100, EngineName::Lmdb);
+        let mut measured = Measured::default();
+        for seconds in [5.0, 1.0, 2.0] {
+            let result = PhaseResult { wall_seconds: seconds, wrong: 1, ..PhaseResult::default() };
+            measured.add(subject, result);
+        }
+        assert_eq!(measured.median(subject, |result| result.wall_seconds), Some(2.0));
+        assert_eq!(measured.worst(subject, |result| Some(result.wall_seconds)), Some(5.0));
+        assert_eq!(measured.median((Phase::Scan, 100, EngineName::Lmdb), |result| result.wall_seconds), None);
+        assert_eq!(measured.wrong(EngineName::Lmdb).map(|(count, _)| count), Some(3));
+        assert!(measured.wrong(EngineName::Redb).is_none());
+        assert!(measured.is_without(EngineName::Redb) && !measured.is_without(EngineName::Lmdb));
+    }
+}

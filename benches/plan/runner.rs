@@ -1,0 +1,286 @@
+//! Runs the steps: each phase of each engine in a child of its own, engines taking turns.
+//!
+//! Invariant: no two children run at the same time, and before each the disk has nothing left to store.
+
+use super::results::Measured;
+use crate::peers::{EngineError, EngineName};
+use crate::phases::{Phase, PhaseResult, Spec};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Length of the small and of the large values.
+pub const VALUE_BYTES: [usize; 2] = [100, 1000];
+const CHILD_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Scale {
+    /// Records with small values.
+    pub records: u64,
+    /// Records with large values.
+    pub large_records: u64,
+    /// Scans.
+    pub scans: u64,
+    /// User bytes in the log tail of the recovery.
+    pub tail_bytes: u64,
+    /// How often everything is run; figures are medians.
+    pub repeats: usize,
+}
+
+impl Scale {
+    /// What the bars are about.
+    pub const FULL: Self = Self {
+        records: 5_000_000,
+        large_records: 1_000_000,
+        scans: 100_000,
+        tail_bytes: 1_000_000_000,
+        repeats: 3,
+    };
+    /// A tenth of it, once: a first look.
+    pub const QUICK: Self =
+        Self { records: 500_000, large_records: 100_000, scans: 20_000, tail_bytes: 100_000_000, repeats: 1 };
+
+    /// The same with so many records, and all else in proportion: to try the bench itself.
+    pub fn shrunk_to(records: u64) -> Self {
+        Self {
+            records,
+            large_records: records / 5,
+            scans: records / 20,
+            tail_bytes: records * 124,
+            repeats: 1,
+        }
+    }
+}
+
+/// What to run and where.
+pub struct Plan {
+    /// How much.
+    pub scale: Scale,
+    /// Which engines.
+    pub engines: Vec<EngineName>,
+    /// A folder for the stores; all in it is this bench's own.
+    pub work: PathBuf,
+}
+
+/// One phase for all engines that can run it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    phase: Phase,
+    value_bytes: usize,
+}
+
+impl Plan {
+    /// Runs everything; `told` hears what is done before and after each step.
+    pub fn run(&self, mut told: impl FnMut(&str)) -> Result<Measured, EngineError> {
+        let mut measured = Measured::default();
+        for repeat in 0..self.scale.repeats {
+            told(&format!("round {} of {}", repeat + 1, self.scale.repeats));
+            for step in steps() {
+                for engine in self.in_turn(repeat).filter(|engine| can_run(*engine, step)) {
+                    self.run_step(engine, step, &mut measured, &mut told)?;
+                }
+                if ends_a_store(step.phase) {
+                    self.clear()?;
+                }
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Another engine goes first in every round.
+    fn in_turn(&self, repeat: usize) -> impl Iterator<Item = EngineName> {
+        let start = repeat % self.engines.len().max(1);
+        self.engines.iter().cycle().skip(start).take(self.engines.len()).copied()
+    }
+
+    fn run_step(
+        &self,
+        engine: EngineName,
+        step: Step,
+        measured: &mut Measured,
+        told: &mut impl FnMut(&str),
+    ) -> Result<(), EngineError> {
+        let spec = self.spec(engine, step);
+        let what = format!("{:>8} {:?}, {} B values", engine.name(), step.phase, step.value_bytes);
+        match self.run_child(&spec) {
+            Ok(result) => {
+                told(&format!("{what}: {}", summary(step.phase, &result)));
+                measured.add((step.phase, step.value_bytes, engine), result);
+            }
+            Err(error) => {
+                told(&format!("{what}: FAILED: {error}"));
+                measured.failures.push(format!("{what}: {error}"));
+            }
+        }
+        if step.phase == Phase::LoadSingle {
+            fs::remove_dir_all(&spec.folder)?;
+        }
+        Ok(())
+    }
+
+    fn spec(&self, engine: EngineName, step: Step) -> Spec {
+        let records = match step.phase {
+            Phase::TailFill | Phase::TailOpen => self.scale.tail_bytes / 124,
+            _ if step.value_bytes == VALUE_BYTES[0] => self.scale.records,
+            _ => self.scale.large_records,
+        };
+        let store = match step.phase {
+            Phase::LoadSingle => "single",
+            Phase::TailFill | Phase::TailOpen => "tail",
+            Phase::Append => "append",
+            _ => "store",
+        };
+        Spec {
+            engine,
+            phase: step.phase,
+            folder: self.work.join(format!("{store}-{}-{}", step.value_bytes, engine.name())),
+            records,
+            value_bytes: step.value_bytes,
+            requests: if step.phase == Phase::Scan { self.scale.scans } else { records },
+            answer: self.work.join("answer.json"),
+        }
+    }
+
+    fn run_child(&self, spec: &Spec) -> Result<PhaseResult, EngineError> {
+        let _ = fs::remove_file(&spec.answer);
+        if matches!(spec.phase, Phase::Load | Phase::LoadSingle | Phase::TailFill | Phase::Append) {
+            let _ = fs::remove_dir_all(&spec.folder);
+        }
+        // Nobody pays for what the one before left to the kernel.
+        rustix::fs::sync();
+        let status = run_to_end(
+            Command::new(std::env::current_exe()?).arg("child").arg(serde_json::to_string(spec)?),
+        )?;
+        let as_planned = match spec.phase {
+            Phase::TailFill => status.signal() == Some(libc::SIGKILL),
+            _ => status.success(),
+        };
+        if !as_planned {
+            return Err(format!("the child ended with {status}").into());
+        }
+        Ok(serde_json::from_slice(&fs::read(&spec.answer)?)?)
+    }
+
+    fn clear(&self) -> Result<(), EngineError> {
+        clear(&self.work)
+    }
+}
+
+/// Removes all that is in the folder and makes it anew.
+pub fn clear(work: &Path) -> Result<(), EngineError> {
+    if work.exists() {
+        fs::remove_dir_all(work)?;
+    }
+    Ok(fs::create_dir_all(work)?)
+}
+
+/// Waits for the end of a child, but not for ever.
+fn run_to_end(command: &mut Command) -> Result<ExitStatus, EngineError> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    let pid = rustix::process::Pid::from_child(&child);
+    let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    let limit = rustix::event::Timespec::try_from(CHILD_TIME_MAX)?;
+    let mut events = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
+    if rustix::event::poll(&mut events, Some(&limit))? == 0 {
+        child.kill()?;
+        child.wait()?;
+        return Err(format!("the child did not end within {CHILD_TIME_MAX:?}").into());
+    }
+    Ok(child.wait()?)
+}
+
+/// All steps of a round; stores of one value length live from their load to the check after A.
+fn steps() -> Vec<Step> {
+    let [small, large] = VALUE_BYTES;
+    let step = |value_bytes| move |phase| Step { phase, value_bytes };
+    let of_small = [
+        Phase::Load,
+        Phase::Get,
+        Phase::GetMany,
+        Phase::Scan,
+        Phase::LoadSingle,
+        Phase::Update,
+        Phase::Verify,
+        Phase::TailFill,
+        Phase::TailOpen,
+        Phase::Append,
+        Phase::Contract,
+    ];
+    let of_large = [Phase::Load, Phase::Get, Phase::Scan, Phase::Update, Phase::Verify];
+    of_small.map(step(small)).into_iter().chain(of_large.map(step(large))).collect()
+}
+
+const fn ends_a_store(phase: Phase) -> bool {
+    matches!(phase, Phase::Verify | Phase::TailOpen | Phase::Append)
+}
+
+/// Whether the step makes sense for the engine.
+fn can_run(engine: EngineName, step: Step) -> bool {
+    let is_large = step.value_bytes != VALUE_BYTES[0];
+    match step.phase {
+        Phase::Load | Phase::Get => !(is_large && engine == EngineName::Harness),
+        Phase::GetMany => engine.is_persistent(),
+        Phase::Scan | Phase::LoadSingle | Phase::Update => engine != EngineName::Harness,
+        Phase::Verify => engine.is_persistent(),
+        Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
+        Phase::Append => engine == EngineName::Atoll,
+        Phase::Contract => engine == EngineName::Atoll && crate::phases::HAS_CONTRACT,
+    }
+}
+
+/// One line about a result.
+fn summary(phase: Phase, result: &PhaseResult) -> String {
+    let wrong = match result.wrong {
+        0 => String::new(),
+        wrong => format!(", {wrong} WRONG VALUES"),
+    };
+    match phase {
+        Phase::TailFill => format!("killed itself after {:.1} s", result.wall_seconds),
+        Phase::TailOpen => format!("answers after {:.2} s{wrong}", result.open_ms / 1000.0),
+        Phase::Verify => format!("{} values checked{wrong}", result.checked),
+        Phase::Append | Phase::Contract => {
+            let figures: Vec<String> =
+                result.extra.iter().map(|(name, figure)| format!("{name} {figure:.3}")).collect();
+            figures.join(", ")
+        }
+        _ => format!(
+            "{:.3} us of CPU an operation, settled {:.3}{wrong}",
+            result.cpu_us(),
+            result.settled_cpu_us()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_goes_first_once_in_as_many_rounds() {
+        let plan = Plan {
+            scale: Scale::QUICK,
+            engines: vec![EngineName::Atoll, EngineName::Lmdb, EngineName::Floor],
+            work: PathBuf::new(),
+        };
+        let first: Vec<EngineName> = (0..3).filter_map(|round| plan.in_turn(round).next()).collect();
+        assert_eq!(first, plan.engines);
+        assert_eq!(plan.in_turn(1).count(), 3);
+    }
+
+    #[test]
+    fn reads_follow_their_load_and_are_followed_by_the_check() {
+        for value_bytes in VALUE_BYTES {
+            let phases: Vec<Phase> = steps()
+                .iter()
+                .filter(|step| step.value_bytes == value_bytes)
+                .map(|step| step.phase)
+                .collect();
+            let at = |phase| phases.iter().position(|&other| other == phase);
+            assert!(at(Phase::Load) < at(Phase::Get) && at(Phase::Get) < at(Phase::Scan));
+            assert!(at(Phase::Scan) < at(Phase::Update) && at(Phase::Update) < at(Phase::Verify));
+        }
+    }
+}
