@@ -91,7 +91,9 @@ fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
     };
     let plan = Plan { scale, engines: engines(arguments)?, work: work_folder()? };
     std::fs::create_dir_all(&plan.work)?;
-    let facts = MachineFacts::gather(&plan.work, raise_priority());
+    // A trial of the bench itself is nothing that builds beside it should wait for.
+    let is_trial = arguments.records.is_some();
+    let facts = MachineFacts::gather(&plan.work, !is_trial && raise_priority());
     plan::print_machine(&facts);
     let calm = wait_for_calm(scale == Scale::FULL, |busy| {
         eprintln!("waiting for a calm machine: {:.0} % busy with other work", busy * 100.0);

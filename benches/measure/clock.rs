@@ -9,6 +9,7 @@ pub type Ticks = u64;
 /// The moment now.
 #[cfg(target_arch = "x86_64")]
 #[inline]
+#[allow(unsafe_code, reason = "the instruction has no safe form")]
 pub fn ticks_now() -> Ticks {
     // SAFETY: the instruction exists on every x86-64 processor and touches no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
@@ -20,6 +21,11 @@ pub fn ticks_now() -> Ticks {
 pub fn ticks_now() -> Ticks {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as Ticks
+}
+
+/// Takes the measure of the clock, which takes a moment, ahead of its first use.
+pub fn calibrate() {
+    ticks_per_ns();
 }
 
 /// How many ticks a nanosecond has, measured once against the clock of the system.

@@ -1,5 +1,6 @@
 //! What a phase costs: CPU time, bytes, memory, latencies and stalls; and what the machine was doing.
 
+pub use clock::calibrate;
 pub use latency::{Latency, LatencyMeter};
 pub use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use stalls::ControlThread;

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// CPU seconds of all threads of this process, user and system.
+#[allow(unsafe_code, reason = "the call has no safe form")]
 pub fn cpu_seconds() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure it is given; zeroed is a valid value of it.
@@ -23,13 +24,6 @@ pub struct IoBytes {
     /// Bytes of pages made dirty or written directly: what reaches the disk. Sees mapped files; a page
     /// written twice before the kernel stores it counts once.
     pub to_disk: u64,
-}
-
-impl IoBytes {
-    /// The larger of the two: each count is blind to something the other one sees.
-    pub fn larger(self) -> u64 {
-        self.handed_over.max(self.to_disk)
-    }
 }
 
 /// Bytes written since the process started; zero where the kernel does not say.

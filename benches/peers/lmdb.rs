@@ -17,6 +17,7 @@ pub struct Lmdb {
 
 impl Lmdb {
     /// Opens or makes it.
+    #[allow(unsafe_code, reason = "opening a mapped file is unsafe in heed")]
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES);

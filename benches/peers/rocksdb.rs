@@ -2,8 +2,8 @@
 
 use super::{CACHE_BYTES, Engine, EngineError};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
-    WaitForCompactOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, Options,
+    ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 
@@ -28,7 +28,9 @@ impl Rocks {
         let mut write = WriteOptions::default();
         write.disable_wal(false);
         write.set_sync(false);
-        Ok(Self { db: DB::open(&options, folder)?, write })
+        // Named, because only a family opened by name has a handle, and only a handle can read in batches.
+        let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        Ok(Self { db: DB::open_cf_with_opts(&options, folder, family)?, write })
     }
 }
 
@@ -39,7 +41,7 @@ impl Engine for Rocks {
     ) -> Result<(), EngineError> {
         let mut batch = WriteBatch::default();
         records.for_each(|(key, value)| batch.put(key, value));
-        Ok(self.db.write_opt(&batch, &self.write)?)
+        Ok(self.db.write_opt(batch, &self.write)?)
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
@@ -56,7 +58,8 @@ impl Engine for Rocks {
         keys: &[&[u8]],
         found: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), EngineError> {
-        let family = self.db.cf_handle("default").ok_or("RocksDB has no default column family")?;
+        let family =
+            self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).ok_or("RocksDB has no default column family")?;
         let values = self.db.batched_multi_get_cf(&family, keys.iter().copied(), false);
         for (place, value) in values.into_iter().enumerate() {
             found(place, value?.as_deref());

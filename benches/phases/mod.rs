@@ -140,9 +140,19 @@ impl PhaseResult {
         self.operations as f64 / self.wall_seconds.max(1e-9) / 1000.0
     }
 
-    /// Bytes written for each byte that the user wrote.
-    pub fn bytes_per_user_byte(&self) -> f64 {
-        self.io.larger() as f64 / self.user_bytes.max(1) as f64
+    /// Bytes that reached the disk for each byte that the user wrote.
+    pub fn bytes_to_disk(&self) -> f64 {
+        self.io.to_disk as f64 / self.user_bytes.max(1) as f64
+    }
+
+    /// Bytes handed to write calls for each byte that the user wrote.
+    pub fn bytes_handed_over(&self) -> f64 {
+        self.io.handed_over as f64 / self.user_bytes.max(1) as f64
+    }
+
+    /// The larger of the two: each count is blind to something the other one sees.
+    pub fn bytes_at_most(&self) -> f64 {
+        self.bytes_to_disk().max(self.bytes_handed_over())
     }
 
     /// The worst call, less the wait for a processor and less what the control thread felt.

@@ -14,8 +14,7 @@ pub fn fill(spec: &Spec) -> Result<PhaseResult, EngineError> {
     window.end_calls(spec.records, None);
     let result = window.finish(spec, open_ms, Verifier::new(spec.value_bytes));
     std::fs::write(&spec.answer, serde_json::to_vec(&result)?)?;
-    // SAFETY: sends a signal to this very process.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
     Err("the process outlived its own kill".into())
 }
 

@@ -75,6 +75,8 @@ fn figures_follow_from_what_was_counted() {
     assert!((result.cpu_us() - 2.0).abs() < 1e-9);
     assert!((result.settled_cpu_us() - 3.0).abs() < 1e-9);
     assert!((result.kilo_operations_per_second() - 2.0).abs() < 1e-9);
-    assert!((result.bytes_per_user_byte() - 3.0).abs() < 1e-9);
+    assert!((result.bytes_handed_over() - 3.0).abs() < 1e-9);
+    assert!((result.bytes_to_disk() - 2.0).abs() < 1e-9);
+    assert!((result.bytes_at_most() - 3.0).abs() < 1e-9);
     assert_eq!(result.worst_excess_us(), Some(30.0));
 }

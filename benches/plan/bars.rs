@@ -146,7 +146,7 @@ fn absolute_rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
         peers.values_mut().for_each(|figure| *figure *= scale);
         Row { figure: peers.get(Atoll.name()).copied(), peers, ..at_most(bar, unit, target, goal) }
     };
-    let bytes = |value_bytes| measured.of_all(Phase::Load, value_bytes, PhaseResult::bytes_per_user_byte);
+    let bytes = |value_bytes| measured.bytes_of_all(Phase::Load, value_bytes);
     let recovery = measured.of_all(Phase::TailOpen, SMALL, |result| result.open_ms / 1000.0);
     let open = measured.of_all(Phase::Get, SMALL, |result| result.open_ms);
     let open = open.into_iter().filter(|(name, _)| is_persistent(name)).collect();

@@ -56,6 +56,16 @@ impl Measured {
             .collect()
     }
 
+    /// Bytes written per user byte of every engine: for Atoll the larger count, for its rivals the one of
+    /// what reached the disk, which leaves out what a later write overtook.
+    pub fn bytes_of_all(&self, phase: Phase, value_bytes: usize) -> BTreeMap<&'static str, f64> {
+        let mut bytes = self.of_all(phase, value_bytes, PhaseResult::bytes_to_disk);
+        bytes.retain(|name, _| EngineName::from_name(name).is_some_and(EngineName::is_persistent));
+        let own = self.median((phase, value_bytes, EngineName::Atoll), PhaseResult::bytes_at_most);
+        bytes.extend(own.map(|own| (EngineName::Atoll.name(), own)));
+        bytes
+    }
+
     /// Phases and value lengths that were run, in order.
     pub fn phases(&self) -> Vec<(Phase, usize)> {
         let mut phases: Vec<_> = self.results.keys().map(|&(phase, bytes, _)| (phase, bytes)).collect();
@@ -72,11 +82,6 @@ impl Measured {
             let (count, first) = sum.unwrap_or((0, first));
             Some((count + result.wrong, first))
         })
-    }
-
-    /// Whether an engine was not run at all.
-    pub fn is_without(&self, engine: EngineName) -> bool {
-        !self.results.keys().any(|(_, _, name)| *name == engine)
     }
 
     /// The largest share that other processes, or the host of a virtual machine, took from a window of
@@ -120,6 +125,17 @@ mod tests {
         assert_eq!(measured.median((Phase::Scan, 100, EngineName::Lmdb), |result| result.wall_seconds), None);
         assert_eq!(measured.wrong(EngineName::Lmdb).map(|(count, _)| count), Some(3));
         assert!(measured.wrong(EngineName::Redb).is_none());
-        assert!(measured.is_without(EngineName::Redb) && !measured.is_without(EngineName::Lmdb));
+    }
+
+    #[test]
+    fn bytes_are_counted_against_atoll_and_for_its_rivals() {
+        let io = crate::measure::IoBytes { handed_over: 300, to_disk: 200 };
+        let mut measured = Measured::default();
+        for engine in [EngineName::Atoll, EngineName::Lmdb, EngineName::Floor] {
+            let result = PhaseResult { io, user_bytes: 100, ..PhaseResult::default() };
+            measured.add((Phase::Load, 100, engine), result);
+        }
+        let bytes = measured.bytes_of_all(Phase::Load, 100);
+        assert_eq!(bytes, BTreeMap::from([("atoll", 3.0), ("lmdb", 2.0)]));
     }
 }

@@ -155,7 +155,7 @@ impl Plan {
             Command::new(std::env::current_exe()?).arg("child").arg(serde_json::to_string(spec)?),
         )?;
         let as_planned = match spec.phase {
-            Phase::TailFill => status.signal() == Some(libc::SIGKILL),
+            Phase::TailFill => status.signal() == Some(rustix::process::Signal::KILL.as_raw()),
             _ => status.success(),
         };
         if !as_planned {

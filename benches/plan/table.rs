@@ -5,6 +5,7 @@ use super::results::Measured;
 use crate::measure::MachineFacts;
 use crate::peers::EngineName;
 use crate::phases::{Phase, PhaseResult};
+use std::collections::BTreeMap;
 
 /// The machine and how calm it was.
 pub fn print_machine(facts: &MachineFacts) {
@@ -53,7 +54,7 @@ pub fn print_phases(measured: &Measured) {
         let Some(title) = title(phase) else { continue };
         println!("{title}, values of {value_bytes} B");
         println!(
-            "{:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>9} {:>8}",
+            "{:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9} {:>8}",
             "engine",
             "CPU us/op",
             "settled",
@@ -62,7 +63,8 @@ pub fn print_phases(measured: &Measured) {
             "p99.99",
             "worst us",
             "own stall",
-            "B/user B",
+            "B handed",
+            "B to disk",
             "peak MB"
         );
         for (engine, _) in in_order_of_cost(measured, phase, value_bytes) {
@@ -101,7 +103,7 @@ fn print_engine(measured: &Measured, subject: (Phase, usize, EngineName)) {
     };
     let mark = if subject.2.is_peer() { ' ' } else { '*' };
     println!(
-        "{:>9}{mark} {:>9.3} {:>9.3} {:>9.0} {:>9.1} {:>9.1} {:>10.0} {:>10.0} {:>9} {:>8.0}",
+        "{:>9}{mark} {:>9.3} {:>9.3} {:>9.0} {:>9.1} {:>9.1} {:>10.0} {:>10.0} {:>9} {:>9} {:>8.0}",
         subject.2.name(),
         median(&PhaseResult::cpu_us),
         median(&PhaseResult::settled_cpu_us),
@@ -110,18 +112,21 @@ fn print_engine(measured: &Measured, subject: (Phase, usize, EngineName)) {
         latency(|latency| latency.p9999_us),
         worst(&|result| result.latency.map(|latency| latency.worst_us)).unwrap_or(f64::NAN),
         worst(&PhaseResult::worst_excess_us).unwrap_or(f64::NAN),
-        bytes_column(measured, subject),
+        bytes_column(measured, subject, PhaseResult::bytes_handed_over),
+        bytes_column(measured, subject, PhaseResult::bytes_to_disk),
         median(&|result| result.peak_resident_bytes as f64 / 1e6),
     );
 }
 
-/// Bytes per user byte of phases that write, for engines that write at all.
-fn bytes_column(measured: &Measured, subject: (Phase, usize, EngineName)) -> String {
-    let writes = matches!(subject.0, Phase::Load | Phase::LoadSingle | Phase::Update);
-    let figure = measured.median(subject, PhaseResult::bytes_per_user_byte);
-    figure
-        .filter(|_| writes && subject.2.is_persistent())
-        .map_or("-".to_owned(), |bytes| format!("{bytes:.2}"))
+/// A column of phases that write, for engines that write at all.
+fn bytes_column(measured: &Measured, subject: (Phase, usize, EngineName), figure: Figure) -> String {
+    let bytes = measured.median(subject, figure);
+    let counts = writes(subject.0) && subject.2.is_persistent();
+    bytes.filter(|_| counts).map_or("-".to_owned(), |bytes| format!("{bytes:.2}"))
+}
+
+const fn writes(phase: Phase) -> bool {
+    matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update)
 }
 
 /// Where a rival is better than Atoll, in one line each; and what was wrong, failed or disturbed.
@@ -162,27 +167,31 @@ fn losses(measured: &Measured) -> Vec<String> {
     let mut losses = Vec::new();
     for (phase, value_bytes) in measured.phases() {
         let Some(title) = title(phase) else { continue };
-        let mut figures = COMPARED.to_vec();
-        if matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update) {
-            figures.push(("bytes per user byte", PhaseResult::bytes_per_user_byte));
+        let mut figures: Vec<_> = COMPARED
+            .iter()
+            .map(|(name, figure)| (*name, measured.of_all(phase, value_bytes, figure)))
+            .collect();
+        if writes(phase) {
+            figures.push(("bytes per user byte", measured.bytes_of_all(phase, value_bytes)));
         }
-        for (name, figure) in figures {
-            let of_all = measured.of_all(phase, value_bytes, figure);
-            let Some(&own) = of_all.get(EngineName::Atoll.name()) else { continue };
-            let better: Vec<String> = of_all
-                .iter()
-                .filter(|(name, value)| {
-                    **value < own && EngineName::from_name(name).is_some_and(EngineName::is_peer)
-                })
-                .map(|(name, value)| format!("{name} {value:.2}"))
-                .collect();
-            if !better.is_empty() {
-                losses
-                    .push(format!("{title}, {value_bytes} B, {name}: atoll {own:.2}, {}", better.join(", ")));
-            }
-        }
+        losses.extend(figures.into_iter().filter_map(|(name, of_all)| {
+            let (own, better) = better_rivals(&of_all)?;
+            Some(format!("{title}, {value_bytes} B, {name}: atoll {own:.2}, {better}"))
+        }));
     }
     losses
+}
+
+/// Atoll's figure and the rivals below it; none when there are none.
+fn better_rivals(of_all: &BTreeMap<&'static str, f64>) -> Option<(f64, String)> {
+    let own = *of_all.get(EngineName::Atoll.name())?;
+    let is_rival = |name: &str| EngineName::from_name(name).is_some_and(EngineName::is_peer);
+    let better: Vec<String> = of_all
+        .iter()
+        .filter(|(name, figure)| **figure < own && is_rival(name))
+        .map(|(name, figure)| format!("{name} {figure:.2}"))
+        .collect();
+    (!better.is_empty()).then(|| (own, better.join(", ")))
 }
 
 #[cfg(test)]
