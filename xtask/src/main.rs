@@ -26,6 +26,7 @@ mod demo;
 mod fuzz;
 mod ledger;
 mod rooms;
+mod seeded;
 mod simulate;
 mod soak;
 mod test;

@@ -1,15 +1,13 @@
 //! `cargo xtask soak NAME --minutes N`: runs fresh seeds for a while and adds them to the ledger.
 //!
-//! A soak is an example or program named `soak_NAME` or `sim_NAME` that takes `--seed-from N --minutes M`,
-//! runs chunks of seeds until the time is up, and prints one line of JSON for each finished chunk:
-//! `{"soak":NAME,"format":F,"seed_from":S,"seeds":C,"failures":X}`.
+//! The programs are those of [`crate::seeded`].
 
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
 use crate::failure::Failure;
 use crate::ledger::{Chunk, Ledger};
 use crate::run;
-use crate::simulate::Seeded;
+use crate::seeded::{self, SEEDED, Seeded};
 use std::time::Duration;
 
 /// How much longer than asked a soak may take for its last chunk.
@@ -20,11 +18,10 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let name = arguments.required("NAME")?;
     let minutes: u64 =
         arguments.option("--minutes")?.ok_or_else(|| arguments.wrong("--minutes is missing"))?;
-    let programs = Seeded::all(&["soak_", "soak-", "sim_", "sim-"])?;
-    let known: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+    let known: Vec<&str> = SEEDED.iter().map(|program| program.name).collect();
     let unknown = arguments.wrong(format!("there is no soak {name:?}; there is: {}", known.join(", ")));
     arguments.finish()?;
-    let Some(program) = programs.iter().find(|program| program.name == name) else { return Err(unknown) };
+    let Some(program) = seeded::find(&name) else { return Err(unknown) };
     let mut ledger = Ledger::open(&name)?;
     heading(&format!("Soaking {name} for {minutes} minutes, from seed {}", ledger.next_seed()));
     program.build()?;
@@ -35,9 +32,9 @@ fn soak(program: &Seeded, minutes: u64, ledger: &mut Ledger) -> Result<(), Failu
     let mut command = program.command()?;
     command.args(["--seed-from", &ledger.next_seed().to_string(), "--minutes", &minutes.to_string()]);
     let (mut seeds, mut failures) = (0, 0);
-    let mut step = Step::start(&program.name);
+    let mut step = Step::start(program.name);
     let limit = Some(Duration::from_secs(minutes * 60) + GRACE);
-    let ran = run::streamed(&program.name, &mut command, &mut step, limit, |line| {
+    let ran = run::streamed(program.name, &mut command, &mut step, limit, |line| {
         let Some(chunk) = Chunk::parse(line) else { return Ok(()) };
         (seeds, failures) = (seeds + chunk.seeds, failures + chunk.failures);
         ledger.add(chunk)
@@ -57,7 +54,7 @@ fn soak(program: &Seeded, minutes: u64, ledger: &mut Ledger) -> Result<(), Failu
     println!("\nSo far at format {format}: {seeds} seeds, {failures_ever} failures.");
     match (holds, failures) {
         (true, _) => Ok(()),
-        (false, 0) => Err(Failure::Command { what: program.name.clone(), ended: run::ended(ran.status) }),
+        (false, 0) => Err(Failure::Command { what: program.name.to_owned(), ended: run::ended(ran.status) }),
         (false, count) => {
             Err(Failure::Broken { what: "seed", count: usize::try_from(count).unwrap_or(usize::MAX) })
         }

@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the implementations", &["atoll-memory", "atoll-embedded"]),
     ("the opener", &["atoll-open"]),
     ("the doors", &["atoll"]),
-    ("the whole", &["atoll-system-tests"]),
+    ("the whole", &["atoll-system-tests", "atoll-crash"]),
 ];
 
 /// Crates that stand beside the house: they use no room of it, and no room uses them.

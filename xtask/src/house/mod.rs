@@ -6,6 +6,7 @@
 mod architecture;
 mod code_spans;
 mod commands;
+mod dependencies;
 mod finding;
 mod floors;
 mod headers;
@@ -26,6 +27,7 @@ use crate::workspace::Package;
 pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failure> {
     let mut found = floors::findings(packages);
     found.extend(architecture::findings(tree, packages));
+    found.extend(dependencies::findings(tree));
     found.extend(links::findings(tree));
     found.extend(commands::findings(tree));
     found.extend(headers::findings(tree));
