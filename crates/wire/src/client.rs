@@ -1,0 +1,336 @@
+//! The asking side of a connection: many requests in flight over one transport.
+//!
+//! Invariant: a request whose future is dropped is cancelled at the peer.
+//! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request.
+
+use crate::hello::{Hello, Status};
+use crate::outbox::{Outbox, When, send_message};
+use crate::{Assembler, Decoder, Flags, Kind, Limits, Message, WireError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
+use tokio::sync::mpsc;
+
+/// What each message counts beyond its bytes, so that empty ones are bounded too.
+pub(crate) const MESSAGE_OVERHEAD_BYTES: usize = 64;
+/// How much is read from a transport at once.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+
+/// A request without its answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the connection was lost")]
+pub struct Lost {
+    /// Whether the peer may have seen the whole request.
+    pub was_sent: bool,
+    /// Why the connection is no more.
+    #[source]
+    pub cause: Arc<WireError>,
+}
+
+/// A handle to a connection; cloning it shares the connection, dropping the last one closes it.
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    reader: tokio::task::AbortHandle,
+}
+
+struct Shared {
+    outbox: Outbox,
+    large: tokio::sync::Mutex<()>,
+    limits: Limits,
+    next_stream: AtomicU64,
+    streams: Mutex<Streams>,
+    ended: tokio::sync::Notify,
+}
+
+#[derive(Default)]
+struct Streams {
+    open: HashMap<u64, Entry>,
+    lost: Option<Arc<WireError>>,
+    is_leaving: bool,
+}
+
+struct Entry {
+    answers: mpsc::UnboundedSender<Message>,
+    unread: Arc<AtomicUsize>,
+}
+
+impl Client {
+    /// Says hello over `transport` and begins; gives the peer's greeting along.
+    ///
+    /// Must be called within a Tokio runtime, which then carries the connection.
+    ///
+    /// # Errors
+    /// [`WireError`] if the peer does not answer as it should.
+    pub async fn connect<T>(
+        mut transport: T,
+        limits: Limits,
+        greeting: Vec<u8>,
+    ) -> Result<(Self, Vec<u8>), WireError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Hello::offer(greeting).send(&mut transport).await?;
+        let answer = Hello::receive(&mut transport).await?;
+        match answer.status {
+            Status::Accept => answer.common_version()?,
+            Status::Refuse => {
+                answer.common_version()?;
+                let reason = String::from_utf8_lossy(&answer.greeting).into_owned();
+                return Err(WireError::Refused { reason });
+            }
+            Status::Offer => return Err(WireError::Protocol { problem: "an offer as an answer", stream: 0 }),
+        };
+        let (read, write) = tokio::io::split(transport);
+        let shared = Arc::new(Shared {
+            outbox: Outbox::new(Box::pin(write), limits.outbox_bytes),
+            large: tokio::sync::Mutex::new(()),
+            limits,
+            next_stream: AtomicU64::new(1),
+            streams: Mutex::default(),
+            ended: tokio::sync::Notify::new(),
+        });
+        let writing = Arc::clone(&shared);
+        tokio::spawn(async move {
+            if let Err(error) = writing.outbox.run().await {
+                writing.lose(error);
+            }
+        });
+        let reading = Arc::clone(&shared);
+        let reader = tokio::spawn(async move {
+            let error = reading.read(read).await;
+            reading.lose(error);
+        });
+        Ok((Self { handle: Arc::new(Handle { shared, reader: reader.abort_handle() }) }, answer.greeting))
+    }
+
+    /// Asks, and waits for the one answer.
+    ///
+    /// # Errors
+    /// [`Lost`] if the connection ends before the answer.
+    pub async fn call(&self, request: &[u8]) -> Result<Vec<u8>, Lost> {
+        let mut answers = self.open(request).await?;
+        match answers.next().await {
+            Some(answer) => answer,
+            None => Err(answers.lost()),
+        }
+    }
+
+    /// Asks, for answers that come one after the other.
+    ///
+    /// # Errors
+    /// [`Lost`] if the connection ended before the request was sent.
+    pub async fn open(&self, request: &[u8]) -> Result<Responses, Lost> {
+        let shared = &self.handle.shared;
+        let (mut responses, when) = self.register()?;
+        let header = (Kind::Request, responses.stream, true);
+        if !send_message(&shared.outbox, &shared.large, shared.limits.chunk_bytes, header, request, when)
+            .await
+        {
+            return Err(responses.lost());
+        }
+        responses.was_sent = true;
+        Ok(responses)
+    }
+
+    fn register(&self) -> Result<(Responses, When), Lost> {
+        let shared = &self.handle.shared;
+        let unsent = |cause| Lost { was_sent: false, cause };
+        let mut streams = shared.streams();
+        if let Some(cause) = &streams.lost {
+            return Err(unsent(Arc::clone(cause)));
+        }
+        if streams.is_leaving {
+            return Err(unsent(Arc::new(WireError::Closed)));
+        }
+        if streams.open.len() >= shared.limits.streams {
+            let max = shared.limits.streams as u64;
+            return Err(unsent(Arc::new(WireError::TooLarge {
+                part: "requests at once",
+                bytes: max + 1,
+                max,
+            })));
+        }
+        // A lone request leaves at once; further ones gather while the first is under way.
+        let when = if streams.open.len() < 2 { When::Now } else { When::Soon };
+        let stream = shared.next_stream.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let unread = Arc::new(AtomicUsize::new(0));
+        streams.open.insert(stream, Entry { answers: sender, unread: Arc::clone(&unread) });
+        drop(streams);
+        let handle = Arc::clone(&self.handle);
+        let responses =
+            Responses { handle, stream, receiver, unread, taken: 0, was_sent: false, is_finished: false };
+        Ok((responses, when))
+    }
+
+    /// Whether new requests can be sent.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let streams = self.handle.shared.streams();
+        streams.lost.is_none() && !streams.is_leaving
+    }
+
+    /// Waits until no new requests can be sent.
+    pub async fn ended(&self) {
+        loop {
+            let ended = self.handle.shared.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !self.is_open() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Closes the connection: requests without an answer are lost.
+    pub fn close(&self) {
+        self.handle.shared.lose(WireError::Closed);
+        self.handle.reader.abort();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.shared.outbox.finish();
+    }
+}
+
+impl Shared {
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lose(&self, error: WireError) {
+        let mut streams = self.streams();
+        streams.lost.get_or_insert_with(|| Arc::new(error));
+        streams.open.clear();
+        drop(streams);
+        self.outbox.close();
+        self.ended.notify_waiters();
+    }
+
+    /// Reads until the connection ends, and says why it did.
+    async fn read<T: AsyncRead>(&self, mut transport: ReadHalf<T>) -> WireError {
+        let mut decoder = Decoder::new(self.limits);
+        let mut assembler = Assembler::new(self.limits);
+        loop {
+            if let Err(error) = self.deliver_all(&mut decoder, &mut assembler) {
+                return error;
+            }
+            match transport.read_buf(decoder.space(READ_BYTES)).await {
+                Ok(0) => return decoder.finish().err().unwrap_or(WireError::Closed),
+                Ok(_) => {}
+                Err(source) => return WireError::Io { action: "receive", source },
+            }
+        }
+    }
+
+    fn deliver_all(&self, decoder: &mut Decoder, assembler: &mut Assembler) -> Result<(), WireError> {
+        while let Some(frame) = decoder.next_frame()? {
+            if let Some(message) = assembler.push(frame)? {
+                self.deliver(message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, message: Message) -> Result<(), WireError> {
+        let stream = message.stream;
+        let mut streams = self.streams();
+        match message.kind {
+            Kind::Response => {
+                // A stream that is not known was cancelled while its answer was on the way.
+                let Some(entry) = streams.open.get(&stream) else { return Ok(()) };
+                let bytes = message.body.len() + MESSAGE_OVERHEAD_BYTES;
+                let before = entry.unread.fetch_add(bytes, Ordering::Relaxed);
+                if before > self.limits.window_bytes && !message.is_last {
+                    return Err(WireError::Protocol {
+                        problem: "more answers than there was room for",
+                        stream,
+                    });
+                }
+                let is_last = message.is_last;
+                let _ = entry.answers.send(message);
+                if is_last {
+                    streams.open.remove(&stream);
+                }
+            }
+            Kind::Cancel => {
+                streams.open.remove(&stream);
+            }
+            Kind::Goodbye => {
+                streams.is_leaving = true;
+                drop(streams);
+                self.ended.notify_waiters();
+            }
+            Kind::Request | Kind::Credit => {
+                return Err(WireError::Protocol { problem: "a request from the answering side", stream });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answers to one request.
+pub struct Responses {
+    handle: Arc<Handle>,
+    stream: u64,
+    receiver: mpsc::UnboundedReceiver<Message>,
+    unread: Arc<AtomicUsize>,
+    taken: usize,
+    was_sent: bool,
+    is_finished: bool,
+}
+
+impl Responses {
+    /// The next answer; none after the last one.
+    pub async fn next(&mut self) -> Option<Result<Vec<u8>, Lost>> {
+        if self.is_finished {
+            return None;
+        }
+        let Some(message) = self.receiver.recv().await else {
+            self.is_finished = true;
+            return Some(Err(self.lost()));
+        };
+        self.is_finished = message.is_last;
+        if !message.is_last {
+            self.give_credit(message.body.len() + MESSAGE_OVERHEAD_BYTES);
+        }
+        Some(Ok(message.body))
+    }
+
+    fn give_credit(&mut self, bytes: usize) {
+        let shared = &self.handle.shared;
+        self.taken += bytes;
+        if self.taken >= shared.limits.window_bytes / 2 {
+            self.unread.fetch_sub(self.taken, Ordering::Relaxed);
+            let credit = (self.taken as u64).to_le_bytes();
+            self.taken = 0;
+            shared.outbox.push(Kind::Credit, Flags::default(), self.stream, &credit, When::Now);
+        }
+    }
+
+    fn lost(&self) -> Lost {
+        let streams = self.handle.shared.streams();
+        let cause = streams.lost.clone().unwrap_or_else(|| Arc::new(WireError::Closed));
+        Lost { was_sent: self.was_sent, cause }
+    }
+}
+
+impl Drop for Responses {
+    fn drop(&mut self) {
+        let shared = &self.handle.shared;
+        let was_open = shared.streams().open.remove(&self.stream).is_some();
+        if was_open {
+            shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The answering side of a connection.
+//!
+//! Requests are pulled one by one, so that a server which is busy stops reading; answers may be sent from
+//! any task, in any order. Answers to requests that came in together leave together.
+//!
+//! Invariant: a cancelled request and a lost connection reach the work done for them as [`Responder::gone`].
+
+use crate::client::{MESSAGE_OVERHEAD_BYTES, READ_BYTES};
+use crate::hello::{Hello, Status};
+use crate::outbox::{Outbox, When, send_message};
+use crate::{Assembler, Decoder, Flags, Kind, Limits, Message, WireError};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::Notify;
+
+/// One connection, answered.
+pub struct Connection {
+    reader: Pin<Box<dyn AsyncRead + Send>>,
+    decoder: Decoder,
+    assembler: Assembler,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    outbox: Outbox,
+    large: tokio::sync::Mutex<()>,
+    limits: Limits,
+    streams: Mutex<HashMap<u64, Arc<Stream>>>,
+}
+
+struct Stream {
+    window: AtomicI64,
+    is_gone: AtomicBool,
+    changed: Notify,
+}
+
+/// A request, and where its answer goes.
+pub struct Request {
+    /// The bytes.
+    pub body: Vec<u8>,
+    /// Where the answer goes.
+    pub responder: Responder,
+}
+
+/// Nobody waits for the answer any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody waits for the answer any more")]
+pub struct Gone;
+
+impl Connection {
+    /// Answers the hello of a client. `welcome` sees its greeting and gives ours, or the reason to refuse it.
+    ///
+    /// Must be called within a Tokio runtime, which then carries the connection.
+    ///
+    /// # Errors
+    /// [`WireError`] if the client does not speak as it should; it was told so, where it can understand.
+    pub async fn accept<T, F>(mut transport: T, limits: Limits, welcome: F) -> Result<Self, WireError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        F: FnOnce(&[u8]) -> Result<Vec<u8>, String>,
+    {
+        let offer = Hello::receive(&mut transport).await?;
+        let version = match offer.common_version() {
+            Ok(version) => version,
+            Err(error) => {
+                Hello::refuse(&error.to_string()).send(&mut transport).await?;
+                return Err(error);
+            }
+        };
+        match welcome(&offer.greeting) {
+            Ok(greeting) => {
+                let accept = Hello { status: Status::Accept, lowest: version, highest: version, greeting };
+                accept.send(&mut transport).await?;
+            }
+            Err(reason) => {
+                Hello::refuse(&reason).send(&mut transport).await?;
+                return Err(WireError::Refused { reason });
+            }
+        }
+        Ok(Self::begin(transport, limits))
+    }
+
+    fn begin<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(transport: T, limits: Limits) -> Self {
+        let (read, write) = tokio::io::split(transport);
+        let shared = Arc::new(Shared {
+            outbox: Outbox::new(Box::pin(write), limits.outbox_bytes),
+            large: tokio::sync::Mutex::new(()),
+            limits,
+            streams: Mutex::default(),
+        });
+        let writing = Arc::clone(&shared);
+        tokio::spawn(async move {
+            // A failure to write shows on the reading side too, which reports it.
+            if writing.outbox.run().await.is_err() {
+                writing.abandon();
+            }
+        });
+        let (decoder, assembler) = (Decoder::new(limits), Assembler::new(limits));
+        Self { reader: Box::pin(read), decoder, assembler, shared }
+    }
+
+    /// The next request; none once the client has closed the connection. May be dropped and called again.
+    ///
+    /// # Errors
+    /// [`WireError`] if the client breaks the protocol or the transport fails; the connection is then over.
+    pub async fn next(&mut self) -> Result<Option<Request>, WireError> {
+        let request = self.receive().await;
+        if !matches!(request, Ok(Some(_))) {
+            self.shared.abandon();
+        }
+        request
+    }
+
+    async fn receive(&mut self) -> Result<Option<Request>, WireError> {
+        loop {
+            while let Some(frame) = self.decoder.next_frame()? {
+                if let Some(message) = self.assembler.push(frame)?
+                    && let Some(request) = self.take(message)?
+                {
+                    return Ok(Some(request));
+                }
+            }
+            self.shared.outbox.uncork();
+            let read = self.reader.read_buf(self.decoder.space(READ_BYTES)).await;
+            match read.map_err(WireError::io("receive"))? {
+                0 => return self.decoder.finish().map(|()| None),
+                _ => self.shared.outbox.cork(),
+            }
+        }
+    }
+
+    fn take(&self, message: Message) -> Result<Option<Request>, WireError> {
+        let Message { kind, stream, body, .. } = message;
+        match kind {
+            Kind::Request => return self.open(stream, body).map(Some),
+            Kind::Cancel => {
+                if let Some(gone) = self.shared.streams().remove(&stream) {
+                    gone.abandon();
+                }
+            }
+            Kind::Credit => {
+                let bytes =
+                    body.try_into().map(u64::from_le_bytes).ok().and_then(|bytes| i64::try_from(bytes).ok());
+                let bytes =
+                    bytes.ok_or(WireError::Protocol { problem: "a credit that is no number", stream })?;
+                if let Some(open) = self.shared.streams().get(&stream) {
+                    let limit = i64::try_from(self.shared.limits.window_bytes).unwrap_or(i64::MAX);
+                    let window = open.window.load(Ordering::Acquire).saturating_add(bytes);
+                    if window > limit {
+                        return Err(WireError::Protocol {
+                            problem: "credit for what was never sent",
+                            stream,
+                        });
+                    }
+                    open.window.fetch_add(bytes, Ordering::AcqRel);
+                    open.changed.notify_waiters();
+                }
+            }
+            Kind::Response | Kind::Goodbye => {
+                return Err(WireError::Protocol { problem: "an answer from the asking side", stream });
+            }
+        }
+        Ok(None)
+    }
+
+    fn open(&self, stream: u64, body: Vec<u8>) -> Result<Request, WireError> {
+        let mut streams = self.shared.streams();
+        if streams.len() >= self.shared.limits.streams {
+            return Err(WireError::Protocol { problem: "more requests at once than agreed", stream });
+        }
+        let window = AtomicI64::new(i64::try_from(self.shared.limits.window_bytes).unwrap_or(i64::MAX));
+        let state = Arc::new(Stream { window, is_gone: AtomicBool::new(false), changed: Notify::new() });
+        if streams.insert(stream, Arc::clone(&state)).is_some() {
+            return Err(WireError::Protocol { problem: "a stream opened twice", stream });
+        }
+        let responder = Responder { shared: Arc::clone(&self.shared), stream, state, is_finished: false };
+        Ok(Request { body, responder })
+    }
+
+    /// Hands on answers held back for company; to be called before waiting for anything but [`Self::next`].
+    pub fn flush(&self) {
+        self.shared.outbox.uncork();
+    }
+
+    /// Tells the client to ask elsewhere from now on.
+    pub fn goodbye(&self) {
+        self.shared.outbox.push(Kind::Goodbye, Flags::default(), 0, &[], When::Soon);
+        self.shared.outbox.uncork();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        for (_, stream) in self.shared.streams().drain() {
+            stream.abandon();
+        }
+        self.shared.outbox.finish();
+    }
+}
+
+impl Shared {
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abandon(&self) {
+        for (_, stream) in self.streams().drain() {
+            stream.abandon();
+        }
+        self.outbox.close();
+    }
+}
+
+impl Stream {
+    fn abandon(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Where the answers to one request go. Dropped before the last answer, it tells the client that none comes.
+pub struct Responder {
+    shared: Arc<Shared>,
+    stream: u64,
+    state: Arc<Stream>,
+    is_finished: bool,
+}
+
+impl Responder {
+    /// Sends one of several answers; waits while the client has too many that it has not taken.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody waits for it.
+    pub async fn send(&mut self, answer: &[u8]) -> Result<(), Gone> {
+        self.state.until(|stream| stream.is_gone() || stream.window.load(Ordering::Acquire) > 0).await;
+        let bytes = answer.len() + MESSAGE_OVERHEAD_BYTES;
+        self.state.window.fetch_sub(i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::AcqRel);
+        self.transmit(answer, false).await
+    }
+
+    /// Sends the last, or only, answer.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody waits for it.
+    pub async fn finish(mut self, answer: &[u8]) -> Result<(), Gone> {
+        self.transmit(answer, true).await
+    }
+
+    async fn transmit(&mut self, answer: &[u8], is_last: bool) -> Result<(), Gone> {
+        if self.state.is_gone() {
+            return Err(Gone);
+        }
+        if is_last {
+            // Before the answer leaves, so that the client, which counts open requests too, never sees more.
+            self.shared.streams().remove(&self.stream);
+        }
+        let header = (Kind::Response, self.stream, is_last);
+        let Shared { outbox, large, limits, .. } = &*self.shared;
+        let was_sent = send_message(outbox, large, limits.chunk_bytes, header, answer, When::Now).await;
+        self.is_finished |= is_last && was_sent;
+        if was_sent { Ok(()) } else { Err(Gone) }
+    }
+
+    /// Waits until nobody waits for the answer any more.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
+        let state = Arc::clone(&self.state);
+        async move { state.until(Stream::is_gone).await }
+    }
+}
+
+impl Stream {
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if !self.is_finished && !self.state.is_gone() {
+            self.shared.streams().remove(&self.stream);
+            self.shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
+        }
+    }
+}
