@@ -1,1 +1,72 @@
-//! One machine's persistent ordered map: several named trees in one file or in memory.
+//! One machine's persistent ordered map: several named trees in one file, or in memory.
+//!
+//! [`Engine`] is the store, [`Tree`] one of its maps, [`Snapshot`] a consistent state to read from. A write
+//! goes to the log and into the tree in memory; a checkpoint writes the tree and lets go of the log.
+//!
+//! Invariant: nothing acknowledged at its durability class is lost, and what is lost beyond is a suffix of
+//! the order of commits over all trees.
+//! Invariant: every byte read back is checked; a mismatch is an error that names file and offset.
+
+// Opening, and what is kept about it.
+mod checkpoint;
+mod engine;
+mod error;
+mod options;
+mod recovery;
+mod shared;
+
+// The journey of a write.
+mod batch;
+mod commit;
+mod forest;
+mod log;
+mod record;
+mod sync;
+mod tree;
+
+// Reads.
+mod pins;
+mod search;
+mod snapshot;
+mod value;
+
+// Nodes in memory, pages on disk, and the space they take.
+mod backing;
+mod leaf;
+mod node;
+mod page;
+mod page_writer;
+mod retired;
+mod space;
+mod superblock;
+
+// Small parts.
+mod checksum;
+mod codec;
+mod prefetch;
+
+pub use batch::WriteBatch;
+pub use checkpoint::Checkpoint;
+pub use commit::Commit;
+pub use engine::{Engine, Tree};
+pub use error::{Damage, EngineError};
+pub use options::Options;
+pub use recovery::{Cut, RecoveryReport};
+pub use search::Direction;
+pub use snapshot::{Reader, Snapshot};
+pub use value::{Value, ValueRef};
+
+/// Longest key, in bytes.
+pub const KEY_MAX: usize = 64 << 10;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing; never torn.
+    Buffered,
+    /// The end of the process.
+    #[default]
+    Flushed,
+    /// The loss of power.
+    Synced,
+}

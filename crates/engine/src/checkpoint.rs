@@ -1,0 +1,262 @@
+//! Checkpoints: one atomic step from the last committed state on disk to the present one.
+//!
+//! Freeze (clone the roots, note the log's end), write what has no home, sync, write the table and both
+//! superblocks with a sync behind each, and only then give back space (Tucana's commit, with the epoch as
+//! its number). Writers go on meanwhile and copy what the checkpoint still reads.
+//!
+//! Invariant: nothing that the superblocks on disk refer to is overwritten before both copies refer to
+//! something newer.
+
+use crate::EngineError;
+use crate::forest::{Forest, TreeState};
+use crate::log::LogPoint;
+use crate::node::PageRef;
+use crate::page_writer::PageWriter;
+use crate::retired::Retired;
+use crate::shared::Shared;
+use crate::space::{Extent, SegmentUse, Space};
+use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
+use atoll_disk::Disk;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its number; 0 for a store in memory.
+    pub epoch: u64,
+    /// Bytes of pages and tables it wrote.
+    pub written_bytes: u64,
+    /// Bytes of space it gave back.
+    pub freed_bytes: u64,
+}
+
+/// The state that a checkpoint writes.
+struct Frozen {
+    forest: Forest,
+    point: LogPoint,
+    /// Epoch that the checkpoint commits.
+    epoch: u64,
+    freeing: Vec<Retired>,
+    kept: Vec<Retired>,
+    segments: Vec<SegmentUse>,
+}
+
+impl Shared {
+    /// Makes a checkpoint; `clean` marks it as the last one before the store is closed.
+    pub(crate) fn checkpoint(&self, clean: bool) -> Result<Checkpoint, EngineError> {
+        let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
+        let _running = self.checkpointing.lock();
+        self.check_writable()?;
+        let Some(frozen) = self.freeze()? else { return Ok(Checkpoint::default()) };
+        match self.write_checkpoint(&**disk, &frozen, clean) {
+            Ok(checkpoint) => Ok(checkpoint),
+            Err(error) => {
+                // What was to be freed is still referred to by the last commit that succeeded.
+                let mut writer = self.writer.lock();
+                for retired in frozen.freeing {
+                    writer.retired.space(retired);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes hold of everything as it is now.
+    fn freeze(&self) -> Result<Option<Frozen>, EngineError> {
+        let mut writer = self.writer.lock();
+        let Some(log) = &mut writer.log else { return Ok(None) };
+        log.flush(&self.backing)?;
+        self.flushed.store(log.flushed(), Ordering::Release);
+        let point = log.point();
+        writer.retired.decide();
+        let mut current = self.forest.write();
+        let forest = current.clone();
+        current.epoch += 1;
+        let epoch = current.epoch;
+        drop(current);
+        let freeing = writer.retired.take_free(|retired| {
+            let in_snapshot = |epoch: u64| (retired.birth..retired.death).contains(&epoch);
+            retired.death <= epoch
+                && !self.pins.holds(retired.birth, retired.death)
+                && !forest.snapshots.iter().any(|snapshot| in_snapshot(snapshot.epoch))
+        });
+        let kept = writer.retired.iter().filter(|retired| retired.death <= epoch).copied().collect();
+        let mut space = self.space.lock();
+        space.freeze();
+        let segments = segments_after(&space, &freeing);
+        Ok(Some(Frozen { forest, point, epoch, freeing, kept, segments }))
+    }
+
+    fn write_checkpoint(
+        &self,
+        disk: &dyn Disk,
+        frozen: &Frozen,
+        clean: bool,
+    ) -> Result<Checkpoint, EngineError> {
+        let mut pages = PageWriter::new(&self.backing, &self.space);
+        let mut table = Table { trees: write_trees(&mut pages, &frozen.forest.trees)?, ..Table::default() };
+        // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
+        for snapshot in frozen.forest.snapshots.iter().rev() {
+            pages.for_snapshot(snapshot.epoch);
+            let trees = write_trees(&mut pages, &snapshot.trees)?;
+            let (name, epoch, sequence) = (snapshot.name.clone(), snapshot.epoch, snapshot.sequence);
+            table.snapshots.push(SnapshotEntry { name, epoch, sequence, trees });
+        }
+        table.snapshots.reverse();
+        pages.flush()?;
+        let of_snapshots = std::mem::take(&mut pages.of_snapshots);
+        table.retired = frozen.kept.iter().chain(&of_snapshots).copied().collect();
+        let (extents, dead) = self.freed_by(frozen);
+        table.segments = frozen.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
+        let (home, extent) = self.write_table(&mut pages, &mut table, &extents, frozen.epoch)?;
+        let written_bytes = pages.written;
+        let superblock = Superblock {
+            store_id: self.backing.store_id(),
+            epoch: frozen.epoch,
+            clean,
+            table: home,
+            log: frozen.point,
+        };
+        if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
+            // Whether the commit is on disk is not known, so nothing may be reused: refuse further writes.
+            self.syncer.poison();
+            return Err(error);
+        }
+        let freed_bytes = extents.iter().map(|extent| extent.len).sum();
+        self.release(frozen, &extents, &dead, of_snapshots, extent);
+        self.cut_free_end(disk)?;
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(Checkpoint { epoch: frozen.epoch, written_bytes, freed_bytes })
+    }
+
+    /// What becomes free with this commit: extents, and log segments that nothing needs.
+    fn freed_by(&self, frozen: &Frozen) -> (Vec<Extent>, Vec<SegmentUse>) {
+        let dead: Vec<SegmentUse> = frozen
+            .segments
+            .iter()
+            .filter(|segment| segment.number < frozen.point.number && segment.live == 0)
+            .copied()
+            .collect();
+        let mut space = self.space.lock();
+        let mut extents: Vec<Extent> = dead.iter().map(|segment| segment.extent).collect();
+        for retired in &frozen.freeing {
+            if space.segment_of(retired.offset).is_none() {
+                extents.push(Extent::in_units(retired.offset, retired.len));
+            }
+        }
+        extents.extend(*self.table.lock());
+        (extents, dead)
+    }
+
+    /// Writes the table, which names the free space it leaves.
+    fn write_table(
+        &self,
+        pages: &mut PageWriter<'_>,
+        table: &mut Table,
+        freed: &[Extent],
+        epoch: u64,
+    ) -> Result<(PageRef, Extent), EngineError> {
+        let mut guess = 4096;
+        loop {
+            let extent = self.space.lock().allocate(guess);
+            let space = self.space.lock().free_for_commit(freed);
+            table.end = space.end();
+            table.free = space.free_extents().collect();
+            let bytes = table.encode();
+            if bytes.len() as u64 > extent.len {
+                self.space.lock().insert_free(extent);
+                guess = (bytes.len() as u64 + 1024).next_multiple_of(4096);
+                continue;
+            }
+            if let Err(error) = pages.write_out(extent.offset, &bytes) {
+                self.space.lock().insert_free(extent);
+                return Err(error);
+            }
+            let checksum = self.backing.checksum(&bytes);
+            let home = PageRef { offset: extent.offset, len: bytes.len() as u32, checksum, birth: epoch };
+            return Ok((home, extent));
+        }
+    }
+
+    fn install(&self, disk: &dyn Disk, superblock: &Superblock, position: u64) -> Result<(), EngineError> {
+        disk.sync()?;
+        self.syncer.reached(position);
+        for copy in COPIES {
+            disk.write_at(copy, &superblock.encode())?;
+            disk.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what the commit before needed and this one does not.
+    fn release(
+        &self,
+        frozen: &Frozen,
+        extents: &[Extent],
+        dead: &[SegmentUse],
+        of_snapshots: Vec<Retired>,
+        table: Extent,
+    ) {
+        let mut writer = self.writer.lock();
+        for retired in of_snapshots {
+            writer.retired.space(retired);
+        }
+        writer.checkpointed = frozen.point.position;
+        let mut space = self.space.lock();
+        for retired in &frozen.freeing {
+            if let Some(segment) = space.segment_of(retired.offset) {
+                segment.live = segment.live.saturating_sub(retired.len);
+            }
+        }
+        for segment in dead {
+            space.remove_segment(segment.extent.offset);
+        }
+        for extent in extents {
+            space.insert_free(*extent);
+        }
+        *self.table.lock() = Some(table);
+    }
+
+    /// Cuts the file when a good part of its end is free.
+    fn cut_free_end(&self, disk: &dyn Disk) -> Result<(), EngineError> {
+        let mut space = self.space.lock();
+        let before = space.end();
+        let mut trial = space.clone();
+        let end = trial.shrink();
+        if before - end >= self.options.log_segment_bytes * 2 {
+            *space = trial;
+            disk.truncate(end)?;
+        }
+        Ok(())
+    }
+}
+
+/// The segments with what is about to be freed taken off.
+fn segments_after(space: &Space, freeing: &[Retired]) -> Vec<SegmentUse> {
+    let mut segments: Vec<SegmentUse> = space.segments().copied().collect();
+    let by_offset: HashMap<u64, usize> =
+        segments.iter().enumerate().map(|(index, segment)| (segment.extent.offset, index)).collect();
+    let mut starts: Vec<u64> = by_offset.keys().copied().collect();
+    starts.sort_unstable();
+    for retired in freeing {
+        let before = starts.partition_point(|&start| start <= retired.offset);
+        let Some(start) = before.checked_sub(1).and_then(|index| starts.get(index)) else { continue };
+        if let Some(segment) = by_offset.get(start).and_then(|&index| segments.get_mut(index))
+            && retired.offset < segment.extent.end()
+        {
+            segment.live = segment.live.saturating_sub(retired.len);
+        }
+    }
+    segments
+}
+
+fn write_trees(pages: &mut PageWriter<'_>, trees: &[TreeState]) -> Result<Vec<TreeEntry>, EngineError> {
+    trees
+        .iter()
+        .map(|state| {
+            let root = pages.write(&state.root)?;
+            Ok(TreeEntry { id: state.id, name: state.name.clone(), root, records: state.records })
+        })
+        .collect()
+}

@@ -1,0 +1,360 @@
+//! The journey of a write: checked, made durable as far as asked, then visible.
+
+use crate::batch::{Action, Given, Op};
+use crate::forest::{self, Change, NewValue};
+use crate::log::Log;
+use crate::pins::Pin;
+use crate::record::{Logged, OVERHEAD_MAX, Record};
+use crate::search::{self, Missing};
+use crate::shared::{Shared, Wanted, Writer};
+use crate::space::{Extent, SegmentUse};
+use crate::sync::SyncError;
+use crate::tree;
+use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
+use crate::{Durability, EngineError, KEY_MAX};
+use parking_lot::MutexGuard;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+/// The acknowledgement of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its place in the order of all commits, from 1.
+    pub sequence: u64,
+    /// What it survives.
+    pub durability: Durability,
+}
+
+/// A commit that is visible, and the log position that a sync must reach to make it durable.
+pub(crate) struct Visible {
+    pub(crate) sequence: u64,
+    position: u64,
+}
+
+/// A large value that was written to an extent of its own before the log names it.
+struct Placed {
+    piece: Piece,
+    extent: Option<Extent>,
+}
+
+impl Shared {
+    /// Commits `ops` and waits until they are as durable as asked.
+    pub(crate) fn commit(&self, ops: &[Op<'_>], durability: Durability) -> Result<Commit, EngineError> {
+        let visible = self.commit_visible(self.writer.lock(), ops, durability)?;
+        self.make_durable(&visible, durability)
+    }
+
+    /// Commits `ops` under the writer lock, and gives the lock back.
+    pub(crate) fn commit_visible(
+        &self,
+        mut writer: MutexGuard<'_, Writer>,
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<Visible, EngineError> {
+        self.check_writable()?;
+        check_sizes(ops)?;
+        self.make_resident(ops)?;
+        self.check_appends(ops)?;
+        let placed = self.place_large_values(ops)?;
+        let flush = durability != Durability::Buffered;
+        let changes = match self.log_ops(&mut writer, ops, &placed, flush) {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.unplace(&placed);
+                return Err(error);
+            }
+        };
+        let Writer { log, retired, checkpointed } = &mut *writer;
+        let mut forest = self.forest.write();
+        if let Err(error) = forest.apply(&changes, &self.backing, retired) {
+            // The log has it and memory does not: only opening again can tell what is true.
+            self.syncer.poison();
+            return Err(error);
+        }
+        forest.sequence += 1;
+        let sequence = forest.sequence;
+        let excess = self.backing.leaf_excess();
+        if excess > 0 && self.backing.disk().is_some() {
+            self.evict_leaves(&mut forest.trees, excess);
+        }
+        drop(forest);
+        let position = log.as_ref().map_or(0, |log| log.point().position);
+        let tail = position - *checkpointed;
+        drop(writer);
+        if tail >= self.options.checkpoint_bytes && self.options.background {
+            self.nudge.ask(Wanted::Checkpoint);
+        }
+        Ok(Visible { sequence, position })
+    }
+
+    /// Waits until a visible commit is as durable as asked.
+    pub(crate) fn make_durable(
+        &self,
+        visible: &Visible,
+        durability: Durability,
+    ) -> Result<Commit, EngineError> {
+        if durability == Durability::Synced {
+            self.sync_to(visible.position)?;
+        }
+        Ok(Commit { sequence: visible.sequence, durability })
+    }
+
+    pub(crate) fn sync_to(&self, position: u64) -> Result<(), EngineError> {
+        let Some(disk) = self.backing.disk() else { return Ok(()) };
+        let flushed = || self.flushed.load(Ordering::Acquire);
+        self.syncer.reach(position, &**disk, flushed).map_err(|error| match error {
+            SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
+            SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
+        })
+    }
+
+    /// Lets go of a tenth more leaves than the budget asks for, so that it is not done for every write.
+    fn evict_leaves(&self, trees: &mut [forest::TreeState], excess: u64) {
+        let mut wanted = (excess + self.options.memory_bytes / 10) as usize;
+        for state in trees {
+            wanted = wanted.saturating_sub(tree::evict(&mut state.root, wanted, &self.backing));
+        }
+    }
+
+    /// Reads what the changes will touch, so that applying them needs no disk.
+    fn make_resident(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
+        if self.backing.disk().is_none() {
+            return Ok(());
+        }
+        for op in ops {
+            match op.action {
+                Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
+                    self.make_key_resident(op.tree, key)?;
+                }
+                Action::DeleteRange(from, to) => self.make_range_resident(op.tree, from, to)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
+        loop {
+            let Some((missing, pin)) = self.missing_for(tree, key) else { return Ok(()) };
+            self.load_missing(tree, &missing, &pin)?;
+        }
+    }
+
+    fn missing_for(&self, tree: u32, key: &[u8]) -> Option<(Missing, Pin)> {
+        let forest = self.forest.read();
+        let missing = search::leaf_of(&forest.tree(tree)?.root, key).err()?;
+        Some((missing, self.pins.pin(forest.epoch)))
+    }
+
+    fn make_range_resident(
+        &self,
+        tree: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(), EngineError> {
+        let forest = self.forest.read();
+        let Some(state) = forest.tree(tree) else { return Ok(()) };
+        forest::load_range(&state.root, (from, to), &self.backing)
+    }
+
+    /// Refuses appends that would make a value too long.
+    fn check_appends(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
+        let mut grown: Vec<(u32, &[u8], u64)> = Vec::new();
+        for op in ops {
+            let (key, len, adds) = match op.action {
+                Action::Append(key, given) => (key, given.bytes().len() as u64, true),
+                Action::Put(key, given) => (key, given.bytes().len() as u64, false),
+                _ => continue,
+            };
+            if !adds && grown.is_empty() {
+                continue;
+            }
+            let before = grown.iter().rev().find(|(tree, other, _)| *tree == op.tree && *other == key);
+            let before = match before {
+                Some((_, _, len)) => *len,
+                None => self.forest.read().tree(op.tree).map_or(0, |state| {
+                    search::get(&state.root, key).ok().flatten().map_or(0, |stored| stored.len())
+                }),
+            };
+            let total = if adds { before + len } else { len };
+            check_size("value", total, 0, VALUE_MAX)?;
+            grown.push((op.tree, key, total));
+        }
+        Ok(())
+    }
+
+    /// Writes values that are too large for the log to extents of their own.
+    fn place_large_values(&self, ops: &[Op<'_>]) -> Result<Vec<Option<Placed>>, EngineError> {
+        let epoch = self.forest.read().epoch;
+        let mut placed = Vec::new();
+        for (index, op) in ops.iter().enumerate() {
+            let (Action::Put(_, given) | Action::Append(_, given)) = op.action else { continue };
+            if given.bytes().len() < INLINE_BELOW {
+                continue;
+            }
+            placed.resize_with(index, || None);
+            match self.place(given, epoch) {
+                Ok(piece) => placed.push(Some(piece)),
+                Err(error) => {
+                    self.unplace(&placed);
+                    return Err(error);
+                }
+            }
+        }
+        placed.resize_with(ops.len(), || None);
+        Ok(placed)
+    }
+
+    fn place(&self, given: Given<'_>, epoch: u64) -> Result<Placed, EngineError> {
+        let bytes = given.to_buffer();
+        let len = bytes.len() as u64;
+        let checksum = self.backing.checksum(&bytes);
+        let Some(disk) = self.backing.disk() else {
+            return Ok(Placed { piece: Piece::resident(bytes, checksum, epoch), extent: None });
+        };
+        if bytes.len() < EXTENT_FROM {
+            return Ok(Placed { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
+        }
+        let extent = self.space.lock().allocate_for_writer(len);
+        let written =
+            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
+        if let Err(error) = written {
+            self.space.lock().cancel(extent);
+            return Err(error.into());
+        }
+        let piece = Piece::resident(bytes.clone(), checksum, epoch);
+        piece.settle(extent.offset);
+        self.backing.admit(piece.clone(), bytes.allocated_bytes() as u64);
+        Ok(Placed { piece, extent: Some(extent) })
+    }
+
+    fn unplace(&self, placed: &[Option<Placed>]) {
+        let mut space = self.space.lock();
+        for extent in placed.iter().flatten().filter_map(|placed| placed.extent) {
+            space.cancel(extent);
+        }
+    }
+
+    /// Writes the group of `ops` to the log; the changes to apply.
+    fn log_ops<'a>(
+        &self,
+        writer: &mut Writer,
+        ops: &[Op<'a>],
+        placed: &[Option<Placed>],
+        flush: bool,
+    ) -> Result<Vec<(u32, Change<'a>)>, EngineError> {
+        let changes = ops.iter().zip(placed).map(|(op, placed)| (op.tree, change_of(op, placed.as_ref())));
+        let Some(log) = &mut writer.log else { return Ok(changes.collect()) };
+        let bound: usize = ops.iter().map(encoded_bound).sum();
+        self.prepare_log(log, bound)?;
+        let prepared = log.begin();
+        let mut in_log = Vec::new();
+        for (op, placed) in ops.iter().zip(placed) {
+            record_of(op, placed.as_ref()).encode(log.payload());
+            if let Some(Placed { piece, extent: None }) = placed {
+                // The bytes are the last of the record.
+                let offset = log.payload_offset() - u64::from(piece.len());
+                log.will_settle(piece.clone(), offset);
+                in_log.push((offset, u64::from(piece.len())));
+            }
+        }
+        let ended = log.end(&prepared, self.syncer.synced());
+        if flush || log.is_heavy() {
+            if let Err(error) = log.flush(&self.backing) {
+                log.roll_back(&prepared, Some(ended));
+                return Err(error.into());
+            }
+            self.flushed.store(log.flushed(), Ordering::Release);
+        }
+        let mut space = self.space.lock();
+        for (offset, len) in in_log {
+            if let Some(segment) = space.segment_of(offset) {
+                segment.live += len;
+            }
+        }
+        drop(space);
+        Ok(changes.collect())
+    }
+
+    /// Makes sure that a group of `payload` bytes fits into the segment.
+    pub(crate) fn prepare_log(&self, log: &mut Log, payload: usize) -> Result<(), EngineError> {
+        if log.fits(payload) {
+            return Ok(());
+        }
+        let len = Log::segment_for(payload).max(self.options.log_segment_bytes).next_multiple_of(4096);
+        let extent = self.space.lock().allocate_for_writer(len);
+        if let Err(error) = log.switch(extent, self.syncer.synced(), &self.backing) {
+            self.space.lock().cancel(extent);
+            return Err(error.into());
+        }
+        self.flushed.store(log.flushed(), Ordering::Release);
+        self.space.lock().add_segment(SegmentUse { extent, number: log.point().number, live: 0 });
+        Ok(())
+    }
+}
+
+fn change_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Change<'a> {
+    let value = |given: Given<'a>| match placed {
+        Some(placed) => NewValue::Piece(placed.piece.clone()),
+        None => NewValue::Inline(given.bytes()),
+    };
+    match op.action {
+        Action::Put(key, given) => Change::Put(key, value(given)),
+        Action::Append(key, given) => Change::Append(key, value(given)),
+        Action::Delete(key) => Change::Delete(key),
+        Action::DeleteRange(from, to) => Change::DeleteRange(from, to),
+    }
+}
+
+fn record_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Record<'a> {
+    let value = |given: Given<'a>| match placed {
+        Some(Placed { piece, extent: Some(extent) }) => {
+            Logged::Extent { offset: extent.offset, len: piece.len(), checksum: piece.checksum() }
+        }
+        _ => Logged::Bytes { bytes: given.bytes(), at: 0 },
+    };
+    let tree = op.tree;
+    match op.action {
+        Action::Put(key, given) => Record::Put { tree, key, value: value(given) },
+        Action::Append(key, given) => Record::Append { tree, key, value: value(given) },
+        Action::Delete(key) => Record::Delete { tree, key },
+        Action::DeleteRange(from, to) => Record::DeleteRange { tree, from, to },
+    }
+}
+
+fn encoded_bound(op: &Op<'_>) -> usize {
+    let bytes = match op.action {
+        Action::Put(key, given) | Action::Append(key, given) => {
+            key.len() + if given.bytes().len() < EXTENT_FROM { given.bytes().len() } else { 0 }
+        }
+        Action::Delete(key) => key.len(),
+        Action::DeleteRange(from, to) => bound_len(from) + bound_len(to),
+    };
+    bytes + OVERHEAD_MAX
+}
+
+fn bound_len(bound: Bound<&[u8]>) -> usize {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.len(),
+        Bound::Unbounded => 0,
+    }
+}
+
+fn check_sizes(ops: &[Op<'_>]) -> Result<(), EngineError> {
+    for op in ops {
+        match op.action {
+            Action::Put(key, given) | Action::Append(key, given) => {
+                check_size("key", key.len() as u64, 1, KEY_MAX as u64)?;
+                check_size("value", given.bytes().len() as u64, 0, VALUE_MAX)?;
+            }
+            Action::Delete(key) => check_size("key", key.len() as u64, 1, KEY_MAX as u64)?,
+            Action::DeleteRange(from, to) => {
+                check_size("key", bound_len(from).max(bound_len(to)) as u64, 0, KEY_MAX as u64)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_size(what: &'static str, actual: u64, min: u64, max: u64) -> Result<(), EngineError> {
+    if (min..=max).contains(&actual) { Ok(()) } else { Err(EngineError::Size { what, actual, min, max }) }
+}

@@ -1,0 +1,156 @@
+//! How the engine fails, with the place and what can be done about it.
+
+use atoll_disk::DiskError;
+use atoll_errors::ErrorKind;
+
+/// Why an operation of the engine failed. Nothing was changed, unless the variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Bytes read back do not match their checksum, or make no sense although they do.
+    #[error("{store} is damaged at offset {offset}: {problem}")]
+    Corrupt {
+        /// The file.
+        store: String,
+        /// Where in the file.
+        offset: u64,
+        /// What does not match.
+        problem: Damage,
+    },
+    /// The file is not a store.
+    #[error("{store} is not an Atoll store")]
+    NotAStore {
+        /// The file.
+        store: String,
+    },
+    /// The file was written by a newer release.
+    #[error("{store} has format {found}; this build reads up to {supported}")]
+    NewerFormat {
+        /// The file.
+        store: String,
+        /// Format found.
+        found: u32,
+        /// Newest format this build reads.
+        supported: u32,
+    },
+    /// The store was opened for reading.
+    #[error("{store} is open for reading only")]
+    ReadOnly {
+        /// The file.
+        store: String,
+    },
+    /// A key, value or batch is too long or too short.
+    #[error("{what}: {actual} bytes; allowed are {min} to {max}")]
+    Size {
+        /// What is limited.
+        what: &'static str,
+        /// What was given.
+        actual: u64,
+        /// Least allowed.
+        min: u64,
+        /// Most allowed.
+        max: u64,
+    },
+    /// An option is out of its range.
+    #[error("option {option}: {problem}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// There is no snapshot of this name.
+    #[error("there is no snapshot \"{name}\"")]
+    NoSnapshot {
+        /// The name.
+        name: String,
+    },
+    /// There is a snapshot of this name already.
+    #[error("there is a snapshot \"{name}\" already")]
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// Sorted input was not sorted.
+    #[error("bulk load: key {index} is not above the key before it")]
+    NotSorted {
+        /// Which key, from 0.
+        index: u64,
+    },
+    /// A sync failed earlier: what was written since the sync before it may not be durable.
+    #[error("a sync of {store} failed; it accepts no writes until it is opened again")]
+    Poisoned {
+        /// The file.
+        store: String,
+    },
+    /// The sync that was to cover this write failed: it is visible, but may not survive.
+    #[error("the write took effect, but syncing {store} failed: it may not survive")]
+    NotDurable {
+        /// The file.
+        store: String,
+        /// The cause.
+        #[source]
+        source: DiskError,
+    },
+    /// The engine was closed.
+    #[error("{store} was closed")]
+    Closed {
+        /// The file.
+        store: String,
+    },
+}
+
+/// What about the bytes does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Both copies of the superblock.
+    #[error("neither copy of the superblock is intact; run `atoll store check`")]
+    Superblocks,
+    /// A page of a tree or the commit's table.
+    #[error("a page does not match its checksum")]
+    PageChecksum,
+    /// A page that matches its checksum but cannot be decoded.
+    #[error("a page cannot be decoded")]
+    PageContent,
+    /// Bytes of a value.
+    #[error("a value does not match its checksum")]
+    ValueChecksum,
+    /// The log, below the position up to which it was synced.
+    #[error("the log is broken before its synced end")]
+    LogBeforeSyncedEnd,
+    /// A log record that matches its checksum but cannot be decoded.
+    #[error("a log record cannot be decoded")]
+    LogContent,
+    /// Two owners of the same space.
+    #[error("space is used twice")]
+    SpaceUsedTwice,
+}
+
+impl EngineError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Disk(error) => error.kind(),
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::NotAStore { .. } | Self::Option { .. } | Self::NotSorted { .. } => ErrorKind::InvalidInput,
+            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            Self::ReadOnly { .. } => ErrorKind::ReadOnly,
+            Self::Size { .. } => ErrorKind::Limit,
+            Self::NoSnapshot { .. } => ErrorKind::NotFound,
+            Self::SnapshotExists { .. } => ErrorKind::Conflict,
+            Self::Poisoned { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
+            Self::NotDurable { .. } => ErrorKind::TimedOut,
+        }
+    }
+
+    /// Whether the write that failed may have taken effect.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::NotDurable { .. })
+    }
+}

@@ -1,0 +1,233 @@
+//! The reading end of the log: what was committed after the last checkpoint, and where the log ends.
+
+use super::{
+    GROUP_HEADER, GROUP_MAGIC, GroupHeader, JUMP_MAGIC, LogPoint, SEGMENT_HEADER, group_checksum,
+    segment_header,
+};
+use crate::backing::Backing;
+use crate::space::Extent;
+use crate::{Damage, EngineError};
+use std::sync::Arc;
+
+/// A segment in memory while it is replayed.
+type SegmentBytes = Arc<Vec<u8>>;
+
+/// Reads groups one after the other from a point of the log.
+pub(crate) struct Replay<'a> {
+    backing: &'a Backing,
+    point: LogPoint,
+    bytes: SegmentBytes,
+    /// Up to here the log is known to have been synced.
+    synced: u64,
+    /// Segments that were entered by a jump.
+    entered: Vec<(Extent, u64)>,
+}
+
+/// A group that was read and verified.
+pub(crate) struct Group {
+    pub(crate) sequence: u64,
+    /// Position of its first byte.
+    pub(crate) position: u64,
+    /// Where the log goes on behind it.
+    pub(crate) next: LogPoint,
+    /// Offset in the file of its payload.
+    pub(crate) payload_offset: u64,
+    bytes: SegmentBytes,
+    payload: (usize, usize),
+}
+
+impl Group {
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[self.payload.0..self.payload.1]
+    }
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) point: LogPoint,
+    /// Bytes behind the end that held torn or disconnected groups, if any.
+    pub(crate) cut_bytes: u64,
+}
+
+/// What stands at a position.
+enum Found {
+    Group(GroupHeader),
+    Jump(GroupHeader, LogPoint),
+    /// No group: nothing, or one that is torn, or one of an earlier life of this space.
+    Nothing,
+}
+
+impl<'a> Replay<'a> {
+    /// Starts at `point`; the log was synced at least up to `synced`.
+    pub(crate) fn start(backing: &'a Backing, point: LogPoint, synced: u64) -> Result<Self, EngineError> {
+        let bytes = read_segment(backing, point.segment)?;
+        Ok(Self { backing, point, bytes, synced, entered: Vec::new() })
+    }
+
+    pub(crate) fn point(&self) -> LogPoint {
+        self.point
+    }
+
+    pub(crate) fn entered(&self) -> &[(Extent, u64)] {
+        &self.entered
+    }
+
+    /// The next group, or none at the end of the log.
+    pub(crate) fn next(&mut self) -> Result<Option<Group>, EngineError> {
+        loop {
+            match self.look_at(&self.point, &self.bytes) {
+                Found::Group(header) if header.chain == self.point.chain => {
+                    return Ok(Some(self.take(header)));
+                }
+                Found::Jump(header, next)
+                    if header.chain == self.point.chain && self.has_header(&next)? =>
+                {
+                    self.synced = self.synced.max(header.synced);
+                    self.enter(next)?;
+                }
+                Found::Group(_) | Found::Jump(..) | Found::Nothing => return Ok(None),
+            }
+        }
+    }
+
+    fn take(&mut self, header: GroupHeader) -> Group {
+        let position = self.point.position;
+        let at = (position - self.point.start) as usize;
+        self.synced = self.synced.max(header.synced);
+        self.point.position += header.stride();
+        self.point.chain = header.checksum;
+        self.point.sequence = header.sequence;
+        Group {
+            sequence: header.sequence,
+            position,
+            next: self.point,
+            payload_offset: self.point.offset_of(position) + GROUP_HEADER as u64,
+            bytes: Arc::clone(&self.bytes),
+            payload: (at + GROUP_HEADER, at + GROUP_HEADER + header.payload as usize),
+        }
+    }
+
+    fn enter(&mut self, next: LogPoint) -> Result<(), EngineError> {
+        self.bytes = read_segment(self.backing, next.segment)?;
+        self.point = next;
+        self.entered.push((next.segment, next.number));
+        Ok(())
+    }
+
+    /// Ends the replay at `at`, a point where no group follows (or whose next group is refused).
+    ///
+    /// Looks further on for groups that say that the log was synced beyond: then this is no torn tail.
+    pub(crate) fn end(&mut self, at: LogPoint) -> Result<End, EngineError> {
+        if at.segment != self.point.segment {
+            self.bytes = read_segment(self.backing, at.segment)?;
+        }
+        self.point = at;
+        let ahead = self.look_ahead(at)?;
+        let synced = self.synced.max(ahead.synced);
+        if synced > at.position {
+            let offset = at.offset_of(at.position);
+            return Err(self.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
+        }
+        self.entered.retain(|(_, number)| *number <= at.number);
+        Ok(End { point: at, cut_bytes: ahead.bytes })
+    }
+
+    /// Groups that pass their own checksum anywhere behind `at`, connected or not.
+    fn look_ahead(&self, at: LogPoint) -> Result<Ahead, EngineError> {
+        let mut ahead = Ahead { synced: 0, bytes: 0 };
+        let mut point = at;
+        let mut bytes = Arc::clone(&self.bytes);
+        // A torn group right at the end counts as cut even when no intact one follows.
+        let here = (at.position - at.start) as usize;
+        if let Some(header) =
+            bytes.get(here..here + GROUP_HEADER).and_then(|head| GroupHeader::decode(head).ok())
+            && matches!(self.look_at(&at, &bytes), Found::Nothing)
+        {
+            ahead.bytes = header.stride().min(at.room());
+        }
+        let mut segments = 0u64;
+        while point.room() > GROUP_HEADER as u64 {
+            match self.look_at(&point, &bytes) {
+                Found::Group(header) if header.sequence > at.sequence => {
+                    ahead.synced = ahead.synced.max(header.synced);
+                    ahead.bytes = ahead.bytes.max(point.position + header.stride() - at.position);
+                    point.position += header.stride();
+                }
+                // The header of the next segment may be what is damaged, so it is not asked for here.
+                Found::Jump(header, next) if next.number > point.number && segments < 1 << 20 => {
+                    ahead.synced = ahead.synced.max(header.synced);
+                    bytes = read_segment(self.backing, next.segment)?;
+                    point = next;
+                    segments += 1;
+                }
+                _ => {
+                    let from = (point.position - point.start) as usize + 8;
+                    match next_candidate(&bytes, from) {
+                        Some(candidate) => point.position = point.start + candidate as u64,
+                        None => break,
+                    }
+                }
+            }
+        }
+        Ok(ahead)
+    }
+
+    /// What stands at `point`, by its own checksum; whether it is connected is for the caller to see.
+    fn look_at(&self, point: &LogPoint, bytes: &[u8]) -> Found {
+        let at = (point.position - point.start) as usize;
+        let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) else {
+            return Found::Nothing;
+        };
+        let body = at + GROUP_HEADER;
+        let Some(payload) = bytes.get(body..body + header.payload as usize) else { return Found::Nothing };
+        let sum = group_checksum(self.backing.store_id(), point.position, &bytes[at..at + 32], payload);
+        if sum != header.checksum {
+            return Found::Nothing;
+        }
+        if header.magic == GROUP_MAGIC {
+            return Found::Group(header);
+        }
+        match LogPoint::from_jump(payload, header.sequence) {
+            Ok(next) => Found::Jump(header, next),
+            Err(_) => Found::Nothing,
+        }
+    }
+
+    /// Whether the segment that `next` starts has the header that belongs there.
+    fn has_header(&self, next: &LogPoint) -> Result<bool, EngineError> {
+        let mut found = [0; SEGMENT_HEADER as usize];
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        if next.segment.offset.saturating_add(SEGMENT_HEADER) > end {
+            return Ok(false);
+        }
+        self.backing.read(next.segment.offset, &mut found)?;
+        Ok(found == segment_header(self.backing.store_id(), next))
+    }
+}
+
+struct Ahead {
+    synced: u64,
+    bytes: u64,
+}
+
+/// The next multiple of eight at or after `from` where a group may start.
+fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
+    let magics = [GROUP_MAGIC.to_le_bytes(), JUMP_MAGIC.to_le_bytes()];
+    let start = from.next_multiple_of(8);
+    let rest = bytes.get(start..)?;
+    let found = rest.chunks_exact(8).position(|chunk| magics.iter().any(|magic| chunk.starts_with(magic)))?;
+    Some(start + found * 8)
+}
+
+/// The bytes of a segment, up to the end of the file.
+fn read_segment(backing: &Backing, segment: Extent) -> Result<SegmentBytes, EngineError> {
+    let end = match backing.disk() {
+        Some(disk) => disk.len()?,
+        None => 0,
+    };
+    let there = end.saturating_sub(segment.offset).min(segment.len) as usize;
+    let mut bytes = vec![0; there];
+    backing.read(segment.offset, &mut bytes)?;
+    Ok(Arc::new(bytes))
+}

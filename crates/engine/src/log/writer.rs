@@ -1,0 +1,161 @@
+//! The writing end of the log: one open group at a time, encoded where it will be written from.
+
+use super::{
+    END_BYTES, GROUP_HEADER, GROUP_MAGIC, GroupHeader, JUMP_BYTES, JUMP_MAGIC, LogPoint, SEGMENT_HEADER,
+    group_bytes, group_checksum, segment_header,
+};
+use crate::backing::Backing;
+use crate::space::Extent;
+use crate::value::Piece;
+use atoll_disk::{Disk, DiskError};
+use std::sync::Arc;
+
+/// Bytes that may wait in memory before they are handed to the disk.
+const PENDING_MAX: usize = 256 << 10;
+
+/// The writing end of the log.
+pub(crate) struct Log {
+    disk: Arc<dyn Disk>,
+    store_id: u64,
+    point: LogPoint,
+    /// Groups that were not handed to the disk yet; the first starts at `flushed`.
+    pending: Vec<u8>,
+    flushed: u64,
+    /// Pieces whose home is in a pending group.
+    unsettled: Vec<(Piece, u64)>,
+}
+
+/// What is needed to leave the log as it was before a group was begun.
+pub(crate) struct Prepared {
+    group_at: usize,
+    unsettled: usize,
+}
+
+impl Log {
+    pub(crate) fn new(disk: Arc<dyn Disk>, store_id: u64, point: LogPoint) -> Self {
+        let flushed = point.position;
+        Self { disk, store_id, point, pending: Vec::new(), flushed, unsettled: Vec::new() }
+    }
+
+    pub(crate) fn point(&self) -> LogPoint {
+        self.point
+    }
+
+    /// Position up to which the log was handed to the disk.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    /// Whether a group of `payload` bytes fits into the segment, with a jump behind it.
+    pub(crate) fn fits(&self, payload: usize) -> bool {
+        let group = (GROUP_HEADER as u64 + payload as u64).next_multiple_of(8);
+        group + END_BYTES <= self.point.room()
+    }
+
+    /// Least length of a segment that holds a group of `payload` bytes.
+    pub(crate) fn segment_for(payload: usize) -> u64 {
+        SEGMENT_HEADER + (GROUP_HEADER as u64 + payload as u64).next_multiple_of(8) + END_BYTES
+    }
+
+    /// Goes on in a fresh segment: its header first, then the jump to it and the jump's copy.
+    pub(crate) fn switch(
+        &mut self,
+        segment: Extent,
+        synced: u64,
+        backing: &Backing,
+    ) -> Result<(), DiskError> {
+        self.flush(backing)?;
+        self.disk.reserve(segment.offset, segment.len)?;
+        let (next, payload) = self.point.jump_to(segment);
+        let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
+        let copy_point = LogPoint { position: copy_at, ..self.point };
+        self.disk.write_at(segment.offset, &segment_header(self.store_id, &next))?;
+        for point in [copy_point, self.point] {
+            let jump = group_bytes(self.store_id, &point, JUMP_MAGIC, synced, &payload);
+            self.disk.write_at(point.offset_of(point.position), &jump)?;
+        }
+        self.point = next;
+        self.flushed = next.position;
+        Ok(())
+    }
+
+    /// Begins a group; its payload is then appended to [`Log::payload`].
+    pub(crate) fn begin(&mut self) -> Prepared {
+        let prepared = Prepared { group_at: self.pending.len(), unsettled: self.unsettled.len() };
+        self.pending.extend_from_slice(&[0; GROUP_HEADER]);
+        prepared
+    }
+
+    pub(crate) fn payload(&mut self) -> &mut Vec<u8> {
+        &mut self.pending
+    }
+
+    /// Offset in the file of the next payload byte.
+    pub(crate) fn payload_offset(&self) -> u64 {
+        self.point.offset_of(self.flushed) + self.pending.len() as u64
+    }
+
+    /// A piece whose bytes are part of the open group; it gets its home when the group is flushed.
+    pub(crate) fn will_settle(&mut self, piece: Piece, offset: u64) {
+        self.unsettled.push((piece, offset));
+    }
+
+    /// Ends the open group: fills in its header. The group is then part of the log, though still in memory.
+    pub(crate) fn end(&mut self, prepared: &Prepared, synced: u64) -> Ended {
+        let before = self.point;
+        debug_assert!(self.pending.len() - prepared.group_at >= GROUP_HEADER);
+        let body = prepared.group_at + GROUP_HEADER;
+        let mut header = GroupHeader {
+            magic: GROUP_MAGIC,
+            payload: (self.pending.len() - body) as u32,
+            sequence: self.point.sequence + 1,
+            synced,
+            chain: self.point.chain,
+            checksum: 0,
+        };
+        let head = header.encode();
+        header.checksum =
+            group_checksum(self.store_id, self.point.position, &head[..32], &self.pending[body..]);
+        self.pending[prepared.group_at..body].copy_from_slice(&header.encode());
+        self.pending.resize(prepared.group_at + header.stride() as usize, 0);
+        self.point.position += header.stride();
+        self.point.chain = header.checksum;
+        self.point.sequence += 1;
+        Ended { before }
+    }
+
+    /// Undoes a group that was begun, and ended if `ended` says so.
+    pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Option<Ended>) {
+        self.pending.truncate(prepared.group_at);
+        self.unsettled.truncate(prepared.unsettled);
+        if let Some(ended) = ended {
+            self.point = ended.before;
+        }
+    }
+
+    /// Whether enough is pending that it should be handed to the disk anyway.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.pending.len() >= PENDING_MAX
+    }
+
+    /// Hands all pending groups to the disk. After an error they are still pending.
+    pub(crate) fn flush(&mut self, backing: &Backing) -> Result<(), DiskError> {
+        if !self.pending.is_empty() {
+            self.disk.write_at(self.point.offset_of(self.flushed), &self.pending)?;
+            self.pending.clear();
+            self.pending.shrink_to(PENDING_MAX * 2);
+            self.flushed = self.point.position;
+        }
+        for (piece, offset) in self.unsettled.drain(..) {
+            piece.settle(offset);
+            let bytes = piece.resident_bytes().map_or(0, |bytes| bytes.allocated_bytes());
+            backing.admit(piece, bytes as u64);
+        }
+        Ok(())
+    }
+}
+
+/// Where the log stood before a group was ended.
+pub(crate) struct Ended {
+    before: LogPoint,
+}

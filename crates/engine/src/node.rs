@@ -1,0 +1,307 @@
+//! Nodes of a tree in memory, and how they refer to each other and to their pages on disk.
+//!
+//! Nodes are shared by reference counting: a snapshot is a clone of a root, and a writer changes a node in
+//! place only while nobody shares it, else a copy (copy-on-write, as in Tucana).
+//!
+//! Invariant: a node whose home is set equals its page on disk, and so does all that lies below it.
+//! Invariant: an empty slot of an inner node has a home.
+
+use crate::backing::Backing;
+use crate::leaf::Leaf;
+use crate::page;
+use crate::{Damage, EngineError};
+use std::sync::{Arc, OnceLock};
+
+/// Most children of an inner node.
+pub(crate) const FAN_OUT_MAX: usize = 256;
+
+/// Where a page lies, and what its bytes must add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageRef {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    pub(crate) checksum: u64,
+    pub(crate) birth: u64,
+}
+
+/// The home of a node, set once by the checkpoint that writes it.
+#[derive(Default)]
+pub(crate) struct HomeCell(OnceLock<PageRef>);
+
+impl HomeCell {
+    pub(crate) fn at(home: PageRef) -> Self {
+        Self(OnceLock::from(home))
+    }
+
+    pub(crate) fn get(&self) -> Option<PageRef> {
+        self.0.get().copied()
+    }
+
+    pub(crate) fn settle(&self, home: PageRef) {
+        // A node is written by one checkpoint at a time; a first home stays true.
+        let _ = self.0.set(home);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<PageRef> {
+        self.0.take()
+    }
+}
+
+/// A node in memory.
+#[derive(Clone)]
+pub(crate) enum Node {
+    Leaf(Arc<Leaf>),
+    Inner(Arc<Inner>),
+}
+
+impl Node {
+    pub(crate) fn home(&self) -> Option<PageRef> {
+        match self {
+            Self::Leaf(leaf) => leaf.home.get(),
+            Self::Inner(inner) => inner.home.get(),
+        }
+    }
+
+    pub(crate) fn birth(&self) -> u64 {
+        match self {
+            Self::Leaf(leaf) => leaf.birth,
+            Self::Inner(inner) => inner.birth,
+        }
+    }
+
+    pub(crate) fn settle(&self, home: PageRef) {
+        match self {
+            Self::Leaf(leaf) => leaf.home.settle(home),
+            Self::Inner(inner) => inner.home.settle(home),
+        }
+    }
+}
+
+/// A place for a node: resident, or to be read from its home.
+#[derive(Clone, Default)]
+pub(crate) struct Slot {
+    node: OnceLock<Node>,
+    home: PageRef,
+}
+
+impl Slot {
+    pub(crate) fn resident(node: Node) -> Self {
+        Self { node: OnceLock::from(node), home: PageRef::default() }
+    }
+
+    pub(crate) fn on_disk(home: PageRef) -> Self {
+        Self { node: OnceLock::new(), home }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Node> {
+        self.node.get()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Node> {
+        self.node.get_mut()
+    }
+
+    /// Where the node lies on disk, if it equals its page there.
+    pub(crate) fn home(&self) -> Option<PageRef> {
+        match self.node.get() {
+            Some(node) => node.home(),
+            None => Some(self.home),
+        }
+    }
+
+    /// The node, read from its home where it is not resident.
+    pub(crate) fn load(&self, backing: &Backing) -> Result<&Node, EngineError> {
+        if let Some(node) = self.node.get() {
+            return Ok(node);
+        }
+        let node = page::read(&self.home, backing)?;
+        if let (Ok(()), Node::Leaf(leaf)) = (self.node.set(node.clone()), &node) {
+            backing.leaves_grew(leaf.memory_bytes());
+        }
+        self.node.get().ok_or_else(|| backing.corrupt(self.home.offset, Damage::PageContent))
+    }
+
+    /// Lets go of a node that can be read back; the bytes of leaves that it held.
+    pub(crate) fn evict(&mut self) -> usize {
+        let Some(home) = self.node.get().and_then(Node::home) else { return 0 };
+        let bytes = match self.node.get() {
+            Some(Node::Leaf(leaf)) => leaf.memory_bytes(),
+            _ => 0,
+        };
+        self.node.take();
+        self.home = home;
+        bytes
+    }
+}
+
+/// An inner node: pivots and children, one child more than pivots.
+///
+/// Child i holds the keys from pivot i-1 on and below pivot i. `heads` holds, for each pivot, the eight
+/// bytes after the common prefix of all pivots, so that a search compares integers.
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub(crate) birth: u64,
+    pub(crate) home: HomeCell,
+    prefix_len: usize,
+    heads: Vec<u64>,
+    pivots: Vec<Box<[u8]>>,
+    pub(crate) children: Vec<Slot>,
+}
+
+impl Inner {
+    pub(crate) fn new(birth: u64, pivots: Vec<Box<[u8]>>, children: Vec<Slot>) -> Self {
+        debug_assert_eq!(pivots.len() + 1, children.len());
+        let mut inner =
+            Self { birth, home: HomeCell::default(), prefix_len: 0, heads: Vec::new(), pivots, children };
+        inner.index_pivots();
+        inner
+    }
+
+    /// A copy that nobody shares, without a home on disk.
+    pub(crate) fn fork(&self, birth: u64) -> Self {
+        Self {
+            birth,
+            home: HomeCell::default(),
+            prefix_len: self.prefix_len,
+            heads: self.heads.clone(),
+            pivots: self.pivots.clone(),
+            children: self.children.clone(),
+        }
+    }
+
+    pub(crate) fn pivots(&self) -> &[Box<[u8]>] {
+        &self.pivots
+    }
+
+    /// Pivots and children, to be changed apart.
+    pub(crate) fn parts_mut(&mut self) -> (&[Box<[u8]>], &mut [Slot]) {
+        (&self.pivots, &mut self.children)
+    }
+
+    /// The child whose range holds `key`.
+    #[inline]
+    pub(crate) fn child_of(&self, key: &[u8]) -> usize {
+        let Some(first) = self.pivots.first() else { return 0 };
+        let prefix = &first[..self.prefix_len];
+        let Some(rest) = key.strip_prefix(prefix) else {
+            return if key < prefix { 0 } else { self.pivots.len() };
+        };
+        let head = head_of(rest);
+        let mut index = self.heads.partition_point(|&other| other < head);
+        while index < self.heads.len() && self.heads[index] == head && &*self.pivots[index] <= key {
+            index += 1;
+        }
+        index
+    }
+
+    /// Puts `right`, which starts at `pivot`, behind child `index`.
+    pub(crate) fn insert_after(&mut self, index: usize, pivot: Box<[u8]>, right: Slot) {
+        self.pivots.insert(index, pivot);
+        self.children.insert(index + 1, right);
+        self.index_pivots();
+    }
+
+    /// Removes child `index` and the pivot beside it.
+    pub(crate) fn remove(&mut self, index: usize) -> Slot {
+        if !self.pivots.is_empty() {
+            self.pivots.remove(index.saturating_sub(1));
+        }
+        let removed = self.children.remove(index);
+        self.index_pivots();
+        removed
+    }
+
+    /// Cuts the upper half off: the pivot between the halves, and the upper one.
+    pub(crate) fn split(&mut self, at_end: bool) -> (Box<[u8]>, Self) {
+        // Ascending inserts fill nodes rather than leave them half empty.
+        let middle = if at_end { self.children.len() - 2 } else { self.children.len() / 2 };
+        let children = self.children.split_off(middle);
+        let pivots = self.pivots.split_off(middle);
+        let pivot = self.pivots.pop().unwrap_or_default();
+        self.index_pivots();
+        (pivot, Self::new(self.birth, pivots, children))
+    }
+
+    /// Adds the children of `right`, which starts at `pivot`.
+    pub(crate) fn absorb(&mut self, pivot: Box<[u8]>, right: &Self) {
+        self.pivots.push(pivot);
+        self.pivots.extend(right.pivots.iter().cloned());
+        self.children.extend(right.children.iter().cloned());
+        self.index_pivots();
+    }
+
+    fn index_pivots(&mut self) {
+        self.prefix_len = match (self.pivots.first(), self.pivots.last()) {
+            (Some(first), Some(last)) => common_prefix(first, last),
+            _ => 0,
+        };
+        self.heads.clear();
+        self.heads.extend(self.pivots.iter().map(|pivot| head_of(&pivot[self.prefix_len..])));
+    }
+}
+
+/// The first eight bytes as an integer that orders like them; shorter strings are padded with zeros.
+fn head_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(padded)
+        }
+    }
+}
+
+/// Length of the longest common prefix.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inner(pivots: &[&str]) -> Inner {
+        let pivots: Vec<Box<[u8]>> = pivots.iter().map(|pivot| pivot.as_bytes().into()).collect();
+        let children = vec![Slot::default(); pivots.len() + 1];
+        Inner::new(1, pivots, children)
+    }
+
+    #[test]
+    fn a_key_belongs_to_the_child_behind_the_last_pivot_at_or_below_it() {
+        let pivots = ["user10", "user100000000", "user1000000001", "user2", "user20000000000"];
+        let inner = inner(&pivots);
+        for key in [
+            "",
+            "a",
+            "user1",
+            "user10",
+            "user1000000000",
+            "user1000000001",
+            "user19",
+            "user2",
+            "user200",
+            "user3",
+            "z",
+        ] {
+            let expected = pivots.iter().filter(|pivot| **pivot <= key).count();
+            assert_eq!(inner.child_of(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn splitting_and_absorbing_are_inverse() {
+        let pivots: Vec<String> = (0..40).map(|number| format!("k{number:03}")).collect();
+        let names: Vec<&str> = pivots.iter().map(String::as_str).collect();
+        let mut left = inner(&names);
+        let (pivot, right) = left.split(false);
+        assert_eq!(left.pivots().len() + right.pivots().len() + 1, 40);
+        left.absorb(pivot, &right);
+        assert_eq!(
+            left.pivots().iter().map(|pivot| &**pivot).collect::<Vec<_>>(),
+            names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>()
+        );
+        assert_eq!(left.children.len(), 41);
+    }
+}

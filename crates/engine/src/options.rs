@@ -1,0 +1,54 @@
+//! What can be chosen when an engine is opened.
+
+use crate::EngineError;
+use std::time::Duration;
+
+/// Options of an engine. The defaults are meant to be right for nearly everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Memory for leaves and values, in bytes; held loosely. Default 1 GiB.
+    pub memory_bytes: u64,
+    /// Length of the log that makes a checkpoint worth while, in bytes. Default 1 GiB; it bounds recovery.
+    pub checkpoint_bytes: u64,
+    /// Length of one log segment, in bytes. Default 8 MiB.
+    pub log_segment_bytes: u64,
+    /// Whether a thread of its own makes checkpoints. A simulator calls them itself.
+    pub background: bool,
+    /// Whether nothing is ever written.
+    pub read_only: bool,
+    /// For how long space that nothing refers to is kept for readers of other processes. Default none.
+    pub keep: Duration,
+    /// Identity of a new store; drawn at random for none.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            checkpoint_bytes: 1 << 30,
+            log_segment_bytes: 8 << 20,
+            background: true,
+            read_only: false,
+            keep: Duration::ZERO,
+            seed: None,
+        }
+    }
+}
+
+impl Options {
+    /// Checks that the options make sense together.
+    ///
+    /// # Errors
+    /// [`EngineError::Option`], naming the option.
+    pub fn validate(&self) -> Result<(), EngineError> {
+        let wrong = |option, problem| Err(EngineError::Option { option, problem });
+        if self.log_segment_bytes < 16 << 10 || !self.log_segment_bytes.is_multiple_of(4096) {
+            return wrong("log_segment_bytes", "at least 16 KiB, a multiple of 4 KiB");
+        }
+        if self.checkpoint_bytes < 4096 {
+            return wrong("checkpoint_bytes", "at least 4 KiB");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Pages on disk: what a leaf and an inner node look like there.
+//!
+//! Pages are packed tightly, one behind the other, and vary in length. The checksum lies in the referrer.
+//!
+//! ```text
+//! leaf:   1 | prefix | count | record…   record: suffix | value
+//!         value: 2 * length, bytes  |  2 * pieces + 1, piece…   piece: home, length, checksum, birth
+//! inner:  2 | children | child… | pivot…  child: offset, length, checksum, birth
+//! ```
+//! Lengths and numbers are varints but for checksums (u64); strings are length-prefixed.
+//!
+//! Invariant: decoding is total; a page that passes its checksum and still does not decode is corrupt.
+
+use crate::backing::Backing;
+use crate::checksum::key_hash;
+use crate::codec::{Decoder, Encode, Malformed};
+use crate::leaf::{Leaf, Record};
+use crate::node::{HomeCell, Inner, Node, PageRef, Slot};
+use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
+use crate::{Damage, EngineError};
+use std::sync::Arc;
+
+const LEAF: u8 = 1;
+const INNER: u8 = 2;
+
+/// Reads and verifies the page of a node.
+pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineError> {
+    let bytes = read_bytes(home, backing)?;
+    decode(&bytes, home).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))
+}
+
+/// Reads and verifies the bytes of a page.
+pub(crate) fn read_bytes(home: &PageRef, backing: &Backing) -> Result<Vec<u8>, EngineError> {
+    let mut bytes = vec![0; home.len as usize];
+    backing.read(home.offset, &mut bytes)?;
+    if backing.checksum(&bytes) != home.checksum {
+        return Err(backing.corrupt(home.offset, Damage::PageChecksum));
+    }
+    Ok(bytes)
+}
+
+/// The page of a leaf. All its pieces must have a home.
+pub(crate) fn encode_leaf(leaf: &Leaf, page: &mut Vec<u8>) {
+    page.put_u8(LEAF);
+    page.put_bytes(leaf.prefix());
+    page.put_varint(leaf.len() as u64);
+    for slot in 0..leaf.len() {
+        page.put_bytes(leaf.suffix(slot));
+        match leaf.value(slot) {
+            Stored::Inline(bytes) => {
+                page.put_varint(bytes.len() as u64 * 2);
+                page.extend_from_slice(bytes);
+            }
+            Stored::Chain(chain) => encode_chain(chain, page),
+        }
+    }
+}
+
+fn encode_chain(chain: &Chain, page: &mut Vec<u8>) {
+    let pieces = chain.pieces();
+    page.put_varint(pieces.len() as u64 * 2 + 1);
+    for piece in pieces {
+        page.put_varint(piece.home().unwrap_or_default());
+        page.put_varint(u64::from(piece.len()));
+        page.put_u64(piece.checksum());
+        page.put_varint(piece.birth());
+    }
+}
+
+/// The page of an inner node whose children lie at `homes`.
+pub(crate) fn encode_inner(inner: &Inner, homes: &[PageRef], page: &mut Vec<u8>) {
+    page.put_u8(INNER);
+    page.put_varint(homes.len() as u64);
+    for home in homes {
+        encode_ref(home, page);
+    }
+    for pivot in inner.pivots() {
+        page.put_bytes(pivot);
+    }
+}
+
+pub(crate) fn encode_ref(home: &PageRef, page: &mut Vec<u8>) {
+    page.put_varint(home.offset);
+    page.put_varint(u64::from(home.len));
+    page.put_u64(home.checksum);
+    page.put_varint(home.birth);
+}
+
+pub(crate) fn decode_ref(page: &mut Decoder<'_>) -> Result<PageRef, Malformed> {
+    Ok(PageRef {
+        offset: page.varint()?,
+        len: u32::try_from(page.varint()?).map_err(|_| Malformed)?,
+        checksum: page.u64()?,
+        birth: page.varint()?,
+    })
+}
+
+/// Decodes a page that was read from `home`.
+pub(crate) fn decode(bytes: &[u8], home: &PageRef) -> Result<Node, Malformed> {
+    let mut page = Decoder::new(bytes);
+    let node = match page.u8()? {
+        LEAF => decode_leaf(&mut page, home)?,
+        INNER => decode_inner(&mut page, home)?,
+        _ => return Err(Malformed),
+    };
+    if page.is_at_end() { Ok(node) } else { Err(Malformed) }
+}
+
+fn decode_leaf(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed> {
+    let prefix = page.bytes()?;
+    let count = page.count(2)?;
+    let start = *page;
+    // Chains first, so that records can refer to them while the leaf is built.
+    let mut chains = Vec::new();
+    for _ in 0..count {
+        page.bytes()?;
+        if let Entry::Chain(chain) = decode_value(page)? {
+            chains.push(chain);
+        }
+    }
+    let mut again = start;
+    let mut next_chain = chains.iter();
+    let mut records: Vec<Record<'_>> = Vec::with_capacity(count);
+    let mut hashed = prefix.to_vec();
+    for _ in 0..count {
+        let suffix = again.bytes()?;
+        let value = match decode_value(&mut again)? {
+            Entry::Inline(bytes) => Stored::Inline(bytes),
+            Entry::Chain(_) => Stored::Chain(next_chain.next().ok_or(Malformed)?),
+        };
+        if records.last().is_some_and(|last| last.key[1] >= suffix)
+            || prefix.len() + suffix.len() > crate::KEY_MAX
+        {
+            return Err(Malformed);
+        }
+        hashed.truncate(prefix.len());
+        hashed.extend_from_slice(suffix);
+        records.push(Record { key: [prefix, suffix], fingerprint: key_hash(&hashed), value });
+    }
+    if !Leaf::can_hold(prefix, &records) {
+        return Err(Malformed);
+    }
+    let mut leaf = Leaf::build(prefix, home.birth, &records, 0);
+    if let Some(fresh) = Arc::get_mut(&mut leaf) {
+        fresh.home = HomeCell::at(*home);
+    }
+    Ok(Node::Leaf(leaf))
+}
+
+enum Entry<'a> {
+    Inline(&'a [u8]),
+    Chain(Chain),
+}
+
+fn decode_value<'a>(page: &mut Decoder<'a>) -> Result<Entry<'a>, Malformed> {
+    let tag = page.varint()?;
+    let number = usize::try_from(tag / 2).map_err(|_| Malformed)?;
+    if tag % 2 == 0 {
+        if number >= INLINE_BELOW {
+            return Err(Malformed);
+        }
+        return Ok(Entry::Inline(page.take(number)?));
+    }
+    if number == 0 {
+        return Err(Malformed);
+    }
+    let mut pieces = Vec::new();
+    for _ in 0..number {
+        let home = page.varint()?;
+        let len = u32::try_from(page.varint()?).map_err(|_| Malformed)?;
+        pieces.push(Piece::on_disk(home, len, page.u64()?, page.varint()?));
+    }
+    let chain = Chain::from_pieces(pieces);
+    if chain.len() > crate::value::VALUE_MAX { Err(Malformed) } else { Ok(Entry::Chain(chain)) }
+}
+
+fn decode_inner(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed> {
+    let count = page.count(11)?;
+    if count == 0 {
+        return Err(Malformed);
+    }
+    let mut children = Vec::with_capacity(count);
+    for _ in 0..count {
+        children.push(Slot::on_disk(decode_ref(page)?));
+    }
+    let mut pivots: Vec<Box<[u8]>> = Vec::with_capacity(count - 1);
+    for _ in 1..count {
+        let pivot = page.bytes()?;
+        if pivots.last().is_some_and(|last| &**last >= pivot) {
+            return Err(Malformed);
+        }
+        pivots.push(pivot.into());
+    }
+    let mut inner = Inner::new(home.birth, pivots, children);
+    inner.home = HomeCell::at(*home);
+    Ok(Node::Inner(Arc::new(inner)))
+}

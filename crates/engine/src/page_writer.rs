@@ -1,0 +1,159 @@
+//! Writes pages one behind the other into long runs of fresh space, so that a checkpoint writes large and
+//! in sequence.
+
+use crate::EngineError;
+use crate::backing::Backing;
+use crate::leaf::Leaf;
+use crate::node::{Inner, Node, PageRef, Slot};
+use crate::page;
+use crate::retired::Retired;
+use crate::space::{Extent, Space, UNIT};
+use crate::value::{EXTENT_FROM, Piece};
+use parking_lot::Mutex;
+
+/// Bytes of one run.
+const RUN: u64 = 1 << 20;
+
+/// Free runs shorter than this are left alone while the file is mostly in use.
+const RUN_LEAST: u64 = 128 << 10;
+
+/// Writes nodes and pieces that have no home yet.
+pub(crate) struct PageWriter<'a> {
+    backing: &'a Backing,
+    space: &'a Mutex<Space>,
+    run: Option<Extent>,
+    buffer: Vec<u8>,
+    scratch: Vec<u8>,
+    /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
+    only_until: Option<u64>,
+    pub(crate) of_snapshots: Vec<Retired>,
+    pub(crate) written: u64,
+}
+
+impl<'a> PageWriter<'a> {
+    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>) -> Self {
+        Self {
+            backing,
+            space,
+            run: None,
+            buffer: Vec::with_capacity(RUN as usize),
+            scratch: Vec::new(),
+            only_until: None,
+            of_snapshots: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// From now on what is written belongs to snapshots up to `epoch` alone.
+    pub(crate) fn for_snapshot(&mut self, epoch: u64) {
+        self.only_until = Some(epoch);
+    }
+
+    /// Writes what lies below `slot` and has no home; where its node lies now.
+    pub(crate) fn write(&mut self, slot: &Slot) -> Result<PageRef, EngineError> {
+        match (slot.home(), slot.get()) {
+            (Some(home), _) => Ok(home),
+            (None, Some(node)) => self.write_node(node),
+            (None, None) => Ok(PageRef::default()),
+        }
+    }
+
+    fn write_node(&mut self, node: &Node) -> Result<PageRef, EngineError> {
+        let home = match node {
+            Node::Leaf(leaf) => self.write_leaf(leaf)?,
+            Node::Inner(inner) => self.write_inner(inner)?,
+        };
+        node.settle(home);
+        if let Some(epoch) = self.only_until {
+            let len = u64::from(home.len);
+            self.of_snapshots.push(Retired { offset: home.offset, len, birth: home.birth, death: epoch + 1 });
+        }
+        Ok(home)
+    }
+
+    fn write_leaf(&mut self, leaf: &Leaf) -> Result<PageRef, EngineError> {
+        for piece in leaf.chains().flat_map(|chain| chain.pieces()) {
+            self.write_piece(piece)?;
+        }
+        let mut page = std::mem::take(&mut self.scratch);
+        page.clear();
+        page::encode_leaf(leaf, &mut page);
+        let home = self.place(&page, leaf.birth);
+        self.scratch = page;
+        home
+    }
+
+    fn write_inner(&mut self, inner: &Inner) -> Result<PageRef, EngineError> {
+        let homes = inner.children.iter().map(|child| self.write(child)).collect::<Result<Vec<_>, _>>()?;
+        let mut page = Vec::new();
+        page::encode_inner(inner, &homes, &mut page);
+        self.place(&page, inner.birth)
+    }
+
+    /// Writes a piece that lives only in memory so far: one that was joined from others.
+    fn write_piece(&mut self, piece: &Piece) -> Result<(), EngineError> {
+        let (None, Some(bytes)) = (piece.home(), piece.resident_bytes()) else { return Ok(()) };
+        let offset = if bytes.len() < EXTENT_FROM {
+            self.place(&bytes, piece.birth())?.offset
+        } else {
+            let extent = self.space.lock().allocate(bytes.len() as u64);
+            self.write_out(extent.offset, &bytes)?;
+            extent.offset
+        };
+        piece.settle(offset);
+        self.backing.admit(piece.clone(), bytes.allocated_bytes() as u64);
+        if let Some(epoch) = self.only_until {
+            let (len, birth) = (u64::from(piece.len()), piece.birth());
+            self.of_snapshots.push(Retired { offset, len, birth, death: epoch + 1 });
+        }
+        Ok(())
+    }
+
+    /// Puts `bytes` behind what was written last.
+    fn place(&mut self, bytes: &[u8], birth: u64) -> Result<PageRef, EngineError> {
+        let len = (bytes.len() as u64).next_multiple_of(UNIT);
+        let fits = self.run.is_some_and(|run| self.buffer.len() as u64 + len <= run.len);
+        if !fits {
+            self.flush()?;
+            self.run = Some(self.next_run(len));
+        }
+        let start = self.run.map_or(0, |run| run.offset);
+        let offset = start + self.buffer.len() as u64;
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.resize((offset - start + len) as usize, 0);
+        Ok(PageRef { offset, len: bytes.len() as u32, checksum: self.backing.checksum(bytes), birth })
+    }
+
+    /// A run of free space: a long one if there is one, else any that will do, else at the end of the file.
+    fn next_run(&self, least: u64) -> Extent {
+        let mut space = self.space.lock();
+        let mostly_free = space.free_bytes() > space.end() / 2;
+        let worth = if mostly_free { least } else { least.max(RUN_LEAST) };
+        match space.longest_free(worth) {
+            Some(found) => space.allocate(found.clamp(least, RUN)),
+            None => space.allocate(least.max(RUN)),
+        }
+    }
+
+    /// Writes the run out and gives back what was not used of it.
+    pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        let used = self.buffer.len() as u64;
+        if used < run.len {
+            self.space.lock().insert_free(Extent { offset: run.offset + used, len: run.len - used });
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let result = self.write_out(run.offset, &buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        result
+    }
+
+    pub(crate) fn write_out(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        if let Some(disk) = self.backing.disk() {
+            disk.write_at(offset, bytes)?;
+            self.written += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}

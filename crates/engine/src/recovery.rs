@@ -1,0 +1,390 @@
+//! Opening: the last commit, and the log after it.
+//!
+//! Invariant: recovery writes nothing before it knows that the store is whole, and then only what makes
+//! the state it found durable; so a crash inside recovery is a crash before it.
+
+use crate::backing::Backing;
+use crate::codec::{Decoder, Malformed};
+use crate::forest::{Change, Forest, NamedSnapshot, NewValue, TreeState};
+use crate::log::{End, Group, Log, LogPoint, Replay, SEGMENT_HEADER};
+use crate::node::{PageRef, Slot};
+use crate::options::Options;
+use crate::page;
+use crate::record::{self, Logged, Record};
+use crate::retired::RetiredList;
+use crate::space::{Extent, SegmentUse, Space};
+use crate::superblock::{COPIES, Copy, DATA_START, FORMAT, Superblock, Table, TreeEntry};
+use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
+use crate::{Damage, EngineError};
+use atoll_buffer::Buffer;
+use atoll_disk::Disk;
+use std::sync::Arc;
+
+/// What opening a store found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The store is new.
+    pub created: bool,
+    /// It had been closed, and nothing was written since.
+    pub clean: bool,
+    /// Number of the commit that was found.
+    pub checkpoint: u64,
+    /// Commits that were replayed from the log.
+    pub groups_replayed: u64,
+    /// Changes in them.
+    pub records_replayed: u64,
+    /// Bytes of log that were replayed.
+    pub bytes_replayed: u64,
+    /// The end of the log that was torn, and left out. It was never synced.
+    pub cut: Option<Cut>,
+    /// One copy of the superblock was damaged or behind, and the other was used.
+    pub superblock_mended: bool,
+}
+
+/// A torn end of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where in the file it starts.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// A store that was read from disk.
+pub(crate) struct Recovered {
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) forest: Forest,
+    pub(crate) space: Space,
+    pub(crate) retired: RetiredList,
+    pub(crate) log: Log,
+    pub(crate) synced: u64,
+    pub(crate) checkpointed: u64,
+    pub(crate) table: Extent,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Opens what is on `disk`, or makes a new store there.
+pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
+    let superblock = read_superblock(&*disk)?;
+    match superblock {
+        Some((superblock, mend)) => open(disk, options, superblock, mend),
+        None if options.read_only => Err(EngineError::NotAStore { store: disk.name().to_owned() }),
+        None => {
+            create(&disk, options)?;
+            let Some((superblock, _)) = read_superblock(&*disk)? else {
+                return Err(EngineError::NotAStore { store: disk.name().to_owned() });
+            };
+            let mut made = open(disk, options, superblock, false)?;
+            made.report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
+            Ok(made)
+        }
+    }
+}
+
+/// Writes an empty store.
+fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
+    let store_id = options.seed.unwrap_or_else(random_id);
+    let backing = Backing::new(Some(Arc::clone(disk)), store_id, options.memory_bytes);
+    let mut space = Space::new(DATA_START);
+    let segment = space.allocate(options.log_segment_bytes);
+    let log =
+        LogPoint { segment, number: 1, start: 0, position: SEGMENT_HEADER, chain: store_id, sequence: 0 };
+    let extent = space.allocate(4096);
+    let table = Table {
+        segments: vec![SegmentUse { extent: segment, number: 1, live: 0 }],
+        end: space.end(),
+        free: space.free_extents().collect(),
+        ..Table::default()
+    };
+    let bytes = table.encode();
+    let checksum = backing.checksum(&bytes);
+    let table = PageRef { offset: extent.offset, len: bytes.len() as u32, checksum, birth: 0 };
+    disk.reserve(0, space.end())?;
+    disk.write_at(extent.offset, &bytes)?;
+    disk.sync()?;
+    let superblock = Superblock { store_id, epoch: 1, clean: true, table, log };
+    for copy in COPIES {
+        disk.write_at(copy, &superblock.encode())?;
+        disk.sync()?;
+    }
+    Ok(())
+}
+
+fn random_id() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds its hashers from the system's randomness.
+    std::hash::RandomState::new().build_hasher().finish() | 1
+}
+
+/// The newest superblock, and whether a copy of it must be written again; none for a new file.
+fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, bool)>, EngineError> {
+    let store = || disk.name().to_owned();
+    let len = disk.len()?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let mut copies = Vec::new();
+    let mut looks_like_one = false;
+    for offset in COPIES {
+        let mut bytes = vec![0; 4096];
+        let there = len.saturating_sub(offset).min(4096) as usize;
+        disk.read_at(offset, &mut bytes[..there])?;
+        looks_like_one |= Superblock::looks_like_one(&bytes);
+        copies.push(Superblock::decode(&bytes));
+    }
+    match (copies[0], copies[1]) {
+        (Copy::Newer(found), _) | (_, Copy::Newer(found)) => {
+            Err(EngineError::NewerFormat { store: store(), found, supported: FORMAT })
+        }
+        (Copy::Intact(a), Copy::Intact(b)) => {
+            let newest = if a.epoch >= b.epoch { a } else { b };
+            Ok(Some((newest, a != b)))
+        }
+        (Copy::Intact(one), _) | (_, Copy::Intact(one)) => Ok(Some((one, true))),
+        // The second copy is written only once the first is durable: this store was never finished.
+        (Copy::Blank, Copy::Blank) => Ok(None),
+        (Copy::Damaged, Copy::Blank) if looks_like_one => Ok(None),
+        (Copy::Damaged, Copy::Damaged) if looks_like_one => {
+            Err(EngineError::Corrupt { store: store(), offset: 0, problem: Damage::Superblocks })
+        }
+        _ => Err(EngineError::NotAStore { store: store() }),
+    }
+}
+
+fn open(
+    disk: Arc<dyn Disk>,
+    options: &Options,
+    superblock: Superblock,
+    mend: bool,
+) -> Result<Recovered, EngineError> {
+    let backing = Arc::new(Backing::new(Some(Arc::clone(&disk)), superblock.store_id, options.memory_bytes));
+    let bytes = page::read_bytes(&superblock.table, &backing)?;
+    let table = Table::decode(&bytes)
+        .map_err(|Malformed| backing.corrupt(superblock.table.offset, Damage::PageContent))?;
+    let mut state = Replayer {
+        backing: &backing,
+        forest: forest_of(&table, &superblock),
+        space: Space::from_parts(table.end, &table.free, &table.segments)?,
+        retired: RetiredList::default(),
+        report: RecoveryReport { checkpoint: superblock.epoch, ..RecoveryReport::default() },
+    };
+    for retired in &table.retired {
+        state.retired.space(*retired);
+    }
+    let end = state.replay(superblock.log)?;
+    let Replayer { forest, space, retired, mut report, .. } = state;
+    report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
+    report.superblock_mended = mend;
+    if !options.read_only {
+        // What was replayed may be only in the cache of the system; from here on it is relied upon.
+        if report.groups_replayed > 0 || report.cut.is_some() {
+            disk.sync()?;
+        }
+        if mend {
+            for copy in COPIES {
+                disk.write_at(copy, &superblock.encode())?;
+                disk.sync()?;
+            }
+        }
+    }
+    let log = Log::new(disk, superblock.store_id, end.point);
+    let table =
+        Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len).next_multiple_of(64) };
+    let (synced, checkpointed) = (end.point.position, superblock.log.position);
+    Ok(Recovered {
+        forest,
+        space,
+        retired,
+        log,
+        synced,
+        checkpointed,
+        table,
+        report,
+        backing: Arc::clone(&backing),
+    })
+}
+
+fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
+    let trees = |entries: &[TreeEntry]| {
+        entries
+            .iter()
+            .map(|entry| TreeState {
+                id: entry.id,
+                name: entry.name.clone(),
+                root: Slot::on_disk(entry.root),
+                records: entry.records,
+            })
+            .collect()
+    };
+    let snapshots = table
+        .snapshots
+        .iter()
+        .map(|entry| NamedSnapshot {
+            name: entry.name.clone(),
+            epoch: entry.epoch,
+            sequence: entry.sequence,
+            trees: trees(&entry.trees),
+        })
+        .collect();
+    Forest {
+        epoch: superblock.epoch,
+        sequence: superblock.log.sequence,
+        trees: trees(&table.trees),
+        snapshots,
+    }
+}
+
+struct Replayer<'a> {
+    backing: &'a Backing,
+    forest: Forest,
+    space: Space,
+    retired: RetiredList,
+    report: RecoveryReport,
+}
+
+/// A group cannot be applied because an extent that it names was never written: the log ends before it.
+struct Unfinished;
+
+impl Replayer<'_> {
+    fn replay(&mut self, from: LogPoint) -> Result<End, EngineError> {
+        let mut replay = Replay::start(self.backing, from, from.position)?;
+        let mut at = from;
+        while let Some(group) = replay.next()? {
+            self.enter_segments(&replay, group.next.number)?;
+            match self.apply(&group)? {
+                Ok(()) => at = group.next,
+                Err(Unfinished) => break,
+            }
+            self.report.groups_replayed += 1;
+            self.report.bytes_replayed = group.next.position - from.position;
+        }
+        let end = replay.end(if self.is_at(&replay, at) { replay.point() } else { at })?;
+        self.enter_segments(&replay, end.point.number)?;
+        if end.cut_bytes > 0 {
+            let offset = end.point.offset_of(end.point.position);
+            self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
+        }
+        Ok(end)
+    }
+
+    /// Whether the replay stands right behind the last group applied, but for jumps.
+    fn is_at(&self, replay: &Replay<'_>, at: LogPoint) -> bool {
+        replay.point().sequence == at.sequence
+    }
+
+    /// Takes the space of segments that the log went on in.
+    fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
+        for &(extent, number) in replay.entered() {
+            let known = self.space.segments().any(|segment| segment.number == number);
+            if !known && number <= up_to {
+                self.claim(extent)?;
+                self.space.add_segment(SegmentUse { extent, number, live: 0 });
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, extent: Extent) -> Result<(), EngineError> {
+        self.space.claim(extent).map_err(|damage| self.backing.corrupt(extent.offset, damage))
+    }
+
+    fn apply(&mut self, group: &Group) -> Result<Result<(), Unfinished>, EngineError> {
+        let malformed = |Malformed| self.backing.corrupt(group.payload_offset, Damage::LogContent);
+        let mut records = Vec::new();
+        let mut payload = Decoder::new(group.payload());
+        while !payload.is_at_end() {
+            records.push(record::decode(&mut payload).map_err(malformed)?);
+        }
+        if !self.extents_are_there(&records)? {
+            return Ok(Err(Unfinished));
+        }
+        let mut changes: Vec<(u32, Change<'_>)> = Vec::with_capacity(records.len());
+        for record in &records {
+            if let Some((tree, change)) = self.change_of(record, group.payload_offset)? {
+                if !matches!(change, Change::Put(..)) {
+                    // It looks at what is there, changes of this group included.
+                    self.apply_changes(&mut changes)?;
+                    self.forest.load_for(tree, &change, self.backing)?;
+                }
+                changes.push((tree, change));
+                continue;
+            }
+            self.apply_changes(&mut changes)?;
+            match record {
+                Record::NewTree { name, .. } => {
+                    self.forest.add_tree(name);
+                }
+                Record::Snapshot { name } => self.forest.add_snapshot(name),
+                Record::NoSnapshot { name } => self.forest.remove_snapshot(name),
+                _ => {}
+            }
+        }
+        self.report.records_replayed += records.len() as u64;
+        self.apply_changes(&mut changes)?;
+        self.forest.sequence = group.sequence;
+        Ok(Ok(()))
+    }
+
+    fn apply_changes(&mut self, changes: &mut Vec<(u32, Change<'_>)>) -> Result<(), EngineError> {
+        self.forest.apply(changes, self.backing, &mut self.retired)?;
+        changes.clear();
+        Ok(())
+    }
+
+    /// Whether the large values that a group names were written before it.
+    fn extents_are_there(&self, records: &[Record<'_>]) -> Result<bool, EngineError> {
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        for record in records {
+            let (Record::Put { value, .. } | Record::Append { value, .. }) = record else { continue };
+            let Logged::Extent { offset, len, checksum } = *value else { continue };
+            if offset.saturating_add(u64::from(len)) > end {
+                return Ok(false);
+            }
+            let bytes = Buffer::try_build(len as usize, |target| self.backing.read(offset, target))?;
+            if self.backing.checksum(&bytes) != checksum {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn change_of<'a>(
+        &mut self,
+        record: &Record<'a>,
+        payload_offset: u64,
+    ) -> Result<Option<(u32, Change<'a>)>, EngineError> {
+        Ok(Some(match *record {
+            Record::Put { tree, key, value } => {
+                (tree, Change::Put(key, self.value_of(value, payload_offset)?))
+            }
+            Record::Append { tree, key, value } => {
+                (tree, Change::Append(key, self.value_of(value, payload_offset)?))
+            }
+            Record::Delete { tree, key } => (tree, Change::Delete(key)),
+            Record::DeleteRange { tree, from, to } => (tree, Change::DeleteRange(from, to)),
+            Record::NewTree { .. } | Record::Snapshot { .. } | Record::NoSnapshot { .. } => return Ok(None),
+        }))
+    }
+
+    fn value_of<'a>(&mut self, value: Logged<'a>, payload_offset: u64) -> Result<NewValue<'a>, EngineError> {
+        let epoch = self.forest.epoch;
+        match value {
+            Logged::Bytes { bytes, .. } if bytes.len() < INLINE_BELOW => Ok(NewValue::Inline(bytes)),
+            Logged::Bytes { bytes, at } => {
+                debug_assert!(bytes.len() < EXTENT_FROM);
+                let piece = Piece::resident(Buffer::copy_from(bytes), self.backing.checksum(bytes), epoch);
+                let offset = payload_offset + at as u64;
+                piece.settle(offset);
+                self.backing.admit(piece.clone(), bytes.len() as u64);
+                if let Some(segment) = self.space.segment_of(offset) {
+                    segment.live += bytes.len() as u64;
+                }
+                Ok(NewValue::Piece(piece))
+            }
+            Logged::Extent { offset, len, checksum } => {
+                self.claim(Extent::in_units(offset, u64::from(len)))?;
+                Ok(NewValue::Piece(Piece::on_disk(offset, len, checksum, epoch)))
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What all handles of one engine share, and the order in which its locks are taken.
+//!
+//! Order: `checkpointing`, `writer`, `forest`, `space`, `pins`; a later one is never held while an earlier
+//! one is taken.
+
+use crate::EngineError;
+use crate::backing::Backing;
+use crate::forest::Forest;
+use crate::log::Log;
+use crate::node::{Node, Slot};
+use crate::options::Options;
+use crate::pins::{Pin, Pins};
+use crate::recovery::RecoveryReport;
+use crate::retired::RetiredList;
+use crate::search::Missing;
+use crate::space::{Extent, Space};
+use crate::sync::Syncer;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) forest: RwLock<Forest>,
+    pub(crate) space: Mutex<Space>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) syncer: Syncer,
+    /// Position up to which the log was handed to the disk.
+    pub(crate) flushed: AtomicU64,
+    pub(crate) closed: AtomicBool,
+    pub(crate) recovery: RecoveryReport,
+    pub(crate) nudge: Nudge,
+    /// Where the table of the last commit lies.
+    pub(crate) table: Mutex<Option<Extent>>,
+    pub(crate) checkpoints: AtomicU64,
+}
+
+/// What only the writer touches.
+pub(crate) struct Writer {
+    /// None for a store in memory or one that is open for reading.
+    pub(crate) log: Option<Log>,
+    pub(crate) retired: RetiredList,
+    /// Position of the log at the last checkpoint.
+    pub(crate) checkpointed: u64,
+}
+
+/// Wakes the checkpoint thread.
+#[derive(Default)]
+pub(crate) struct Nudge {
+    pub(crate) wanted: Mutex<Wanted>,
+    pub(crate) changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    #[default]
+    Nothing,
+    Checkpoint,
+    Exit,
+}
+
+impl Nudge {
+    pub(crate) fn ask(&self, wanted: Wanted) {
+        let mut current = self.wanted.lock();
+        if *current != Wanted::Exit {
+            *current = wanted;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until something is wanted.
+    pub(crate) fn wait(&self) -> Wanted {
+        let mut wanted = self.wanted.lock();
+        while *wanted == Wanted::Nothing {
+            self.changed.wait(&mut wanted);
+        }
+        if *wanted == Wanted::Checkpoint { std::mem::take(&mut *wanted) } else { *wanted }
+    }
+}
+
+impl Shared {
+    /// Refuses when the engine was closed.
+    pub(crate) fn check_open(&self) -> Result<(), EngineError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(EngineError::Closed { store: self.backing.name() });
+        }
+        Ok(())
+    }
+
+    /// Refuses when nothing may be written.
+    pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
+        self.check_open()?;
+        if self.options.read_only {
+            return Err(EngineError::ReadOnly { store: self.backing.name() });
+        }
+        if self.backing.disk().is_some() && self.syncer.is_poisoned() {
+            return Err(EngineError::Poisoned { store: self.backing.name() });
+        }
+        Ok(())
+    }
+
+    /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
+    pub(crate) fn load_missing(&self, tree: u32, missing: &Missing, _pin: &Pin) -> Result<(), EngineError> {
+        match &missing.parent {
+            Some(parent) => parent.children[missing.child].load(&self.backing).map(|_| ()),
+            None => {
+                let forest = self.forest.read();
+                match forest.tree(tree) {
+                    Some(state) => state.root.load(&self.backing).map(|_| ()),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The node of a slot that nobody changes while it is read.
+    pub(crate) fn load_slot(&self, slot: &Slot) -> Result<Node, EngineError> {
+        slot.load(&self.backing).cloned()
+    }
+}

@@ -1,0 +1,188 @@
+//! Reading one consistent state: snapshots, the reader inside an update, and ordered scans.
+
+use crate::EngineError;
+use crate::engine::{Engine, Tree};
+use crate::forest::TreeState;
+use crate::node::{Node, Slot};
+use crate::pins::Pin;
+use crate::search::{self, Direction, Range, Visit, Visited};
+use crate::shared::Shared;
+use crate::value::{Stored, Value, ValueRef};
+use std::ops::{Bound, ControlFlow};
+
+/// All trees of a store at one moment.
+pub struct Snapshot {
+    engine: Engine,
+    trees: Vec<TreeState>,
+    epoch: u64,
+    sequence: u64,
+    _pin: Option<Pin>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        engine: Engine,
+        trees: Vec<TreeState>,
+        epoch: u64,
+        sequence: u64,
+        pin: Option<Pin>,
+    ) -> Self {
+        Self { engine, trees, epoch, sequence, _pin: pin }
+    }
+
+    /// The last commit that it shows.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Names of the trees it holds.
+    pub fn tree_names(&self) -> impl Iterator<Item = &str> {
+        self.trees.iter().map(|tree| tree.name.as_str())
+    }
+
+    /// How many records `tree` had.
+    #[must_use]
+    pub fn len(&self, tree: &Tree) -> u64 {
+        self.state(tree).map_or(0, |tree| tree.records)
+    }
+
+    /// Whether `tree` had no records.
+    #[must_use]
+    pub fn is_empty(&self, tree: &Tree) -> bool {
+        self.len(tree) == 0
+    }
+
+    fn state(&self, tree: &Tree) -> Option<&TreeState> {
+        self.trees.get(tree.id() as usize)
+    }
+
+    /// The value that `key` had.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a page must be read back and cannot be, or is damaged.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>, EngineError> {
+        let shared = &*self.engine.shared;
+        shared.check_open()?;
+        let Some(state) = self.state(tree) else { return Ok(None) };
+        crate::forest::load_leaf(&state.root, key, &shared.backing)?;
+        let stored = search::get(&state.root, key).ok().flatten();
+        Ok(stored.map(|stored| shared.value_ref(stored, self.epoch).to_value()))
+    }
+
+    /// Visits the records of a range in order until the visitor stops; the key at which it stopped.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn scan(
+        &self,
+        tree: &Tree,
+        range: Range<'_>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        let shared = &*self.engine.shared;
+        shared.check_open()?;
+        match self.state(tree) {
+            Some(state) => scan_loading(shared, &state.root, self.epoch, range, direction, visit),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Reads during [`Engine::update`]: nothing changes meanwhile.
+pub struct Reader<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Reader<'_> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>, EngineError> {
+        tree.get(key)
+    }
+
+    /// Shows the value of `key` to `show`.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get_with<R>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        show: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R, EngineError> {
+        tree.get_with(key, show)
+    }
+
+    /// Visits the records of a range.
+    ///
+    /// # Errors
+    /// As [`Tree::scan`].
+    pub fn scan(
+        &self,
+        tree: &Tree,
+        range: Range<'_>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        tree.scan(range, direction, visit)
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.engine
+    }
+}
+
+/// A node is missing, so the scan cannot go on under the lock.
+struct Stalled;
+
+/// Scans the current state under the lock while all is in memory, else from a snapshot taken under it.
+pub(crate) fn scan_current(
+    tree: &Tree,
+    range: Range<'_>,
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+) -> Result<Option<Vec<u8>>, EngineError> {
+    let shared = &*tree.engine.shared;
+    let forest = shared.forest.read();
+    shared.check_open()?;
+    let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
+    let epoch = forest.epoch;
+    let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
+    let mut scan = Visit { range, direction, key: Vec::new(), visited_any: false, visitor };
+    let last = match scan.run(&state.root, &mut |_: &Slot, _| Err::<Node, _>(Stalled)) {
+        Ok(Visited::All) => return Ok(None),
+        Ok(Visited::Stopped) => return Ok(Some(scan.key)),
+        Err(Stalled) => scan.visited_any.then_some(scan.key),
+    };
+    let root = state.root.clone();
+    let _pin = shared.pins.pin(epoch);
+    drop(forest);
+    let rest = match (&last, direction) {
+        (None, _) => range,
+        (Some(last), Direction::Forward) => (Bound::Excluded(last.as_slice()), range.1),
+        (Some(last), Direction::Backward) => (range.0, Bound::Excluded(last.as_slice())),
+    };
+    scan_loading(shared, &root, epoch, rest, direction, visit)
+}
+
+fn scan_loading(
+    shared: &Shared,
+    root: &Slot,
+    epoch: u64,
+    range: Range<'_>,
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+) -> Result<Option<Vec<u8>>, EngineError> {
+    let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
+    let mut scan = Visit { range, direction, key: Vec::new(), visited_any: false, visitor };
+    Ok(match scan.run(root, &mut |slot, _| shared.load_slot(slot))? {
+        Visited::All => None,
+        Visited::Stopped => Some(scan.key),
+    })
+}

@@ -1,0 +1,331 @@
+//! Space in the file: which bytes are free, and which log segments hold values that are still alive.
+//!
+//! Allocations start on a block of 4 KiB, so that no write touches a block that holds older data. What is
+//! freed is counted in units of 64 bytes, and becomes usable when whole blocks are free.
+//!
+//! Invariant: free extents are disjoint, sorted and never adjacent.
+
+use crate::{Damage, EngineError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Unit of accounting, in bytes.
+pub(crate) const UNIT: u64 = 64;
+
+/// Allocations start on a multiple of this, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// Bytes `offset..offset + len` of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Extent {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Extent {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// Grown to whole units.
+    pub(crate) fn in_units(offset: u64, len: u64) -> Self {
+        let start = offset / UNIT * UNIT;
+        Self { offset: start, len: (offset + len).next_multiple_of(UNIT) - start }
+    }
+}
+
+/// A log segment, and how many bytes of values in it are alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentUse {
+    pub(crate) extent: Extent,
+    pub(crate) number: u64,
+    pub(crate) live: u64,
+}
+
+/// The file's space.
+#[derive(Clone, Default)]
+pub(crate) struct Space {
+    free: BTreeMap<u64, u64>,
+    by_length: BTreeSet<(u64, u64)>,
+    end: u64,
+    /// Allocated since the last freeze by writers; on disk they count as free, for the log names them.
+    since_freeze: Vec<Extent>,
+    segments: BTreeMap<u64, SegmentUse>,
+}
+
+impl Space {
+    /// Space of a file whose first `end` bytes are taken.
+    pub(crate) fn new(end: u64) -> Self {
+        Self { end: end.next_multiple_of(BLOCK), ..Self::default() }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free.values().sum()
+    }
+
+    pub(crate) fn free_extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.free.iter().map(|(&offset, &len)| Extent { offset, len })
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &SegmentUse> {
+        self.segments.values()
+    }
+
+    /// Takes `len` bytes that start on a block, from free space where some fits well, else at the end.
+    pub(crate) fn allocate(&mut self, len: u64) -> Extent {
+        let len = len.next_multiple_of(UNIT);
+        // An aligned start may cost up to a block at the front of a free extent.
+        for (free_len, offset) in self.by_length.range((len, 0)..).copied().take(16) {
+            let start = offset.next_multiple_of(BLOCK);
+            if start + len <= offset + free_len {
+                let extent = Extent { offset: start, len };
+                self.carve(extent);
+                return extent;
+            }
+        }
+        let wide = self.by_length.range((len + BLOCK, 0)..).next().copied();
+        if let Some((_, offset)) = wide {
+            let extent = Extent { offset: offset.next_multiple_of(BLOCK), len };
+            self.carve(extent);
+            return extent;
+        }
+        self.allocate_at_end(len)
+    }
+
+    /// As [`Space::allocate`], remembered until the next freeze as taken by a writer.
+    pub(crate) fn allocate_for_writer(&mut self, len: u64) -> Extent {
+        let extent = self.allocate(len);
+        self.since_freeze.push(extent);
+        extent
+    }
+
+    fn allocate_at_end(&mut self, len: u64) -> Extent {
+        let extent = Extent { offset: self.end.next_multiple_of(BLOCK), len };
+        let gap = extent.offset - self.end;
+        if gap > 0 {
+            self.insert_free(Extent { offset: self.end, len: gap });
+        }
+        self.end = extent.end();
+        extent
+    }
+
+    /// The longest free run of whole blocks of at most `most` bytes, if it has at least `least`.
+    pub(crate) fn longest_free(&self, least: u64) -> Option<u64> {
+        let (len, offset) = self.by_length.last().copied()?;
+        let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset);
+        (usable >= least).then_some(usable)
+    }
+
+    /// Takes an extent that recovery found in use.
+    pub(crate) fn claim(&mut self, extent: Extent) -> Result<(), Damage> {
+        let extent = Extent::in_units(extent.offset, extent.len);
+        if extent.offset >= self.end {
+            let gap = Extent { offset: self.end, len: extent.offset - self.end };
+            self.end = extent.end();
+            if gap.len > 0 {
+                self.insert_free(gap);
+            }
+            return Ok(());
+        }
+        if extent.end() > self.end {
+            let tail = Extent { offset: self.end, len: extent.end() - self.end };
+            self.end = extent.end();
+            self.insert_free(tail);
+        }
+        let holds = self
+            .free
+            .range(..=extent.offset)
+            .next_back()
+            .is_some_and(|(&offset, &len)| offset + len >= extent.end());
+        if !holds {
+            return Err(Damage::SpaceUsedTwice);
+        }
+        self.carve(extent);
+        Ok(())
+    }
+
+    /// Removes `extent` from the free extent that holds it.
+    fn carve(&mut self, extent: Extent) {
+        let Some((&offset, &len)) = self.free.range(..=extent.offset).next_back() else { return };
+        self.free.remove(&offset);
+        self.by_length.remove(&(len, offset));
+        let before = extent.offset - offset;
+        let after = offset + len - extent.end();
+        if before > 0 {
+            self.add(offset, before);
+        }
+        if after > 0 {
+            self.add(extent.end(), after);
+        }
+    }
+
+    fn add(&mut self, offset: u64, len: u64) {
+        self.free.insert(offset, len);
+        self.by_length.insert((len, offset));
+    }
+
+    /// Gives back space that nobody uses.
+    pub(crate) fn insert_free(&mut self, extent: Extent) {
+        let Extent { mut offset, mut len } = extent;
+        if let Some((&before, &before_len)) = self.free.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            self.free.remove(&before);
+            self.by_length.remove(&(before_len, before));
+            offset = before;
+            len += before_len;
+        }
+        if let Some(after_len) = self.free.remove(&(offset + len)) {
+            self.by_length.remove(&(after_len, offset + len));
+            len += after_len;
+        }
+        self.add(offset, len);
+    }
+
+    /// Takes an allocation of a writer back that came to nothing.
+    pub(crate) fn cancel(&mut self, extent: Extent) {
+        self.since_freeze.retain(|other| *other != extent);
+        self.insert_free(extent);
+    }
+
+    /// Hands the allocations of writers so far over to the commit that is about to be made.
+    pub(crate) fn freeze(&mut self) {
+        self.since_freeze.clear();
+    }
+
+    /// Free space as a commit must record it: with what writers took since the freeze.
+    pub(crate) fn free_for_commit(&self, also: &[Extent]) -> Self {
+        let mut space = Self { since_freeze: Vec::new(), ..self.clone() };
+        for extent in self.since_freeze.iter().chain(also) {
+            space.insert_free(*extent);
+        }
+        space
+    }
+
+    /// Cuts free space off the end of the file; the length it may be cut to.
+    pub(crate) fn shrink(&mut self) -> u64 {
+        if let Some((&offset, &len)) = self.free.last_key_value()
+            && offset + len == self.end
+            && offset.next_multiple_of(BLOCK) < self.end
+        {
+            let end = offset.next_multiple_of(BLOCK);
+            self.free.remove(&offset);
+            self.by_length.remove(&(len, offset));
+            if end > offset {
+                self.add(offset, end - offset);
+            }
+            self.end = end;
+        }
+        self.end
+    }
+
+    pub(crate) fn add_segment(&mut self, segment: SegmentUse) {
+        self.segments.insert(segment.extent.offset, segment);
+    }
+
+    /// The log segment that holds `offset`.
+    pub(crate) fn segment_of(&mut self, offset: u64) -> Option<&mut SegmentUse> {
+        let (_, segment) = self.segments.range_mut(..=offset).next_back()?;
+        (offset < segment.extent.end()).then_some(segment)
+    }
+
+    /// Segments before `number` in which nothing is alive.
+    pub(crate) fn dead_segments(&self, number: u64) -> Vec<SegmentUse> {
+        self.segments
+            .values()
+            .filter(|segment| segment.number < number && segment.live == 0)
+            .copied()
+            .collect()
+    }
+
+    pub(crate) fn remove_segment(&mut self, offset: u64) {
+        self.segments.remove(&offset);
+    }
+
+    pub(crate) fn from_parts(
+        end: u64,
+        free: &[Extent],
+        segments: &[SegmentUse],
+    ) -> Result<Self, EngineError> {
+        let mut space = Self { end, ..Self::default() };
+        for extent in free {
+            space.insert_free(*extent);
+        }
+        for segment in segments {
+            space.add_segment(*segment);
+        }
+        Ok(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_neighbours_join_and_are_used_again() {
+        let mut space = Space::new(8192);
+        let a = space.allocate(5000);
+        let b = space.allocate(100);
+        let c = space.allocate(5000);
+        assert!([a, b, c].iter().all(|extent| extent.offset % BLOCK == 0));
+        space.insert_free(a);
+        space.insert_free(c);
+        space.insert_free(b);
+        assert_eq!(space.free_extents().count(), 1);
+        assert_eq!(space.allocate(8192).offset, 8192);
+    }
+
+    #[test]
+    fn claimed_space_cannot_be_claimed_or_allocated_again() {
+        let mut space = Space::new(4096);
+        let taken = Extent { offset: 40960, len: 4096 };
+        assert_eq!(space.claim(taken), Ok(()));
+        assert_eq!(space.claim(taken), Err(Damage::SpaceUsedTwice));
+        for _ in 0..20 {
+            let extent = space.allocate(4096);
+            assert!(extent.end() <= taken.offset || extent.offset >= taken.end());
+        }
+    }
+
+    #[test]
+    fn a_commit_counts_what_writers_took_since_the_freeze_as_free() {
+        let mut space = Space::new(4096);
+        space.allocate_for_writer(4096);
+        space.freeze();
+        let late = space.allocate_for_writer(4096);
+        let recorded = space.free_for_commit(&[]);
+        assert!(recorded.free_extents().any(|free| free.offset <= late.offset && late.end() <= free.end()));
+        assert_eq!(space.free_bytes(), 0);
+    }
+
+    #[test]
+    fn random_use_never_hands_out_a_byte_twice() {
+        let mut random = 88172645463325252u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let mut space = Space::new(4096);
+        let mut taken: Vec<Extent> = Vec::new();
+        for _ in 0..5000 {
+            if next() % 3 > 0 || taken.is_empty() {
+                let extent = space.allocate(next() % 20_000 + 1);
+                assert!(
+                    taken.iter().all(|other| extent.end() <= other.offset || extent.offset >= other.end())
+                );
+                taken.push(extent);
+            } else {
+                let index = next() as usize % taken.len();
+                space.insert_free(taken.swap_remove(index));
+            }
+        }
+        let used: u64 = taken.iter().map(|extent| extent.len).sum();
+        assert_eq!(used + space.free_bytes(), space.end() - 4096);
+    }
+}

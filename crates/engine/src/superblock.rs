@@ -1,0 +1,290 @@
+//! The superblock and the table of a commit: from where everything else is reached.
+//!
+//! Two copies of the superblock lie in the first two blocks. A commit writes one, syncs, writes the other,
+//! syncs; only then is space reused. So one damaged copy never costs a commit: the other holds the same
+//! commit, or the one before with all it needs, log included.
+//!
+//! ```text
+//! superblock: magic 8 | format 4 | flags 4 | read, write, optional features 8 each | store 8 | epoch 8
+//!             | table: offset 8, length 4, zero 4, checksum 8 | log: segment offset 8, length 8, number 8,
+//!             start 8, position 8, chain 8, sequence 8 | zero … | checksum 8 at the end of the 4 KiB
+//! table:      trees, snapshots, log segments, free extents, retired extents; see `Table::encode`
+//! ```
+
+use crate::codec::{Decoder, Encode, Malformed};
+use crate::log::LogPoint;
+use crate::node::PageRef;
+use crate::page::{decode_ref, encode_ref};
+use crate::retired::Retired;
+use crate::space::{BLOCK, Extent, SegmentUse};
+
+/// The on-disk format that this build writes.
+pub(crate) const FORMAT: u32 = 1;
+
+/// First byte behind the superblocks.
+pub(crate) const DATA_START: u64 = 2 * BLOCK;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLST1");
+const FLAG_CLEAN: u32 = 1;
+
+/// The root of one commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) store_id: u64,
+    pub(crate) epoch: u64,
+    /// Whether the store was closed with this commit, so that the log ends where it says.
+    pub(crate) clean: bool,
+    pub(crate) table: PageRef,
+    pub(crate) log: LogPoint,
+}
+
+/// What a copy of the superblock turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copy {
+    Intact(Superblock),
+    /// All zero: never written.
+    Blank,
+    Damaged,
+    /// Written by a newer release, which uses this format or feature.
+    Newer(u32),
+}
+
+/// Offset of the two copies.
+pub(crate) const COPIES: [u64; 2] = [0, BLOCK];
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BLOCK as usize);
+        bytes.put_u64(MAGIC);
+        bytes.put_u32(FORMAT);
+        bytes.put_u32(if self.clean { FLAG_CLEAN } else { 0 });
+        for _features in ["read", "write", "optional"] {
+            bytes.put_u64(0);
+        }
+        bytes.put_u64(self.store_id);
+        bytes.put_u64(self.epoch);
+        bytes.put_u64(self.table.offset);
+        bytes.put_u32(self.table.len);
+        bytes.put_u32(0);
+        bytes.put_u64(self.table.checksum);
+        let log = &self.log;
+        for word in [
+            log.segment.offset,
+            log.segment.len,
+            log.number,
+            log.start,
+            log.position,
+            log.chain,
+            log.sequence,
+        ] {
+            bytes.put_u64(word);
+        }
+        bytes.resize(BLOCK as usize - 8, 0);
+        let sum = crate::checksum::checksum(MAGIC, &bytes);
+        bytes.put_u64(sum);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Copy {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Copy::Blank;
+        }
+        let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Copy::Damaged };
+        if crate::checksum::checksum(MAGIC, body) != u64::from_le_bytes(*sum) {
+            return Copy::Damaged;
+        }
+        Self::decode_fields(&mut Decoder::new(body)).unwrap_or(Copy::Damaged)
+    }
+
+    fn decode_fields(fields: &mut Decoder<'_>) -> Result<Copy, Malformed> {
+        if fields.u64()? != MAGIC {
+            return Err(Malformed);
+        }
+        let format = fields.u32()?;
+        let clean = fields.u32()? & FLAG_CLEAN != 0;
+        let (read, write, _optional) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        if format > FORMAT || read != 0 || write != 0 {
+            return Ok(Copy::Newer(format));
+        }
+        let (store_id, epoch) = (fields.u64()?, fields.u64()?);
+        let (offset, len, _zero, checksum) = (fields.u64()?, fields.u32()?, fields.u32()?, fields.u64()?);
+        let table = PageRef { offset, len, checksum, birth: epoch };
+        let log = LogPoint {
+            segment: Extent { offset: fields.u64()?, len: fields.u64()? },
+            number: fields.u64()?,
+            start: fields.u64()?,
+            position: fields.u64()?,
+            chain: fields.u64()?,
+            sequence: fields.u64()?,
+        };
+        Ok(Copy::Intact(Self { store_id, epoch, clean, table, log }))
+    }
+
+    /// Whether the bytes are those of a store, intact or not.
+    pub(crate) fn looks_like_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC.to_le_bytes())
+    }
+}
+
+/// A tree as a commit records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TreeEntry {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) root: PageRef,
+    pub(crate) records: u64,
+}
+
+/// A named snapshot as a commit records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotEntry {
+    pub(crate) name: String,
+    pub(crate) epoch: u64,
+    pub(crate) sequence: u64,
+    pub(crate) trees: Vec<TreeEntry>,
+}
+
+/// Everything a commit names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) trees: Vec<TreeEntry>,
+    pub(crate) snapshots: Vec<SnapshotEntry>,
+    pub(crate) segments: Vec<SegmentUse>,
+    pub(crate) end: u64,
+    pub(crate) free: Vec<Extent>,
+    pub(crate) retired: Vec<Retired>,
+}
+
+impl Table {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_trees(&self.trees, &mut bytes);
+        bytes.put_varint(self.snapshots.len() as u64);
+        for snapshot in &self.snapshots {
+            bytes.put_bytes(snapshot.name.as_bytes());
+            bytes.put_varint(snapshot.epoch);
+            bytes.put_varint(snapshot.sequence);
+            encode_trees(&snapshot.trees, &mut bytes);
+        }
+        bytes.put_varint(self.segments.len() as u64);
+        for segment in &self.segments {
+            for word in [segment.extent.offset, segment.extent.len, segment.number, segment.live] {
+                bytes.put_varint(word);
+            }
+        }
+        bytes.put_varint(self.end);
+        bytes.put_varint(self.free.len() as u64);
+        for extent in &self.free {
+            bytes.put_varint(extent.offset);
+            bytes.put_varint(extent.len);
+        }
+        bytes.put_varint(self.retired.len() as u64);
+        for retired in &self.retired {
+            for word in [retired.offset, retired.len, retired.birth, retired.death] {
+                bytes.put_varint(word);
+            }
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Decoder::new(bytes);
+        let trees = decode_trees(&mut fields)?;
+        let mut snapshots = Vec::new();
+        for _ in 0..fields.count(4)? {
+            snapshots.push(SnapshotEntry {
+                name: text(fields.bytes()?)?,
+                epoch: fields.varint()?,
+                sequence: fields.varint()?,
+                trees: decode_trees(&mut fields)?,
+            });
+        }
+        let mut segments = Vec::new();
+        for _ in 0..fields.count(4)? {
+            let extent = Extent { offset: fields.varint()?, len: fields.varint()? };
+            segments.push(SegmentUse { extent, number: fields.varint()?, live: fields.varint()? });
+        }
+        let end = fields.varint()?;
+        let mut free = Vec::new();
+        for _ in 0..fields.count(2)? {
+            free.push(Extent { offset: fields.varint()?, len: fields.varint()? });
+        }
+        let mut retired = Vec::new();
+        for _ in 0..fields.count(4)? {
+            let (offset, len) = (fields.varint()?, fields.varint()?);
+            retired.push(Retired { offset, len, birth: fields.varint()?, death: fields.varint()? });
+        }
+        let table = Self { trees, snapshots, segments, end, free, retired };
+        if fields.is_at_end() { Ok(table) } else { Err(Malformed) }
+    }
+}
+
+fn encode_trees(trees: &[TreeEntry], bytes: &mut Vec<u8>) {
+    bytes.put_varint(trees.len() as u64);
+    for tree in trees {
+        bytes.put_varint(u64::from(tree.id));
+        bytes.put_bytes(tree.name.as_bytes());
+        encode_ref(&tree.root, bytes);
+        bytes.put_varint(tree.records);
+    }
+}
+
+fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
+    let mut trees = Vec::new();
+    for _ in 0..fields.count(14)? {
+        trees.push(TreeEntry {
+            id: u32::try_from(fields.varint()?).map_err(|_| Malformed)?,
+            name: text(fields.bytes()?)?,
+            root: decode_ref(fields)?,
+            records: fields.varint()?,
+        });
+    }
+    Ok(trees)
+}
+
+fn text(bytes: &[u8]) -> Result<String, Malformed> {
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        let log = LogPoint {
+            segment: Extent { offset: 8192, len: 65536 },
+            number: 3,
+            start: 1000,
+            position: 1064,
+            chain: 77,
+            sequence: 12,
+        };
+        let table = PageRef { offset: 90112, len: 300, checksum: 5, birth: 9 };
+        Superblock { store_id: 42, epoch: 9, clean: true, table, log }
+    }
+
+    #[test]
+    fn a_superblock_round_trips() {
+        assert_eq!(Superblock::decode(&sample().encode()), Copy::Intact(sample()));
+        assert_eq!(Superblock::decode(&[0; 4096]), Copy::Blank);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_seen() {
+        let intact = sample().encode();
+        for bit in 0..intact.len() * 8 {
+            let mut bytes = intact.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Superblock::decode(&bytes), Copy::Damaged, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_says_so() {
+        let mut bytes = sample().encode();
+        bytes[8] = 9;
+        let sum = crate::checksum::checksum(MAGIC, &bytes[..4088]);
+        bytes[4088..].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes), Copy::Newer(9));
+    }
+}

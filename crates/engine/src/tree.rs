@@ -1,0 +1,384 @@
+//! Changes to one tree: put, delete, split, join, all copy-on-write.
+//!
+//! The caller holds the writer lock and has made resident whatever the change will touch.
+//!
+//! Invariant: a change leaves nodes that anybody shares as they were.
+//! Invariant: whatever leaves the current tree is retired exactly once.
+
+use crate::EngineError;
+use crate::backing::Backing;
+use crate::leaf::{Leaf, Record};
+use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
+use crate::retired::RetiredList;
+use crate::value::{Chain, Stored};
+use std::sync::Arc;
+
+/// Bytes of records beyond which a leaf is split rather than rebuilt.
+const LEAF_SPLIT_BYTES: usize = 7600;
+
+/// What a change needs beside the tree.
+pub(crate) struct Edit<'a> {
+    pub(crate) epoch: u64,
+    pub(crate) backing: &'a Backing,
+    pub(crate) retired: &'a mut RetiredList,
+}
+
+/// A key during a change.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedKey<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) fingerprint: u8,
+}
+
+impl<'a> HashedKey<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, fingerprint: crate::checksum::key_hash(bytes) }
+    }
+}
+
+/// The separators around a node: keys from `low` on and below `high`.
+#[derive(Clone, Copy, Default)]
+struct Fences<'a> {
+    low: Option<&'a [u8]>,
+    high: Option<&'a [u8]>,
+}
+
+impl<'a> Fences<'a> {
+    fn of_child(self, pivots: &'a [Box<[u8]>], index: usize) -> Self {
+        let below = index.checked_sub(1).and_then(|before| pivots.get(before));
+        Self {
+            low: below.map(|pivot| &**pivot).or(self.low),
+            high: pivots.get(index).map(|pivot| &**pivot).or(self.high),
+        }
+    }
+
+    /// What every key between the fences starts with.
+    fn prefix(self) -> &'a [u8] {
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => &low[..common_prefix(low, high)],
+            _ => &[],
+        }
+    }
+}
+
+/// The upper part of a node that was split, and the first key that belongs to it.
+struct Upper {
+    pivot: Box<[u8]>,
+    node: Node,
+}
+
+/// Sets `key` to `value`; whether the key is new.
+pub(crate) fn put(
+    root: &mut Slot,
+    key: HashedKey<'_>,
+    value: &Stored<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<bool, EngineError> {
+    let (is_new, upper) = put_in(root, Fences::default(), key, value, edit)?;
+    if let Some(upper) = upper {
+        let lower = std::mem::take(root);
+        let children = vec![lower, Slot::resident(upper.node)];
+        let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
+        *root = Slot::resident(Node::Inner(Arc::new(inner)));
+    }
+    Ok(is_new)
+}
+
+fn put_in(
+    slot: &mut Slot,
+    fences: Fences<'_>,
+    key: HashedKey<'_>,
+    value: &Stored<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<(bool, Option<Upper>), EngineError> {
+    match own(slot, edit)? {
+        Owned::Leaf(leaf) => Ok(put_in_leaf(leaf, fences, key, value, edit)),
+        Owned::Inner(inner) => {
+            let index = inner.child_of(key.bytes);
+            let (pivots, children) = inner.parts_mut();
+            let inside = fences.of_child(pivots, index);
+            let (is_new, upper) = put_in(&mut children[index], inside, key, value, edit)?;
+            let Some(upper) = upper else { return Ok((is_new, None)) };
+            let at_end = index + 1 == inner.children.len();
+            inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
+            if inner.children.len() <= FAN_OUT_MAX {
+                return Ok((is_new, None));
+            }
+            let (pivot, right) = inner.split(at_end);
+            Ok((is_new, Some(Upper { pivot, node: Node::Inner(Arc::new(right)) })))
+        }
+    }
+}
+
+fn put_in_leaf(
+    shared: &mut Arc<Leaf>,
+    fences: Fences<'_>,
+    key: HashedKey<'_>,
+    value: &Stored<'_>,
+    edit: &mut Edit<'_>,
+) -> (bool, Option<Upper>) {
+    let found = shared.find(key.bytes, key.fingerprint);
+    if let Some(leaf) = Arc::get_mut(shared) {
+        let done = match found {
+            Some(slot) => leaf.replace(slot, value),
+            None => leaf.insert(key.bytes, key.fingerprint, value).map(|()| None),
+        };
+        if let Ok(old) = done {
+            retire_chain(old.as_ref(), value, edit);
+            return (found.is_none(), None);
+        }
+    }
+    if let Some(Stored::Chain(old)) = found.map(|slot| shared.value(slot)) {
+        retire_chain(Some(old), value, edit);
+    }
+    let upper = rebuild(shared, fences, key, found, value, edit);
+    (found.is_none(), upper)
+}
+
+fn retire_chain(old: Option<&Chain>, new: &Stored<'_>, edit: &mut Edit<'_>) {
+    if let Some(old) = old {
+        let new = match new {
+            Stored::Chain(new) => Some(*new),
+            Stored::Inline(_) => None,
+        };
+        edit.retired.chain(old, new, edit.epoch);
+    }
+}
+
+/// Builds the leaf anew with one record put in; splits it where it would be too full.
+fn rebuild(
+    shared: &mut Arc<Leaf>,
+    fences: Fences<'_>,
+    key: HashedKey<'_>,
+    found: Option<usize>,
+    value: &Stored<'_>,
+    edit: &mut Edit<'_>,
+) -> Option<Upper> {
+    let old = Arc::clone(shared);
+    let changed = Record { key: [key.bytes, &[]], fingerprint: key.fingerprint, value: *value };
+    let mut records: Vec<Record<'_>> = (0..old.len()).map(|slot| old.record(slot)).collect();
+    let at = found.unwrap_or_else(|| old.lower_bound(key.bytes));
+    match found {
+        Some(slot) => records[slot] = changed,
+        None => records.insert(at, changed),
+    }
+    edit.backing.leaves_shrank(old.memory_bytes());
+    let bytes = |records: &[Record<'_>]| -> usize {
+        records.iter().map(|record| record.memory(fences.prefix().len())).sum()
+    };
+    let total = bytes(&records);
+    if total <= LEAF_SPLIT_BYTES || records.len() < 2 {
+        *shared = new_leaf(fences, &records, edit);
+        return None;
+    }
+    let middle = if found.is_none() && at + 1 == records.len() {
+        at
+    } else {
+        split_point(&records, fences.prefix().len(), total)
+    };
+    let pivot = separator(&records[middle - 1], &records[middle]);
+    *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
+    let right = new_leaf(Fences { low: Some(&pivot), ..fences }, &records[middle..], edit);
+    Some(Upper { pivot, node: Node::Leaf(right) })
+}
+
+/// The record that starts the upper half, by bytes.
+fn split_point(records: &[Record<'_>], prefix_len: usize, total: usize) -> usize {
+    let mut below = 0;
+    for (index, record) in records.iter().enumerate() {
+        below += record.memory(prefix_len);
+        if below * 2 >= total {
+            return (index + 1).min(records.len() - 1);
+        }
+    }
+    records.len() - 1
+}
+
+/// The shortest key above `left` and not above `right`.
+fn separator(left: &Record<'_>, right: &Record<'_>) -> Box<[u8]> {
+    let (left, right) = (left.key_to_vec(), right.key_to_vec());
+    let len = common_prefix(&left, &right) + 1;
+    right[..len.min(right.len())].into()
+}
+
+fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> Arc<Leaf> {
+    let spare = records.iter().map(|record| record.memory(fences.prefix().len())).max().unwrap_or(64);
+    let leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024));
+    edit.backing.leaves_grew(leaf.memory_bytes());
+    leaf
+}
+
+/// Removes `key`; whether it was there.
+pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -> Result<bool, EngineError> {
+    if find(root, key)?.is_none() {
+        return Ok(false);
+    }
+    delete_in(root, Fences::default(), key, edit)?;
+    while let Owned::Inner(inner) = own(root, edit)? {
+        if inner.children.len() > 1 {
+            break;
+        }
+        let only = std::mem::take(&mut inner.children[0]);
+        *root = only;
+    }
+    Ok(true)
+}
+
+fn find(root: &Slot, key: HashedKey<'_>) -> Result<Option<usize>, EngineError> {
+    let mut slot = root;
+    loop {
+        match slot.get() {
+            Some(Node::Inner(inner)) => slot = &inner.children[inner.child_of(key.bytes)],
+            Some(Node::Leaf(leaf)) => return Ok(leaf.find(key.bytes, key.fingerprint)),
+            // Not resident: the caller made resident all that a change touches, so the key is not there.
+            None => return Ok(None),
+        }
+    }
+}
+
+fn delete_in(
+    slot: &mut Slot,
+    fences: Fences<'_>,
+    key: HashedKey<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<(), EngineError> {
+    match own(slot, edit)? {
+        Owned::Leaf(shared) => {
+            let found = shared.find(key.bytes, key.fingerprint);
+            if let (Some(leaf), Some(found)) = (Arc::get_mut(shared), found) {
+                if let Some(old) = leaf.remove(found) {
+                    edit.retired.chain(&old, None, edit.epoch);
+                }
+            }
+            Ok(())
+        }
+        Owned::Inner(inner) => {
+            let index = inner.child_of(key.bytes);
+            let (pivots, children) = inner.parts_mut();
+            let inside = fences.of_child(pivots, index);
+            delete_in(&mut children[index], inside, key, edit)?;
+            join_sparse_child(inner, index, fences, edit)
+        }
+    }
+}
+
+/// Joins child `index` with a neighbour when both have little left.
+fn join_sparse_child(
+    inner: &mut Inner,
+    index: usize,
+    fences: Fences<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<(), EngineError> {
+    let is_sparse = match inner.children[index].get() {
+        Some(Node::Leaf(leaf)) => leaf.is_sparse(),
+        Some(Node::Inner(child)) => child.children.len() < FAN_OUT_MAX / 8,
+        None => false,
+    };
+    if !is_sparse || inner.children.len() < 2 {
+        return Ok(());
+    }
+    let left = index.min(inner.children.len() - 2);
+    let fits = match (inner.children[left].get(), inner.children[left + 1].get()) {
+        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => a.joins_well(b),
+        (Some(Node::Inner(a)), Some(Node::Inner(b))) => {
+            a.children.len() + b.children.len() <= FAN_OUT_MAX * 3 / 4
+        }
+        _ => false,
+    };
+    if !fits {
+        return Ok(());
+    }
+    let pivot: Box<[u8]> = inner.pivots()[left].clone();
+    own(&mut inner.children[left], edit)?;
+    own(&mut inner.children[left + 1], edit)?;
+    // `remove` takes the pivot in front of the child, which is the one between the two.
+    let right = inner.remove(left + 1);
+    let (pivots, children) = inner.parts_mut();
+    let around = fences.of_child(pivots, left);
+    match (children[left].get_mut(), right.get()) {
+        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => {
+            let records: Vec<Record<'_>> = [&**a, &**b]
+                .into_iter()
+                .flat_map(|leaf| (0..leaf.len()).map(move |slot| leaf.record(slot)))
+                .collect();
+            edit.backing.leaves_shrank(a.memory_bytes() + b.memory_bytes());
+            let joined = new_leaf(around, &records, edit);
+            *a = joined;
+        }
+        (Some(Node::Inner(a)), Some(Node::Inner(b))) => {
+            if let Some(a) = Arc::get_mut(a) {
+                a.absorb(pivot, b);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+enum Owned<'a> {
+    Leaf(&'a mut Arc<Leaf>),
+    Inner(&'a mut Inner),
+}
+
+/// Makes the node of `slot` ours to change: nobody shares it, and it has no home on disk any more.
+fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
+    slot.load(edit.backing)?;
+    match slot.get_mut() {
+        Some(Node::Leaf(shared)) => {
+            match Arc::get_mut(shared) {
+                Some(leaf) => {
+                    if let Some(home) = leaf.home.take() {
+                        edit.retired.page(home, edit.epoch + 1);
+                    }
+                    leaf.birth = edit.epoch;
+                }
+                None => {
+                    edit.retired.shared_node(Node::Leaf(Arc::clone(shared)), edit.epoch);
+                    *shared = shared.fork(edit.epoch);
+                }
+            }
+            Ok(Owned::Leaf(shared))
+        }
+        Some(Node::Inner(shared)) => {
+            match Arc::get_mut(shared) {
+                Some(inner) => {
+                    if let Some(home) = inner.home.take() {
+                        edit.retired.page(home, edit.epoch + 1);
+                    }
+                    inner.birth = edit.epoch;
+                }
+                None => {
+                    edit.retired.shared_node(Node::Inner(Arc::clone(shared)), edit.epoch);
+                    *shared = Arc::new(shared.fork(edit.epoch));
+                }
+            }
+            match Arc::get_mut(shared) {
+                Some(inner) => Ok(Owned::Inner(inner)),
+                None => unreachable!("a fresh node has one owner"),
+            }
+        }
+        None => unreachable!("a slot that was loaded holds a node"),
+    }
+}
+
+/// Lets go of leaves that can be read back, until `wanted` bytes of them are gone; how many went.
+pub(crate) fn evict(slot: &mut Slot, wanted: usize, backing: &Backing) -> usize {
+    let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
+    let Some(inner) = Arc::get_mut(shared) else { return 0 };
+    let mut gone = 0;
+    for child in &mut inner.children {
+        if gone >= wanted {
+            break;
+        }
+        gone += match child.get() {
+            Some(Node::Leaf(leaf)) if Arc::strong_count(leaf) == 1 => {
+                let bytes = child.evict();
+                backing.leaves_shrank(bytes);
+                bytes
+            }
+            Some(Node::Inner(_)) => evict(child, wanted - gone, backing),
+            _ => 0,
+        };
+    }
+    gone
+}

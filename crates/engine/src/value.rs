@@ -1,0 +1,341 @@
+//! Values: small ones lie in the leaf, longer ones are chains of pieces.
+//!
+//! A piece is immutable bytes that know where they live on disk (their *home*) and may be resident in
+//! memory. An append shares the pieces before it, so its cost does not depend on the value's length.
+//!
+//! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
+
+use crate::backing::Backing;
+use crate::pins::{Pin, Pins};
+use crate::{Damage, EngineError};
+use atoll_buffer::Buffer;
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+/// Values below this many bytes lie in leaf pages.
+pub(crate) const INLINE_BELOW: usize = 256;
+
+/// Pieces of at least this many bytes get an extent of their own; shorter ones live in the log.
+pub(crate) const EXTENT_FROM: usize = 64 << 10;
+
+/// Longest value, in bytes.
+pub(crate) const VALUE_MAX: u64 = 64 << 20;
+
+/// A piece that grew to this length is not copied again to join it with appended bytes.
+const JOIN_BELOW: u32 = 1 << 20;
+
+/// Immutable bytes of a value.
+#[derive(Clone)]
+pub(crate) struct Piece(Arc<PieceCell>);
+
+struct PieceCell {
+    len: u32,
+    birth: u64,
+    checksum: u64,
+    /// Whether its bytes are in a log group that the disk does not have yet.
+    in_log: bool,
+    home: OnceLock<u64>,
+    resident: Mutex<Option<Buffer>>,
+}
+
+impl Piece {
+    /// A piece that so far lives only in memory.
+    pub(crate) fn resident(bytes: Buffer, checksum: u64, birth: u64) -> Self {
+        Self::new(bytes, checksum, birth, false)
+    }
+
+    /// A piece whose bytes are part of a log group that will soon be flushed.
+    pub(crate) fn in_log(bytes: Buffer, checksum: u64, birth: u64) -> Self {
+        Self::new(bytes, checksum, birth, true)
+    }
+
+    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool) -> Self {
+        let len = bytes.len() as u32;
+        let resident = Mutex::new(Some(bytes));
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log, home: OnceLock::new(), resident }))
+    }
+
+    /// A piece that lies on disk.
+    pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
+        let home = OnceLock::from(home);
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log: false, home, resident: Mutex::new(None) }))
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    pub(crate) fn birth(&self) -> u64 {
+        self.0.birth
+    }
+
+    pub(crate) fn checksum(&self) -> u64 {
+        self.0.checksum
+    }
+
+    /// Whether it may get a home although the current tree let go of it in `epoch`.
+    pub(crate) fn may_settle(&self, epoch: u64) -> bool {
+        self.0.in_log || self.0.birth < epoch
+    }
+
+    /// Offset of the bytes on disk, once they were written.
+    pub(crate) fn home(&self) -> Option<u64> {
+        self.0.home.get().copied()
+    }
+
+    pub(crate) fn settle(&self, offset: u64) {
+        // Settling twice would mean that two checkpoints wrote it at once; the first home stays true.
+        let _ = self.0.home.set(offset);
+    }
+
+    pub(crate) fn resident_bytes(&self) -> Option<Buffer> {
+        self.0.resident.lock().clone()
+    }
+
+    /// Lets go of the bytes in memory, if they can be read back; how many they were.
+    pub(crate) fn evict(&self) -> u64 {
+        if self.0.home.get().is_none() {
+            return 0;
+        }
+        self.0.resident.lock().take().map_or(0, |bytes| bytes.allocated_bytes() as u64)
+    }
+
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The bytes, read back and verified where they are not resident.
+    pub(crate) fn load(&self, backing: &Backing) -> Result<Buffer, EngineError> {
+        if let Some(bytes) = self.resident_bytes() {
+            return Ok(bytes);
+        }
+        let offset = self.home().unwrap_or_default();
+        let bytes = Buffer::try_build(self.0.len as usize, |target| backing.read(offset, target))?;
+        if backing.checksum(&bytes) != self.0.checksum {
+            return Err(backing.corrupt(offset, Damage::ValueChecksum));
+        }
+        *self.0.resident.lock() = Some(bytes.clone());
+        backing.admit(self.clone(), bytes.allocated_bytes() as u64);
+        Ok(bytes)
+    }
+}
+
+/// One or more pieces, in order.
+#[derive(Clone)]
+pub(crate) enum Chain {
+    One(Piece),
+    Many(Arc<[Piece]>),
+}
+
+impl Chain {
+    pub(crate) fn from_pieces(mut pieces: Vec<Piece>) -> Self {
+        match pieces.len() {
+            1 => Self::One(pieces.remove(0)),
+            _ => Self::Many(pieces.into()),
+        }
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        match self {
+            Self::One(piece) => std::slice::from_ref(piece),
+            Self::Many(pieces) => pieces,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.pieces().iter().map(|piece| u64::from(piece.len())).sum()
+    }
+
+    /// This chain with `added` at its end, and the pieces that are no longer part of it.
+    ///
+    /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied
+    /// O(log n) times and leave O(log n) pieces.
+    pub(crate) fn appended(&self, added: Piece, backing: &Backing, epoch: u64) -> (Self, Vec<Piece>) {
+        let mut pieces = self.pieces().to_vec();
+        let mut left = Vec::new();
+        let mut tail = added;
+        while let Some(last) = pieces.last() {
+            let joins = last.len() < JOIN_BELOW && tail.len() >= last.len() / 2;
+            let (true, Some(front), Some(back)) = (joins, last.resident_bytes(), tail.resident_bytes())
+            else {
+                break;
+            };
+            let joined = Buffer::concat(front.len() + back.len(), [&front[..], &back[..]]);
+            let checksum = backing.checksum(&joined);
+            left.extend(pieces.pop());
+            left.push(std::mem::replace(&mut tail, Piece::resident(joined, checksum, epoch)));
+        }
+        pieces.push(tail);
+        (Self::from_pieces(pieces), left)
+    }
+}
+
+/// What a leaf holds for a key, by reference.
+#[derive(Clone, Copy)]
+pub(crate) enum Stored<'a> {
+    Inline(&'a [u8]),
+    Chain(&'a Chain),
+}
+
+impl Stored<'_> {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Chain(chain) => chain.len(),
+        }
+    }
+}
+
+/// A value during a read, before it is copied or kept.
+pub struct ValueRef<'a> {
+    pub(crate) stored: Stored<'a>,
+    pub(crate) backing: &'a Arc<Backing>,
+    pub(crate) pins: &'a Arc<Pins>,
+    pub(crate) epoch: u64,
+}
+
+impl<'a> ValueRef<'a> {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.stored.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, without copying where they lie in one piece in memory.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
+    pub fn bytes(&self) -> Result<Cow<'a, [u8]>, EngineError> {
+        match self.stored {
+            Stored::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Stored::Chain(_) => Ok(Cow::Owned(self.to_value().to_buffer()?.to_vec())),
+        }
+    }
+
+    /// The value, to be kept.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let whole = match self.stored {
+            Stored::Inline(bytes) => Some(Buffer::copy_from(bytes)),
+            Stored::Chain(Chain::One(piece)) => piece.resident_bytes(),
+            Stored::Chain(_) => None,
+        };
+        Value(match (whole, self.stored) {
+            (Some(bytes), _) => Kept::Whole(bytes),
+            (None, Stored::Inline(bytes)) => Kept::Whole(Buffer::copy_from(bytes)),
+            (None, Stored::Chain(chain)) => Kept::Chain {
+                chain: chain.clone(),
+                backing: Arc::clone(self.backing),
+                // The pin keeps the bytes on disk in place for as long as somebody may read them back.
+                _pin: self.backing.disk().map(|_| self.pins.pin(self.epoch)),
+            },
+        })
+    }
+}
+
+/// A value that was read: cheap to clone, and read back from disk only where it is used.
+#[derive(Clone)]
+pub struct Value(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    Whole(Buffer),
+    Chain { chain: Chain, backing: Arc<Backing>, _pin: Option<Pin> },
+}
+
+impl Value {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Kept::Whole(bytes) => bytes.len() as u64,
+            Kept::Chain { chain, .. } => chain.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes in one buffer; no copy where they lie in one piece.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
+    pub fn to_buffer(&self) -> Result<Buffer, EngineError> {
+        self.read(0, self.len())
+    }
+
+    /// The bytes from `offset`, at most `len`, clamped to the value.
+    ///
+    /// # Errors
+    /// As [`Value::to_buffer`].
+    pub fn read(&self, offset: u64, len: u64) -> Result<Buffer, EngineError> {
+        let (from, to) = (offset.min(self.len()), offset.saturating_add(len).min(self.len()));
+        let mut parts = Vec::new();
+        let mut at = 0u64;
+        for piece in self.pieces() {
+            let end = at + piece.len();
+            if end > from && at < to {
+                let start = from.saturating_sub(at) as usize;
+                parts.push(piece.bytes()?.slice(start..(to.min(end) - at) as usize));
+            }
+            at = end;
+        }
+        if parts.len() == 1 {
+            return Ok(parts.remove(0));
+        }
+        Ok(Buffer::concat((to - from) as usize, parts.iter().map(Buffer::as_slice)))
+    }
+
+    /// The pieces, each read back only when it is asked for.
+    pub fn chunks(&self) -> impl Iterator<Item = Result<Buffer, EngineError>> + '_ {
+        self.pieces().map(|piece| piece.bytes())
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = KeptPiece<'_>> + '_ {
+        let (whole, chain) = match &self.0 {
+            Kept::Whole(bytes) => (Some(KeptPiece::Whole(bytes)), None),
+            Kept::Chain { chain, backing, .. } => (None, Some((chain, backing))),
+        };
+        let pieces = chain.into_iter().flat_map(|(chain, backing)| {
+            chain.pieces().iter().map(move |piece| KeptPiece::Piece(piece, backing))
+        });
+        whole.into_iter().chain(pieces)
+    }
+}
+
+enum KeptPiece<'a> {
+    Whole(&'a Buffer),
+    Piece(&'a Piece, &'a Backing),
+}
+
+impl KeptPiece<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Whole(bytes) => bytes.len() as u64,
+            Self::Piece(piece, _) => u64::from(piece.len()),
+        }
+    }
+
+    fn bytes(&self) -> Result<Buffer, EngineError> {
+        match self {
+            Self::Whole(bytes) => Ok((*bytes).clone()),
+            Self::Piece(piece, backing) => piece.load(backing),
+        }
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Value({} B)", self.len())
+    }
+}
