@@ -1,1 +1,66 @@
-fn main() {}
+//! The `atoll` program: lists the verbs of every room, and nothing else.
+//!
+//! Invariant: a verb is known here by its name only; what it takes and does stands in its own file.
+
+use atoll_cli::verbs::{completions, config, doctor, kv, ls, serve, store};
+use atoll_cli::{Failure, GlobalArguments, Session};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A data fabric that stands next to a computation and holds what it makes.
+#[derive(Parser)]
+#[command(name = "atoll", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Atoll {
+    #[command(flatten)]
+    global: GlobalArguments,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "Examples:
+  atoll kv put --store ./data stations KJFK 'New York'
+  atoll kv get --store ./data stations KJFK
+  ATOLL_STORE=./data atoll ls
+  atoll doctor /scratch";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Read and write cells: put, get, delete, append, cas, wait, scan, import, export
+    #[command(subcommand)]
+    Kv(kv::Kv),
+    /// Look after a store: info, check, stats, snapshot, copy
+    #[command(subcommand)]
+    Store(store::StoreVerb),
+    /// List partitions, or the keys of one
+    Ls(ls::Ls),
+    /// Own a store and serve it to the processes of this machine
+    Serve(serve::Serve),
+    /// Tell how fit a place is for a store, and what would help
+    Doctor(doctor::Doctor),
+    /// Show the options in effect and where each was set
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Write the completions for a shell
+    Completions(completions::Completions),
+}
+
+impl Verb {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Kv(verb) => verb.run(session).await,
+            Self::Store(verb) => verb.run(session).await,
+            Self::Ls(verb) => verb.run(session).await,
+            Self::Serve(verb) => verb.run(session).await,
+            Self::Doctor(verb) => verb.run(session),
+            Self::Config(verb) => verb.run(session),
+            Self::Completions(verb) => verb.run(session, Atoll::command()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match atoll_cli::parse::<Atoll>() {
+        Ok(atoll) => atoll_cli::execute(&atoll.global, async |session| atoll.verb.run(session).await),
+        Err(code) => code,
+    }
+}

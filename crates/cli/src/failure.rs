@@ -1,0 +1,226 @@
+//! How a verb fails, and how that is told: text with causes and a hint, or one JSON object.
+//!
+//! Invariant: the exit code follows from the error kind, and only from it.
+
+use crate::text::TextError;
+use crate::transfer::TransferError;
+use atoll_errors::ErrorKind;
+use atoll_options::OptionsError;
+use atoll_store::StoreError;
+use serde_json::{Value, json};
+use std::error::Error;
+use std::io;
+
+/// Exit code of a wrong command line, the same as of the argument parser.
+pub(crate) const USAGE_EXIT: u8 = 2;
+
+/// Why a verb did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command line is wrong in a way that only the verb can see.
+    #[error("{problem}")]
+    Usage {
+        /// What is wrong.
+        problem: String,
+        /// What would be right.
+        hint: String,
+    },
+    /// A text on the command line is not in the encoding it should have.
+    #[error("{what} cannot be read")]
+    Text {
+        /// Which argument.
+        what: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: TextError,
+    },
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The options cannot be used.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A file cannot be read or written.
+    #[error("cannot {action} {place}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        place: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Something is there that would be lost.
+    #[error("{place} exists")]
+    Exists {
+        /// The file.
+        place: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The cell asked for is absent.
+    #[error("there is no cell {cell}")]
+    Absent {
+        /// Its keys.
+        cell: String,
+    },
+    /// The time of a wait ran out.
+    #[error("cell {cell} did not become what was waited for within {time_out}")]
+    WaitEnded {
+        /// Its keys.
+        cell: String,
+        /// How long was waited.
+        time_out: String,
+    },
+    /// A check found damage.
+    #[error("{place} is damaged in {places} places")]
+    Damaged {
+        /// The store.
+        place: String,
+        /// How many.
+        places: usize,
+    },
+    /// An import or export failed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// Whoever reads our output has seen enough: not an error.
+    #[error("the output was closed")]
+    OutputClosed,
+    /// Somebody asked us to stop.
+    #[error("interrupted")]
+    Interrupted {
+        /// The exit code that the signal asks for.
+        exit: u8,
+    },
+}
+
+impl Failure {
+    /// The kind; none for what is not an error of Atoll.
+    #[must_use]
+    pub fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Usage { .. } | Self::OutputClosed | Self::Interrupted { .. } => None,
+            Self::Text { .. } => Some(ErrorKind::InvalidInput),
+            Self::Store(error) => Some(error.kind()),
+            Self::Options(error) => Some(error.kind()),
+            Self::File { source, .. } => Some(kind_of_io(source)),
+            Self::Exists { .. } => Some(ErrorKind::Conflict),
+            Self::Absent { .. } => Some(ErrorKind::NotFound),
+            Self::WaitEnded { .. } => Some(ErrorKind::TimedOut),
+            Self::Damaged { .. } => Some(ErrorKind::Corrupt),
+            Self::Transfer(error) => Some(error.kind()),
+        }
+    }
+
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::OutputClosed => 0,
+            Self::Interrupted { exit } => *exit,
+            other => other.kind().map_or(USAGE_EXIT, |kind| kind.names().exit),
+        }
+    }
+
+    /// What the reader can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Usage { hint, .. } => Some(hint.clone()),
+            Self::Text { source, .. } => Some(source.hint().to_owned()),
+            Self::Store(error) => error.hint(),
+            Self::Options(error) => error.hint(),
+            Self::File { source, .. } => hint_of_io(source).map(str::to_owned),
+            Self::Exists { hint, .. } => Some((*hint).to_owned()),
+            Self::Absent { .. } => Some("`atoll ls PARTITION` lists the keys of a partition".to_owned()),
+            Self::WaitEnded { .. } => Some("wait longer with --timeout".to_owned()),
+            Self::Damaged { .. } => Some("copy what is readable with `atoll kv export`".to_owned()),
+            Self::Transfer(error) => error.hint(),
+            Self::OutputClosed | Self::Interrupted { .. } => None,
+        }
+    }
+
+    /// The failure as one JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let kind = self.kind().map_or("usage", ErrorKind::code);
+        let mut error = json!({
+            "kind": kind,
+            "message": self.to_string(),
+            "causes": self.causes(),
+            "hint": self.hint(),
+            "exit": self.exit(),
+        });
+        if let (Self::Store(StoreError::Conflict(conflict)), Some(fields)) = (self, error.as_object_mut()) {
+            crate::cells::insert_bytes(fields, "sort", &conflict.sort);
+            if let Some(actual) = &conflict.actual {
+                crate::cells::insert_bytes(fields, "actual", actual);
+            }
+            fields.insert(
+                "actual_bytes".to_owned(),
+                json!(conflict.actual.as_ref().map(|_| conflict.actual_bytes)),
+            );
+        }
+        json!({ "error": error })
+    }
+
+    /// The failure as lines for a reader.
+    #[must_use]
+    pub fn to_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("error", self.to_string())];
+        lines.extend(self.causes().into_iter().map(|cause| ("  cause", cause)));
+        if let Self::Store(StoreError::Conflict(conflict)) = self {
+            let found = match &conflict.actual {
+                None => "nothing: it is absent".to_owned(),
+                Some(actual) => crate::text::shortened(actual, conflict.actual_bytes),
+            };
+            lines.push(("  found", found));
+        }
+        lines.extend(self.hint().map(|hint| ("hint", hint)));
+        lines
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut next = self.source();
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        causes
+    }
+}
+
+/// The failure of writing to standard output.
+pub(crate) fn output_failure(source: io::Error) -> Failure {
+    if source.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::OutputClosed;
+    }
+    Failure::File { action: "write to", place: "standard output".to_owned(), source }
+}
+
+/// The kind of an error of the operating system.
+pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::AlreadyExists => ErrorKind::Conflict,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
+        io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
+            ErrorKind::InvalidInput
+        }
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+fn hint_of_io(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Some("check the spelling; a relative path starts at the current folder"),
+        io::ErrorKind::PermissionDenied => Some("check who may read and write there with `ls -l`"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("free some space, then try again"),
+        io::ErrorKind::IsADirectory => Some("a file belongs there, not a folder"),
+        _ => None,
+    }
+}

@@ -1,0 +1,124 @@
+//! From the arguments to the exit code: parsing, the runtime, signals, and telling failures.
+
+use crate::failure::USAGE_EXIT;
+use crate::options::{Color, read_settings};
+use crate::output::report;
+use crate::{Failure, GlobalArguments, Session};
+use atoll_options::Settings;
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Exit codes that shells expect after the signals.
+const INTERRUPTED_EXIT: u8 = 130;
+const TERMINATED_EXIT: u8 = 143;
+
+/// Reads the command line, or tells what is wrong with it.
+///
+/// # Errors
+/// The exit code: 0 after `--help`, 2 after a mistake.
+pub fn parse<T: Parser>() -> Result<T, ExitCode> {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    T::try_parse().map_err(|error| {
+        let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        if wants_json && !is_help {
+            report_usage_as_json(&error);
+        } else {
+            // Nobody is left to tell when this fails.
+            let _ = error.print();
+        }
+        ExitCode::from(if error.use_stderr() { USAGE_EXIT } else { 0 })
+    })
+}
+
+fn report_usage_as_json(error: &clap::Error) {
+    let message = error.render().to_string();
+    let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let suggestion =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+            .into_iter()
+            .find_map(|kind| error.get(kind))
+            .map(|value| match value {
+                ContextValue::Strings(names) => names.join(", "),
+                other => other.to_string(),
+            });
+    let hint = suggestion.map_or_else(|| "try --help".to_owned(), |name| format!("did you mean {name}?"));
+    let object = json!({ "error": { "kind": "usage", "message": message, "causes": [], "hint": hint, "exit": USAGE_EXIT } });
+    let _ = writeln!(std::io::stderr().lock(), "{object}");
+}
+
+/// Runs a verb to its exit code.
+pub fn execute(
+    global: &GlobalArguments,
+    verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
+) -> ExitCode {
+    let (result, colored) = match read_settings(global) {
+        Ok(settings) => {
+            let colored = use_colors(&settings);
+            (run(&Session::new(global, settings), verb), colored)
+        }
+        Err(failure) => (Err(failure), std::io::stderr().is_terminal()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                report(&failure, global.json, colored);
+            }
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn use_colors(settings: &Settings) -> bool {
+    match settings.get("color") {
+        Ok(Color::Always) => true,
+        Ok(Color::Never) => false,
+        _ => {
+            std::io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}
+
+fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|source| {
+        Failure::File { action: "start", place: "the threads of this program".to_owned(), source }
+    })?;
+    let result = runtime.block_on(async {
+        let result = tokio::select! {
+            result = verb(session) => result,
+            exit = interruption() => if session.ends_on_interrupt() { Ok(()) } else { Err(Failure::Interrupted { exit }) },
+        };
+        let closed = session.close().await;
+        result.and(closed)
+    });
+    // A thread may still hang in a read of standard input; waiting for it would hang us too.
+    runtime.shutdown_background();
+    result
+}
+
+/// Ends with the exit code of the signal that came; never ends when signals cannot be had.
+#[cfg(unix)]
+async fn interruption() -> u8 {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => INTERRUPTED_EXIT,
+        _ = terminate.recv() => TERMINATED_EXIT,
+    }
+}
+
+#[cfg(not(unix))]
+async fn interruption() -> u8 {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => INTERRUPTED_EXIT,
+        Err(_) => std::future::pending().await,
+    }
+}

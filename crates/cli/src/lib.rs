@@ -1,0 +1,25 @@
+//! The command line: what every verb shares, and the verbs, one file each.
+//!
+//! A verb is a struct of arguments with a `run` that takes a [`Session`]; `main` only lists them.
+//!
+//! Invariant: only this crate reads the environment, the options files and the terminal.
+//! Invariant: results go to standard output, everything else to standard error, and a reader of our output
+//! that has seen enough ends us silently.
+//! Invariant: exit codes are those of the error kinds; 2 is a wrong command line, 130 an interruption.
+
+mod cells;
+mod failure;
+pub mod fuzz;
+mod launch;
+mod options;
+mod output;
+mod progress;
+mod session;
+mod text;
+mod transfer;
+pub mod verbs;
+
+pub use failure::Failure;
+pub use launch::{execute, parse};
+pub use options::GlobalArguments;
+pub use session::Session;

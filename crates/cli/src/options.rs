@@ -1,0 +1,207 @@
+//! The options of the command line: its sections, its flags, and where files and variables are read.
+//!
+//! Invariant: this is the only place that reads options files and the environment.
+
+use crate::Failure;
+use atoll_open::OpenOptions;
+use atoll_options::{Assignment, Origin, Schema, Section, Settings, Size, Sources, TomlText, resolve};
+use atoll_store::{Durability, WriteOptions};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Flags that every verb takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GlobalArguments {
+    /// The store: a folder, file:PATH?mode=read, or mem: [env: ATOLL_STORE]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub store: Option<String>,
+    /// Write results and errors as JSON, one object a line
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+    /// What writes must survive: default, buffered, flushed or synced
+    #[arg(long, global = true, value_name = "CLASS", help_heading = "Global options")]
+    pub durability: Option<String>,
+    /// How long to wait for the store, such as 2s; the outcome is unknown after that
+    #[arg(long, global = true, value_name = "DURATION", help_heading = "Global options")]
+    pub deadline: Option<String>,
+    /// When to use colours: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", help_heading = "Global options")]
+    pub color: Option<String>,
+    /// Options file, instead of the usual ones [env: ATOLL_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// Set any option, such as --set engine.memory=512MiB; `atoll config show` lists them
+    #[arg(long, global = true, value_name = "KEY=VALUE", help_heading = "Global options")]
+    pub set: Vec<String>,
+}
+
+atoll_options::choice! {
+    /// When to use colours.
+    pub enum Color: "auto, always or never" {
+        /// On terminals.
+        Auto = "auto",
+        /// Everywhere.
+        Always = "always",
+        /// Nowhere.
+        Never = "never",
+    }
+}
+
+atoll_options::choice! {
+    /// What a write must survive.
+    pub enum DurabilityChoice: "default, buffered, flushed or synced" {
+        /// What the store does when nobody says.
+        Default = "default",
+        /// Nothing.
+        Buffered = "buffered",
+        /// The end of the process.
+        Flushed = "flushed",
+        /// The loss of power.
+        Synced = "synced",
+    }
+}
+
+atoll_options::options! {
+    /// What stands at the top of the options file.
+    pub struct TopOptions in "" {
+        /// The store that verbs use: a folder, file:PATH?mode=read, or mem:
+        store: String = "",
+        /// When to use colours: auto, always or never
+        color: Color = "auto",
+    }
+}
+
+atoll_options::options! {
+    /// How writes are made.
+    pub struct WriteSection in "write." {
+        /// What writes must survive: default (the store's own), buffered, flushed or synced
+        durability: DurabilityChoice = "default",
+        /// How long to wait before the outcome counts as unknown, or none
+        deadline: Option<Duration> = "none",
+    }
+}
+
+atoll_options::options! {
+    /// How a store on this machine runs.
+    pub struct EngineSection in "engine." {
+        /// Memory budget
+        memory: Size = "1GiB",
+        /// Bytes of log that trigger a checkpoint
+        checkpoint: Size = "1GiB",
+        /// How long space that nothing refers to is kept for readers without a lease
+        keep: Duration = "10min",
+    }
+}
+
+atoll_options::options! {
+    /// How imports run.
+    pub struct ImportSection in "import." {
+        /// Partitions that are written at the same time
+        in_flight: u16 = "8",
+        /// Bytes that are read before they are written and the progress is noted
+        window: Size = "8MiB",
+    }
+}
+
+/// Every option of this program.
+pub(crate) fn schema() -> Schema {
+    Schema::new().with::<TopOptions>().with::<WriteSection>().with::<EngineSection>().with::<ImportSection>()
+}
+
+/// Variables with our prefix that are not options.
+const RESERVED_VARIABLES: [&str; 2] = ["ATOLL_CONFIG", "ATOLL_LOG"];
+
+/// Reads files and environment, and lays the flags over them.
+pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failure> {
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .map(|(name, text)| (name.to_string_lossy().into_owned(), text.to_string_lossy().into_owned()))
+        .collect();
+    let files = read_files(global, &environment)?;
+    let texts: Vec<TomlText<'_>> = files.iter().map(|(name, text)| TomlText { name, text }).collect();
+    let flags = flags(global)?;
+    let sources = Sources {
+        files: &texts,
+        environment: &environment,
+        reserved_variables: &RESERVED_VARIABLES,
+        flags: &flags,
+    };
+    Ok(resolve(&schema(), &sources)?)
+}
+
+/// The files that apply, weakest first: the user's, then the one of the current folder; or the one named.
+fn read_files(
+    global: &GlobalArguments,
+    environment: &[(String, String)],
+) -> Result<Vec<(String, String)>, Failure> {
+    let variable = |wanted: &str| {
+        environment.iter().find(|(name, text)| name == wanted && !text.is_empty()).map(|(_, text)| text)
+    };
+    if let Some(named) = global.config.clone().or_else(|| variable("ATOLL_CONFIG").map(PathBuf::from)) {
+        return Ok(vec![read_file(&named)?]);
+    }
+    let user = variable("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| variable("HOME").map(|home| Path::new(home).join(".config")))
+        .map(|folder| folder.join("atoll/atoll.toml"));
+    let candidates = user.into_iter().chain([PathBuf::from("atoll.toml")]);
+    candidates.filter(|path| path.is_file()).map(|path| read_file(&path)).collect()
+}
+
+fn read_file(path: &Path) -> Result<(String, String), Failure> {
+    let place = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok((place, text)),
+        Err(source) => Err(Failure::File { action: "read the options file", place, source }),
+    }
+}
+
+fn flags(global: &GlobalArguments) -> Result<Vec<Assignment>, Failure> {
+    let named = [
+        ("store", "--store", &global.store),
+        ("write.durability", "--durability", &global.durability),
+        ("write.deadline", "--deadline", &global.deadline),
+        ("color", "--color", &global.color),
+    ];
+    let mut flags = Vec::new();
+    for pair in &global.set {
+        let Some((key, text)) = pair.split_once('=') else {
+            return Err(Failure::Usage {
+                problem: format!("--set \"{pair}\" is not KEY=VALUE"),
+                hint: "write, for example, --set engine.memory=512MiB".to_owned(),
+            });
+        };
+        flags.push(assignment(key.trim(), text, "--set"));
+    }
+    flags.extend(
+        named.into_iter().filter_map(|(key, flag, text)| Some(assignment(key, text.as_ref()?, flag))),
+    );
+    Ok(flags)
+}
+
+fn assignment(key: &str, text: &str, flag: &str) -> Assignment {
+    Assignment { key: key.to_owned(), text: text.to_owned(), origin: Origin::Flag { flag: flag.to_owned() } }
+}
+
+/// How a store is opened under these settings.
+pub(crate) fn open_options(settings: &Settings) -> Result<OpenOptions, Failure> {
+    let engine = EngineSection::from_settings(settings)?;
+    Ok(OpenOptions {
+        memory_bytes: engine.memory.0,
+        checkpoint_bytes: engine.checkpoint.0,
+        keep: engine.keep,
+        ..OpenOptions::default()
+    })
+}
+
+/// How writes are made under these settings.
+pub(crate) fn write_options(settings: &Settings) -> Result<WriteOptions, Failure> {
+    let write = WriteSection::from_settings(settings)?;
+    let durability = match write.durability {
+        DurabilityChoice::Default => None,
+        DurabilityChoice::Buffered => Some(Durability::Buffered),
+        DurabilityChoice::Flushed => Some(Durability::Flushed),
+        DurabilityChoice::Synced => Some(Durability::Synced),
+    };
+    Ok(WriteOptions { durability, deadline: write.deadline, request: None })
+}

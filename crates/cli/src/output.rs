@@ -1,0 +1,96 @@
+//! Standard output, and whether colours and JSON are wanted.
+
+use crate::Failure;
+use crate::failure::output_failure;
+use serde_json::Value;
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where results go.
+pub struct Output {
+    json: bool,
+    is_terminal: bool,
+    stdout: Mutex<BufWriter<Stdout>>,
+}
+
+impl Output {
+    /// Standard output of this process.
+    pub(crate) fn new(json: bool) -> Self {
+        let stdout = std::io::stdout();
+        Self { json, is_terminal: stdout.is_terminal(), stdout: Mutex::new(BufWriter::new(stdout)) }
+    }
+
+    /// Whether results are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person sees the output.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// One line of text.
+    pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        writeln!(self.lock(), "{}", text.as_ref()).map_err(output_failure)
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        self.lock().write_all(bytes).map_err(output_failure)
+    }
+
+    /// Whatever `write` writes.
+    pub(crate) fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        write(&mut *self.lock()).map_err(output_failure)
+    }
+
+    /// One JSON value on one line.
+    pub(crate) fn json(&self, value: &Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// The text, or its JSON when that is wanted.
+    pub(crate) fn either(
+        &self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), Failure> {
+        if self.json { self.json(&json()) } else { self.line(text()) }
+    }
+
+    /// Hands everything to the operating system.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        self.lock().flush().map_err(output_failure)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BufWriter<Stdout>> {
+        self.stdout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells a failure on standard error; nobody is left to tell when that fails.
+pub(crate) fn report(failure: &Failure, json: bool, colored: bool) {
+    let mut stderr = std::io::stderr().lock();
+    if json {
+        let _ = writeln!(stderr, "{}", failure.to_json());
+        return;
+    }
+    for (label, text) in failure.to_lines() {
+        let (on, off) = match label {
+            _ if !colored => ("", ""),
+            "error" => ("\x1b[1;31m", "\x1b[0m"),
+            "hint" => ("\x1b[1;36m", "\x1b[0m"),
+            _ => ("\x1b[1m", "\x1b[0m"),
+        };
+        let _ = writeln!(stderr, "{on}{label}:{off} {text}");
+    }
+}
+
+/// Something worth knowing that is neither result nor failure.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

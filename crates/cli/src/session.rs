@@ -1,0 +1,112 @@
+//! What a verb works with: the settings, the output, and the store once it is open.
+//!
+//! Invariant: a store that was opened is closed, also after a failure or an interruption.
+
+use crate::output::Output;
+use crate::{Failure, GlobalArguments, options};
+use atoll_open::{Maintenance, Mode, Opened};
+use atoll_options::Settings;
+use atoll_store::{ReadOptions, Store, StoreError, WriteOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a verb does to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Looks only: nothing is created, no byte changes.
+    Read,
+    /// Changes a store that exists, or waits for one.
+    Change,
+    /// Writes, and makes the store if there is none.
+    Create,
+}
+
+/// One run of the program.
+pub struct Session {
+    pub(crate) settings: Settings,
+    pub(crate) output: Output,
+    opened: Mutex<Vec<Opened>>,
+    ends_on_interrupt: AtomicBool,
+}
+
+impl Session {
+    pub(crate) fn new(global: &GlobalArguments, settings: Settings) -> Self {
+        Self {
+            settings,
+            output: Output::new(global.json),
+            opened: Mutex::new(Vec::new()),
+            ends_on_interrupt: AtomicBool::new(false),
+        }
+    }
+
+    /// The URL of the store.
+    pub(crate) fn store_url(&self) -> Result<String, Failure> {
+        let url: String = self.settings.get("store")?;
+        if !url.is_empty() {
+            return Ok(url);
+        }
+        Err(Failure::Usage {
+            problem: "no store is named".to_owned(),
+            hint: "add --store ./data, or set ATOLL_STORE".to_owned(),
+        })
+    }
+
+    /// The store, opened for what the verb does.
+    pub(crate) async fn open(&self, access: Access) -> Result<Opened, Failure> {
+        let mut options = options::open_options(&self.settings)?;
+        options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
+        options.create = access == Access::Create;
+        let opened = atoll_open::open_with_maintenance(&self.store_url()?, &options).await?;
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened.clone());
+        Ok(opened)
+    }
+
+    /// The store alone.
+    pub(crate) async fn store(&self, access: Access) -> Result<Arc<dyn Store>, Failure> {
+        Ok(self.open(access).await?.store)
+    }
+
+    /// The handle for upkeep, or `unsupported` with what to do instead.
+    pub(crate) async fn maintenance(
+        &self,
+        access: Access,
+        what: &str,
+        hint: &'static str,
+    ) -> Result<(Arc<dyn Maintenance>, String), Failure> {
+        let opened = self.open(access).await?;
+        match opened.maintenance {
+            Some(maintenance) => Ok((maintenance, opened.place)),
+            None => Err(StoreError::Unsupported { what: format!("{what} of {}", opened.place), hint }.into()),
+        }
+    }
+
+    /// How reads are made.
+    pub(crate) fn read_options(&self) -> Result<ReadOptions, Failure> {
+        Ok(ReadOptions { deadline: self.write_options()?.deadline, ..ReadOptions::default() })
+    }
+
+    /// How writes are made.
+    pub(crate) fn write_options(&self) -> Result<WriteOptions, Failure> {
+        options::write_options(&self.settings)
+    }
+
+    /// From now on an interruption is the wanted end, not a failure.
+    pub(crate) fn end_on_interrupt(&self) {
+        self.ends_on_interrupt.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn ends_on_interrupt(&self) -> bool {
+        self.ends_on_interrupt.load(Ordering::Acquire)
+    }
+
+    /// Closes what was opened and hands all output over.
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for opened in opened {
+            let closed = opened.store.close().await.map_err(Failure::from);
+            result = result.and(closed);
+        }
+        result.and(self.output.flush())
+    }
+}

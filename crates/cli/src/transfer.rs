@@ -1,0 +1,105 @@
+//! Import and export: records of cells as JSON Lines, CSV or length-prefixed binary.
+//!
+//! Invariant: memory does not grow with the size of the source; a record has a largest size.
+//! Invariant: an import only puts, so that doing a part of it twice changes nothing.
+
+mod binary;
+mod comma;
+mod error;
+mod export;
+mod import;
+mod json_lines;
+mod progress_mark;
+mod source;
+mod window;
+
+pub(crate) use binary::BinaryReader;
+pub(crate) use comma::{Columns, CommaReader};
+pub(crate) use error::TransferError;
+pub(crate) use export::{Export, export};
+pub(crate) use import::{Import, ProgressReport, import};
+pub(crate) use json_lines::JsonLinesReader;
+pub(crate) use source::{Input, Tracked};
+
+use clap::ValueEnum;
+use std::path::Path;
+
+/// One cell on its way in or out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) partition: Vec<u8>,
+    pub(crate) sort: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Record {
+    pub(crate) fn bytes(&self) -> usize {
+        self.partition.len() + self.sort.len() + self.value.len()
+    }
+}
+
+/// What a reader found at one place of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    /// The record, or what is wrong with the place.
+    pub(crate) record: Result<Record, String>,
+    /// Line of the place, from 1; the number of the record where there are no lines.
+    pub(crate) line: u64,
+    /// Where the next record starts.
+    pub(crate) end: Place,
+}
+
+/// A place between two records of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes before it.
+    pub(crate) offset: u64,
+    /// Lines before it.
+    pub(crate) lines: u64,
+}
+
+/// Reads records one by one.
+pub(crate) trait RecordReader: Send {
+    /// The next record or bad place; none at the end.
+    ///
+    /// # Errors
+    /// When nothing after this place can be read.
+    fn next(&mut self) -> Result<Option<Parsed>, TransferError>;
+
+    /// The source, which knows the checksum of what was read.
+    fn tracked(&mut self) -> &mut Tracked;
+}
+
+/// How records are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON Lines: {"partition": ..., "sort": ..., "value": ...}
+    Jsonl,
+    /// Comma-separated values with a header line
+    Csv,
+    /// Length-prefixed binary with a checksum for each record
+    Binary,
+}
+
+impl Format {
+    /// The format that the ending of a file name stands for.
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "csv" => Some(Self::Csv),
+            "atoll" | "bin" => Some(Self::Binary),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+            Self::Binary => "binary",
+        }
+    }
+}
+
+/// Partitions that start with this belong to Atoll: listings and exports pass over them.
+pub(crate) const RESERVED_PREFIX: &[u8] = b"\0atoll.";

@@ -1,0 +1,298 @@
+//! CSV: which columns make the keys and the value, and rows as records.
+//!
+//! Without named columns the file must have those of an export: `partition`, `sort` and `value`, each
+//! plain, or with `_escaped` or `_base64` at its end.
+
+use crate::text::Encoding;
+use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
+use csv::{ByteRecord, Reader, ReaderBuilder};
+use serde_json::{Map, Value};
+use std::io;
+
+/// Which columns make a record, as named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// Joined by `separator` they are the partition key; empty for the columns of an export.
+    pub(crate) partition: Vec<String>,
+    /// Joined by `separator` they are the sort key; none for the empty key.
+    pub(crate) sort: Vec<String>,
+    /// What the value is made of; none for all columns.
+    pub(crate) value: Vec<String>,
+    /// Whether the value is a JSON object, even of one column.
+    pub(crate) as_json: bool,
+    /// Stands between the parts of a key.
+    pub(crate) separator: String,
+    /// Stands between the fields of a row.
+    pub(crate) delimiter: u8,
+}
+
+/// Reads records from CSV.
+pub(crate) struct CommaReader {
+    rows: Reader<Tracked>,
+    start: Place,
+    width: usize,
+    plan: Plan,
+    separator: String,
+    row: ByteRecord,
+}
+
+/// Which fields of a row make a record.
+enum Plan {
+    Export { partition: (usize, Encoding), sort: Option<(usize, Encoding)>, value: (usize, Encoding) },
+    Named { partition: Vec<usize>, sort: Vec<usize>, value: ValuePlan },
+}
+
+enum ValuePlan {
+    Text(usize),
+    Json(Vec<(String, usize)>),
+}
+
+impl CommaReader {
+    /// Reads `source` from its beginning.
+    pub(crate) fn new(source: Tracked, columns: &Columns) -> Result<Self, TransferError> {
+        let mut rows = rows(source, columns);
+        let header = read_header(&mut rows)?;
+        Self::with_header(rows, Place::default(), &header, columns)
+    }
+
+    /// Goes on at `place`, with the header from the beginning of the same file.
+    pub(crate) fn resume(
+        header_source: Tracked,
+        source: Tracked,
+        place: Place,
+        columns: &Columns,
+    ) -> Result<Self, TransferError> {
+        let header = read_header(&mut rows(header_source, columns))?;
+        Self::with_header(rows(source, columns), place, &header, columns)
+    }
+
+    fn with_header(
+        rows: Reader<Tracked>,
+        start: Place,
+        header: &[String],
+        columns: &Columns,
+    ) -> Result<Self, TransferError> {
+        let plan = plan(header, columns).map_err(|problem| TransferError::Columns {
+            file: rows.get_ref().name().to_owned(),
+            problem,
+            present: header.to_vec(),
+        })?;
+        let separator = columns.separator.clone();
+        Ok(Self { rows, start, width: header.len(), plan, separator, row: ByteRecord::new() })
+    }
+
+    fn record(&self) -> Result<Record, String> {
+        if self.row.len() != self.width {
+            return Err(format!("{} fields where the header has {}", self.row.len(), self.width));
+        }
+        let field = |at: usize| self.row.get(at).unwrap_or_default();
+        match &self.plan {
+            Plan::Export { partition, sort, value } => Ok(Record {
+                partition: decoded(field(partition.0), partition.1)?,
+                sort: sort.as_ref().map_or(Ok(Vec::new()), |sort| decoded(field(sort.0), sort.1))?,
+                value: decoded(field(value.0), value.1)?,
+            }),
+            Plan::Named { partition, sort, value } => Ok(Record {
+                partition: self.joined("partition", partition)?,
+                sort: self.joined("sort", sort)?,
+                value: match value {
+                    ValuePlan::Text(at) => field(*at).to_vec(),
+                    ValuePlan::Json(columns) => self.json(columns)?,
+                },
+            }),
+        }
+    }
+
+    /// The fields with the separator between them. A field that holds it would make one key of two.
+    fn joined(&self, what: &str, columns: &[usize]) -> Result<Vec<u8>, String> {
+        let fields: Vec<&[u8]> = columns.iter().map(|at| self.row.get(*at).unwrap_or_default()).collect();
+        let separator = self.separator.as_bytes();
+        let holds_it = |field: &&[u8]| field.windows(separator.len().max(1)).any(|part| part == separator);
+        if fields.len() > 1 && fields.iter().any(holds_it) {
+            return Err(format!(
+                "a part of the {what} key holds the separator \"{}\"; choose another with --separator",
+                self.separator
+            ));
+        }
+        Ok(fields.join(separator))
+    }
+
+    fn json(&self, columns: &[(String, usize)]) -> Result<Vec<u8>, String> {
+        let mut object = Map::new();
+        for (name, at) in columns {
+            let text = std::str::from_utf8(self.row.get(*at).unwrap_or_default())
+                .map_err(|_| format!("column \"{name}\" is not UTF-8"))?;
+            object.insert(name.clone(), Value::from(text));
+        }
+        serde_json::to_vec(&object).map_err(|error| error.to_string())
+    }
+}
+
+impl RecordReader for CommaReader {
+    fn next(&mut self) -> Result<Option<Parsed>, TransferError> {
+        let before = self.start.lines + self.rows.position().line();
+        match self.rows.read_byte_record(&mut self.row) {
+            Ok(false) => return Ok(None),
+            Ok(true) => {}
+            Err(error) => return Err(failure(&self.rows, error, before)),
+        }
+        let line = self.row.position().map_or(before, |position| self.start.lines + position.line());
+        let position = self.rows.position();
+        let end = Place {
+            offset: self.start.offset + position.byte(),
+            lines: self.start.lines + position.line().saturating_sub(1),
+        };
+        Ok(Some(Parsed { record: self.record(), line, end }))
+    }
+
+    fn tracked(&mut self) -> &mut Tracked {
+        self.rows.get_mut()
+    }
+}
+
+fn rows(source: Tracked, columns: &Columns) -> Reader<Tracked> {
+    ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(columns.delimiter)
+        .buffer_capacity(64 << 10)
+        .from_reader(source)
+}
+
+fn read_header(rows: &mut Reader<Tracked>) -> Result<Vec<String>, TransferError> {
+    let mut header = ByteRecord::new();
+    rows.read_byte_record(&mut header).map_err(|error| failure(rows, error, 1))?;
+    let mut names: Vec<String> =
+        header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
+    if let Some(first) = names.first_mut() {
+        *first = first.trim_start_matches('\u{feff}').to_owned();
+    }
+    Ok(names)
+}
+
+fn failure(rows: &Reader<Tracked>, error: csv::Error, line: u64) -> TransferError {
+    let source = match error.into_kind() {
+        csv::ErrorKind::Io(source) => source,
+        other => io::Error::other(format!("{other:?}")),
+    };
+    rows.get_ref().failure(source, line)
+}
+
+fn plan(header: &[String], columns: &Columns) -> Result<Plan, String> {
+    if header.iter().all(String::is_empty) {
+        return Err("there is no header line".to_owned());
+    }
+    if columns.partition.is_empty() {
+        return export_plan(header);
+    }
+    let place = |name: &String| {
+        let mut places = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(at, _)| at);
+        match (places.next(), places.next()) {
+            (Some(at), None) => Ok(at),
+            (Some(_), Some(_)) => Err(format!("there are two columns \"{name}\"")),
+            (None, _) => Err(format!("there is no column \"{name}\"")),
+        }
+    };
+    let places = |names: &[String]| names.iter().map(place).collect::<Result<Vec<_>, _>>();
+    let value = match (columns.value.as_slice(), columns.as_json) {
+        ([only], false) => ValuePlan::Text(place(only)?),
+        ([], _) => ValuePlan::Json(header.iter().cloned().zip(0..).collect()),
+        (several, _) => ValuePlan::Json(several.iter().cloned().zip(places(several)?).collect()),
+    };
+    Ok(Plan::Named { partition: places(&columns.partition)?, sort: places(&columns.sort)?, value })
+}
+
+fn export_plan(header: &[String]) -> Result<Plan, String> {
+    let find = |name: &str| {
+        let forms = [("", Encoding::Text), ("_escaped", Encoding::Escaped), ("_base64", Encoding::Base64)];
+        forms.into_iter().find_map(|(ending, encoding)| {
+            let wanted = format!("{name}{ending}");
+            header.iter().position(|column| *column == wanted).map(|at| (at, encoding))
+        })
+    };
+    match (find("partition"), find("value")) {
+        (Some(partition), Some(value)) => Ok(Plan::Export { partition, sort: find("sort"), value }),
+        _ => Err("it does not have the columns of an export, and no columns were named".to_owned()),
+    }
+}
+
+fn decoded(field: &[u8], encoding: Encoding) -> Result<Vec<u8>, String> {
+    if encoding == Encoding::Text {
+        return Ok(field.to_vec());
+    }
+    let text = std::str::from_utf8(field).map_err(|_| "an encoded field is not UTF-8".to_owned())?;
+    encoding.decode(text).map_err(|error| error.to_string())
+}
+
+/// The header of an export in this encoding.
+pub(crate) fn header(encoding: Encoding) -> [String; 3] {
+    let ending = match encoding {
+        Encoding::Base64 | Encoding::Hex => "_base64",
+        Encoding::Text | Encoding::Escaped => "_escaped",
+    };
+    ["partition", "sort", "value"].map(|name| format!("{name}{ending}"))
+}
+
+/// One record as the fields of a row.
+pub(crate) fn fields(record: &Record, encoding: Encoding) -> [String; 3] {
+    let encoding = if encoding == Encoding::Hex { Encoding::Base64 } else { encoding };
+    [&record.partition, &record.sort, &record.value].map(|bytes| encoding.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(partition: &[&str], sort: &[&str], value: &[&str]) -> Columns {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Columns {
+            partition: owned(partition),
+            sort: owned(sort),
+            value: owned(value),
+            as_json: false,
+            separator: "/".to_owned(),
+            delimiter: b',',
+        }
+    }
+
+    fn read(text: &str, columns: &Columns) -> Result<Vec<Parsed>, TransferError> {
+        let source = Tracked::new(Box::new(io::Cursor::new(text.as_bytes().to_vec())), "test".into());
+        let mut reader = CommaReader::new(source, columns)?;
+        std::iter::from_fn(|| reader.next().transpose()).collect()
+    }
+
+    fn texts(parsed: &Parsed) -> (String, String, String) {
+        let record = parsed.record.as_ref().unwrap();
+        let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
+        (text(&record.partition), text(&record.sort), text(&record.value))
+    }
+
+    #[test]
+    fn named_columns_make_keys_and_values() {
+        let text = "carrier,flight,hour,delay\nUA,1545,05:00,2\n\"A,A\",7,06:00,\n";
+        let rows = read(text, &columns(&["carrier", "flight"], &["hour"], &["delay"])).unwrap();
+        assert_eq!(texts(&rows[0]), ("UA/1545".into(), "05:00".into(), "2".into()));
+        assert_eq!(texts(&rows[1]), ("A,A/7".into(), "06:00".into(), String::new()));
+        assert_eq!(rows[1].end, Place { offset: text.len() as u64, lines: 3 });
+        let rows = read(text, &columns(&["carrier"], &[], &["hour", "delay"])).unwrap();
+        assert_eq!(texts(&rows[0]).2, r#"{"hour":"05:00","delay":"2"}"#);
+    }
+
+    #[test]
+    fn bad_rows_are_named_with_their_line_and_do_not_end_the_reading() {
+        let rows = read("a,b\n1,2\n\"x\ny\",2\n1\n1/2,3\n4,5\n", &columns(&["a", "b"], &[], &["b"])).unwrap();
+        let problems: Vec<_> = rows.iter().map(|row| (row.line, row.record.is_ok())).collect();
+        assert_eq!(problems, [(2, true), (3, true), (5, false), (6, false), (7, true)]);
+        assert_eq!(rows[2].record, Err("1 fields where the header has 2".to_owned()));
+        assert!(rows[3].record.as_ref().unwrap_err().contains("separator"));
+    }
+
+    #[test]
+    fn a_missing_or_doubled_column_is_named() {
+        let problem = |text, columns| read(text, &columns).unwrap_err().to_string();
+        assert_eq!(problem("a,b\n", columns(&["c"], &[], &[])), "test: there is no column \"c\"");
+        assert_eq!(problem("a,a\n", columns(&["a"], &[], &[])), "test: there are two columns \"a\"");
+        assert_eq!(problem("", columns(&["a"], &[], &[])), "test: there is no header line");
+        assert!(problem("a,b\n", columns(&[], &[], &[])).contains("columns of an export"));
+    }
+}

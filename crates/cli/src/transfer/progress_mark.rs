@@ -1,0 +1,83 @@
+//! How far an import came: a small record in the store itself, beside what was imported.
+//!
+//! It lies in the store and not beside the source, because then it can never be ahead of the data: what a
+//! power cut loses is a suffix of the commits, and the mark is committed after the data it speaks of.
+//!
+//! Invariant: the mark is found by the path of the source and believed only if the checksum of the part
+//! that was imported is still the same.
+
+use crate::Failure;
+use crate::transfer::{Place, RESERVED_PREFIX};
+use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use twox_hash::XxHash3_128;
+
+/// What is known about an interrupted import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    version: u32,
+    pub(crate) offset: u64,
+    pub(crate) lines: u64,
+    pub(crate) records: u64,
+    pub(crate) skipped: u64,
+    pub(crate) checksum: u64,
+    /// How the source was read; another way would make other records of the same bytes.
+    pub(crate) plan: String,
+}
+
+impl Mark {
+    pub(crate) fn new(place: Place, records: u64, skipped: u64, checksum: u64, plan: String) -> Self {
+        Self { version: 1, offset: place.offset, lines: place.lines, records, skipped, checksum, plan }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { offset: self.offset, lines: self.lines }
+    }
+}
+
+/// The cell in which the mark of one source lies.
+pub(crate) struct MarkCell {
+    partition: Vec<u8>,
+    sort: Vec<u8>,
+}
+
+impl MarkCell {
+    /// The cell for the file at `path`.
+    pub(crate) fn of(path: &Path) -> Self {
+        let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        // Only a digest, so that no path of this machine ends up in a store that travels.
+        let digest = XxHash3_128::oneshot(canonical.as_os_str().as_encoded_bytes());
+        let partition = [RESERVED_PREFIX, b"import"].concat();
+        Self { partition, sort: format!("{digest:032x}").into_bytes() }
+    }
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::new(&self.partition, &self.sort)
+    }
+
+    /// The mark, if an import of this source was interrupted.
+    pub(crate) async fn read(&self, store: &dyn Store) -> Result<Option<Mark>, Failure> {
+        let bytes = store.get(self.cell(), ReadOptions::default()).await?;
+        // A mark of another version is no mark: the import starts again, which doubles nothing.
+        Ok(bytes
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .filter(|mark: &Mark| mark.version == 1))
+    }
+
+    pub(crate) async fn write(
+        &self,
+        store: &dyn Store,
+        mark: &Mark,
+        options: WriteOptions,
+    ) -> Result<(), Failure> {
+        let bytes = serde_json::to_vec(mark).unwrap_or_default();
+        store.put(self.cell(), &bytes, options).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn clear(&self, store: &dyn Store, options: WriteOptions) -> Result<(), Failure> {
+        store.delete(self.cell(), options).await?;
+        Ok(())
+    }
+}

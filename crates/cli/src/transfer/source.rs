@@ -1,0 +1,185 @@
+//! The bytes of an import: where they come from, and the checksum of those that were used.
+//!
+//! Invariant: the checksum at a place covers exactly the bytes before it, however far ahead was read.
+
+use crate::transfer::TransferError;
+use std::fs::File;
+use std::hash::Hasher;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use twox_hash::XxHash3_64;
+
+/// The largest record: a value of 64 MiB in base64 with its keys, and then some.
+pub(crate) const RECORD_BYTES_MAX: usize = 160 << 20;
+
+/// Where an import reads from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// Standard input.
+    Standard,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Input {
+    /// How messages call it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Standard => "standard input".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// Length in bytes, when it is known.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Standard => None,
+            Self::File(path) => {
+                path.metadata().ok().filter(std::fs::Metadata::is_file).map(|file| file.len())
+            }
+        }
+    }
+
+    /// The file, if what is read from it can be read again: progress is noted only then.
+    pub(crate) fn repeatable(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) if path.is_file() => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Opens it from the beginning.
+    pub(crate) fn open(&self) -> Result<Tracked, TransferError> {
+        let inner: Box<dyn Read + Send> = match self {
+            Self::Standard => Box::new(io::stdin()),
+            Self::File(path) => Box::new(self.open_file(path)?),
+        };
+        Ok(Tracked::new(inner, self.name()))
+    }
+
+    /// Opens a repeatable input at `offset`, after the checksum of what lies before it.
+    ///
+    /// None if the file is shorter than that.
+    pub(crate) fn open_at(&self, path: &Path, offset: u64) -> Result<Option<Tracked>, TransferError> {
+        let mut file = self.open_file(path)?;
+        let read_error = |source| TransferError::Read { file: self.name(), offset, source };
+        let mut hasher = XxHash3_64::new();
+        let mut left = offset;
+        let mut chunk = vec![0; 256 << 10];
+        while left > 0 {
+            let wanted = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            match file.read(&mut chunk[..wanted]).map_err(read_error)? {
+                0 => return Ok(None),
+                read => {
+                    hasher.write(&chunk[..read]);
+                    left -= read as u64;
+                }
+            }
+        }
+        file.seek(SeekFrom::Start(offset)).map_err(read_error)?;
+        let mut tracked = Tracked::new(Box::new(file), self.name());
+        tracked.hasher = hasher;
+        tracked.start = offset;
+        Ok(Some(tracked))
+    }
+
+    fn open_file(&self, path: &Path) -> Result<File, TransferError> {
+        File::open(path).map_err(|source| TransferError::Open { file: self.name(), source })
+    }
+}
+
+/// A source that keeps what was read and not yet used, so that the checksum can stop between two records.
+pub(crate) struct Tracked {
+    inner: Box<dyn Read + Send>,
+    name: String,
+    hasher: XxHash3_64,
+    /// What was read from `start` on.
+    kept: Vec<u8>,
+    /// Bytes before `kept`, all of them in the checksum.
+    start: u64,
+    /// Bytes of `kept` that belong to finished records.
+    used: usize,
+}
+
+impl Tracked {
+    pub(crate) fn new(inner: Box<dyn Read + Send>, name: String) -> Self {
+        Self { inner, name, hasher: XxHash3_64::new(), kept: Vec::new(), start: 0, used: 0 }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Everything before `offset` belongs to finished records.
+    pub(crate) fn use_to(&mut self, offset: u64) {
+        let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.used = used.min(self.kept.len());
+    }
+
+    /// The checksum of the finished records.
+    pub(crate) fn checksum(&mut self) -> u64 {
+        self.settle();
+        self.hasher.finish()
+    }
+
+    fn settle(&mut self) {
+        self.hasher.write(&self.kept[..self.used]);
+        self.kept.drain(..self.used);
+        self.start += self.used as u64;
+        self.used = 0;
+        // One large record must not hold its memory to the end of the import.
+        if self.kept.capacity() > 4 << 20 && self.kept.len() < 1 << 20 {
+            self.kept.shrink_to(1 << 20);
+        }
+    }
+
+    /// The error of a failed read; a record without end is told apart from the rest.
+    pub(crate) fn failure(&self, source: io::Error, line: u64) -> TransferError {
+        let file = self.name.clone();
+        if source.get_ref().is_some_and(|inner| inner.is::<RecordTooLong>()) {
+            return TransferError::TooLong { file, line, bytes_max: RECORD_BYTES_MAX as u64 };
+        }
+        TransferError::Read { file, offset: self.start + self.kept.len() as u64, source }
+    }
+}
+
+/// Marks the end of our patience inside an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("the record has no end")]
+struct RecordTooLong;
+
+impl Read for Tracked {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.settle();
+        if self.kept.len() > RECORD_BYTES_MAX {
+            return Err(io::Error::other(RecordTooLong));
+        }
+        let read = self.inner.read(target)?;
+        self.kept.extend_from_slice(&target[..read]);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_covers_exactly_what_was_used() {
+        let bytes: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut tracked = Tracked::new(Box::new(io::Cursor::new(bytes.clone())), "test".into());
+        let mut chunk = [0; 4096];
+        let (mut read, mut used) = (0, 0);
+        while used < bytes.len() {
+            if read < bytes.len() {
+                read += tracked.read(&mut chunk).unwrap();
+            }
+            used += random.usize(0..=read - used);
+            tracked.use_to(used as u64);
+            if random.u8(..) < 64 || used == bytes.len() {
+                assert_eq!(tracked.checksum(), XxHash3_64::oneshot(&bytes[..used]));
+            }
+        }
+    }
+}

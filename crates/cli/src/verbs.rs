@@ -1,0 +1,9 @@
+//! The verbs, one file each; a room that gets a verb adds a file here and a line in `main`.
+
+pub mod completions;
+pub mod config;
+pub mod doctor;
+pub mod kv;
+pub mod ls;
+pub mod serve;
+pub mod store;

@@ -1,0 +1,131 @@
+//! What the doctor measures: each probe tries the thing itself in a folder of its own.
+
+use crate::Failure;
+use crate::verbs::doctor::file_systems::{FileSystem, file_system};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Writes that are synced to find out how long it takes.
+const SYNCS: usize = 32;
+
+/// The folder that is looked at: the place itself, or the nearest one above it that exists.
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn nearest(place: &Path) -> Result<Self, Failure> {
+        let failure =
+            |source| Failure::File { action: "look at", place: place.display().to_string(), source };
+        let absolute = std::path::absolute(place).map_err(failure)?;
+        let path = absolute.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_path_buf();
+        Ok(Self { path })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    pub(super) fn file_system(&self) -> io::Result<FileSystem> {
+        // The numbers have 32 bits; some kernels hand them out sign-extended.
+        Ok(file_system((statfs(&self.path)?.f_type as u64 & u64::from(u32::MAX)) as u32))
+    }
+
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(&self.path)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+/// A folder of our own that goes away with this value.
+pub(super) struct Scratch {
+    path: PathBuf,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // If it cannot be removed now, nothing is lost but a few kilobytes.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// How long syncing took.
+pub(super) struct SyncTimes {
+    pub(super) median: Duration,
+    pub(super) worst: Duration,
+    pub(super) count: usize,
+}
+
+impl Scratch {
+    pub(super) fn make(folder: &Folder) -> io::Result<Self> {
+        let path = folder.path.join(format!(".atoll-doctor-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Whether a lock keeps a second one out.
+    pub(super) fn locks_exclude(&self) -> io::Result<bool> {
+        let path = self.path.join("lock");
+        let first = File::create(&path)?;
+        flock(&first, FlockOperation::NonBlockingLockExclusive)?;
+        let second = File::open(&path)?;
+        Ok(flock(&second, FlockOperation::NonBlockingLockExclusive).is_err())
+    }
+
+    pub(super) fn links(&self) -> io::Result<()> {
+        let (first, second, third) =
+            (self.path.join("first"), self.path.join("second"), self.path.join("third"));
+        File::create(&first)?;
+        fs::hard_link(&first, &second)?;
+        fs::rename(&second, third)
+    }
+
+    pub(super) fn socket(&self) -> io::Result<()> {
+        std::os::unix::net::UnixListener::bind(self.path.join("socket")).map(drop)
+    }
+
+    pub(super) fn direct(&self) -> io::Result<()> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::DIRECT;
+        open(self.path.join("direct"), flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(())
+    }
+
+    // Measuring needs the real clock.
+    #[allow(clippy::disallowed_methods)]
+    pub(super) fn sync_times(&self) -> io::Result<SyncTimes> {
+        let mut file = File::create(self.path.join("sync"))?;
+        let mut times = Vec::with_capacity(SYNCS);
+        for _ in 0..SYNCS {
+            file.write_all(&[0x5a; 4096])?;
+            let started = Instant::now();
+            file.sync_data()?;
+            times.push(started.elapsed());
+        }
+        times.sort_unstable();
+        let (median, worst) = (times[SYNCS / 2], times[SYNCS - 1]);
+        Ok(SyncTimes { median, worst, count: SYNCS })
+    }
+}
+
+/// Memory of the machine.
+pub(super) fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the control group leaves of it.
+pub(super) fn memory_limit_bytes() -> Option<u64> {
+    let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limit =
+        places.into_iter().find_map(|place| fs::read_to_string(place).ok()?.trim().parse::<u64>().ok())?;
+    memory_bytes().filter(|total| limit < *total).map(|_| limit)
+}
+
+/// What the kernel says about io_uring: "0" where everybody may use it.
+pub(super) fn io_uring_setting() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok().map(|text| text.trim().to_owned())
+}

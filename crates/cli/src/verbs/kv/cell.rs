@@ -1,0 +1,203 @@
+//! Verbs on one cell, and deleting.
+
+use crate::cells::{EncodingArguments, bytes_object, cell_name};
+use crate::session::Access;
+use crate::text::Encoding;
+use crate::verbs::kv::CellArguments;
+use crate::{Failure, Session};
+use atoll_store::{Batch, ByteRange, Cell, ReadOptions, SortRange, Written};
+use clap::Args;
+use serde_json::{Value, json};
+
+/// `atoll kv put`
+#[derive(Args, Debug)]
+pub struct Put {
+    #[command(flatten)]
+    cell: CellArguments,
+    /// Value; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+}
+
+impl Put {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (partition, sort) = self.cell.keys()?;
+        let store = session.store(Access::Create).await?;
+        let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
+        let written = store.put(Cell::new(&partition, &sort), &value, session.write_options()?).await?;
+        acknowledge(session, written)
+    }
+}
+
+/// `atoll kv append`
+#[derive(Args, Debug)]
+pub struct Append {
+    #[command(flatten)]
+    cell: CellArguments,
+    /// Bytes to add; `-` reads them from standard input
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+}
+
+impl Append {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (partition, sort) = self.cell.keys()?;
+        let store = session.store(Access::Create).await?;
+        let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
+        let written = store.append(Cell::new(&partition, &sort), &value, session.write_options()?).await?;
+        acknowledge(session, written)
+    }
+}
+
+/// `atoll kv get`
+#[derive(Args, Debug)]
+pub struct Get {
+    #[command(flatten)]
+    cell: CellArguments,
+    /// First byte to read
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// How many bytes to read; to the end if not given
+    #[arg(long)]
+    length: Option<u64>,
+}
+
+impl Get {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (partition, sort) = self.cell.keys()?;
+        let store = session.store(Access::Read).await?;
+        let range = ByteRange { offset: self.offset, len: self.length };
+        let options = ReadOptions { range, ..session.read_options()? };
+        let value = store.get(Cell::new(&partition, &sort), options).await?;
+        let Some(value) = value else { return Err(Failure::Absent { cell: cell_name(&partition, &sort) }) };
+        show_value(session, self.cell.encoding, &value)
+    }
+}
+
+/// Writes a value: as it is for text, so that it can go into a file.
+pub(super) fn show_value(
+    session: &Session,
+    encoding: EncodingArguments,
+    value: &[u8],
+) -> Result<(), Failure> {
+    let output = &session.output;
+    if output.is_json() {
+        return output.json(&Value::Object(bytes_object([("value", value)])));
+    }
+    if encoding.chosen() != Encoding::Text {
+        return output.line(encoding.show(value));
+    }
+    output.bytes(value)?;
+    // A prompt must not stick to the value; in a file the value stays as it is.
+    if output.is_terminal() && !value.ends_with(b"\n") { output.line("") } else { Ok(()) }
+}
+
+/// `atoll kv delete`
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "atoll kv delete [OPTIONS] <PARTITION> <SORT|--all|--prefix PREFIX|--from FROM --to TO>"
+)]
+pub struct Delete {
+    /// Partition key
+    partition: String,
+    /// Sort key of the one cell to remove
+    #[arg(allow_hyphen_values = true, conflicts_with_all = ["all", "prefix", "from", "to"])]
+    sort: Option<String>,
+    /// Remove the whole partition
+    #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
+    all: bool,
+    /// Remove the sort keys that start with this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    prefix: Option<String>,
+    /// Remove the sort keys from this one on
+    #[arg(long)]
+    from: Option<String>,
+    /// Remove the sort keys before this one
+    #[arg(long)]
+    to: Option<String>,
+    #[command(flatten)]
+    encoding: EncodingArguments,
+}
+
+impl Delete {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let partition = self.encoding.decode("the partition key", &self.partition)?;
+        let batch = match (&self.sort, self.all) {
+            (Some(sort), _) => Batch::on(partition).delete(self.encoding.decode("the sort key", sort)?),
+            (None, true) => Batch::on(partition).delete_range(SortRange::all()),
+            (None, false) => Batch::on(partition).delete_range(self.range()?),
+        };
+        let store = session.store(Access::Change).await?;
+        let written = store.write(batch, session.write_options()?).await?;
+        acknowledge(session, written)
+    }
+
+    fn range(&self) -> Result<SortRange, Failure> {
+        if self.prefix.is_none() && self.from.is_none() && self.to.is_none() {
+            return Err(Failure::Usage {
+                problem: "nothing says what to remove".to_owned(),
+                hint: "give a sort key, --prefix, --from and --to, or --all for the whole partition"
+                    .to_owned(),
+            });
+        }
+        sort_range(self.encoding, self.prefix.as_deref(), self.from.as_deref(), self.to.as_deref())
+    }
+}
+
+/// The range of sort keys that flags describe.
+pub(super) fn sort_range(
+    encoding: EncodingArguments,
+    prefix: Option<&str>,
+    from: Option<&str>,
+    to: Option<&str>,
+) -> Result<SortRange, Failure> {
+    use std::ops::Bound;
+    if let Some(prefix) = prefix {
+        return Ok(SortRange::prefix(&encoding.decode("--prefix", prefix)?));
+    }
+    let bound = |what, text: Option<&str>| text.map(|text| encoding.decode(what, text)).transpose();
+    Ok(SortRange {
+        from: bound("--from", from)?.map_or(Bound::Unbounded, Bound::Included),
+        to: bound("--to", to)?.map_or(Bound::Unbounded, Bound::Excluded),
+    })
+}
+
+/// `atoll kv cas`
+#[derive(Args, Debug)]
+pub struct Cas {
+    #[command(flatten)]
+    cell: CellArguments,
+    /// Value to set; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+    /// Value that the cell must hold
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, required_unless_present = "expect_absent")]
+    expect: Option<String>,
+    /// The cell must not exist
+    #[arg(long, conflicts_with = "expect")]
+    expect_absent: bool,
+}
+
+impl Cas {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (partition, sort) = self.cell.keys()?;
+        let expected = match &self.expect {
+            Some(text) => Some(self.cell.encoding.decode("the expected value", text)?),
+            None => None,
+        };
+        let store = session.store(Access::Create).await?;
+        let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
+        let cell = Cell::new(&partition, &sort);
+        let written =
+            store.compare_and_swap(cell, expected.as_deref(), &value, session.write_options()?).await?;
+        acknowledge(session, written)
+    }
+}
+
+/// Writes are silent, as with other tools; with JSON the class of the acknowledgement is told.
+fn acknowledge(session: &Session, written: Written) -> Result<(), Failure> {
+    if !session.output.is_json() {
+        return Ok(());
+    }
+    session.output.json(&json!({ "done": true, "durability": written.durability.name() }))
+}

@@ -1,0 +1,72 @@
+//! `atoll kv wait`: until a cell holds a value, or another one.
+
+use crate::cells::cell_name;
+use crate::session::Access;
+use crate::verbs::kv::CellArguments;
+use crate::verbs::kv::cell::show_value;
+use crate::{Failure, Session};
+use atoll_options::{format_duration, parse_duration};
+use atoll_store::{Buffer, Cell, Expectation, Waited};
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+
+/// `atoll kv wait`
+#[derive(Args, Debug)]
+pub struct Wait {
+    #[command(flatten)]
+    cell: CellArguments,
+    #[command(flatten)]
+    expectation: ExpectationArguments,
+    /// How long to wait, such as 2s or 10min
+    #[arg(long, value_name = "DURATION", default_value = "1min", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct ExpectationArguments {
+    /// Until the cell holds this value
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    equals: Option<String>,
+    /// Until the cell holds anything but this value
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    differs: Option<String>,
+    /// Until the cell exists
+    #[arg(long)]
+    exists: bool,
+    /// Until the cell does not exist
+    #[arg(long)]
+    absent: bool,
+}
+
+impl Wait {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (partition, sort) = self.cell.keys()?;
+        let expectation = self.expectation()?;
+        let store = session.store(Access::Create).await?;
+        match store.wait(Cell::new(&partition, &sort), expectation, self.timeout).await? {
+            Waited::Met(Some(value)) => show_value(session, self.cell.encoding, &value),
+            Waited::Met(None) if session.output.is_json() => session.output.json(&json!({ "value": null })),
+            Waited::Met(None) => Ok(()),
+            Waited::TimedOut => Err(Failure::WaitEnded {
+                cell: cell_name(&partition, &sort),
+                time_out: format_duration(self.timeout),
+            }),
+        }
+    }
+
+    fn expectation(&self) -> Result<Expectation, Failure> {
+        let decode = |what, text| Ok::<_, Failure>(Buffer::from(self.cell.encoding.decode(what, text)?));
+        Ok(match &self.expectation {
+            ExpectationArguments { equals: Some(text), .. } => {
+                Expectation::Equals(Some(decode("--equals", text)?))
+            }
+            ExpectationArguments { differs: Some(text), .. } => {
+                Expectation::Differs(Some(decode("--differs", text)?))
+            }
+            ExpectationArguments { absent: true, .. } => Expectation::Equals(None),
+            ExpectationArguments { .. } => Expectation::Differs(None),
+        })
+    }
+}

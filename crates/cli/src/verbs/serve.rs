@@ -1,0 +1,42 @@
+//! `atoll serve`: owns a store until it is told to stop, so that other processes can attach to it.
+
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_open::{Location, StoreUrl};
+use atoll_store::StoreError;
+use clap::Args;
+use serde_json::json;
+
+/// `atoll serve`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll serve --store ./data
+Every process of this machine that opens ./data meanwhile attaches to this one.
+Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+pub struct Serve {}
+
+impl Serve {
+    /// Runs the verb.
+    ///
+    /// # Errors
+    /// Why the store could not be opened.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        let url = session.store_url()?;
+        if StoreUrl::parse(&url).map_err(StoreError::from)?.location == Location::Memory {
+            return Err(StoreError::Unsupported {
+                what: "serving a memory store".to_owned(),
+                hint: "nobody could attach to it; name a folder, such as --store ./data",
+            }
+            .into());
+        }
+        let opened = session.open(Access::Create).await?;
+        session.end_on_interrupt();
+        let place = opened.place;
+        session.output.either(
+            || format!("serving {place}, until Ctrl-C"),
+            || json!({ "serving": place, "pid": std::process::id() }),
+        )?;
+        session.output.flush()?;
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,232 @@
+//! `atoll store`: look after a store.
+
+use crate::progress::Progress;
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_open::{Damage, SnapshotDescription, Statistic, StatisticUnit};
+use atoll_options::{Size, format_duration};
+use atoll_store::{Capabilities, Durability};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The verbs on a store as a whole.
+#[derive(Debug, Subcommand)]
+pub enum StoreVerb {
+    /// Tell what the store can do: limits, durability, costs
+    #[command(after_help = "Examples:
+  atoll store info --store ./data")]
+    Info,
+    /// Read and verify every byte, and list what is damaged
+    #[command(after_help = "Examples:
+  atoll store check --store ./data
+Exits with 18 when something is damaged.")]
+    Check,
+    /// Show figures: space, cells, caches
+    #[command(after_help = "Examples:
+  atoll store stats --store ./data --json")]
+    Stats,
+    /// Keep the present state under a name, list such states, or give one up
+    #[command(subcommand)]
+    Snapshot(SnapshotVerb),
+    /// Copy one consistent state to another folder, while the store serves
+    #[command(after_help = "Examples:
+  atoll store copy --store ./data /backup/data-monday")]
+    Copy(Copy),
+}
+
+/// The verbs on snapshots.
+#[derive(Debug, Subcommand)]
+pub enum SnapshotVerb {
+    /// Keep the present state
+    #[command(after_help = "Examples:
+  atoll store snapshot create --store ./data before-run-7")]
+    Create {
+        /// Its name
+        name: String,
+    },
+    /// List the states that are kept
+    #[command(after_help = "Examples:
+  atoll store snapshot list --store ./data")]
+    List,
+    /// Give a state up, and the space that only it needs
+    #[command(after_help = "Examples:
+  atoll store snapshot delete --store ./data before-run-7")]
+    Delete {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `atoll store copy`
+#[derive(Args, Debug)]
+pub struct Copy {
+    /// Folder of the new store; it must not exist, or be empty
+    folder: PathBuf,
+}
+
+const EXPORT_INSTEAD: &str = "`atoll kv export` writes its cells to a file";
+
+impl StoreVerb {
+    /// Runs the verb.
+    ///
+    /// # Errors
+    /// Why it could not do what was asked.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Info => info(session).await,
+            Self::Check => check(session).await,
+            Self::Stats => stats(session).await,
+            Self::Snapshot(verb) => verb.run(session).await,
+            Self::Copy(verb) => verb.run(session).await,
+        }
+    }
+}
+
+async fn info(session: &Session) -> Result<(), Failure> {
+    let opened = session.open(Access::Read).await?;
+    let capabilities = opened.store.capabilities();
+    if session.output.is_json() {
+        return session.output.json(&info_json(&opened.place, &capabilities));
+    }
+    let limits = capabilities.limits;
+    let classes: Vec<&str> = capabilities.durability.iter().copied().map(Durability::name).collect();
+    let rows = [
+        ("store", opened.place),
+        ("durability", format!("{}; default {}", classes.join(", "), capabilities.durability_default.name())),
+        ("partition key", format!("up to {}", Size(limits.partition_key_bytes as u64))),
+        ("sort key", format!("up to {}", Size(limits.sort_key_bytes as u64))),
+        ("value", format!("up to {}", Size(limits.value_bytes))),
+        ("value in a condition", format!("up to {}", Size(limits.condition_bytes as u64))),
+        (
+            "batch",
+            format!("up to {} operations, {}", limits.batch_operations, Size(limits.batch_bytes as u64)),
+        ),
+        ("scan page", format!("up to {}", Size(limits.page_bytes as u64))),
+        ("waits at once", format!("up to {}", capabilities.waiters_max)),
+        ("wait latency", format_duration(capabilities.wait_latency)),
+        ("round trip", format_duration(capabilities.round_trip)),
+        ("best parallelism", capabilities.parallelism_best.to_string()),
+        ("request ids", request_memory(&capabilities)),
+        (
+            "upkeep",
+            if opened.maintenance.is_some() { "check, stats, snapshot, copy" } else { "none" }.to_owned(),
+        ),
+    ];
+    rows.iter().try_for_each(|(name, text)| session.output.line(format!("{name:<22}{text}")))
+}
+
+fn request_memory(capabilities: &Capabilities) -> String {
+    let time = format_duration(capabilities.request_memory);
+    format!("remembered for {time} and the latest {}", capabilities.request_memory_count)
+}
+
+fn info_json(place: &str, capabilities: &Capabilities) -> Value {
+    let limits = capabilities.limits;
+    let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    json!({
+        "store": place,
+        "durability": capabilities.durability.iter().copied().map(Durability::name).collect::<Vec<_>>(),
+        "durability_default": capabilities.durability_default.name(),
+        "limits": {
+            "partition_key_bytes": limits.partition_key_bytes,
+            "sort_key_bytes": limits.sort_key_bytes,
+            "value_bytes": limits.value_bytes,
+            "condition_bytes": limits.condition_bytes,
+            "batch_operations": limits.batch_operations,
+            "batch_bytes": limits.batch_bytes,
+            "page_bytes": limits.page_bytes,
+        },
+        "cheap_scans_across_large_values": capabilities.cheap_scans_across_large_values,
+        "waiters_max": capabilities.waiters_max,
+        "wait_latency_ns": nanoseconds(capabilities.wait_latency),
+        "parallelism_best": capabilities.parallelism_best,
+        "round_trip_ns": nanoseconds(capabilities.round_trip),
+        "request_memory_ns": nanoseconds(capabilities.request_memory),
+        "request_memory_count": capabilities.request_memory_count,
+    })
+}
+
+async fn check(session: &Session) -> Result<(), Failure> {
+    let (maintenance, place) =
+        session.maintenance(Access::Read, "the check", "only stores in folders have bytes to check").await?;
+    let report = maintenance.check().await?;
+    let as_json = |damage: &Damage| json!({ "place": damage.place, "problem": damage.problem });
+    if session.output.is_json() {
+        let damage: Vec<Value> = report.damage.iter().map(as_json).collect();
+        session
+            .output
+            .json(&json!({ "bytes": report.bytes_checked, "cells": report.cells, "damage": damage }))?;
+    } else {
+        for damage in &report.damage {
+            session.output.line(format!("damaged: {}: {}", damage.place, damage.problem))?;
+        }
+        session.output.line(format!("checked {} bytes, {} cells", report.bytes_checked, report.cells))?;
+    }
+    match report.damage.len() {
+        0 => Ok(()),
+        places => Err(Failure::Damaged { place, places }),
+    }
+}
+
+async fn stats(session: &Session) -> Result<(), Failure> {
+    let (maintenance, _) =
+        session.maintenance(Access::Read, "statistics", "only stores in folders have them").await?;
+    let statistics = maintenance.stats().await?;
+    if session.output.is_json() {
+        let object: Map<String, Value> =
+            statistics.into_iter().map(|figure| (figure.name, Value::from(figure.value))).collect();
+        return session.output.json(&Value::Object(object));
+    }
+    let width = statistics.iter().map(|figure| figure.name.len()).max().unwrap_or(0);
+    statistics
+        .iter()
+        .try_for_each(|figure| session.output.line(format!("{:<width$}  {}", figure.name, shown(figure))))
+}
+
+fn shown(figure: &Statistic) -> String {
+    match figure.unit {
+        StatisticUnit::Count => figure.value.to_string(),
+        StatisticUnit::Bytes => format!("{} bytes", figure.value),
+        StatisticUnit::Nanoseconds => format_duration(Duration::from_nanos(figure.value)),
+    }
+}
+
+impl SnapshotVerb {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let access = if matches!(self, Self::List) { Access::Read } else { Access::Change };
+        let (maintenance, _) = session.maintenance(access, "a snapshot", EXPORT_INSTEAD).await?;
+        match self {
+            Self::Create { name } => show_snapshot(session, &maintenance.create_snapshot(&name).await?),
+            Self::Delete { name } => Ok(maintenance.delete_snapshot(&name).await?),
+            Self::List => {
+                let snapshots = maintenance.snapshots().await?;
+                snapshots.iter().try_for_each(|snapshot| show_snapshot(session, snapshot))
+            }
+        }
+    }
+}
+
+fn show_snapshot(session: &Session, snapshot: &SnapshotDescription) -> Result<(), Failure> {
+    session.output.either(
+        || format!("{}\tcommit {}", snapshot.name, snapshot.sequence),
+        || json!({ "name": snapshot.name, "sequence": snapshot.sequence }),
+    )
+}
+
+impl Copy {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (maintenance, _) = session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await?;
+        let progress = Progress::bytes(Some(0), !session.output.is_json());
+        let tell = |copied: u64, total: u64| {
+            progress.set_total(total);
+            progress.set(copied, String::new());
+        };
+        let report = maintenance.copy_to(&self.folder, &tell).await?;
+        session.output.either(
+            || format!("copied {} bytes, the state of commit {}", report.bytes, report.sequence),
+            || json!({ "bytes": report.bytes, "sequence": report.sequence }),
+        )
+    }
+}
