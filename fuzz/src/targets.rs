@@ -5,11 +5,13 @@
 //!
 //! Invariant: a target depends on its input alone, so that a finding fails again wherever it is replayed.
 
+use atoll_wire::Limits;
+
 /// Takes any bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name that `cargo xtask fuzz` knows.
-pub const TARGETS: &[(&str, Target)] = &[("url", url), ("options", options)];
+pub const TARGETS: &[(&str, Target)] = &[("url", url), ("options", options), ("wire", wire)];
 
 /// A store URL, as a person types it.
 fn url(input: &[u8]) {
@@ -20,4 +22,10 @@ fn url(input: &[u8]) {
 /// Options from a file and from the environment.
 fn options(input: &[u8]) {
     let _ = atoll_options::fuzz::options(input);
+}
+
+/// Frames of a peer, in pieces of a size that the first byte says.
+fn wire(input: &[u8]) {
+    let Some((piece, frames)) = input.split_first() else { return };
+    let _ = atoll_wire::check_bytes(frames, usize::from(*piece), Limits::default());
 }

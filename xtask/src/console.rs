@@ -29,12 +29,17 @@ pub struct Step {
 }
 
 impl Step {
-    /// Says what is about to happen.
-    pub fn start(name: impl Into<String>) -> Self {
+    /// Says nothing unless it takes long.
+    pub fn quiet(name: impl Into<String>) -> Self {
         let now = Instant::now();
         let rewrites = std::io::stderr().is_terminal();
-        let step = Self { name: name.into(), started: now, reminded: now, rewrites, frame: 0, open: true };
-        if !rewrites {
+        Self { name: name.into(), started: now, reminded: now, rewrites, frame: 0, open: true }
+    }
+
+    /// Says what is about to happen.
+    pub fn start(name: impl Into<String>) -> Self {
+        let step = Self::quiet(name);
+        if !step.rewrites {
             println!("  ...  {}", step.name);
         }
         step

@@ -3,7 +3,7 @@
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,10 +53,30 @@ pub fn streamed(
     command: &mut Command,
     step: &mut Step,
     limit: Option<Duration>,
+    on_line: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<Ran, Failure> {
+    follow(name, spawned(name, command.stdin(Stdio::null()))?, step, limit, on_line)
+}
+
+/// Like [`watched`]; the child reads what another one writes.
+pub fn fed(
+    name: &str,
+    command: &mut Command,
+    from: Option<ChildStdout>,
+    step: &mut Step,
+) -> Result<Ran, Failure> {
+    command.stdin(from.map_or_else(Stdio::null, Stdio::from));
+    follow(name, spawned(name, command)?, step, None, |_| Ok(()))
+}
+
+fn follow(
+    name: &str,
+    mut child: Child,
+    step: &mut Step,
+    limit: Option<Duration>,
     mut on_line: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
     let started = Instant::now();
-    let mut child = spawned(name, command)?;
     let events = listen(&mut child);
     let (mut stdout, mut everything) = (Vec::new(), Vec::new());
     loop {
@@ -112,7 +132,7 @@ pub fn ended(status: ExitStatus) -> String {
 }
 
 fn spawned(name: &str, command: &mut Command) -> Result<Child, Failure> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(Failure::io(format!("start {name}")))
 }
 

@@ -16,6 +16,27 @@ pub struct Table {
     pub rows: u64,
     /// Its CSV file.
     pub path: PathBuf,
+    /// The column that becomes the partition key.
+    pub partition_column: &'static str,
+    /// The columns that become the sort key, with commas between; none for the empty key.
+    pub sort_columns: &'static str,
+}
+
+/// How rows become cells: a carrier's flights lie beside its name, an airport's weather beside its place.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("airlines", "carrier", ""),
+    ("airports", "faa", ""),
+    ("flights", "carrier", "time_hour,flight"),
+    ("planes", "tailnum", ""),
+    ("weather", "origin", "time_hour"),
+];
+
+/// The table of this name.
+pub fn named<'a>(tables: &'a [Table], name: &str) -> Result<&'a Table, Failure> {
+    tables
+        .iter()
+        .find(|table| table.name == name)
+        .ok_or_else(|| malformed(format!("{name} is not among them")))
 }
 
 /// Unpacks every table.
@@ -32,13 +53,17 @@ pub fn fetch() -> Result<Vec<Table>, Failure> {
 fn read(line: &str) -> Result<Table, Failure> {
     let mut words = line.splitn(3, ' ');
     let (name, rows, path) = (words.next(), words.next().and_then(|rows| rows.parse().ok()), words.next());
-    match (name, rows, path) {
-        (Some(name), Some(rows), Some(path)) => Ok(Table { name: name.to_owned(), rows, path: path.into() }),
-        _ => Err(Failure::Malformed {
-            what: "the list of tables".to_owned(),
-            problem: format!("{line:?} is not a name, a number and a path"),
-        }),
-    }
+    let (Some(name), Some(rows), Some(path)) = (name, rows, path) else {
+        return Err(malformed(format!("{line:?} is not a name, a number and a path")));
+    };
+    let Some((_, partition_column, sort_columns)) = KEYS.iter().find(|(table, _, _)| *table == name) else {
+        return Err(malformed(format!("nobody knows the keys of {name}")));
+    };
+    Ok(Table { name: name.to_owned(), rows, path: path.into(), partition_column, sort_columns })
+}
+
+fn malformed(problem: String) -> Failure {
+    Failure::Malformed { what: "the list of tables".to_owned(), problem }
 }
 
 #[cfg(test)]
