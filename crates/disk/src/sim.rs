@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use plan::strikes;
 pub use plan::{Counters, FaultPlan};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 pub use survival::Survival;
 use survival::{Change, apply, survive};
@@ -118,11 +119,11 @@ impl SimDisk {
         state.counters.bit_flips += 1;
     }
 
-    /// Flips one bit in a block that was written once; `None` when there is no such block.
-    pub fn flip_some_bit(&self) -> Option<(u64, u8)> {
+    /// Flips one bit of the range, in a block that was written once; `None` when there is no such block.
+    pub fn flip_some_bit(&self, range: Range<u64>) -> Option<(u64, u8)> {
         let (offset, bit) = {
             let state = &mut *self.state.lock();
-            (state.visible.some_written_byte(&mut state.rng)?, state.rng.u8(..8))
+            (state.visible.some_written_byte(range, &mut state.rng)?, state.rng.u8(..8))
         };
         self.flip_bit(offset, bit);
         Some((offset, bit))

@@ -186,11 +186,12 @@ fn a_misdirected_write_is_acknowledged_and_lands_on_another_block() {
 #[test]
 fn a_flip_changes_one_bit_for_readers_and_on_the_medium() {
     let disk = SimDisk::seeded(3);
-    assert_eq!(disk.flip_some_bit(), None);
+    assert_eq!(disk.flip_some_bit(0..u64::MAX), None);
     disk.write_at(40_960, &[0; 4096]).unwrap();
     disk.sync().unwrap();
-    let (offset, bit) = disk.flip_some_bit().unwrap();
-    assert!((40_960..45_056).contains(&offset));
+    assert_eq!(disk.flip_some_bit(0..40_960), None);
+    let (offset, bit) = disk.flip_some_bit(40_000..41_000).unwrap();
+    assert!((40_960..41_000).contains(&offset));
     assert_eq!(byte_at(&disk, offset), 1 << bit);
     let ones: u32 = disk.crash_with(Survival::Nothing).to_bytes().iter().map(|byte| byte.count_ones()).sum();
     assert_eq!(ones, 1);

@@ -14,8 +14,19 @@ pub struct Allowed<'a> {
     pub oracle: &'a Oracle,
     /// The shortest prefix that may be offered without a report.
     pub lowest: usize,
+    /// What happened to the disk.
+    pub damage: Damage,
     /// All keys that were ever touched.
     pub keys: &'a [Key],
+}
+
+/// What happened to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit: no more than one group of the log, so a cut may not reach below what later groups know of.
+    Bit,
+    /// A write: it may have hit any number of groups.
+    Write,
 }
 
 /// How the store dealt with the damage.
@@ -103,12 +114,18 @@ fn judge_whole(found: &State, report: &Recovery, allowed: &Allowed<'_>) -> Resul
             Recovery { .. } => Finding::Unharmed,
         });
     }
-    match (&report.cut, allowed.oracle.was_once(print)) {
-        (Some(_), true) => Ok(Finding::ReportedCut),
-        (None, true) => Err("the store rolled back without a word".to_owned()),
-        (_, false) => {
-            Err(format!("wrong state, against the newest: {}", difference(allowed.oracle.current(), found)))
+    if !allowed.oracle.was_once(print) {
+        return Err(format!(
+            "wrong state, against the newest: {}",
+            difference(allowed.oracle.current(), found)
+        ));
+    }
+    match (&report.cut, allowed.damage) {
+        (None, _) => Err("the store rolled back without a word".to_owned()),
+        (Some(cut), Damage::Bit) if !allowed.oracle.may_be_cut_to(print) => {
+            Err(format!("below a place known to be synced, damage was taken for a tail: {cut}"))
         }
+        (Some(_), _) => Ok(Finding::ReportedCut),
     }
 }
 

@@ -1,2 +1,193 @@
-//! placeholder
-fn main() {}
+//! Command line of the crash tests: ranges of seeds, one seed in words, and rounds of real kills.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a program, and its output is its point"
+)]
+
+use atoll_crash::kill::{Program, Rounds, run_rounds, write_until_killed};
+use atoll_crash::soak::{Tally, run_seeds};
+use atoll_crash::{Run, Subject, Toy, ToyBug};
+use clap::{Args, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Crash tests of the engine: simulated disks and real kills.
+#[derive(Parser)]
+#[command(after_help = "Examples:\n  \
+    atoll-crash sim --seeds 2000\n  \
+    atoll-crash sim --seed-from 1000000 --minutes 10\n  \
+    atoll-crash sim --seed 4711")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run simulated crashes; one line of JSON for each chunk of seeds.
+    Sim(Sim),
+    /// Kill a writing process again and again, and look for what it lost.
+    Kill(Kill),
+    /// The process to be killed: writes events of a seed and prints the number of each.
+    #[command(hide = true)]
+    Write { path: PathBuf, seed: u64, from: u64 },
+    /// The same with the toy store.
+    #[command(hide = true)]
+    WriteToy { path: PathBuf, seed: u64, from: u64 },
+}
+
+#[derive(Args)]
+struct Kill {
+    /// Number of kills.
+    #[arg(long, default_value_t = 100)]
+    rounds: u64,
+    /// Seed of the load and of the moments.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for the file; a temporary one if not given.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Test the toy store of the harness instead of the engine.
+    #[arg(long)]
+    toy: bool,
+}
+
+#[derive(Args)]
+struct Sim {
+    /// Run this seed alone and print every step.
+    #[arg(long, conflicts_with_all = ["seed_from", "seeds", "minutes"])]
+    seed: Option<u64>,
+    /// First seed.
+    #[arg(long, default_value_t = 0)]
+    seed_from: u64,
+    /// Number of seeds.
+    #[arg(long, default_value_t = 2000, conflicts_with = "minutes")]
+    seeds: u64,
+    /// Run for so long instead.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Test the toy store of the harness instead of the engine.
+    #[arg(long)]
+    toy: bool,
+    /// Plant this bug.
+    #[arg(long)]
+    bug: Option<String>,
+}
+
+/// Seeds between two lines of output.
+const CHUNK: u64 = 500;
+
+fn main() -> ExitCode {
+    match Cli::parse().verb {
+        Verb::Kill(kill) => rounds::<Toy>(&kill, "write-toy"),
+        Verb::Write { path, seed, from } | Verb::WriteToy { path, seed, from } => {
+            write::<Toy>(&path, seed, from)
+        }
+        Verb::Sim(sim) => match find_bug(&ToyBug::ALL, sim.bug.as_deref()) {
+            Ok(bug) => simulate::<Toy>(&sim, bug),
+            Err(names) => {
+                eprintln!("no such bug; the bugs are: {names}");
+                ExitCode::from(2)
+            }
+        },
+    }
+}
+
+fn rounds<S: Subject>(kill: &Kill, writer: &str) -> ExitCode {
+    match try_rounds::<S>(kill, writer) {
+        Ok(rounds) => {
+            println!("{rounds:?}");
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            eprintln!("BROKEN: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_rounds<S: Subject>(kill: &Kill, writer: &str) -> Result<Rounds, String> {
+    let path = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = Program { path, arguments: vec![writer.to_owned()] };
+    let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = kill.folder.as_deref().unwrap_or(temporary.path());
+    run_rounds::<S>(&program, folder, kill.seed, kill.rounds)
+}
+
+fn write<S: Subject>(path: &Path, seed: u64, from: u64) -> ExitCode {
+    match write_until_killed::<S>(path, seed, from) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn find_bug<B: Copy + std::fmt::Debug>(all: &[B], name: Option<&str>) -> Result<Option<B>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let found = all.iter().copied().find(|bug| format!("{bug:?}") == name);
+    let names: Vec<String> = all.iter().map(|bug| format!("{bug:?}")).collect();
+    found.map(Some).ok_or_else(|| names.join(" "))
+}
+
+fn simulate<S: Subject>(sim: &Sim, bug: Option<S::Bug>) -> ExitCode {
+    match sim.seed {
+        Some(seed) => replay::<S>(seed, bug),
+        None => run_chunks::<S>(sim, bug),
+    }
+}
+
+fn replay<S: Subject>(seed: u64, bug: Option<S::Bug>) -> ExitCode {
+    let mut run = Run::<S>::new(seed, bug);
+    run.trace = Some(Vec::new());
+    let outcome = run.run_in_place();
+    run.trace.iter().flatten().for_each(|line| println!("{line}"));
+    for (name, count) in run.counts.all() {
+        println!("{name:40} {count}");
+    }
+    match outcome {
+        Ok(()) => {
+            println!("seed {seed} keeps every promise");
+            ExitCode::SUCCESS
+        }
+        Err(violation) => {
+            println!("BROKEN: {violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a soak ends by the real clock")]
+fn run_chunks<S: Subject>(sim: &Sim, bug: Option<S::Bug>) -> ExitCode {
+    let end = sim.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
+    let mut total = Tally { seed_from: sim.seed_from, ..Tally::default() };
+    loop {
+        let left = if end.is_some() { CHUNK } else { sim.seeds - total.seeds };
+        if left == 0 || end.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
+        let tally = run_seeds::<S>(sim.seed_from + total.seeds, left.min(CHUNK), bug, false);
+        println!("{}", tally.to_json());
+        for violation in &tally.violations {
+            eprintln!("{violation}\n  replay: {}", replay_command(violation.seed, sim));
+        }
+        total.seeds += tally.seeds;
+        total.violations.extend(tally.violations);
+        total.counts.add(&tally.counts);
+    }
+    let never = total.counts.never(if sim.toy { &["flips_detected_at_read"] } else { &[] });
+    if !never.is_empty() {
+        eprintln!("never occurred in {} seeds: {}", total.seeds, never.join(" "));
+    }
+    if total.violations.is_empty() && never.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay_command(seed: u64, sim: &Sim) -> String {
+    let toy = if sim.toy { " --toy" } else { "" };
+    let bug = sim.bug.as_ref().map(|bug| format!(" --bug {bug}")).unwrap_or_default();
+    format!("cargo run --release -p atoll-crash -- sim --seed {seed}{toy}{bug}")
+}

@@ -1,11 +1,10 @@
 //! The judge: keeps the history of commits and says whether what a store holds is a prefix of it.
 //!
-//! Invariant: `base` is the state before `tail`, and `prints[i]` is the fingerprint after `i` events of it.
+//! Invariant: `base` is the state before `tail`, and `prints` has the fingerprint after every event ever.
 //! Invariant: what was synced is folded into `base`, so no prefix that may be offered lacks it; while the
 //! oracle is pinned nothing is folded and `synced` marks the place.
 
 use crate::state::{Event, State};
-use std::collections::HashSet;
 
 /// How a store ended, which decides what it may have lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +19,34 @@ pub enum Ending {
 #[derive(Clone, Debug)]
 pub struct Oracle {
     base: State,
+    /// Events that `base` holds.
+    base_len: usize,
     tail: Vec<Event>,
+    /// One more than there are events: the first is that of the empty store.
     prints: Vec<u64>,
     current: State,
     synced: usize,
     flushed: usize,
     is_pinned: bool,
-    history: HashSet<u64>,
-    events: u64,
+    /// Events, of all, at the last sync that the store was asked for.
+    last_sync: usize,
+    /// The last such place after which more was written: later groups of the log know that it was synced.
+    witnessed: usize,
 }
 
 impl Default for Oracle {
     fn default() -> Self {
-        let print = State::default().fingerprint();
         Self {
             base: State::default(),
+            base_len: 0,
             tail: Vec::new(),
-            prints: vec![print],
+            prints: vec![State::default().fingerprint()],
             current: State::default(),
             synced: 0,
             flushed: 0,
             is_pinned: false,
-            history: HashSet::from([print]),
-            events: 0,
+            last_sync: 0,
+            witnessed: 0,
         }
     }
 }
@@ -75,24 +79,34 @@ impl Oracle {
     /// Records an event that happened, or may have happened if it is the last of this life.
     pub fn push(&mut self, event: Event) {
         self.current.apply(&event);
-        let print = self.current.fingerprint();
-        self.history.insert(print);
-        self.prints.push(print);
+        self.prints.push(self.current.fingerprint());
         self.tail.push(event);
-        self.events += 1;
     }
 
     /// All events so far survive the process.
     pub const fn mark_flushed(&mut self) {
         self.flushed = self.tail.len();
+        self.witness();
     }
 
-    /// All events so far survive power loss.
+    /// All events so far survive power loss, because the store said so.
     pub fn mark_synced(&mut self) {
+        self.witness();
+        self.last_sync = self.base_len + self.tail.len();
+        self.mark_durable();
+    }
+
+    fn mark_durable(&mut self) {
         self.flushed = self.tail.len();
         self.synced = self.tail.len();
         if !self.is_pinned {
             self.fold(self.tail.len());
+        }
+    }
+
+    const fn witness(&mut self) {
+        if self.base_len + self.tail.len() > self.last_sync {
+            self.witnessed = self.last_sync;
         }
     }
 
@@ -101,16 +115,23 @@ impl Oracle {
         self.is_pinned = true;
     }
 
+    /// Whether the store may fall back to this fingerprint and report a cut, with no more damage than one
+    /// group of the log: everything below a synced place that later groups know of must be kept.
+    #[must_use]
+    pub fn may_be_cut_to(&self, print: u64) -> bool {
+        self.prints[self.witnessed..].contains(&print)
+    }
+
     /// Whether this was the fingerprint of the store at some time.
     #[must_use]
     pub fn was_once(&self, print: u64) -> bool {
-        self.history.contains(&print)
+        self.prints.contains(&print)
     }
 
     /// The latest prefix of at least `lowest` events with this fingerprint.
     #[must_use]
     pub fn prefix_with(&self, print: u64, lowest: usize) -> Option<usize> {
-        (lowest..=self.tail.len()).rev().find(|len| self.prints[*len] == print)
+        (lowest..=self.tail.len()).rev().find(|len| self.prints[self.base_len + len] == print)
     }
 
     /// Calls `visit` with every prefix of at least `lowest` events, shortest first, until it answers true.
@@ -143,14 +164,20 @@ impl Oracle {
         self.keep(kept);
         if ending == Ending::PowerLoss {
             // It was read from the medium itself, so it is there for good.
-            self.mark_synced();
+            self.mark_durable();
         }
         Ok(lost)
     }
 
     fn keep(&mut self, kept: usize) {
         self.tail.truncate(kept);
-        self.prints.truncate(kept + 1);
+        self.prints.truncate(self.base_len + kept + 1);
+        let events = self.base_len + kept;
+        self.last_sync = self.last_sync.min(events);
+        if self.witnessed >= events {
+            // The later groups that knew of it are gone.
+            self.witnessed = 0;
+        }
         self.flushed = self.flushed.min(kept);
         self.synced = self.synced.min(kept);
         self.current = self.base.clone();
@@ -161,7 +188,7 @@ impl Oracle {
         for event in self.tail.drain(..events) {
             self.base.apply(&event);
         }
-        self.prints.drain(..events);
+        self.base_len += events;
         self.synced -= events;
         self.flushed -= events;
     }

@@ -7,13 +7,13 @@ mod faults;
 mod steps;
 
 use crate::counts::Counts;
-use crate::damage::{self, Allowed};
+use crate::damage::{self, Allowed, Damage};
 use crate::oracle::{Ending, Oracle};
 use crate::read::read_state;
 use crate::state::{Content, State};
 use crate::subject::{Failure, Recovery, Settings, Subject};
 use crate::workload::{Workload, small_settings};
-use atoll_disk::{Counters, FaultPlan, SimDisk};
+use atoll_disk::{Counters, Disk, FaultPlan, SimDisk};
 use fastrand::Rng;
 use faults::Fault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// A seed counts only with at least this many operations.
 pub const OPERATIONS_MIN: u64 = 2000;
 const RECOVERY_ATTEMPTS_MAX: u32 = 5;
-const FLIPS_PER_SEED: u32 = 3;
+const FLIPS_PER_SEED: u32 = 6;
+const FRONT_BYTES: u64 = 16 * 1024;
 
 /// A broken promise.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,6 +40,13 @@ pub struct Violation {
 enum Flow {
     Continue,
     EndOfLife,
+}
+
+/// Whether faults may strike while the store comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recovering {
+    MayFail,
+    InPeace,
 }
 
 /// Outcome of a part of a run; the text says what promise was broken.
@@ -60,7 +68,7 @@ pub struct Run<S: Subject> {
     last_sequence: u64,
     life: u32,
     operations: u64,
-    commits: u64,
+    was_refused: bool,
     strike: Option<Strike>,
     /// What happened how often.
     pub counts: Counts,
@@ -103,7 +111,7 @@ impl<S: Subject> Run<S> {
             last_sequence: 0,
             life: 0,
             operations: 0,
-            commits: 0,
+            was_refused: false,
             strike: None,
             counts: Counts::default(),
             trace: None,
@@ -135,19 +143,29 @@ impl<S: Subject> Run<S> {
     }
 
     fn lives(&mut self) -> Checked<()> {
-        while self.operations < OPERATIONS_MIN {
-            let store = self.come_up()?;
-            if self.live(store)? {
-                return self.examine_misdirected();
-            }
+        while self.operations < OPERATIONS_MIN || !self.has_checkpoint() {
+            let store = self.come_up(Recovering::MayFail)?;
+            self.begin_faults();
+            self.live(store)?;
         }
-        self.flips()
+        let store = self.flips()?;
+        if self.seed.is_multiple_of(2) {
+            self.begin_misdirection();
+            self.live(store)?;
+            self.examine_misdirected()?;
+        }
+        Ok(())
     }
 
-    /// One life from the first step to the end of the store; true when a write was misdirected in it.
-    fn live(&mut self, store: S) -> Checked<bool> {
+    fn has_checkpoint(&self) -> bool {
+        ["checkpoints_asked", "checkpoints_by_themselves", "clean_closes"]
+            .into_iter()
+            .any(|name| self.counts.of(name) > 0)
+    }
+
+    /// One life from the first step to the end of the store.
+    fn live(&mut self, store: S) -> Checked<()> {
         self.life += 1;
-        self.begin_faults();
         let steps = self.rng.u64(100..900);
         for _ in 0..steps {
             self.operations += 1;
@@ -157,14 +175,26 @@ impl<S: Subject> Run<S> {
             self.change_faults();
         }
         self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
+        let synced_before = self.oracle.synced_len();
         self.end_life(store)?;
-        Ok(self.strike.is_some())
+        self.notice_strike(synced_before);
+        Ok(())
+    }
+
+    /// Remembers where the history stood when a write went astray.
+    fn notice_strike(&mut self, events_before: usize) {
+        let has_strayed = self.disk.counters().misdirected_writes > self.before_life.misdirected_writes;
+        if self.strike.is_none() && has_strayed {
+            let syncs_since = u32::from(self.oracle.synced_len() > events_before);
+            self.strike = Some(Strike { events_before, syncs_since });
+        }
     }
 
     /// Opens the store, through crashes inside recovery, and compares all that it holds.
-    fn come_up(&mut self) -> Checked<S> {
+    fn come_up(&mut self, recovering: Recovering) -> Checked<S> {
         for attempt in 0..RECOVERY_ATTEMPTS_MAX {
-            self.plan_recovery_faults(attempt);
+            let has_faults = recovering == Recovering::MayFail && attempt < RECOVERY_ATTEMPTS_MAX - 2;
+            self.plan_recovery_faults(has_faults);
             let opened = S::open(Arc::new(self.disk.clone()), &self.settings, self.bug);
             let outcome = opened.and_then(|(store, report)| Ok((read_state(&store)?, store, report)));
             match outcome {
@@ -297,31 +327,37 @@ impl<S: Subject> Run<S> {
             (Some(strike), _) if strike.syncs_since < 2 => strike.events_before.min(self.oracle.synced_len()),
             _ => self.oracle.synced_len(),
         };
-        let allowed = Allowed { oracle: &self.oracle, lowest, keys: self.workload.keys() };
+        let damage = Damage::Write;
+        let allowed = Allowed { oracle: &self.oracle, lowest, damage, keys: self.workload.keys() };
         let finding = damage::examine::<S>(&self.disk, &self.settings, self.bug, &allowed)
             .map_err(|what| format!("after a misdirected write: {what}"))?;
         self.note(|| format!("after a misdirected write: {finding:?}"));
-        self.counts.bump(finding.name_after_misdirection());
+        if self.strike.is_some() {
+            self.counts.bump(finding.name_after_misdirection());
+        }
         Ok(())
     }
 
     /// Flips single bits in copies of the last disk and looks at what a reader gets.
-    fn flips(&mut self) -> Checked<()> {
+    fn flips(&mut self) -> Checked<S> {
         self.disk.set_plan(FaultPlan::default());
         let copies: Vec<SimDisk> = (0..FLIPS_PER_SEED).map(|_| self.disk.fork()).collect();
-        drop(self.come_up()?);
-        self.disk.set_plan(FaultPlan::default());
-        for copy in copies {
-            let Some((offset, bit)) = copy.flip_some_bit() else { continue };
-            let allowed =
-                Allowed { oracle: &self.oracle, lowest: self.oracle.len(), keys: self.workload.keys() };
+        // A crash in this recovery would lose what the copies still have.
+        let store = self.come_up(Recovering::InPeace)?;
+        for (number, copy) in copies.into_iter().enumerate() {
+            // One flip anywhere, one at the front where the superblocks are, one near the end.
+            let len = copy.len().map_err(|error| error.to_string())?;
+            let place = [0..len, 0..FRONT_BYTES, len.saturating_sub(FRONT_BYTES)..len][number % 3].clone();
+            let Some((offset, bit)) = copy.flip_some_bit(place) else { continue };
+            let (lowest, damage) = (self.oracle.len(), Damage::Bit);
+            let allowed = Allowed { oracle: &self.oracle, lowest, damage, keys: self.workload.keys() };
             let finding = damage::examine::<S>(&copy, &self.settings, self.bug, &allowed)
                 .map_err(|what| format!("after bit {bit} of byte {offset} was flipped: {what}"))?;
             self.note(|| format!("bit {bit} of byte {offset} flipped: {finding:?}"));
             self.counts.bump(finding.name_after_flip());
             self.counts.add_disk(&Counters { bit_flips: 1, ..Counters::default() });
         }
-        Ok(())
+        Ok(store)
     }
 
     fn note(&mut self, text: impl FnOnce() -> String) {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twox_hash::XxHash3_64;
 
 const SLOT_BYTES: u64 = 4096;
+const SLOTS: [u64; 2] = [0, SLOT_BYTES];
 const GROUP_ALIGNMENT: u64 = 512;
 const RESERVE_BYTES: u64 = 256 * 1024;
 
@@ -187,6 +188,7 @@ impl Inner {
         }
         let header = GroupHeader {
             epoch: self.superblock.number,
+            opening: self.superblock.openings,
             len: self.buffer.len() as u64,
             synced_to: self.synced_to,
             previous: self.chain,
@@ -238,6 +240,7 @@ impl Inner {
         let log_at = (dump_at + dump.len() as u64).next_multiple_of(SLOT_BYTES);
         let superblock = Superblock {
             number: self.superblock.number + 1,
+            openings: self.superblock.openings,
             dump_at,
             dump_len: dump.len() as u64,
             dump_hash: XxHash3_64::oneshot(&dump),
@@ -249,7 +252,7 @@ impl Inner {
             if bug != Some(ToyBug::SuperblockBeforeDump) {
                 disk.sync()?;
             }
-            write_superblock(disk, &superblock)
+            write_superblock(disk, &superblock, SLOTS)
         })?;
         self.superblock = superblock;
         if bug == Some(ToyBug::LogReplayedTwice) {
@@ -281,8 +284,6 @@ impl Inner {
             }
             self.log_end = self.superblock.log_at + at as u64;
         }
-        // After a kill the log may lie in the page cache only; later groups will say that it is synced.
-        self.attempt(Disk::sync)?;
         self.synced_to = self.log_end;
         if bug == Some(ToyBug::TornGroupAccepted) {
             self.apply_payload(log.get(at + GROUP_HEADER_BYTES..).unwrap_or_default(), bug);
@@ -429,7 +430,8 @@ impl Subject for Toy {
     fn check(&self) -> Outcome<u64> {
         let inner = self.inner();
         let bytes = read_range(&*inner.disk, inner.superblock.dump_at, inner.superblock.dump_len)?;
-        Ok(u64::from(XxHash3_64::oneshot(&bytes) != inner.superblock.dump_hash))
+        let is_whole = bytes.is_empty() || XxHash3_64::oneshot(&bytes) == inner.superblock.dump_hash;
+        Ok(u64::from(!is_whole))
     }
 
     fn checkpoints(&self) -> u64 {
@@ -445,17 +447,20 @@ impl Subject for Toy {
 fn open_superblock(disk: &dyn Disk) -> Outcome<(Superblock, bool)> {
     let (first, second) = (read_superblock(disk, 0)?, read_superblock(disk, SLOT_BYTES)?);
     let len = disk.len().map_err(|error| from_disk(&error))?;
-    match [first, second].into_iter().flatten().max_by_key(|superblock| superblock.number) {
+    match [first, second].into_iter().flatten().max_by_key(|found| (found.number, found.openings)) {
         Some(superblock) => {
             let is_mended = first.is_none() || second.is_none();
-            if first != second {
-                write_superblock(disk, &superblock).map_err(|error| from_disk(&error))?;
-            }
+            let order = if first == Some(superblock) { [SLOT_BYTES, 0] } else { [0, SLOT_BYTES] };
+            let superblock = Superblock { openings: superblock.openings + 1, ..superblock };
+            // After a kill everything may lie in the page cache only, and the good copy must not be
+            // overwritten before the other one is durable; later groups will say that the log is synced.
+            let renewed = disk.sync().and_then(|()| write_superblock(disk, &superblock, order));
+            renewed.map_err(|error| from_disk(&error))?;
             Ok((superblock, is_mended))
         }
         None if len <= 2 * SLOT_BYTES => {
             let superblock = Superblock { number: 1, log_at: 2 * SLOT_BYTES, ..Superblock::default() };
-            write_superblock(disk, &superblock).map_err(|error| from_disk(&error))?;
+            write_superblock(disk, &superblock, SLOTS).map_err(|error| from_disk(&error))?;
             Ok((superblock, false))
         }
         None => Err(failure(ErrorKind::Corrupt, "both superblocks are damaged")),
@@ -472,8 +477,8 @@ fn read_superblock(disk: &dyn Disk, at: u64) -> Outcome<Option<Superblock>> {
 }
 
 /// Writes both copies, one after the other, so that one of them is whole at any time.
-fn write_superblock(disk: &dyn Disk, superblock: &Superblock) -> Result<(), DiskError> {
-    for at in [0, SLOT_BYTES] {
+fn write_superblock(disk: &dyn Disk, superblock: &Superblock, slots: [u64; 2]) -> Result<(), DiskError> {
+    for at in slots {
         disk.write_at(at, &superblock.encode())?;
         disk.sync()?;
     }

@@ -68,6 +68,8 @@ impl Workload {
                 _ => *weight,
             };
         }
+        // Every seed must pass through a checkpoint.
+        weights[10] = weights[10].max(1);
         let mut durabilities = [3, 12, 2].map(|weight| if rng.u8(..5) == 0 { 0 } else { weight });
         durabilities[1] = durabilities[1].max(1);
         let mut keys: Vec<Key> = (0..KEYS).map(|number| make_key(rng, number)).collect();

@@ -2,6 +2,7 @@
 //!
 //! Invariant: blocks never written, and bytes past the end, are zero.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 const BLOCK_BYTES: usize = 4096;
@@ -80,14 +81,16 @@ impl Image {
         self.write(offset, &[byte[0] ^ (1 << (bit % 8))]);
     }
 
-    /// Offset of a byte in a block that was written once, chosen by `rng`.
-    pub(super) fn some_written_byte(&self, rng: &mut fastrand::Rng) -> Option<u64> {
-        let written: Vec<usize> =
-            self.blocks.iter().enumerate().filter_map(|(at, block)| block.is_some().then_some(at)).collect();
-        let block = rng.choice(written)?;
-        let start = (block * BLOCK_BYTES) as u64;
-        let end = self.len.min(start + BLOCK_BYTES as u64);
-        (start < end).then(|| rng.u64(start..end))
+    /// Offset of a byte of the range, in a block that was written once, chosen by `rng`.
+    pub(super) fn some_written_byte(&self, range: Range<u64>, rng: &mut fastrand::Rng) -> Option<u64> {
+        let end = range.end.min(self.len) as usize;
+        let first = range.start as usize / BLOCK_BYTES;
+        let blocks = first..end.div_ceil(BLOCK_BYTES);
+        let written = blocks.filter(|block| self.blocks[*block].is_some());
+        let block = rng.choice(written.collect::<Vec<_>>())?;
+        let start = (block * BLOCK_BYTES).max(range.start as usize);
+        let end = end.min((block + 1) * BLOCK_BYTES);
+        (start < end).then(|| rng.usize(start..end) as u64)
     }
 }
 

@@ -23,11 +23,9 @@ pub(super) enum Fault {
 }
 
 impl<S: Subject> Run<S> {
-    /// Plans the faults of a new life. The life in which a write goes astray is the last of its seed.
+    /// Plans the faults of a new life.
     pub(super) fn begin_faults(&mut self) {
-        let is_late = self.operations + 500 > super::OPERATIONS_MIN;
         self.fault = match self.rng.u8(..12) {
-            _ if is_late && self.seed.is_multiple_of(2) => Fault::Misdirect,
             0..=4 => Fault::PowerCut,
             5 => Fault::Full,
             6 => Fault::ReadOnly,
@@ -42,18 +40,27 @@ impl<S: Subject> Run<S> {
                 1 => plan.fail_write = Some(self.some_time(400)),
                 _ => plan.fail_read = Some(self.some_time(100)),
             },
-            Fault::Misdirect => {
-                plan.misdirect_write = Some(self.some_time(200));
-                self.oracle.pin();
-            }
-            Fault::None | Fault::Full | Fault::ReadOnly => {}
+            Fault::None | Fault::Misdirect | Fault::Full | Fault::ReadOnly => {}
         }
-        self.note_plan();
+        self.start(plan);
+    }
+
+    /// Plans the last life of a seed, in which a write goes astray.
+    pub(super) fn begin_misdirection(&mut self) {
+        self.fault = Fault::Misdirect;
+        self.oracle.pin();
+        let plan = FaultPlan { misdirect_write: Some(self.some_time(200)), ..FaultPlan::default() };
+        self.start(plan);
+    }
+
+    fn start(&mut self, plan: FaultPlan) {
+        let fault = self.fault;
+        self.note(|| format!("fault of this life: {fault:?}"));
         self.disk.set_plan(plan);
         self.before_life = self.disk.counters();
     }
 
-    /// Lets a lasting fault come and go, and notices a write that went astray.
+    /// Lets a lasting fault come and go.
     pub(super) fn change_faults(&mut self) {
         let plan = match self.fault {
             Fault::Full => FaultPlan { space_left: Some(self.rng.u64(..200_000)), ..FaultPlan::default() },
@@ -67,10 +74,10 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// The first attempts at recovery may meet a power cut or a failed read; the last ones may not.
-    pub(super) fn plan_recovery_faults(&mut self, attempt: u32) {
+    /// Recovery may meet a power cut or a failed read, once there is something to recover.
+    pub(super) fn plan_recovery_faults(&mut self, has_faults: bool) {
         let mut plan = FaultPlan::default();
-        if attempt < super::RECOVERY_ATTEMPTS_MAX - 2 && self.life > 0 {
+        if has_faults && self.life > 0 {
             match self.rng.u8(..8) {
                 0 | 1 => plan.power_cut_after = Some(self.some_time(8)),
                 2 => plan.fail_read = Some(self.some_time(20)),
@@ -98,10 +105,5 @@ impl<S: Subject> Run<S> {
     fn some_time(&mut self, limit: u64) -> u64 {
         let limit = self.rng.u64(1..=limit);
         self.rng.u64(..limit)
-    }
-
-    fn note_plan(&mut self) {
-        let fault = self.fault;
-        self.note(|| format!("fault of this life: {fault:?}"));
     }
 }

@@ -1,6 +1,6 @@
 //! The steps of a life: call the store, compare, tell the oracle.
 
-use super::{Checked, Flow, Run, Strike, unexcused};
+use super::{Checked, Flow, Run, unexcused};
 use crate::read::{wrong_scan, wrong_value};
 use crate::state::{Event, Key, Mutation, Range};
 use crate::subject::{Direction, Durability, Failure, Outcome, Subject};
@@ -15,16 +15,8 @@ impl<S: Subject> Run<S> {
         self.note(|| describe(&step));
         self.counts.bump("operations");
         let events_before = self.oracle.len();
-        let strikes_before = self.disk.counters().misdirected_writes;
-        let had_strike = self.strike.is_some();
-        if !had_strike && self.disk.counters().misdirected_writes > self.before_life.misdirected_writes {
-            self.strike = Some(Strike { events_before, syncs_since: 0 });
-        }
         let flow = self.take(store, step)?;
-        if self.strike.is_none() && self.disk.counters().misdirected_writes > strikes_before {
-            let syncs_since = u32::from(self.oracle.synced_len() > events_before);
-            self.strike = Some(Strike { events_before, syncs_since });
-        }
+        self.notice_strike(events_before);
         Ok(flow)
     }
 
@@ -67,7 +59,9 @@ impl<S: Subject> Run<S> {
             }
             Ok(sequence) => {
                 self.last_sequence = sequence;
-                self.commits += 1;
+                if std::mem::take(&mut self.was_refused) {
+                    self.counts.bump("writes_after_refusal");
+                }
                 self.oracle.push(Event::Write(batch));
                 match durability {
                     Durability::Buffered => {}
@@ -113,6 +107,7 @@ impl<S: Subject> Run<S> {
         }
         if failure.is_refusal() {
             self.counts.bump("refusals");
+            self.was_refused = true;
             return Ok(Flow::Continue);
         }
         self.counts.bump("failed_operations");

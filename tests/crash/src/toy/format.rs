@@ -6,8 +6,8 @@ use crate::state::{Content, Event, Key, Mutation, State, TREES};
 use std::ops::Bound;
 use twox_hash::XxHash3_64;
 
-pub(super) const GROUP_HEADER_BYTES: usize = 40;
-pub(super) const SUPERBLOCK_BYTES: usize = 56;
+pub(super) const GROUP_HEADER_BYTES: usize = 48;
+pub(super) const SUPERBLOCK_BYTES: usize = 64;
 
 /// Takes bytes from the front.
 pub(super) struct Source<'a>(pub(super) &'a [u8]);
@@ -179,6 +179,9 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) number: u64,
+    /// How often the store was opened. Without it, a group that happens to be written again as it was before
+    /// a crash would lead on to groups that the crash had cut off.
+    pub(super) openings: u64,
     pub(super) dump_at: u64,
     pub(super) dump_len: u64,
     pub(super) dump_hash: u64,
@@ -189,7 +192,15 @@ impl Superblock {
     const MAGIC: u64 = u64::from_le_bytes(*b"toystore");
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let fields = [Self::MAGIC, self.number, self.dump_at, self.dump_len, self.dump_hash, self.log_at];
+        let fields = [
+            Self::MAGIC,
+            self.number,
+            self.openings,
+            self.dump_at,
+            self.dump_len,
+            self.dump_hash,
+            self.log_at,
+        ];
         let mut out: Vec<u8> = fields.into_iter().flat_map(u64::to_le_bytes).collect();
         out.extend(XxHash3_64::oneshot(&out).to_le_bytes());
         out
@@ -200,6 +211,7 @@ impl Superblock {
         let magic = source.number()?;
         let superblock = Self {
             number: source.number()?,
+            openings: source.number()?,
             dump_at: source.number()?,
             dump_len: source.number()?,
             dump_hash: source.number()?,
@@ -214,6 +226,7 @@ impl Superblock {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupHeader {
     pub(super) epoch: u64,
+    pub(super) opening: u64,
     pub(super) len: u64,
     /// Log position that was synced when the group was written.
     pub(super) synced_to: u64,
@@ -229,13 +242,14 @@ impl GroupHeader {
     }
 
     pub(super) fn hash_with(&self, payload: &[u8]) -> u64 {
-        let seed = self.previous ^ self.epoch.rotate_left(17) ^ self.synced_to.rotate_left(34) ^ self.len;
+        let fields = [self.epoch, self.opening, self.len, self.synced_to, self.previous];
+        let seed = XxHash3_64::oneshot(&fields.map(u64::to_le_bytes).concat());
         XxHash3_64::oneshot_with_seed(seed, payload)
     }
 
     pub(super) fn encode(&self) -> [u8; GROUP_HEADER_BYTES] {
         let mut out = [0; GROUP_HEADER_BYTES];
-        let fields = [self.epoch, self.len, self.synced_to, self.previous, self.hash];
+        let fields = [self.epoch, self.opening, self.len, self.synced_to, self.previous, self.hash];
         for (slot, field) in out.chunks_exact_mut(8).zip(fields) {
             slot.copy_from_slice(&field.to_le_bytes());
         }
@@ -246,6 +260,7 @@ impl GroupHeader {
         let mut source = Source(bytes);
         Some(Self {
             epoch: source.number()?,
+            opening: source.number()?,
             len: source.number()?,
             synced_to: source.number()?,
             previous: source.number()?,
