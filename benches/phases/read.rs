@@ -124,20 +124,30 @@ fn scan_once(
 ) -> Result<(), EngineError> {
     let (first, last) = (request.first_key(), request.last_key());
     let mut entries = 0;
-    let mut before = [0; crate::workloads::KEY_BYTES];
+    let mut before = [0; 3];
     engine.scan(&first.0, SCAN_ENTRIES as usize, &mut |key, value| {
         verifier.check(key, 0, Some(value));
-        let Ok(key) = <[u8; crate::workloads::KEY_BYTES]>::try_from(key) else { return };
-        if key <= before {
+        let place = order_of(key);
+        if place <= before {
             verifier.note(format!("{} does not come after the entry before", key.escape_ascii()));
         }
-        before = key;
+        before = place;
         entries += 1;
     })?;
-    if entries != request.entries || before != last.0 {
+    if entries != request.entries || before != order_of(&last.0) {
         verifier.note(format!("scan of {} entries to {:?} ended after {entries}", request.entries, last));
     }
     Ok(())
+}
+
+/// A key as three numbers that sort as the keys do, without a call to compare them; zeros for what is no key.
+#[inline]
+fn order_of(key: &[u8]) -> [u64; 3] {
+    let word = |at: usize| {
+        let bytes = key.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    };
+    [word(0), word(8), word(16)]
 }
 
 /// The whole store in order: no key missing, none twice, none too many.

@@ -27,34 +27,43 @@ fn first_word(key: &[u8], version: u64) -> u64 {
     seed_of_key(key).wrapping_add(version.wrapping_mul(VERSION_STEP))
 }
 
-/// Writes the value of `key` at `version` over all of `target`.
+/// Writes the value of `key` at `version` over all of `target`, which has eight bytes or more.
 #[inline]
 pub fn fill_value(key: &Key, version: u64, target: &mut [u8]) {
     let mut word = first_word(&key.0, version);
-    let mut words = target.chunks_exact_mut(WORD_BYTES);
-    for chunk in &mut words {
+    let value_bytes = target.len();
+    for chunk in target.chunks_exact_mut(WORD_BYTES) {
         chunk.copy_from_slice(&word.to_le_bytes());
         word = word.wrapping_add(WORD_STEP);
     }
-    let tail = words.into_remainder();
-    let bytes = word.to_le_bytes();
-    tail.copy_from_slice(&bytes[..tail.len()]);
+    if let Some(last) = target.last_chunk_mut() {
+        *last = last_bytes(word, value_bytes).to_le_bytes();
+    }
 }
 
-/// Whether every byte follows from the first word.
+/// Whether every byte follows from the first word. Wants at least one word.
 #[inline]
 fn continues_from(first: u64, value: &[u8]) -> bool {
-    let words = value.chunks_exact(WORD_BYTES);
-    let tail = words.remainder();
     let mut difference = 0;
     let mut expected = first;
-    for chunk in words {
+    for chunk in value.chunks_exact(WORD_BYTES) {
         let mut bytes = [0; WORD_BYTES];
         bytes.copy_from_slice(chunk);
         difference |= u64::from_le_bytes(bytes) ^ expected;
         expected = expected.wrapping_add(WORD_STEP);
     }
-    difference == 0 && tail == &expected.to_le_bytes()[..tail.len()]
+    let Some(&last) = value.last_chunk() else { return false };
+    difference == 0 && u64::from_le_bytes(last) == last_bytes(expected, value.len())
+}
+
+/// The last eight bytes of a value: the end of the last whole word and the start of the one after it.
+///
+/// Comparing them at once spares a call for the few bytes that are no whole word.
+#[inline]
+fn last_bytes(word_after: u64, value_bytes: usize) -> u64 {
+    let last_word = word_after.wrapping_sub(WORD_STEP);
+    let bits = 8 * (value_bytes % WORD_BYTES) as u32;
+    if bits == 0 { last_word } else { last_word >> bits | word_after << (64 - bits) }
 }
 
 /// Inverse of an odd number modulo 2^64, by Newton's iteration.
@@ -178,8 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_a_run_of_words_and_the_start_of_one_more() {
+        let key = Key::of_counter(1);
+        let long = value(&key, 2, 104);
+        for len in 8..=104 {
+            assert_eq!(value(&key, 2, len), long[..len], "length {len}");
+        }
+    }
+
+    #[test]
     fn right_values_pass_at_every_length() {
-        for len in [8, 99, 100, 1000] {
+        for len in [8, 9, 15, 99, 100, 1000] {
             let mut verifier = Verifier::new(len);
             for version in [0, 1, 77] {
                 let key = Key::of_counter(version + 3);
