@@ -1,1 +1,24 @@
-//! Being built.
+//! The conformance suite: whether a store keeps the promises of the contract.
+//!
+//! Implement [`Subject`] for the store, then [`run`] tells which promises it breaks, each by the name of
+//! its check, with the facts and a seed that replays it. [`broken`] holds stores with one planted fault
+//! each, which prove that the suite finds what it looks for.
+//!
+//! Invariant: a check judges only by what the contract promises, so that any honest store passes.
+//! Invariant: all randomness follows from the seed; only the interleaving of threads does not.
+
+pub mod broken;
+mod checks;
+mod context;
+mod flaky;
+pub mod linearizability;
+mod memory;
+mod report;
+mod subject;
+mod suite;
+
+pub use flaky::Flaky;
+pub use memory::Memory;
+pub use report::{Checked, Outcome, Report};
+pub use subject::{Ending, SharedStore, Subject};
+pub use suite::{SEED_DEFAULT, Size, check_names, run, run_check, run_seeded};

@@ -1,0 +1,168 @@
+//! Waits: what ends them, what does not, and that ten thousand of them cost nobody anything.
+
+use crate::context::{Client, Context, Verdict, ensure, same};
+use atoll_store::{Batch, Buffer, Cell, Expectation, SortRange, StoreError, Waited};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// A wait that must end does so well within this, on a busy machine too.
+const LONG: Duration = Duration::from_secs(20);
+
+fn some(text: &str) -> Option<Buffer> {
+    Some(Buffer::copy_from(text.as_bytes()))
+}
+
+fn start(client: &Client, sort: &str, expectation: Expectation, time_out: Duration) -> JoinHandle<Result<Waited, StoreError>> {
+    let (store, sort) = (client.store.clone(), sort.to_owned());
+    tokio::spawn(async move { store.wait(Cell::new("p", &sort), expectation, time_out).await })
+}
+
+pub(super) async fn a_wait_is_level_triggered(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    client.put("p", "a", "1").await?;
+    client.put("p", "empty", "").await?;
+    let cases = [
+        ("a", Expectation::Equals(some("1")), some("1")),
+        ("a", Expectation::Differs(some("0")), some("1")),
+        ("a", Expectation::Differs(None), some("1")),
+        ("none", Expectation::Equals(None), None),
+        ("none", Expectation::Differs(some("1")), None),
+        ("empty", Expectation::Equals(some("")), some("")),
+        ("empty", Expectation::Differs(None), some("")),
+    ];
+    for (sort, expectation, value) in cases {
+        for time_out in [LONG, Duration::ZERO] {
+            let what = format!("wait of {time_out:?} on {sort} for {expectation:?}, which it meets already");
+            let waited = client.store.wait(Cell::new("p", sort), expectation.clone(), time_out).await?;
+            same(what, &waited, &Waited::Met(value.clone()))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn every_kind_of_write_ends_a_wait(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    let on = || Batch::on(*b"p");
+    let value = || Buffer::copy_from(b"new");
+    let cases = [
+        ("a put", on().put(*b"a", value()), some("new")),
+        ("an append", on().append(*b"a", value()), some("oldnew")),
+        ("a delete", on().delete(*b"a"), None),
+        ("a deleted range", on().delete_range(SortRange::prefix(b"a")), None),
+        ("a deleted partition", on().delete_range(SortRange::all()), None),
+        ("a swap", on().if_equals(*b"a", Buffer::copy_from(b"old")).put(*b"a", value()), some("new")),
+        ("a batch", on().put(*b"b", value()).delete(*b"c").put(*b"a", value()), some("new")),
+    ];
+    for (what, batch, value) in cases {
+        client.put("p", "a", "old").await?;
+        let waits = [Expectation::Differs(some("old")), Expectation::Equals(value.clone())]
+            .map(|expectation| start(&client, "a", expectation, LONG));
+        // The wait may begin before or after the write; both must end it.
+        tokio::task::yield_now().await;
+        client.write(batch).await?;
+        for wait in waits {
+            same(format!("a wait that {what} ends"), &wait.await??, &Waited::Met(value.clone()))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn a_wait_times_out_and_not_early(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    client.put("p", "a", "1").await?;
+    let time_out = Duration::from_millis(30);
+    let started = Instant::now();
+    let wait = start(&client, "a", Expectation::Equals(some("2")), time_out);
+    client.put("p", "a", "3").await?;
+    client.put("p", "b", "2").await?;
+    same("a wait for what never comes", &wait.await??, &Waited::TimedOut)?;
+    ensure(started.elapsed() >= time_out, || format!("a wait of {time_out:?} ended after {:?}", started.elapsed()))?;
+    let none = client.store.wait(Cell::new("p", "a"), Expectation::Equals(None), Duration::ZERO).await?;
+    same("a wait of no time for what is not there", &none, &Waited::TimedOut)
+}
+
+pub(super) async fn no_wake_up_is_missed(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    let mut random = context.random(0);
+    for round in 0..context.size.of(150, 3000) {
+        let sort = format!("{round}");
+        let waits: Vec<_> = (0..3)
+            .map(|_| start(&client, &sort, Expectation::Equals(some("go")), Duration::from_secs(5)))
+            .collect();
+        for _ in 0..random.u8(0..4) {
+            tokio::task::yield_now().await;
+        }
+        client.put("p", &sort, "go").await?;
+        for wait in waits {
+            same(format!("wait {round}, beside a write that it waits for"), &wait.await??, &Waited::Met(some("go")))?;
+        }
+    }
+    Ok(())
+}
+
+/// A future that counts how often it is polled.
+struct Counted<F> {
+    inner: F,
+    polls: Arc<AtomicU32>,
+}
+
+impl<F: Future + Unpin> Future for Counted<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        Pin::new(&mut self.inner).poll(task)
+    }
+}
+
+fn total(polls: &[Arc<AtomicU32>]) -> u64 {
+    polls.iter().map(|count| u64::from(count.load(Ordering::SeqCst))).sum()
+}
+
+/// Waits until every waiter was polled and no more polls come: then all of them wait.
+async fn settle(client: &Client, polls: &[Arc<AtomicU32>]) -> Verdict {
+    let (mut last, mut calm) = (0, 0);
+    while calm < 5 || polls.iter().any(|count| count.load(Ordering::SeqCst) == 0) {
+        client.get("p", "unwatched").await?;
+        tokio::task::yield_now().await;
+        let now = total(polls);
+        calm = if now == last { calm + 1 } else { 0 };
+        last = now;
+    }
+    Ok(())
+}
+
+pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    let waiters = client.store.capabilities().waiters_max.min(10_000);
+    let woken = waiters / 2;
+    let polls: Vec<_> = (0..waiters).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let mut tasks: Vec<_> = polls.iter().enumerate().map(|(at, polls)| wait_counted(&client, at, polls)).collect();
+    settle(&client, &polls).await?;
+    let before = total(&polls) - u64::from(polls[woken].load(Ordering::SeqCst));
+    client.put("p", "unwatched", "x").await?;
+    client.put("p", woken.to_string(), "x").await?;
+    let waited = tasks.swap_remove(woken).await??;
+    same("the one wait that is written to", &waited, &Waited::Met(some("x")))?;
+    settle(&client, &polls).await?;
+    let after = total(&polls) - u64::from(polls[woken].load(Ordering::SeqCst));
+    let ended = tasks.iter().filter(|task| task.is_finished()).count();
+    tasks.iter().for_each(JoinHandle::abort);
+    ensure(ended == 0, || format!("{ended} waits ended without a write"))?;
+    same(format!("polls of the other {} waiters for one write", waiters - 1), &(after - before), &0)
+}
+
+fn wait_counted(client: &Client, at: usize, polls: &Arc<AtomicU32>) -> JoinHandle<Result<Waited, StoreError>> {
+    let (store, polls) = (client.store.clone(), polls.clone());
+    tokio::spawn(async move {
+        let sort = at.to_string();
+        let wait = store.wait(Cell::new("p", &sort), Expectation::Differs(None), Duration::from_secs(3600));
+        Counted { inner: wait, polls }.await
+    })
+}

@@ -1,0 +1,202 @@
+//! What a check works with: stores to try, randomness with a seed, and short ways to ask and to complain.
+
+use crate::subject::{Ending, SharedStore, Subject};
+use crate::suite::Size;
+use atoll_store::{
+    Batch, Cell, Conflict, ErrorKind, Outcome, ReadOptions, ScanEntry, ScanRequest, StoreError, WriteOptions,
+    Written,
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use std::fmt::{Debug, Display};
+use std::time::Duration;
+
+/// Why a check ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A promise was broken.
+    Broken(String),
+    /// The store cannot be checked.
+    Skipped(String),
+}
+
+/// How a check ends.
+pub(crate) type Verdict<T = ()> = Result<T, Stop>;
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Broken(format!("a call that must succeed failed as {}: {error}", error.kind()))
+    }
+}
+
+impl From<tokio::task::JoinError> for Stop {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::Broken(format!("a call did not return: {error}"))
+    }
+}
+
+pub(crate) fn broken<T>(how: impl Display) -> Verdict<T> {
+    Err(Stop::Broken(how.to_string()))
+}
+
+/// Complains unless `holds`.
+pub(crate) fn ensure(holds: bool, how: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { broken(how()) }
+}
+
+/// Complains unless both are equal.
+pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: impl Display, actual: &T, expected: &T) -> Verdict {
+    ensure(actual == expected, || {
+        format!("{what}: expected {}, found {}", shortened(expected), shortened(actual))
+    })
+}
+
+/// Large values would bury the message.
+fn shortened(value: &(impl Debug + ?Sized)) -> String {
+    let text = format!("{value:?}");
+    match text.char_indices().nth(400) {
+        None => text,
+        Some((at, _)) => format!("{}… ({} characters)", &text[..at], text.len()),
+    }
+}
+
+/// Complains unless the call was refused with this kind, and says that nothing happened.
+pub(crate) fn refused<T: Debug>(
+    what: impl Display,
+    result: Result<T, StoreError>,
+    kind: ErrorKind,
+) -> Verdict<StoreError> {
+    match result {
+        Ok(answer) => {
+            broken(format!("{what}: must be refused as {kind}, was answered {}", shortened(&answer)))
+        }
+        Err(error) if error.kind() != kind || error.outcome() != Outcome::Refused => broken(format!(
+            "{what}: must be refused as {kind}, ended {:?} as {}: {error}",
+            error.outcome(),
+            error.kind()
+        )),
+        Err(error) => Ok(error),
+    }
+}
+
+/// Complains unless the write ended in a conflict.
+pub(crate) fn conflict(what: impl Display, result: Result<Written, StoreError>) -> Verdict<Conflict> {
+    match refused(&what, result, ErrorKind::Conflict)? {
+        StoreError::Conflict(conflict) => Ok(*conflict),
+        error => broken(format!("{what}: the conflict does not tell its condition: {error}")),
+    }
+}
+
+/// One run of one check.
+pub(crate) struct Context<'a> {
+    subject: &'a dyn Subject,
+    pub(crate) size: Size,
+    seed: u64,
+    opened: Mutex<Vec<SharedStore>>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(subject: &'a dyn Subject, check: &str, size: Size, seed: u64) -> Self {
+        // Each check has randomness of its own, so that one replayed alone sees the same.
+        let seed =
+            check.bytes().fold(seed, |seed, byte| seed.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte));
+        Self { subject, size, seed, opened: Mutex::default() }
+    }
+
+    /// A fresh store.
+    pub(crate) async fn open(&self) -> Verdict<Client> {
+        let store = self.subject.open().await?;
+        self.opened.lock().push(store.clone());
+        Ok(Client { store })
+    }
+
+    /// Ends the store and opens what it left; the check is skipped where the subject cannot do that.
+    pub(crate) async fn reopen(&self, client: Client, ending: Ending) -> Verdict<Client> {
+        self.opened.lock().retain(|opened| !std::sync::Arc::ptr_eq(opened, &client.store));
+        let reopened: BoxFuture<'_, _> = self.subject.reopen(client.store, ending).ok_or_else(|| {
+            Stop::Skipped(format!("the store cannot be opened again after it was {ending:?}"))
+        })?;
+        let store = reopened.await?;
+        self.opened.lock().push(store.clone());
+        Ok(Client { store })
+    }
+
+    pub(crate) async fn pass(&self, client: &Client, duration: Duration) {
+        self.subject.pass(&client.store, duration).await;
+    }
+
+    /// Randomness for round or task `salt` of this check.
+    pub(crate) fn random(&self, salt: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub(crate) async fn close(&self) {
+        let opened = std::mem::take(&mut *self.opened.lock());
+        for store in opened {
+            // The check has its verdict; a store that is broken may well fail to close.
+            let _ = tokio::time::timeout(Duration::from_secs(10), store.close()).await;
+        }
+    }
+}
+
+/// A store with short ways to ask it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) store: SharedStore,
+}
+
+impl Client {
+    pub(crate) async fn get(
+        &self,
+        partition: impl AsRef<[u8]>,
+        sort: impl AsRef<[u8]>,
+    ) -> Verdict<Option<Vec<u8>>> {
+        let cell = Cell::new(&partition, &sort);
+        Ok(self.store.get(cell, ReadOptions::default()).await?.map(|value| value.to_vec()))
+    }
+
+    pub(crate) async fn put(
+        &self,
+        partition: impl AsRef<[u8]>,
+        sort: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Verdict {
+        self.store.put(Cell::new(&partition, &sort), value.as_ref(), WriteOptions::default()).await?;
+        Ok(())
+    }
+
+    /// A write that must be done.
+    pub(crate) async fn write(&self, batch: Batch) -> Verdict<Written> {
+        Ok(self.store.write(batch, WriteOptions::default()).await?)
+    }
+
+    /// A write that may fail.
+    pub(crate) async fn try_write(&self, batch: Batch) -> Result<Written, StoreError> {
+        self.store.write(batch, WriteOptions::default()).await
+    }
+
+    /// All entries of a scan, page by page.
+    pub(crate) async fn scan(&self, request: ScanRequest) -> Verdict<Vec<ScanEntry>> {
+        Ok(self.pages(request).await?.concat())
+    }
+
+    /// The pages of a scan.
+    pub(crate) async fn pages(&self, mut request: ScanRequest) -> Verdict<Vec<Vec<ScanEntry>>> {
+        let mut pages = Vec::new();
+        loop {
+            let page = self.store.scan(request.clone()).await?;
+            ensure(page.entries.len() <= request.limit, || {
+                format!("a page limited to {} entries has {}", request.limit, page.entries.len())
+            })?;
+            ensure(page.resume.is_none() || !page.entries.is_empty(), || {
+                "a page that is not the last has no entries".into()
+            })?;
+            ensure(pages.len() < 100_000, || "a scan does not come to an end".into())?;
+            pages.push(page.entries);
+            match page.resume {
+                None => return Ok(pages),
+                token => request.resume = token,
+            }
+        }
+    }
+}
