@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-#[cfg(feature = "atoll")]
 mod atoll;
 #[cfg(feature = "bf-tree")]
 mod bf_tree;
@@ -132,13 +131,12 @@ impl EngineName {
     /// Whether this build has it.
     pub const fn is_built(self) -> bool {
         match self {
-            Self::Atoll => cfg!(feature = "atoll"),
             Self::Rocksdb => cfg!(feature = "rocksdb"),
             Self::Lmdb => cfg!(feature = "lmdb"),
             Self::Redb => cfg!(feature = "redb"),
             Self::Fjall => cfg!(feature = "fjall"),
             Self::BfTree => cfg!(feature = "bf-tree"),
-            Self::Floor | Self::Harness => true,
+            Self::Atoll | Self::Floor | Self::Harness => true,
         }
     }
 
@@ -171,7 +169,6 @@ pub struct OpenOptions {
 pub fn open(name: EngineName, folder: &Path, options: OpenOptions) -> Result<Box<dyn Engine>, EngineError> {
     std::fs::create_dir_all(folder)?;
     match name {
-        #[cfg(feature = "atoll")]
         EngineName::Atoll => Ok(Box::new(atoll::Atoll::open(folder, options)?)),
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => Ok(Box::new(rocksdb::Rocks::open(folder)?)),
