@@ -130,6 +130,9 @@ impl Failure {
         match self {
             Self::Usage { hint, .. } => Some(hint.clone()),
             Self::Text { source, .. } => Some(source.hint().to_owned()),
+            Self::Store(StoreError::Conflict(_)) => {
+                Some("look at what the cell holds now, and try again with that".to_owned())
+            }
             Self::Store(error) => error.hint(),
             Self::Options(error) => error.hint(),
             Self::File { source, .. } => hint_of_io(source).map(str::to_owned),

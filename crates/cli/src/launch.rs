@@ -10,6 +10,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Exit codes that shells expect after the signals.
 const INTERRUPTED_EXIT: u8 = 130;
@@ -26,11 +30,24 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
         if wants_json && !is_help {
             report_usage_as_json(&error);
         } else {
-            // Nobody is left to tell when this fails.
-            let _ = error.print();
+            print(&error, is_help);
         }
         ExitCode::from(if error.use_stderr() { USAGE_EXIT } else { 0 })
     })
+}
+
+/// What the argument parser says, ending as all our failures do.
+fn print(error: &clap::Error, is_help: bool) {
+    let hint = "hint: `--help` after a verb shows what it takes, with examples";
+    let colored = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
+    let rendered = error.render();
+    let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
+    // Nobody is left to tell when writing fails.
+    let _ = match text.rfind("For more information") {
+        Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}{hint}", &text[..at]),
+        _ if error.use_stderr() => write!(std::io::stderr().lock(), "{text}"),
+        _ => write!(std::io::stdout().lock(), "{text}"),
+    };
 }
 
 fn report_usage_as_json(error: &clap::Error) {
@@ -88,9 +105,10 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
         Failure::File { action: "start", place: "the threads of this program".to_owned(), source }
     })?;
     let result = runtime.block_on(async {
+        let signals = Signals::listen();
         let result = tokio::select! {
             result = verb(session) => result,
-            exit = interruption() => if session.ends_on_interrupt() { Ok(()) } else { Err(Failure::Interrupted { exit }) },
+            exit = signals.heard() => session.interrupted(exit),
         };
         let closed = session.close().await;
         result.and(closed)
@@ -98,6 +116,44 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
     // A thread may still hang in a read of standard input; waiting for it would hang us too.
     runtime.shutdown_background();
     result
+}
+
+/// The wish of somebody that we stop.
+struct Signals {
+    first: Arc<Notify>,
+    exit: Arc<AtomicU8>,
+    is_heard: Arc<AtomicBool>,
+}
+
+/// How long a verb that hangs in a write, where it cannot hear, may go on after the first signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Signals {
+    /// Listens on another thread: the verb may be inside a write to a pipe that nobody reads.
+    fn listen() -> Self {
+        let signals = Self { first: Arc::default(), exit: Arc::default(), is_heard: Arc::default() };
+        let (first, shared_exit, is_heard) =
+            (signals.first.clone(), signals.exit.clone(), signals.is_heard.clone());
+        tokio::spawn(async move {
+            let exit = interruption().await;
+            shared_exit.store(exit, Ordering::Release);
+            first.notify_one();
+            // The second signal ends us at once; nothing acknowledged is lost by that.
+            let second = tokio::time::timeout(GRACE, interruption()).await;
+            if second.is_err() && is_heard.load(Ordering::Acquire) {
+                interruption().await;
+            }
+            std::process::exit(exit.into());
+        });
+        signals
+    }
+
+    /// Ends with the exit code of the first signal.
+    async fn heard(&self) -> u8 {
+        self.first.notified().await;
+        self.is_heard.store(true, Ordering::Release);
+        self.exit.load(Ordering::Acquire)
+    }
 }
 
 /// Ends with the exit code of the signal that came; never ends when signals cannot be had.

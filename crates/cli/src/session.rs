@@ -95,8 +95,13 @@ impl Session {
         self.ends_on_interrupt.store(true, Ordering::Release);
     }
 
-    pub(crate) fn ends_on_interrupt(&self) -> bool {
-        self.ends_on_interrupt.load(Ordering::Acquire)
+    /// How a verb ends that was interrupted.
+    pub(crate) fn interrupted(&self, exit: u8) -> Result<(), Failure> {
+        if self.ends_on_interrupt.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(Failure::Interrupted { exit })
+        }
     }
 
     /// Closes what was opened and hands all output over.

@@ -11,6 +11,8 @@ mod import;
 mod json_lines;
 mod progress_mark;
 mod source;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub(crate) use binary::BinaryReader;

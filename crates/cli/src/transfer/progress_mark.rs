@@ -52,7 +52,7 @@ impl MarkCell {
         Self { partition, sort: format!("{digest:032x}").into_bytes() }
     }
 
-    fn cell(&self) -> Cell<'_> {
+    pub(crate) fn cell(&self) -> Cell<'_> {
         Cell::new(&self.partition, &self.sort)
     }
 
