@@ -140,7 +140,10 @@ impl OptionsError {
             Self::Syntax { .. } => {
                 Some("the file must be TOML: one `key = value` a line, texts in quotes".into())
             }
-            _ => None,
+            Self::Value { .. } => {
+                Some("`atoll config show --json` tells its default and what it is for".to_owned())
+            }
+            Self::Undeclared { .. } => None,
         }
     }
 }

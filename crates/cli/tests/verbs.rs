@@ -1,0 +1,355 @@
+//! Every verb of the real program: its help, its mistakes, its exit codes, its JSON.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use support::{Answer, Place};
+
+/// Every verb there is, as `--help` reaches it.
+const VERBS: [&str; 26] = [
+    "",
+    "kv",
+    "kv put",
+    "kv get",
+    "kv delete",
+    "kv append",
+    "kv cas",
+    "kv wait",
+    "kv scan",
+    "kv import",
+    "kv export",
+    "store",
+    "store info",
+    "store check",
+    "store stats",
+    "store snapshot",
+    "store snapshot create",
+    "store snapshot list",
+    "store snapshot delete",
+    "store copy",
+    "ls",
+    "serve",
+    "doctor",
+    "config",
+    "config show",
+    "completions",
+];
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn the_list_of_verbs_is_the_one_that_was_agreed() {
+    let help = Place::new().run(&["--help"]);
+    let golden = include_str!("golden/help.txt");
+    assert_eq!(help.text(), golden, "if this is meant, put the new text into tests/golden/help.txt");
+}
+
+#[test]
+fn every_verb_explains_itself_with_examples() {
+    let place = Place::new();
+    for verb in VERBS {
+        let help = place.run(&[words(verb), vec!["--help"]].concat());
+        let is_group = ["kv", "store", "store snapshot", "config"].contains(&verb);
+        assert!(help.text().contains("Usage: atoll"), "{verb}");
+        assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
+    }
+}
+
+#[test]
+fn nonsense_at_every_verb_gets_an_error_with_a_hint_and_the_exit_code_of_usage() {
+    let place = Place::new();
+    for verb in VERBS {
+        for nonsense in ["--no-such-flag", "nonsense\u{7}", "--json=maybe"] {
+            let answer = place.run(&[words(verb), vec![nonsense, "x", "y", "z", "w"]].concat());
+            assert_eq!(answer.exit, Some(2), "{verb} {nonsense}: {}", answer.stderr);
+            answer.fails(2);
+        }
+    }
+}
+
+#[test]
+fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
+    let seed = 31;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let parts = [
+        "kv",
+        "get",
+        "put",
+        "cas",
+        "scan",
+        "import",
+        "export",
+        "wait",
+        "store",
+        "ls",
+        "config",
+        "show",
+        "doctor",
+        "completions",
+        "bash",
+        "a",
+        "",
+        "-",
+        "--",
+        "--json",
+        "--hex",
+        "--limit",
+        "-1",
+        "9999999999999999999999",
+        "--store",
+        "mem:",
+        "ring:",
+        "file:%",
+        "--set",
+        "engine.memory=1",
+        "x=",
+        "--prefix",
+        "\\x",
+        "--timeout",
+        "1ms",
+        "--exists",
+        "--format",
+        "csv",
+        "--durability",
+        "synced",
+        "--config",
+        "/nowhere",
+        "é",
+        "--escaped",
+        "--delimiter",
+        ";",
+    ];
+    let known = [0, 2, 10, 11, 12, 13, 14, 16, 17, 18, 20];
+    let place = Place::new();
+    for round in 0..150 {
+        let line: Vec<&str> = (0..random.usize(1..8)).map(|_| parts[random.usize(..parts.len())]).collect();
+        let answer = place.run(&line);
+        let exit = answer.exit.unwrap_or(-1);
+        assert!(
+            known.contains(&exit),
+            "seed {seed}, round {round}, {line:?}: exit {exit}, {}",
+            answer.stderr
+        );
+        if exit != 0 && !answer.stderr.starts_with('{') && !answer.stderr.contains("Usage:") {
+            assert!(answer.stderr.contains("error: "), "{line:?}: {}", answer.stderr);
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_failure_has_its_own_exit_code() {
+    let place = Place::new();
+    let cases: [(&str, i32, &str); 14] = [
+        ("--store mem: kv get p s", 10, "there is no cell \"p\" \"s\""),
+        ("--store mem: kv cas p s new --expect old", 11, "does not hold"),
+        ("--store mem: kv put --hex zz 00 00", 12, "the partition key cannot be read"),
+        ("--store mem: kv put --escaped \\q 00 00", 12, "is not an escape"),
+        ("--store fiel:x ls", 12, "did you mean \"file\"?"),
+        ("--store mem: --set engine.memroy=1 ls", 12, "there is no option \"engine.memroy\""),
+        ("--store mem: --set engine.memory=lots ls", 12, "is not a size"),
+        ("--store ring:job ls", 14, "a `ring:` store is not supported"),
+        ("--store mem: store check", 14, "the check of mem:"),
+        ("--store mem: store copy there", 14, "a copy of mem:"),
+        ("--store mem: kv wait p s --exists --timeout 20ms", 17, "within 20ms"),
+        ("--store mem: kv delete p", 2, "nothing says what to remove"),
+        ("ls", 2, "no store is named"),
+        ("--store mem: kv import cells", 2, "does not tell the format"),
+    ];
+    for (line, exit, message) in cases {
+        let answer = place.run(&words(line));
+        assert!(answer.fails(exit).contains(message), "{line}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn failures_are_one_json_object_when_asked_for() {
+    let place = Place::new();
+    for (line, kind, exit) in [
+        ("--json --store mem: kv get p s", "not-found", 10),
+        ("--json --store mem: kv cas p s new --expect old", "conflict", 11),
+        ("--json kv gte p s", "usage", 2),
+        ("--json ls", "usage", 2),
+    ] {
+        let answer = place.run(&words(line));
+        let error: serde_json::Value = serde_json::from_str(&answer.stderr).unwrap();
+        assert_eq!(error["error"]["kind"], kind, "{line}");
+        assert_eq!(error["error"]["exit"], exit, "{line}");
+        assert_eq!(answer.exit, Some(exit), "{line}");
+        assert!(error["error"]["hint"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn options_tell_where_each_was_set() {
+    let place = Place::new();
+    place.write("atoll.toml", "store = \"mem:\"\n\n[engine]\nmemory = \"64MiB\"\n");
+    let mut command = place.command(&["config", "show", "--json", "--durability", "synced"]);
+    let shown = Answer::from(command.env("ATOLL_ENGINE_KEEP", "5s").output().unwrap()).json();
+    let find =
+        |key: &str| shown.as_array().unwrap().iter().find(|option| option["key"] == key).unwrap().clone();
+    assert_eq!(find("engine.memory")["value"], "64MiB");
+    assert_eq!(find("engine.memory")["place"], serde_json::json!({ "name": "atoll.toml", "line": 4 }));
+    assert_eq!(
+        (find("engine.keep")["origin"].clone(), find("engine.keep")["value"].clone()),
+        ("environment".into(), "5s".into())
+    );
+    assert_eq!(find("write.durability")["place"], "--durability");
+    assert_eq!(find("engine.checkpoint")["origin"], "default");
+    let text = place.run(&["config", "show"]);
+    assert!(text.text().contains("# atoll.toml, line 4\n"), "{}", text.text());
+}
+
+#[test]
+fn what_config_show_prints_is_an_options_file() {
+    let place = Place::new();
+    let first = place.run(&["config", "show", "--set", "engine.memory=7MiB"]);
+    let (tops, sections): (Vec<&str>, Vec<&str>) =
+        first.text().lines().partition(|line| !line.split(" = ").next().unwrap().contains('.'));
+    place.write("copy.toml", [tops, sections].concat().join("\n"));
+    let second = place.run(&["config", "show", "--json", "--config", "copy.toml"]).json();
+    let memory = second.as_array().unwrap().iter().find(|option| option["key"] == "engine.memory").unwrap();
+    assert_eq!((&memory["value"], &memory["origin"]), (&"7MiB".into(), &"file".into()));
+}
+
+#[test]
+fn a_broken_options_file_is_named_with_its_line() {
+    let place = Place::new();
+    place.write("atoll.toml", "[engine]\nmemroy = \"1MiB\"\n");
+    let answer = place.run(&["--store", "mem:", "ls"]);
+    let stderr = answer.fails(12);
+    assert!(stderr.contains("atoll.toml, line 2: there is no option \"engine.memroy\""), "{stderr}");
+    assert!(stderr.contains("hint: did you mean \"engine.memory\"?"), "{stderr}");
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = Place::new().run(&["completions", shell]);
+        assert!(answer.text().contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let report = place.run(&["doctor", "not/there/yet", "--json"]).json();
+    let findings = report["findings"].as_array().unwrap();
+    let names: Vec<&str> = findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
+    for name in [
+        "kernel",
+        "file system",
+        "free space",
+        "writable",
+        "locking",
+        "links",
+        "sockets",
+        "direct I/O",
+        "fsync",
+    ] {
+        assert!(names.contains(&name), "{name} is missing: {names:?}");
+    }
+    assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0);
+    assert!(place.run(&["doctor", "."]).text().contains("fsync"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_us_silently() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let place = Place::new();
+    let mut command = place.command(&["completions", "bash"]);
+    let answer = Answer::from(command.stdout(writer).output().unwrap());
+    assert_eq!((answer.exit, answer.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn store_info_tells_the_limits() {
+    let info = Place::new().run(&["store", "info", "--store", "mem:", "--json"]).json();
+    assert_eq!(info["limits"]["value_bytes"], 64 << 20);
+    assert!(Place::new().run(&["store", "info", "--store", "mem:"]).text().contains("up to 64MiB"));
+}
+
+#[test]
+fn a_memory_store_is_not_served_because_nobody_could_attach() {
+    Place::new().run(&["serve", "--store", "mem:"]).fails(14);
+}
+
+#[test]
+fn torn_binary_input_is_named_with_its_offset() {
+    let place = Place::new();
+    let answer = place.run_with(&["kv", "export", "--store", "mem:", "-", "--format", "binary"], b"");
+    assert_eq!(answer.exit, Some(0), "{}", answer.stderr);
+    place.write("torn.atoll", &answer.stdout[..answer.stdout.len() - 1]);
+    let torn = place.run(&["kv", "import", "--store", "mem:", "torn.atoll"]);
+    assert!(torn.fails(18).contains("torn.atoll ends early, at byte 16"), "{}", torn.stderr);
+    let json = place.run_with(&["kv", "import", "--store", "mem:", "-", "--format", "binary"], b"{}");
+    assert!(json.fails(12).contains("standard input is not a binary export"), "{}", json.stderr);
+}
+
+#[test]
+fn an_interruption_is_heard_while_input_is_awaited() {
+    let place = Place::new();
+    let arguments = "kv import --store mem: - --format jsonl --progress json --set import.window=1";
+    let mut child = place.spawn(&words(arguments));
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    // Two records, because a window is handed over when the next one is begun.
+    stdin
+        .write_all(b"{\"partition\":\"p\",\"value\":\"1\"}\n{\"partition\":\"p\",\"value\":\"2\"}\n")
+        .unwrap();
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("progress"), "{line}");
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    line.clear();
+    while stderr.read_line(&mut line).unwrap() > 0 {}
+    assert_eq!(status.code(), Some(130), "{line}");
+    assert!(line.contains("error: interrupted"), "{line}");
+    drop(stdin);
+}
+
+/// Most memory that a process ever had, in KiB.
+#[cfg(target_os = "linux")]
+fn memory_peak_kib(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_memory_of_an_import_does_not_grow_with_its_source() {
+    const BYTES: usize = 256 << 20;
+    let place = Place::new();
+    let mut command = place.command(&words("kv import --store mem: - --format jsonl --progress json"));
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    // The same hundred cells over and over, so that the store itself stays small.
+    let chunk: String = (0..100)
+        .map(|at| format!("{{\"partition\":\"p\",\"sort\":\"{at}\",\"value\":\"{}\"}}\n", "v".repeat(10_000)))
+        .collect();
+    let chunks = BYTES / chunk.len();
+    let writer = std::thread::spawn(move || {
+        (0..chunks).for_each(|_| stdin.write_all(chunk.as_bytes()).unwrap());
+        stdin
+    });
+    let (mut line, mut records) = (String::new(), 0);
+    // The last windows are still under way when we look; the others are what could have piled up.
+    while records < chunks as u64 * 100 * 9 / 10 {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "the import ended early");
+        let progress: serde_json::Value = serde_json::from_str(&line).unwrap();
+        records = progress["progress"]["records"].as_u64().unwrap();
+    }
+    let peak = memory_peak_kib(child.id());
+    drop(writer.join().unwrap());
+    assert!(child.wait().unwrap().success());
+    assert!(peak < 96 << 10, "{peak} KiB at the peak for {} KiB of input", BYTES >> 10);
+}
