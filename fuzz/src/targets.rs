@@ -5,13 +5,20 @@
 //!
 //! Invariant: a target depends on its input alone, so that a finding fails again wherever it is replayed.
 
-use atoll_wire::Limits;
+use atoll_wire::{Flags, Kind, Limits, encode_frame};
 
 /// Takes any bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name that `cargo xtask fuzz` knows.
-pub const TARGETS: &[(&str, Target)] = &[("url", url), ("options", options), ("wire", wire)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("url", url),
+    ("options", options),
+    ("import", import),
+    ("text", text),
+    ("wire", wire),
+    ("frames", frames),
+];
 
 /// A store URL, as a person types it.
 fn url(input: &[u8]) {
@@ -24,8 +31,32 @@ fn options(input: &[u8]) {
     let _ = atoll_options::fuzz::options(input);
 }
 
+/// A file to import; the first byte chooses the format.
+fn import(input: &[u8]) {
+    let _ = atoll_cli::fuzz::import(input);
+}
+
+/// An escaped, hexadecimal or base64 text of the command line.
+fn text(input: &[u8]) {
+    let _ = atoll_cli::fuzz::text(input);
+}
+
 /// Frames of a peer, in pieces of a size that the first byte says.
 fn wire(input: &[u8]) {
     let Some((piece, frames)) = input.split_first() else { return };
     let _ = atoll_wire::check_bytes(frames, usize::from(*piece), Limits::default());
+}
+
+/// Frames whose checksums are right and whose sense is not: what lies behind the checksum.
+fn frames(input: &[u8]) {
+    let Some((piece, mut rest)) = input.split_first() else { return };
+    let mut bytes = Vec::new();
+    while let [kind, flags, stream, length, body @ ..] = rest {
+        let kinds = [Kind::Request, Kind::Response, Kind::Cancel];
+        let flags = Flags { more: flags & 1 > 0, last: flags & 2 > 0 };
+        let (body, behind) = body.split_at(usize::from(*length).min(body.len()));
+        encode_frame(&mut bytes, kinds[usize::from(*kind) % kinds.len()], flags, u64::from(*stream), body);
+        rest = behind;
+    }
+    let _ = atoll_wire::check_bytes(&bytes, usize::from(*piece), Limits::default());
 }

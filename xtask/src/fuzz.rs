@@ -101,7 +101,7 @@ fn fuzz(program: &Path, target: &str, minutes: u64) -> Result<(), Failure> {
     command.arg(format!("-artifact_prefix={}/", findings.display()));
     command.args([format!("-max_total_time={}", minutes * 60), format!("-timeout={INPUT_SECONDS_MAX}")]);
     command.args([format!("-rss_limit_mb={MEMORY_MIB_MAX}"), format!("-max_len={INPUT_BYTES_MAX}")]);
-    command.arg("-print_final_stats=1");
+    command.args(["-print_final_stats=1", "-print_funcs=0"]);
     run::attached(&format!("fuzzing {target} (the input is below fuzz/findings/{target})"), &mut command)?;
     println!("\n{target}: no finding in {}.", seconds(before.elapsed().max(Duration::from_secs(1))));
     Ok(())
