@@ -46,7 +46,7 @@ impl Engine for Atoll {
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
-        Ok(self.records.get_with(key, |value| found(value))?)
+        Ok(self.records.get_with(key, found)?)
     }
 
     fn get_many(
@@ -54,7 +54,7 @@ impl Engine for Atoll {
         keys: &[&[u8]],
         found: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), EngineError> {
-        Ok(self.records.get_many(keys, |place, value| found(place, value))?)
+        Ok(self.records.get_many(keys, found)?)
     }
 
     fn scan(
@@ -78,6 +78,10 @@ impl Engine for Atoll {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         unread.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn records_replayed(&self) -> Option<u64> {
+        Some(self.engine.recovery().records_replayed)
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {

@@ -67,6 +67,11 @@ pub trait Engine {
         Ok(())
     }
 
+    /// How many records opening took from a log, where the engine says it.
+    fn records_replayed(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits for background work and makes everything durable, once.
     fn settle(&mut self) -> Result<(), EngineError>;
 

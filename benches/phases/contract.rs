@@ -1,12 +1,144 @@
 //! The embedded contract, asynchronous and through a trait object, over the bare engine, in memory.
+//!
+//! Both hold the same records; the contract's partition keys are the engine's keys, with one cell each.
 
-use super::{PhaseResult, Spec};
-use crate::peers::EngineError;
+use super::window::Window;
+use super::{PhaseResult, SEED, Spec};
+use crate::measure::cpu_seconds;
+use crate::peers::{CACHE_BYTES, EngineError};
+use crate::plan::{CONTRACT_GET, CONTRACT_PUT};
+use crate::workloads::{Key, Verifier, fill_value, point_requests};
+use atoll_engine::{Durability, Engine, Options, Tree};
+use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
+use futures::executor::block_on;
+use std::sync::Arc;
 
-/// Whether this build can measure it.
+/// Whether this build can measure it: true as soon as [`embedded_in_memory`] gives a store.
 pub const HAS_CONTRACT: bool = false;
 
+/// Sort key of the one cell of every partition.
+const SORT: &[u8] = b"";
+
+/// The store whose cost is measured.
+fn embedded_in_memory() -> Result<Arc<dyn Store>, EngineError> {
+    Err("the embedded store cannot be opened in memory yet".into())
+}
+
 /// Measures both.
-pub fn run(_spec: &Spec) -> Result<PhaseResult, EngineError> {
-    Err("this build has no embedded store".into())
+pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    measure(spec, embedded_in_memory()?.as_ref())
+}
+
+/// CPU microseconds of a put and of a get.
+#[derive(Clone, Copy)]
+struct Costs {
+    put_us: f64,
+    get_us: f64,
+}
+
+fn measure(spec: &Spec, store: &dyn Store) -> Result<PhaseResult, EngineError> {
+    let requests = point_requests(spec.records, spec.requests, SEED);
+    let mut verifier = Verifier::new(spec.value_bytes);
+    let mut window = Window::start();
+    let bare = cost_of_engine(spec, &requests, &mut verifier)?;
+    let contract = block_on(cost_of_store(spec, store, &requests, &mut verifier))?;
+    window.end_calls(2 * (spec.records + spec.requests), None);
+    let mut result = window.finish(spec, 0.0, verifier);
+    let figures = [
+        ("us an engine's put", bare.put_us),
+        ("us an engine's get", bare.get_us),
+        ("us a contract's put", contract.put_us),
+        ("us a contract's get", contract.get_us),
+        (CONTRACT_PUT, contract.put_us / bare.put_us),
+        (CONTRACT_GET, contract.get_us / bare.get_us),
+    ];
+    result.extra.extend(figures.map(|(name, figure)| (name.to_owned(), figure)));
+    Ok(result)
+}
+
+/// What one of `count` operations cost since `before`.
+fn cost_since(before: f64, count: usize) -> f64 {
+    (cpu_seconds() - before) * 1e6 / count.max(1) as f64
+}
+
+fn cost_of_engine(spec: &Spec, requests: &[u32], verifier: &mut Verifier) -> Result<Costs, EngineError> {
+    let engine = Engine::in_memory(Options { memory_bytes: CACHE_BYTES, ..Options::default() })?;
+    let records = engine.tree("records")?;
+    let mut value = vec![0; spec.value_bytes];
+    let before = cpu_seconds();
+    for counter in 0..spec.records {
+        let key = Key::of_counter(counter);
+        fill_value(&key, 0, &mut value);
+        records.put(&key.0, &value, Durability::Flushed)?;
+    }
+    let put_us = cost_since(before, spec.records as usize);
+    gets_of_engine(&records, requests, verifier)?;
+    let before = cpu_seconds();
+    gets_of_engine(&records, requests, verifier)?;
+    Ok(Costs { put_us, get_us: cost_since(before, requests.len()) })
+}
+
+fn gets_of_engine(records: &Tree, requests: &[u32], verifier: &mut Verifier) -> Result<(), EngineError> {
+    for &record in requests {
+        let key = Key::of_counter(u64::from(record));
+        records.get_with(&key.0, |value| verifier.check(&key.0, 0, value))?;
+    }
+    Ok(())
+}
+
+async fn cost_of_store(
+    spec: &Spec,
+    store: &dyn Store,
+    requests: &[u32],
+    verifier: &mut Verifier,
+) -> Result<Costs, EngineError> {
+    let mut value = vec![0; spec.value_bytes];
+    let before = cpu_seconds();
+    for counter in 0..spec.records {
+        let key = Key::of_counter(counter);
+        fill_value(&key, 0, &mut value);
+        store.put(Cell::new(&key, SORT), &value, WriteOptions::default()).await?;
+    }
+    let put_us = cost_since(before, spec.records as usize);
+    gets_of_store(store, requests, verifier).await?;
+    let before = cpu_seconds();
+    gets_of_store(store, requests, verifier).await?;
+    Ok(Costs { put_us, get_us: cost_since(before, requests.len()) })
+}
+
+async fn gets_of_store(
+    store: &dyn Store,
+    requests: &[u32],
+    verifier: &mut Verifier,
+) -> Result<(), EngineError> {
+    for &record in requests {
+        let key = Key::of_counter(u64::from(record));
+        let value = store.get(Cell::new(&key, SORT), ReadOptions::default()).await?;
+        verifier.check(&key.0, 0, value.as_deref());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::EngineName;
+    use crate::phases::Phase;
+    use std::path::PathBuf;
+
+    #[test]
+    fn any_store_can_be_held_against_the_engine() {
+        let spec = Spec {
+            engine: EngineName::Atoll,
+            phase: Phase::Contract,
+            folder: PathBuf::new(),
+            records: 1000,
+            value_bytes: 100,
+            requests: 2000,
+            answer: PathBuf::new(),
+        };
+        let result = measure(&spec, &atoll_memory::MemoryStore::new()).expect("measures");
+        assert_eq!((result.checked, result.wrong), (8000, 0), "{:?}", result.first_wrong);
+        assert!(result.extra[CONTRACT_GET] > 0.0 && result.extra[CONTRACT_PUT] > 0.0);
+    }
 }

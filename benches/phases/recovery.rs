@@ -28,6 +28,10 @@ pub fn open(spec: &Spec) -> Result<PhaseResult, EngineError> {
     engine.get(&last.0, &mut |value| verifier.check(&last.0, 0, value))?;
     let ready_ms = started.elapsed().as_secs_f64() * 1000.0;
     window.end_calls(1, None);
+    let replayed = engine.records_replayed();
+    if replayed.is_some_and(|replayed| replayed < spec.records) {
+        verifier.note(format!("only {replayed:?} of {} records were in the log tail", spec.records));
+    }
     for counter in 0..spec.records {
         let key = Key::of_counter(counter);
         engine.get(&key.0, &mut |value| verifier.check(&key.0, 0, value))?;
@@ -35,5 +39,6 @@ pub fn open(spec: &Spec) -> Result<PhaseResult, EngineError> {
     engine.close()?;
     let mut result = window.finish(spec, ready_ms, verifier);
     result.user_bytes = spec.records * spec.record_bytes();
+    result.extra.extend(replayed.map(|replayed| ("records replayed".to_owned(), replayed as f64)));
     Ok(result)
 }

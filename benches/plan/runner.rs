@@ -124,6 +124,7 @@ impl Plan {
     fn spec(&self, engine: EngineName, step: Step) -> Spec {
         let records = match step.phase {
             Phase::TailFill | Phase::TailOpen => self.scale.tail_bytes / 124,
+            Phase::Contract => self.scale.large_records,
             _ if step.value_bytes == VALUE_BYTES[0] => self.scale.records,
             _ => self.scale.large_records,
         };
