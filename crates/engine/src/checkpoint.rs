@@ -13,10 +13,11 @@ use crate::log::LogPoint;
 use crate::node::PageRef;
 use crate::page_writer::PageWriter;
 use crate::retired::Retired;
-use crate::shared::Shared;
+use crate::shared::{Shared, Writer};
 use crate::space::{Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
 use atoll_disk::Disk;
+use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
@@ -42,29 +43,69 @@ struct Frozen {
     segments: Vec<SegmentUse>,
 }
 
+/// A commit that is on disk, and what it lets go of.
+struct Written {
+    written_bytes: u64,
+    extents: Vec<Extent>,
+    dead: Vec<SegmentUse>,
+    of_snapshots: Vec<Retired>,
+    table: Extent,
+}
+
 impl Shared {
     /// Makes a checkpoint; `clean` marks it as the last one before the store is closed.
     pub(crate) fn checkpoint(&self, clean: bool) -> Result<Checkpoint, EngineError> {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
-        let Some(frozen) = self.freeze()? else { return Ok(Checkpoint::default()) };
-        match self.write_checkpoint(&**disk, &frozen, clean) {
-            Ok(checkpoint) => Ok(checkpoint),
+        let frozen = self.freeze(&mut self.writer.lock())?;
+        frozen.map_or(Ok(Checkpoint::default()), |frozen| self.finish(&**disk, frozen, clean, None))
+    }
+
+    /// Makes a change that is not in the log and the checkpoint that has it, with no commit in between.
+    pub(crate) fn checkpoint_with(
+        &self,
+        change: impl FnOnce(&mut Forest) -> Result<(), EngineError>,
+    ) -> Result<Checkpoint, EngineError> {
+        let _running = self.checkpointing.lock();
+        let mut writer = self.writer.lock();
+        self.check_writable()?;
+        change(&mut self.forest.write())?;
+        let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
+        match self.freeze(&mut writer)? {
+            Some(frozen) => self.finish(&**disk, frozen, false, Some(writer)),
+            None => Ok(Checkpoint::default()),
+        }
+    }
+
+    fn finish(
+        &self,
+        disk: &dyn Disk,
+        frozen: Frozen,
+        clean: bool,
+        writer: Option<MutexGuard<'_, Writer>>,
+    ) -> Result<Checkpoint, EngineError> {
+        let written = self.write_checkpoint(disk, &frozen, clean);
+        let mut writer = writer.unwrap_or_else(|| self.writer.lock());
+        match written {
+            Ok(commit) => {
+                self.release(&mut writer, &frozen, &commit);
+                drop(writer);
+                self.cut_free_end(disk)?;
+                self.checkpoints.fetch_add(1, Ordering::Relaxed);
+                let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
+                Ok(Checkpoint { epoch: frozen.epoch, written_bytes: commit.written_bytes, freed_bytes })
+            }
             Err(error) => {
                 // What was to be freed is still referred to by the last commit that succeeded.
-                let mut writer = self.writer.lock();
-                for retired in frozen.freeing {
-                    writer.retired.space(retired);
-                }
+                frozen.freeing.into_iter().for_each(|retired| writer.retired.space(retired));
                 Err(error)
             }
         }
     }
 
     /// Takes hold of everything as it is now.
-    fn freeze(&self) -> Result<Option<Frozen>, EngineError> {
-        let mut writer = self.writer.lock();
+    fn freeze(&self, writer: &mut Writer) -> Result<Option<Frozen>, EngineError> {
         let Some(log) = &mut writer.log else { return Ok(None) };
         log.flush(&self.backing)?;
         self.flushed.store(log.flushed(), Ordering::Release);
@@ -93,7 +134,7 @@ impl Shared {
         disk: &dyn Disk,
         frozen: &Frozen,
         clean: bool,
-    ) -> Result<Checkpoint, EngineError> {
+    ) -> Result<Written, EngineError> {
         let mut pages = PageWriter::new(&self.backing, &self.space);
         let mut table = Table { trees: write_trees(&mut pages, &frozen.forest.trees)?, ..Table::default() };
         // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
@@ -123,11 +164,7 @@ impl Shared {
             self.syncer.poison();
             return Err(error);
         }
-        let freed_bytes = extents.iter().map(|extent| extent.len).sum();
-        self.release(frozen, &extents, &dead, of_snapshots, extent);
-        self.cut_free_end(disk)?;
-        self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(Checkpoint { epoch: frozen.epoch, written_bytes, freed_bytes })
+        Ok(Written { written_bytes, extents, dead, of_snapshots, table: extent })
     }
 
     /// What becomes free with this commit: extents, and log segments that nothing needs.
@@ -190,17 +227,9 @@ impl Shared {
     }
 
     /// Gives back what the commit before needed and this one does not.
-    fn release(
-        &self,
-        frozen: &Frozen,
-        extents: &[Extent],
-        dead: &[SegmentUse],
-        of_snapshots: Vec<Retired>,
-        table: Extent,
-    ) {
-        let mut writer = self.writer.lock();
-        for retired in of_snapshots {
-            writer.retired.space(retired);
+    fn release(&self, writer: &mut Writer, frozen: &Frozen, commit: &Written) {
+        for retired in &commit.of_snapshots {
+            writer.retired.space(*retired);
         }
         writer.checkpointed = frozen.point.position;
         let mut space = self.space.lock();
@@ -209,13 +238,13 @@ impl Shared {
                 segment.live = segment.live.saturating_sub(retired.len);
             }
         }
-        for segment in dead {
+        for segment in &commit.dead {
             space.remove_segment(segment.extent.offset);
         }
-        for extent in extents {
+        for extent in &commit.extents {
             space.insert_free(*extent);
         }
-        *self.table.lock() = Some(table);
+        *self.table.lock() = Some(commit.table);
     }
 
     /// Cuts the file when a good part of its end is free.

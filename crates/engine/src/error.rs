@@ -80,6 +80,12 @@ pub enum EngineError {
         /// Which key, from 0.
         index: u64,
     },
+    /// A bulk load without logging needs an empty tree.
+    #[error("tree \"{tree}\" was written to while it was loaded")]
+    NotEmpty {
+        /// The tree.
+        tree: String,
+    },
     /// A sync failed earlier: what was written since the sync before it may not be durable.
     #[error("a sync of {store} failed; it accepts no writes until it is opened again")]
     Poisoned {
@@ -110,6 +116,9 @@ pub enum Damage {
     /// Both copies of the superblock.
     #[error("neither copy of the superblock is intact; run `atoll store check`")]
     Superblocks,
+    /// One copy of the superblock; the other is used.
+    #[error("one copy of the superblock is damaged; opening the store for writing mends it")]
+    SuperblockCopy,
     /// A page of a tree or the commit's table.
     #[error("a page does not match its checksum")]
     PageChecksum,
@@ -142,7 +151,7 @@ impl EngineError {
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,
             Self::NoSnapshot { .. } => ErrorKind::NotFound,
-            Self::SnapshotExists { .. } => ErrorKind::Conflict,
+            Self::SnapshotExists { .. } | Self::NotEmpty { .. } => ErrorKind::Conflict,
             Self::Poisoned { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
             Self::NotDurable { .. } => ErrorKind::TimedOut,
         }

@@ -16,7 +16,6 @@
 use crate::node::HomeCell;
 use crate::prefetch::prefetch;
 use crate::value::{Chain, Stored};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Words (of 8 bytes) of the leaf sizes: regular, and for long keys.
@@ -321,14 +320,6 @@ impl Leaf {
     /// Whether the key of a slot is `key`.
     pub(crate) fn is_key(&self, slot: usize, key: &[u8]) -> bool {
         slot < self.len() && key.strip_prefix(self.prefix()) == Some(self.suffix(slot))
-    }
-
-    pub(crate) fn compare_key(&self, slot: usize, key: &[u8]) -> Ordering {
-        let prefix = self.prefix();
-        match key.strip_prefix(prefix) {
-            Some(rest) => self.suffix(slot).cmp(rest),
-            None => prefix.cmp(key),
-        }
     }
 
     /// Inserts a record whose key is not there yet.

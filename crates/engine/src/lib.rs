@@ -8,15 +8,18 @@
 //! Invariant: every byte read back is checked; a mismatch is an error that names file and offset.
 
 // Opening, and what is kept about it.
+mod check;
 mod checkpoint;
 mod engine;
 mod error;
 mod options;
 mod recovery;
 mod shared;
+mod stats;
 
 // The journey of a write.
 mod batch;
+mod bulk;
 mod commit;
 mod forest;
 mod log;
@@ -25,6 +28,7 @@ mod sync;
 mod tree;
 
 // Reads.
+mod attempt;
 mod pins;
 mod search;
 mod snapshot;
@@ -45,7 +49,9 @@ mod checksum;
 mod codec;
 mod prefetch;
 
+pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
+pub use check::CheckReport;
 pub use checkpoint::Checkpoint;
 pub use commit::Commit;
 pub use engine::{Engine, Tree};
@@ -54,6 +60,7 @@ pub use options::Options;
 pub use recovery::{Cut, RecoveryReport};
 pub use search::Direction;
 pub use snapshot::{Reader, Snapshot};
+pub use stats::Stats;
 pub use value::{Value, ValueRef};
 
 /// Longest key, in bytes.

@@ -102,6 +102,14 @@ impl Slot {
         self.node.get_mut()
     }
 
+    /// The inner node here, if it is one and resident.
+    pub(crate) fn inner(&self) -> Option<&Inner> {
+        match self.node.get() {
+            Some(Node::Inner(inner)) => Some(inner),
+            _ => None,
+        }
+    }
+
     /// Where the node lies on disk, if it equals its page there.
     pub(crate) fn home(&self) -> Option<PageRef> {
         match self.node.get() {

@@ -100,8 +100,4 @@ impl RetiredList {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Retired> {
         self.space.iter()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.space.len() + self.undecided.len()
-    }
 }

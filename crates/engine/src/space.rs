@@ -232,15 +232,6 @@ impl Space {
         (offset < segment.extent.end()).then_some(segment)
     }
 
-    /// Segments before `number` in which nothing is alive.
-    pub(crate) fn dead_segments(&self, number: u64) -> Vec<SegmentUse> {
-        self.segments
-            .values()
-            .filter(|segment| segment.number < number && segment.live == 0)
-            .copied()
-            .collect()
-    }
-
     pub(crate) fn remove_segment(&mut self, offset: u64) {
         self.segments.remove(&offset);
     }

@@ -105,16 +105,22 @@ impl Piece {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The bytes, read back and verified where they are not resident.
-    pub(crate) fn load(&self, backing: &Backing) -> Result<Buffer, EngineError> {
-        if let Some(bytes) = self.resident_bytes() {
-            return Ok(bytes);
-        }
+    /// Reads the bytes on disk and verifies them.
+    pub(crate) fn verify(&self, backing: &Backing) -> Result<Buffer, EngineError> {
         let offset = self.home().unwrap_or_default();
         let bytes = Buffer::try_build(self.0.len as usize, |target| backing.read(offset, target))?;
         if backing.checksum(&bytes) != self.0.checksum {
             return Err(backing.corrupt(offset, Damage::ValueChecksum));
         }
+        Ok(bytes)
+    }
+
+    /// The bytes, read back and verified where they are not resident.
+    pub(crate) fn load(&self, backing: &Backing) -> Result<Buffer, EngineError> {
+        if let Some(bytes) = self.resident_bytes() {
+            return Ok(bytes);
+        }
+        let bytes = self.verify(backing)?;
         *self.0.resident.lock() = Some(bytes.clone());
         backing.admit(self.clone(), bytes.allocated_bytes() as u64);
         Ok(bytes)
@@ -264,6 +270,15 @@ impl Value {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether all bytes are in memory, so that reading them waits for nothing.
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        match &self.0 {
+            Kept::Whole(_) => true,
+            Kept::Chain { chain, .. } => chain.pieces().iter().all(|piece| piece.resident_bytes().is_some()),
+        }
     }
 
     /// All bytes in one buffer; no copy where they lie in one piece.

@@ -26,8 +26,6 @@ pub(crate) struct Replay<'a> {
 /// A group that was read and verified.
 pub(crate) struct Group {
     pub(crate) sequence: u64,
-    /// Position of its first byte.
-    pub(crate) position: u64,
     /// Where the log goes on behind it.
     pub(crate) next: LogPoint,
     /// Offset in the file of its payload.
@@ -100,7 +98,6 @@ impl<'a> Replay<'a> {
         self.point.sequence = header.sequence;
         Group {
             sequence: header.sequence,
-            position,
             next: self.point,
             payload_offset: self.point.offset_of(position) + GROUP_HEADER as u64,
             bytes: Arc::clone(&self.bytes),

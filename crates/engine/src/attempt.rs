@@ -1,0 +1,84 @@
+//! Lookups that never wait: an answer from memory, or a ticket for the read that it takes.
+//!
+//! Whoever holds a ticket decides where the read happens: here, on another thread, or not at all. After it
+//! ran, the lookup is tried again.
+
+use crate::EngineError;
+use crate::engine::Tree;
+use crate::pins::Pin;
+use crate::search::{self, Missing};
+use crate::value::Value;
+
+/// An answer at once, or what must be read first.
+pub enum Attempt<T> {
+    /// The answer.
+    Ready(T),
+    /// What to run before trying again.
+    NeedsRead(ReadTicket),
+}
+
+/// A read of one page that a lookup needs. Its space stays in place for as long as the ticket lives.
+pub struct ReadTicket {
+    tree: Tree,
+    missing: Missing,
+    pin: Pin,
+}
+
+impl ReadTicket {
+    pub(crate) fn new(tree: Tree, missing: Missing, pin: Pin) -> Self {
+        Self { tree, missing, pin }
+    }
+
+    /// Reads the page; blocks until the disk answered.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the page cannot be read, or is damaged.
+    pub fn run(self) -> Result<(), EngineError> {
+        self.tree.engine.shared.load_missing(self.tree.id(), &self.missing, &self.pin)
+    }
+}
+
+impl Tree {
+    /// As [`Tree::get`], without ever waiting for the disk. The value itself may still lie there; see
+    /// [`Value::is_resident`].
+    ///
+    /// # Errors
+    /// [`EngineError::Closed`].
+    pub fn try_get(&self, key: &[u8]) -> Result<Attempt<Option<Value>>, EngineError> {
+        let shared = &*self.engine.shared;
+        let forest = shared.forest.read();
+        shared.check_open()?;
+        let Some(tree) = forest.tree(self.id()) else { return Ok(Attempt::Ready(None)) };
+        match search::get(&tree.root, key) {
+            Ok(stored) => {
+                let value = stored.map(|stored| shared.value_ref(stored, forest.epoch).to_value());
+                Ok(Attempt::Ready(value))
+            }
+            Err(missing) => {
+                let pin = shared.pins.pin(forest.epoch);
+                Ok(Attempt::NeedsRead(ReadTicket::new(self.clone(), missing, pin)))
+            }
+        }
+    }
+
+    /// About `count` keys that divide the tree into parts of similar size; fewer where it is small.
+    #[must_use]
+    pub fn dividing_keys(&self, count: usize) -> Vec<Vec<u8>> {
+        let forest = self.engine.shared.forest.read();
+        let Some(tree) = forest.tree(self.id()) else { return Vec::new() };
+        let mut keys = Vec::new();
+        let mut level = vec![&tree.root];
+        // Pivots of the upper levels only: no page is read for this.
+        while keys.len() < count * 4 {
+            let inner: Vec<_> = level.iter().filter_map(|slot| slot.inner()).collect();
+            if inner.is_empty() {
+                break;
+            }
+            keys.extend(inner.iter().flat_map(|inner| inner.pivots()).map(|pivot| pivot.to_vec()));
+            level = inner.iter().flat_map(|inner| &inner.children).collect();
+        }
+        keys.sort();
+        let step = keys.len().div_ceil(count.max(1) + 1).max(1);
+        keys.into_iter().skip(step.saturating_sub(1)).step_by(step).take(count).collect()
+    }
+}

@@ -1,0 +1,192 @@
+//! Bulk load: sorted records become leaves at once, without passing through the log.
+
+use crate::EngineError;
+use crate::engine::Tree;
+use crate::forest::Forest;
+use crate::leaf::{Leaf, Record};
+use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
+use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
+use crate::{Durability, KEY_MAX};
+use atoll_buffer::Buffer;
+use std::sync::Arc;
+
+/// Bytes of records to which a leaf is filled; a little is left for what comes later.
+const FILL_BYTES: usize = 7000;
+
+/// Records of a batch when the tree is not empty.
+const BATCH: usize = 1000;
+
+impl Tree {
+    /// Sets sorted, distinct keys; into an empty tree without logging them, with a checkpoint at the end that
+    /// makes all of them durable at once. How many there were.
+    ///
+    /// # Errors
+    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then.
+    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64, EngineError> {
+        self.engine.shared.check_writable()?;
+        if !self.is_empty() {
+            return self.load_in_batches(records);
+        }
+        let mut builder = Builder::new(self);
+        for (index, (key, value)) in records.into_iter().enumerate() {
+            builder.add(index as u64, key.as_ref(), value.as_ref())?;
+        }
+        let count = builder.count;
+        let root = builder.finish();
+        self.attach(root, count)?;
+        Ok(count)
+    }
+
+    /// Puts the built tree in place and makes it durable, unless somebody wrote to the tree meanwhile.
+    fn attach(&self, root: Slot, count: u64) -> Result<(), EngineError> {
+        // The log does not have these records, so no commit may come between them and the checkpoint.
+        let place = |forest: &mut Forest| match forest.trees.get_mut(self.id() as usize) {
+            Some(state) if state.records == 0 => {
+                state.root = root;
+                state.records = count;
+                Ok(())
+            }
+            _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),
+        };
+        self.engine.shared.checkpoint_with(place).map(|_| ())
+    }
+
+    fn load_in_batches<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64, EngineError> {
+        let mut batch: Vec<(K, V)> = Vec::with_capacity(BATCH);
+        let mut count = 0;
+        for record in records {
+            if batch.last().is_some_and(|last| last.0.as_ref() >= record.0.as_ref()) {
+                return Err(EngineError::NotSorted { index: count });
+            }
+            batch.push(record);
+            count += 1;
+            if batch.len() == BATCH {
+                self.put_many(&batch, Durability::Flushed)?;
+                batch.drain(..BATCH - 1);
+            }
+        }
+        self.put_many(&batch, Durability::Synced)?;
+        Ok(count)
+    }
+}
+
+/// Builds leaves from the left to the right, and then the nodes above them.
+struct Builder<'a> {
+    tree: &'a Tree,
+    epoch: u64,
+    count: u64,
+    /// Records of the leaf that is being filled.
+    pending: Vec<(Vec<u8>, Held)>,
+    pending_bytes: usize,
+    low: Option<Box<[u8]>>,
+    leaves: Vec<(Option<Box<[u8]>>, Slot)>,
+}
+
+enum Held {
+    Inline(Vec<u8>),
+    Chain(Chain),
+}
+
+impl Held {
+    fn stored(&self) -> Stored<'_> {
+        match self {
+            Self::Inline(bytes) => Stored::Inline(bytes),
+            Self::Chain(chain) => Stored::Chain(chain),
+        }
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(tree: &'a Tree) -> Self {
+        let epoch = tree.engine.shared.forest.read().epoch;
+        Self { tree, epoch, count: 0, pending: Vec::new(), pending_bytes: 0, low: None, leaves: Vec::new() }
+    }
+
+    fn add(&mut self, index: u64, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        check_size("key", key.len() as u64, 1, KEY_MAX as u64)?;
+        check_size("value", value.len() as u64, 0, VALUE_MAX)?;
+        if self.pending.last().is_some_and(|(last, _)| last.as_slice() >= key) {
+            return Err(EngineError::NotSorted { index });
+        }
+        let held = if value.len() < INLINE_BELOW {
+            Held::Inline(value.to_vec())
+        } else {
+            let checksum = self.tree.engine.shared.backing.checksum(value);
+            Held::Chain(Chain::One(Piece::resident(Buffer::copy_from(value), checksum, self.epoch)))
+        };
+        let bytes = Record { key: [key, &[]], fingerprint: 0, value: held.stored() }.memory(0);
+        if self.pending_bytes + bytes > FILL_BYTES && !self.pending.is_empty() {
+            self.end_leaf(Some(key));
+        }
+        self.pending.push((key.to_vec(), held));
+        self.pending_bytes += bytes;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Ends the leaf; `next` is the first key behind it.
+    fn end_leaf(&mut self, next: Option<&[u8]>) {
+        let high: Option<Box<[u8]>> = match (self.pending.last(), next) {
+            (Some((last, _)), Some(next)) => Some(next[..common_prefix(last, next) + 1].into()),
+            _ => None,
+        };
+        let prefix = match (&self.low, &high) {
+            (Some(low), Some(high)) => &low[..common_prefix(low, high)],
+            _ => &[],
+        };
+        let records: Vec<Record<'_>> = self
+            .pending
+            .iter()
+            .map(|(key, held)| Record {
+                key: [key, &[]],
+                fingerprint: crate::checksum::key_hash(key),
+                value: held.stored(),
+            })
+            .collect();
+        let leaf = Leaf::build(prefix, self.epoch, &records, 0);
+        self.tree.engine.shared.backing.leaves_grew(leaf.memory_bytes());
+        self.leaves.push((self.low.take(), Slot::resident(Node::Leaf(leaf))));
+        self.low = high;
+        self.pending.clear();
+        self.pending_bytes = 0;
+    }
+
+    fn finish(mut self) -> Slot {
+        self.end_leaf(None);
+        let mut level = self.leaves;
+        while level.len() > 1 {
+            let nodes = level.len().div_ceil(FAN_OUT_MAX * 3 / 4);
+            let each = level.len().div_ceil(nodes);
+            let mut above = Vec::with_capacity(nodes);
+            let mut rest = level.into_iter().peekable();
+            while rest.peek().is_some() {
+                above.push(inner_of(rest.by_ref().take(each), self.epoch));
+            }
+            level = above;
+        }
+        level.pop().map(|(_, slot)| slot).unwrap_or_default()
+    }
+}
+
+fn inner_of(parts: impl Iterator<Item = (Option<Box<[u8]>>, Slot)>, epoch: u64) -> (Option<Box<[u8]>>, Slot) {
+    let (mut low, mut pivots, mut children) = (None, Vec::new(), Vec::new());
+    for (pivot, child) in parts {
+        if children.is_empty() {
+            low = pivot;
+        } else {
+            pivots.extend(pivot);
+        }
+        children.push(child);
+    }
+    (low, Slot::resident(Node::Inner(Arc::new(Inner::new(epoch, pivots, children)))))
+}
+
+fn check_size(what: &'static str, actual: u64, min: u64, max: u64) -> Result<(), EngineError> {
+    if (min..=max).contains(&actual) { Ok(()) } else { Err(EngineError::Size { what, actual, min, max }) }
+}

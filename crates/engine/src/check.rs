@@ -1,0 +1,192 @@
+//! The check: reads and verifies every byte that the store refers to.
+//!
+//! Damage is listed, not an error, so that one pass shows its whole extent.
+
+use crate::EngineError;
+use crate::engine::Engine;
+use crate::forest::TreeState;
+use crate::log::Replay;
+use crate::node::{Inner, Node, PageRef, Slot};
+use crate::page;
+use crate::shared::Shared;
+use crate::space::{Extent, UNIT};
+use crate::superblock::{COPIES, Copy, Superblock};
+use crate::value::{Piece, Stored};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Pages read and verified.
+    pub pages: u64,
+    /// Records found in the current trees.
+    pub records: u64,
+    /// Bytes read and verified.
+    pub bytes: u64,
+    /// Everything that does not match.
+    pub damage: Vec<EngineError>,
+}
+
+impl Engine {
+    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, and that no
+    /// space is used twice. Writers go on meanwhile.
+    ///
+    /// # Errors
+    /// Only when the check itself cannot run; damage is in the report.
+    pub fn check(&self) -> Result<CheckReport, EngineError> {
+        self.shared.check_open()?;
+        let mut check = Check { shared: &self.shared, report: CheckReport::default(), used: BTreeMap::new() };
+        check.superblocks()?;
+        let (_snapshot, trees) = self.everything();
+        for (index, tree) in trees.iter().enumerate() {
+            let is_current = index < self.shared.forest.read().trees.len();
+            check.tree(tree, is_current);
+        }
+        if !self.shared.options.read_only {
+            check.log()?;
+        }
+        Ok(check.report)
+    }
+
+    /// All trees, current ones first, and a snapshot that keeps them in place.
+    fn everything(&self) -> (crate::Snapshot, Vec<TreeState>) {
+        let snapshot = self.snapshot();
+        let forest = self.shared.forest.read();
+        let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
+        let trees = forest.trees.iter().chain(named).cloned().collect();
+        (snapshot, trees)
+    }
+}
+
+struct Check<'a> {
+    shared: &'a Shared,
+    report: CheckReport,
+    /// Space of pages and values seen so far: start to end, with what uses it.
+    used: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Check<'_> {
+    fn note<T>(&mut self, result: Result<T, EngineError>) -> Option<T> {
+        result.map_err(|error| self.report.damage.push(error)).ok()
+    }
+
+    fn superblocks(&mut self) -> Result<(), EngineError> {
+        let Some(disk) = self.shared.backing.disk() else { return Ok(()) };
+        // A checkpoint rewrites them; its lock keeps them still.
+        let _still = self.shared.checkpointing.lock();
+        for offset in COPIES {
+            let mut bytes = vec![0; 4096];
+            disk.read_at(offset, &mut bytes)?;
+            self.report.bytes += 4096;
+            if !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
+                let damage = self.shared.backing.corrupt(offset, crate::Damage::SuperblockCopy);
+                self.report.damage.push(damage);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log since the last checkpoint, as recovery would read it.
+    fn log(&mut self) -> Result<(), EngineError> {
+        let Some(disk) = self.shared.backing.disk() else { return Ok(()) };
+        let _still = self.shared.checkpointing.lock();
+        let mut bytes = vec![0; 4096];
+        disk.read_at(COPIES[0], &mut bytes)?;
+        let Copy::Intact(superblock) = Superblock::decode(&bytes) else { return Ok(()) };
+        let synced = self.shared.syncer.synced();
+        let replayed = (|| {
+            let mut replay = Replay::start(&self.shared.backing, superblock.log, synced)?;
+            while let Some(group) = replay.next()? {
+                self.report.bytes += group.payload().len() as u64;
+            }
+            let end = replay.point();
+            replay.end(end).map(|_| ())
+        })();
+        self.note(replayed);
+        Ok(())
+    }
+
+    fn tree(&mut self, tree: &TreeState, is_current: bool) {
+        let before = self.report.records;
+        self.slot(&tree.root, (Bound::Unbounded, Bound::Unbounded));
+        if !is_current {
+            self.report.records = before;
+        }
+    }
+
+    fn slot(&mut self, slot: &Slot, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let node = match slot.home() {
+            // What has a home is read from there, resident or not: that is what the check is about.
+            Some(home) => self.page(&home),
+            None => slot.get().cloned(),
+        };
+        match node {
+            Some(Node::Inner(inner)) => self.inner(&inner, range),
+            Some(Node::Leaf(leaf)) => {
+                self.report.records += leaf.len() as u64;
+                let ordered = (0..leaf.len()).all(|slot| {
+                    let key = leaf.record(slot).key_to_vec();
+                    let above = match range.0 {
+                        Bound::Included(low) => key.as_slice() >= low,
+                        _ => true,
+                    };
+                    above && !matches!(range.1, Bound::Excluded(high) if key.as_slice() >= high)
+                });
+                if !ordered {
+                    let offset = slot.home().map_or(0, |home| home.offset);
+                    self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+                }
+                for chain in (0..leaf.len()).filter_map(|slot| match leaf.value(slot) {
+                    Stored::Chain(chain) => Some(chain),
+                    Stored::Inline(_) => None,
+                }) {
+                    chain.pieces().iter().for_each(|piece| self.piece(piece));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn inner(&mut self, inner: &Inner, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        for (index, child) in inner.children.iter().enumerate() {
+            let low = index.checked_sub(1).and_then(|before| inner.pivots().get(before));
+            let high = inner.pivots().get(index);
+            let low = low.map_or(range.0, |pivot| Bound::Included(&**pivot));
+            self.slot(child, (low, high.map_or(range.1, |pivot| Bound::Excluded(&**pivot))));
+        }
+    }
+
+    fn page(&mut self, home: &PageRef) -> Option<Node> {
+        self.claim(home.offset, u64::from(home.len), home.checksum);
+        self.report.pages += 1;
+        self.report.bytes += u64::from(home.len);
+        let read = page::read(home, &self.shared.backing);
+        self.note(read)
+    }
+
+    fn piece(&mut self, piece: &Piece) {
+        let Some(offset) = piece.home() else { return };
+        self.report.bytes += u64::from(piece.len());
+        if self.shared.space.lock().segment_of(offset).is_none() {
+            self.claim(offset, u64::from(piece.len()), piece.checksum());
+        }
+        // A fresh handle reads the disk even where the bytes are in memory.
+        let fresh = Piece::on_disk(offset, piece.len(), piece.checksum(), piece.birth());
+        let read = fresh.verify(&self.shared.backing);
+        self.note(read);
+    }
+
+    /// Notes that space is used; two different users of the same space are damage.
+    fn claim(&mut self, offset: u64, len: u64, checksum: u64) {
+        let extent = Extent::in_units(offset, len.max(UNIT));
+        let before = self.used.range(..extent.end()).next_back();
+        let clash = before.is_some_and(|(&start, &(end, other))| {
+            end > extent.offset && (start, end, other) != (extent.offset, extent.end(), checksum)
+        });
+        if clash {
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::SpaceUsedTwice));
+        }
+        self.used.insert(extent.offset, (extent.end(), checksum));
+    }
+}

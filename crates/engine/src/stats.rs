@@ -1,0 +1,68 @@
+//! Figures about a store.
+
+use crate::engine::Engine;
+use std::sync::atomic::Ordering;
+
+/// Figures about a store, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Trees, each with its number of records.
+    pub trees: Vec<(String, u64)>,
+    /// Commits since the store was made.
+    pub commits: u64,
+    /// Number of the last checkpoint.
+    pub checkpoint: u64,
+    /// Checkpoints made since it was opened.
+    pub checkpoints_made: u64,
+    /// Bytes of log that recovery would replay.
+    pub log_tail_bytes: u64,
+    /// Log segments.
+    pub log_segments: u64,
+    /// Bytes of values that live in the log.
+    pub log_value_bytes: u64,
+    /// Length of the file in use, free space inside it included.
+    pub file_bytes: u64,
+    /// Bytes of free space inside the file.
+    pub free_bytes: u64,
+    /// Bytes that are free once no reader or snapshot needs them.
+    pub retired_bytes: u64,
+    /// Bytes of leaves in memory.
+    pub leaf_memory_bytes: u64,
+    /// Bytes of values in memory that could be read back.
+    pub value_memory_bytes: u64,
+    /// Named snapshots.
+    pub snapshots: u64,
+    /// Readers and snapshots that keep old state in place.
+    pub pins: u64,
+}
+
+impl Engine {
+    /// Figures about the store.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = &*self.shared;
+        let mut stats = Stats {
+            checkpoints_made: shared.checkpoints.load(Ordering::Relaxed),
+            leaf_memory_bytes: shared.backing.leaf_bytes(),
+            value_memory_bytes: shared.backing.value_bytes(),
+            pins: shared.pins.count() as u64,
+            ..Stats::default()
+        };
+        let writer = shared.writer.lock();
+        stats.retired_bytes = writer.retired.iter().map(|retired| retired.len).sum();
+        if let Some(log) = &writer.log {
+            stats.log_tail_bytes = log.point().position - writer.checkpointed;
+        }
+        let forest = shared.forest.read();
+        stats.trees = forest.trees.iter().map(|tree| (tree.name.clone(), tree.records)).collect();
+        stats.commits = forest.sequence;
+        stats.checkpoint = forest.epoch;
+        stats.snapshots = forest.snapshots.len() as u64;
+        let space = shared.space.lock();
+        stats.log_segments = space.segments().count() as u64;
+        stats.log_value_bytes = space.segments().map(|segment| segment.live).sum();
+        stats.file_bytes = space.end();
+        stats.free_bytes = space.free_bytes();
+        stats
+    }
+}
