@@ -130,13 +130,15 @@ impl CommaReader {
 
 impl RecordReader for CommaReader {
     fn next(&mut self) -> Result<Option<Parsed>, TransferError> {
-        let before = self.start.lines + self.rows.position().line();
+        let from = self.rows.position().clone();
+        let line = self.start.lines + from.line();
         match self.rows.read_byte_record(&mut self.row) {
             Ok(false) => return Ok(None),
             Ok(true) => {}
-            Err(error) => return Err(failure(&self.rows, error, before)),
+            Err(error) => return Err(failure(&self.rows, error, line)),
         }
-        let line = self.row.position().map_or(before, |position| self.start.lines + position.line());
+        // A row ends before the second byte of its line end; that one and empty lines come before the next.
+        let line = line + self.rows.get_ref().line_ends_at(self.start.offset + from.byte());
         let position = self.rows.position();
         let end = Place {
             offset: self.start.offset + position.byte(),

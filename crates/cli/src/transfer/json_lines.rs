@@ -82,7 +82,8 @@ fn parse_line(text: &[u8]) -> Result<Record, String> {
 
 /// The problem without the line of the parser, which only ever sees one.
 fn json_problem(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", " at column ")
+    let problem = error.to_string().replace(" at line 1 column ", " at column ");
+    if error.is_data() { problem } else { format!("not JSON: {problem}") }
 }
 
 fn key(
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(problem(r#"{"sort":"s","value":""}"#), "field \"partition\" is missing");
         assert_eq!(problem(r#"{"partition":"p"}"#), "field \"value\" is missing");
         assert!(problem(r#"{"partition":"p","valeu":""}"#).starts_with("unknown field `valeu`"));
-        assert!(problem(r#"{"partition":"p","value":"#).starts_with("EOF while parsing"));
+        assert!(problem(r#"{"partition":"p","value":"#).starts_with("not JSON: EOF while parsing"));
         assert!(problem(r#"{"partition":"p","value_base64":"!"}"#).contains("is not base64"));
         assert!(
             problem(r#"{"partition":"p","partition_base64":"cA==","value":""}"#)

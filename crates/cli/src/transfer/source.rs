@@ -110,6 +110,14 @@ impl Tracked {
         &self.name
     }
 
+    /// Line ends at `offset`, before anything else.
+    pub(crate) fn line_ends_at(&self, offset: u64) -> u64 {
+        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let rest = self.kept.get(from..).unwrap_or_default();
+        let line_ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+        line_ends.filter(|&&byte| byte == b'\n').count() as u64
+    }
+
     /// Everything before `offset` belongs to finished records.
     pub(crate) fn use_to(&mut self, offset: u64) {
         let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);

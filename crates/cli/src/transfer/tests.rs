@@ -194,7 +194,7 @@ async fn a_bad_line_ends_the_import_there_and_a_mended_file_goes_on() {
     std::fs::write(&path, bad.concat()).unwrap();
     let store = MemoryStore::new();
     let failure = import(&store, import_of(&path, Format::Jsonl)).await.unwrap_err();
-    assert!(failure.to_string().contains("cells.jsonl, line 201: EOF while parsing"), "{failure}");
+    assert!(failure.to_string().contains("cells.jsonl, line 201: not JSON: EOF while parsing"), "{failure}");
     assert_eq!(content(&store).await.len(), 200, "everything before the bad line is in");
     std::fs::write(&path, good.concat()).unwrap();
     let imported = import(&store, import_of(&path, Format::Jsonl)).await.unwrap();
@@ -248,4 +248,74 @@ async fn an_export_never_replaces_a_file_unasked_and_never_leaves_half_of_one() 
     let forced = Export { replace: true, ..wanted };
     assert!(export(&store, &forced, &Output::new(false)).await.is_err(), "a closed store cannot be exported");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn lines_are_counted_the_same_after_an_interruption() {
+    for line_end in ["\n", "\r\n"] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("cells.csv");
+        let rows = |bad: usize| -> String {
+            (0..1000)
+                .map(|at| format!("p,{at},{}{line_end}", if at == bad { "v,v" } else { "\"v\nv\"" }))
+                .collect()
+        };
+        let text = format!("partition,sort,value{line_end}{}", rows(900));
+        std::fs::write(&path, &text).unwrap();
+        let whole = import(&MemoryStore::new(), import_of(&path, Format::Csv)).await.unwrap_err().to_string();
+        // Two lines for each row before the bad one, one for the header.
+        assert!(whole.contains("cells.csv, line 1802: 4 fields"), "{whole}");
+        let store = MemoryStore::new();
+        interrupt(&store, &path, Format::Csv).await;
+        let resumed = import(&store, import_of(&path, Format::Csv)).await.unwrap_err().to_string();
+        assert_eq!(resumed, whole, "line end {line_end:?}");
+    }
+}
+
+/// A small source in one of the four ways of [`crate::fuzz::import`], as a start for mutations.
+async fn fuzz_start(choice: u8, folder: &TempDir) -> Vec<u8> {
+    let store = filled(u64::from(choice), 20).await;
+    let (format, encoding) = [
+        (Format::Jsonl, Encoding::Text),
+        (Format::Binary, Encoding::Text),
+        (Format::Csv, Encoding::Escaped),
+        (Format::Csv, Encoding::Base64),
+    ][usize::from(choice)];
+    let path = folder.path().join(choice.to_string());
+    export_to(&store, &path, format, encoding).await;
+    let mut bytes = std::fs::read(path).unwrap();
+    if choice == 3 {
+        bytes.splice(..bytes.iter().position(|&byte| byte == b'\n').unwrap(), *b"a,b,c");
+    }
+    [vec![choice], bytes].concat()
+}
+
+#[tokio::test]
+async fn mutated_sources_never_panic_a_reader() {
+    let seed = 77;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let folder = TempDir::new().unwrap();
+    let mut accepted = [0; 4];
+    for choice in 0..4_u8 {
+        let start = fuzz_start(choice, &folder).await;
+        assert!(crate::fuzz::import(&start), "format {choice}: the start itself must be read");
+        for round in 0..3000 {
+            let mut bytes = start.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(1..bytes.len());
+                let interesting = [0, b'"', b',', b'\n', b'\r', b'\\', b'{', b'}', 0xff, 0x80];
+                match random.u8(..4) {
+                    0 => bytes[at] ^= 1 << random.u8(..8),
+                    1 => bytes[at] = interesting[random.usize(..interesting.len())],
+                    2 => bytes.insert(at, interesting[random.usize(..interesting.len())]),
+                    _ => bytes.truncate(at + 1),
+                }
+            }
+            let caught = std::panic::catch_unwind(|| crate::fuzz::import(&bytes));
+            let read =
+                caught.unwrap_or_else(|_| panic!("seed {seed}, format {choice}, round {round}: {bytes:?}"));
+            accepted[usize::from(choice)] += usize::from(read);
+        }
+    }
+    assert!(accepted.iter().all(|&count| count > 100), "the readers gave up at once: {accepted:?}");
 }
