@@ -133,6 +133,19 @@ impl Watches {
         }
     }
 
+    /// As [`Watches::wrote`], for a write that changed one cell.
+    pub fn wrote_cell(&self, cell: Cell<'_>) {
+        fence(Ordering::SeqCst);
+        let shard = self.shard(cell.partition);
+        if shard.watched.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let cells = shard.cells.lock();
+        if let Some(waiting) = cells.get(joined(cell.partition, cell.sort).as_slice()) {
+            waiting.iter().for_each(|signal| signal.raise());
+        }
+    }
+
     /// Ends every watch, and refuses new ones.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);

@@ -1,0 +1,40 @@
+//! The engine's errors in the contract's terms.
+
+use atoll_engine::EngineError;
+use atoll_errors::ErrorKind;
+use atoll_store::StoreError;
+use std::sync::Arc;
+
+/// What a failed operation of the engine means to a caller of the contract.
+pub(crate) fn refused(what: &'static str, place: &str, error: EngineError) -> StoreError {
+    let place = place.to_owned();
+    if error.is_unknown() {
+        let reason = error.to_string();
+        return StoreError::Unknown { what, reason, source: Some(Arc::new(error)) };
+    }
+    match error {
+        EngineError::Size { what, actual, max, .. } => StoreError::Limit { what, actual, max },
+        EngineError::NewerFormat { found, supported, .. } => StoreError::NewerFormat { place, found, supported },
+        EngineError::ReadOnly { .. } => StoreError::ReadOnly { place },
+        EngineError::Closed { .. } => StoreError::closed(place),
+        EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
+        EngineError::SnapshotExists { name } => StoreError::Superseded { what: format!("the snapshot name \"{name}\"") },
+        EngineError::Corrupt { offset, problem, .. } => {
+            StoreError::Corrupt { place: format!("{place} at offset {offset}"), problem: problem.to_string() }
+        }
+        EngineError::NotAStore { .. } => StoreError::InvalidInput {
+            what: "store",
+            problem: format!("{place} holds something that is not an Atoll store"),
+            hint: "name the folder of a store, or an empty one for a new store",
+        },
+        EngineError::Poisoned { .. } => {
+            StoreError::Unavailable { place, reason: error.to_string(), source: None }
+        }
+        error => match error.kind() {
+            ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
+            ErrorKind::ReadOnly => StoreError::ReadOnly { place },
+            ErrorKind::Corrupt => StoreError::Corrupt { place, problem: error.to_string() },
+            _ => StoreError::Failed { what, place, source: Arc::new(error) },
+        },
+    }
+}

@@ -1,0 +1,136 @@
+//! How a cell's two keys become one key of the engine, so that partitions lie apart and in order.
+//!
+//! `partition with each 0x00 written as 0x00 0xFF | 0x00 0x01 | sort key`
+//!
+//! Invariant: the order of joined keys is the order of (partition, sort), and no two cells share a key.
+
+use atoll_store::{Cell, SortRange};
+use std::ops::Bound;
+
+const END: [u8; 2] = [0, 1];
+
+/// The engine's key of a cell.
+pub(crate) fn joined(cell: Cell<'_>) -> Vec<u8> {
+    let mut key = partition_start(cell.partition, cell.sort.len());
+    key.extend_from_slice(cell.sort);
+    key
+}
+
+/// What every key of `partition` starts with.
+fn partition_start(partition: &[u8], spare: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(partition.len() + END.len() + spare);
+    escape(partition, &mut key);
+    key.extend_from_slice(&END);
+    key
+}
+
+fn escape(partition: &[u8], key: &mut Vec<u8>) {
+    if !partition.contains(&0) {
+        key.extend_from_slice(partition);
+        return;
+    }
+    for &byte in partition {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xFF);
+        }
+    }
+}
+
+/// What the keys of every partition that starts with `prefix` start with.
+pub(crate) fn listing_start(prefix: &[u8]) -> Vec<u8> {
+    let mut key = Vec::new();
+    escape(prefix, &mut key);
+    key
+}
+
+/// The first key behind all keys of `partition`.
+pub(crate) fn partition_end(partition: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(partition.len() + 2);
+    escape(partition, &mut key);
+    key.extend_from_slice(&[0, 2]);
+    key
+}
+
+/// The partition and sort key of a joined key; none if it is not one.
+pub(crate) fn split(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut partition = Vec::with_capacity(key.len());
+    let mut at = 0;
+    loop {
+        let zero = key.get(at..)?.iter().position(|&byte| byte == 0)? + at;
+        partition.extend_from_slice(&key[at..zero]);
+        match key.get(zero + 1)? {
+            0xFF => {
+                partition.push(0);
+                at = zero + 2;
+            }
+            1 => return Some((partition, &key[zero + 2..])),
+            _ => return None,
+        }
+    }
+}
+
+/// A range of sort keys of one partition as a range of the engine's keys.
+pub(crate) struct KeyRange {
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    /// Length of what comes before the sort key.
+    pub(crate) start_len: usize,
+}
+
+impl KeyRange {
+    pub(crate) fn of(partition: &[u8], range: &SortRange) -> Self {
+        let start = partition_start(partition, 0);
+        let with = |sort: &Vec<u8>| [start.as_slice(), sort].concat();
+        let from = match range.from.as_ref() {
+            Bound::Unbounded => Bound::Included(start.clone()),
+            bound => bound.map(with),
+        };
+        let to = match range.to.as_ref() {
+            Bound::Unbounded => Bound::Excluded(partition_end(partition)),
+            bound => bound.map(with),
+        };
+        Self { from, to, start_len: start.len() }
+    }
+
+    pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: [&[u8]; 9] =
+        [b"\0", b"\0\0", b"\0\x01", b"\0\xff", b"a", b"a\0", b"a\0\x01", b"ab", b"\xff\xff"];
+    const SORTS: [&[u8]; 5] = [b"", b"\0", b"\0\x01", b"x", b"\xff"];
+
+    #[test]
+    fn joined_keys_keep_order_and_come_apart_again() {
+        let cells: Vec<Cell<'_>> =
+            PARTS.iter().flat_map(|part| SORTS.iter().map(|sort| Cell::new(*part, *sort))).collect();
+        for a in &cells {
+            assert_eq!(split(&joined(*a)), Some((a.partition.to_vec(), a.sort)));
+            for b in &cells {
+                assert_eq!(joined(*a).cmp(&joined(*b)), a.cmp(b), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_ends_before_the_next_begins() {
+        for pair in PARTS.windows(2) {
+            let end = partition_end(pair[0]);
+            assert!(joined(Cell::new(pair[0], b"\xff\xff")) < end);
+            assert!(end <= joined(Cell::new(pair[1], b"")), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_joined_key_does_not_come_apart() {
+        for key in [&b""[..], b"abc", b"a\0", b"a\0\x07x"] {
+            assert_eq!(split(key), None);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Request ids that were applied, kept beside the cells in the same commit as the write they name.
+//!
+//! Invariant: an id is in the tree exactly if its write is in the cells, and was applied less than
+//! `request_memory` ago or is among the latest `request_memory_count`.
+
+use atoll_engine::{Direction, Tree, WriteBatch};
+use atoll_store::{RequestId, Timestamp};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+
+/// Old ids that one write may clear away.
+const CLEARED_AT_ONCE: usize = 4;
+
+/// The ids, oldest first, and the tree that holds them.
+pub(crate) struct Requests {
+    tree: Tree,
+    by_age: Mutex<VecDeque<(Timestamp, RequestId)>>,
+    memory_ns: u64,
+    count_max: usize,
+}
+
+impl Requests {
+    /// Reads what the tree holds.
+    pub(crate) fn load(tree: Tree, memory_ns: u64, count_max: usize) -> Result<Self, atoll_engine::EngineError> {
+        let mut by_age = Vec::new();
+        tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |key, value| {
+            if let (Some(id), Ok(bytes)) = (decode_id(key), value.bytes())
+                && let Some(when) = bytes.first_chunk::<8>()
+            {
+                by_age.push((Timestamp(u64::from_le_bytes(*when)), id));
+            }
+            ControlFlow::Continue(())
+        })?;
+        by_age.sort();
+        Ok(Self { tree, by_age: Mutex::new(by_age.into()), memory_ns, count_max })
+    }
+
+    /// Whether the write of this id was applied. Called under the writer lock.
+    pub(crate) fn is_known(&self, id: RequestId) -> Result<bool, atoll_engine::EngineError> {
+        self.tree.get_with(&encode_id(id), |value| value.is_some())
+    }
+
+    /// Adds the id to the batch that applies its write, and clears a few old ones away.
+    pub(crate) fn remember(&self, id: RequestId, now: Timestamp, batch: &mut WriteBatch) -> Vec<RequestId> {
+        batch.put(&self.tree, &encode_id(id), &now.0.to_le_bytes());
+        let by_age = self.by_age.lock();
+        let too_many = (by_age.len() + 1).saturating_sub(self.count_max);
+        let is_old = |when: &Timestamp| when.0.saturating_add(self.memory_ns) < now.0;
+        let old: Vec<RequestId> = by_age
+            .iter()
+            .enumerate()
+            .take_while(|(place, (when, _))| *place < too_many || is_old(when))
+            .take(CLEARED_AT_ONCE)
+            .map(|(_, (_, id))| *id)
+            .collect();
+        for id in &old {
+            batch.delete(&self.tree, &encode_id(*id));
+        }
+        old
+    }
+
+    /// Notes that a batch with [`Requests::remember`] was applied.
+    pub(crate) fn remembered(&self, id: RequestId, now: Timestamp, cleared: &[RequestId]) {
+        let mut by_age = self.by_age.lock();
+        // What was cleared are the oldest ones.
+        for _ in cleared {
+            by_age.pop_front();
+        }
+        by_age.push_back((now, id));
+    }
+}
+
+fn encode_id(id: RequestId) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&id.client.to_be_bytes());
+    key[16..].copy_from_slice(&id.sequence.to_be_bytes());
+    key
+}
+
+fn decode_id(key: &[u8]) -> Option<RequestId> {
+    let key: &[u8; 24] = key.try_into().ok()?;
+    let (client, sequence) = (key.first_chunk::<16>()?, key.last_chunk::<8>()?);
+    Some(RequestId { client: u128::from_be_bytes(*client), sequence: u64::from_be_bytes(*sequence) })
+}
