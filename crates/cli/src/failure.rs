@@ -133,7 +133,7 @@ impl Failure {
             Self::Store(StoreError::Conflict(_)) => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
-            Self::Store(error) => error.hint(),
+            Self::Store(error) => error.hint().or_else(|| hint_of_kind(error.kind()).map(str::to_owned)),
             Self::Options(error) => error.hint(),
             Self::File { source, .. } => hint_of_io(source).map(str::to_owned),
             Self::Exists { hint, .. } => Some((*hint).to_owned()),
@@ -218,7 +218,20 @@ pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
     }
 }
 
-fn hint_of_io(error: &io::Error) -> Option<&'static str> {
+/// What helps with errors of a store that bring no hint of their own.
+fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::NotFound => Some("check the spelling; verbs that write make a store where there is none"),
+        ErrorKind::Conflict => Some("look at the present state, then try again"),
+        ErrorKind::Unavailable => Some("try again; `atoll doctor PATH` tells how fit the place is"),
+        ErrorKind::TimedOut => Some("look whether it happened, or try again with a longer --deadline"),
+        ErrorKind::Internal => Some("this is a bug in Atoll: please report it with the command that you ran"),
+        _ => None,
+    }
+}
+
+/// What helps with an error of the operating system.
+pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::NotFound => Some("check the spelling; a relative path starts at the current folder"),
         io::ErrorKind::PermissionDenied => Some("check who may read and write there with `ls -l`"),

@@ -143,7 +143,11 @@ fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
 #[test]
 fn each_kind_of_failure_has_its_own_exit_code() {
     let place = Place::new();
-    let cases: [(&str, i32, &str); 14] = [
+    let cases: [(&str, i32, &str); 18] = [
+        ("--store mem: kv import missing.csv", 10, "cannot open missing.csv"),
+        ("--store mem: kv import . --format csv", 12, "cannot read ."),
+        ("--store mem: kv import x.csv --partition-columns a,b --separator=", 2, "without a separator"),
+        ("--store mem: kv import x.csv --sort-columns a", 2, "none for the partition key"),
         ("--store mem: kv get p s", 10, "there is no cell \"p\" \"s\""),
         ("--store mem: kv cas p s new --expect old", 11, "does not hold"),
         ("--store mem: kv put --hex zz 00 00", 12, "the partition key cannot be read"),

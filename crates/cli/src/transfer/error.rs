@@ -145,7 +145,9 @@ impl TransferError {
                      records with --skip-bad N (skipped so far: {skipped})"
                 ));
             }
-            Self::Open { .. } => "check the spelling; a relative path starts at the current folder",
+            Self::Open { source, .. } | Self::Read { source, .. } => {
+                crate::failure::hint_of_io(source).unwrap_or("look at it with `ls -l`")
+            }
             Self::TooLong { .. } => "a value has at most 64 MiB; is the format right? name it with --format",
             Self::Columns { present, .. } => {
                 return Some(format!(
@@ -162,7 +164,9 @@ impl TransferError {
                 "put the former file back, or start again from its beginning with --restart"
             }
             Self::OtherPlan { .. } => "use the same options as then, or start again with --restart",
-            Self::Read { .. } | Self::ReaderLost { .. } => return None,
+            Self::ReaderLost { .. } => {
+                "this is a bug in Atoll: please report it with the command that you ran"
+            }
         };
         Some(hint.to_owned())
     }

@@ -118,6 +118,12 @@ impl ImportArguments {
                 hint: "add --partition-columns NAMES".to_owned(),
             });
         }
+        if self.separator.is_empty() && (self.partition_columns.len() > 1 || self.sort_columns.len() > 1) {
+            return Err(Failure::Usage {
+                problem: "without a separator, different columns could make the same key".to_owned(),
+                hint: "choose one with --separator, such as /".to_owned(),
+            });
+        }
         Ok(Columns {
             partition: self.partition_columns.clone(),
             sort: self.sort_columns.clone(),
