@@ -1,0 +1,480 @@
+//! The asking side: a store that lives in another process, until it may live in this one.
+//!
+//! Invariant: once the store is local it stays local; calls then go straight to it.
+//! Invariant: one loss of the connection asks the hook once, however many calls were under way.
+
+use super::answer::{self, Travels};
+use super::many;
+use super::{Greeting, Request};
+use atoll_store::{
+    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
+    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions,
+    Written,
+};
+use atoll_wire::{Client, Limits, Lost, WireError};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+/// How many owners in a row may be lost under one call before it gives up.
+const LOSSES_MAX: usize = 20;
+/// What a deadline leaves to the owner to answer by itself before the caller stops waiting.
+const DEADLINE_GRACE: Duration = Duration::from_millis(200);
+
+/// A connection to the owner of a store.
+#[derive(Clone)]
+pub struct Attachment {
+    pub(super) client: Client,
+    capabilities: Arc<Capabilities>,
+}
+
+/// Says hello to the owner at the other end of `transport`. Must be called within a Tokio runtime, which
+/// then carries the connection.
+///
+/// # Errors
+/// `unavailable` if nobody answers, `unsupported` if the owner is of another version.
+pub async fn attach<T>(transport: T, place: &str, is_read_only: bool) -> Result<Attachment, StoreError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let greeting = Greeting { is_read_only }.encode();
+    let (client, greeting) =
+        Client::connect(transport, Limits::default(), greeting).await.map_err(|error| refused(place, error))?;
+    let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
+    Ok(Attachment { client, capabilities: Arc::new(capabilities) })
+}
+
+fn refused(place: &str, error: WireError) -> StoreError {
+    match &error {
+        WireError::Version { .. } => StoreError::Unsupported {
+            what: format!("attaching to the owner of {place} ({error})"),
+            hint: "use the same release in all processes that share a store",
+        },
+        _ => unavailable(place, error),
+    }
+}
+
+fn unavailable(place: &str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    let reason = "the owner did not answer as it should".to_owned();
+    StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(error)) }
+}
+
+/// Where calls go.
+pub enum Route {
+    /// To the owner.
+    Attached(Attachment),
+    /// To a store in this process, from now on.
+    Local(Arc<dyn Store>),
+}
+
+/// Finds the way to a store, at first and again whenever its owner is gone.
+pub trait Reattach: Send + Sync + 'static {
+    /// Attaches to whoever is the owner, or becomes it. Called on the runtime given to the store.
+    fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>>;
+
+    /// Closes what [`Reattach::reattach`] opened; `local` is the store if it came to live in this process.
+    fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            match local {
+                Some(store) => store.close().await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// A store that another process owns, or this one once it has become the owner.
+pub struct AttachedStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    place: String,
+    is_read_only: bool,
+    local: OnceLock<Arc<dyn Store>>,
+    attached: Mutex<Option<(u64, Attachment)>>,
+    reattaching: tokio::sync::Mutex<()>,
+    reattach: Arc<dyn Reattach>,
+    runtime: Handle,
+    is_closed: AtomicBool,
+}
+
+/// How a call is to be answered.
+pub(super) enum Asked<'a, T> {
+    Answer(T),
+    Local(&'a Arc<dyn Store>),
+}
+
+impl AttachedStore {
+    /// Opens the store that `reattach` finds; connections live on `runtime`.
+    ///
+    /// # Errors
+    /// Those of the hook.
+    pub async fn open(
+        place: String,
+        is_read_only: bool,
+        reattach: Arc<dyn Reattach>,
+        runtime: Handle,
+    ) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared {
+            place,
+            is_read_only,
+            local: OnceLock::new(),
+            attached: Mutex::new(None),
+            reattaching: tokio::sync::Mutex::new(()),
+            reattach,
+            runtime,
+            is_closed: AtomicBool::new(false),
+        });
+        let store = Self { shared };
+        store.find_owner(0).await?;
+        Ok(store)
+    }
+
+    /// Whether the store lives in this process.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.local().is_some()
+    }
+
+    pub(super) fn local(&self) -> Option<&Arc<dyn Store>> {
+        self.shared.local.get()
+    }
+
+    /// The connection to use and its number; or that the store is local or closed.
+    pub(super) fn attachment(&self) -> Result<(u64, Attachment), StoreError> {
+        if self.shared.is_closed.load(Ordering::Acquire) {
+            return Err(StoreError::closed(&self.shared.place));
+        }
+        let attached = self.shared.attached.lock().clone();
+        attached.ok_or_else(|| StoreError::closed(&self.shared.place))
+    }
+
+    /// Finds the owner anew, unless somebody did since connection `lost`. It goes on when the caller is
+    /// dropped, so that a store half opened is never abandoned.
+    pub(super) async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let finding = self.shared.runtime.spawn(async move { shared.find_owner(lost).await });
+        finding.await.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
+    }
+
+    /// Asks the owner, whoever it comes to be.
+    pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<'_, T>, StoreError> {
+        if request.is_write() && self.shared.is_read_only {
+            return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
+        }
+        let encoded = request.encode();
+        let started = Instant::now();
+        for _ in 0..LOSSES_MAX {
+            if let Some(local) = self.local() {
+                return Ok(Asked::Local(local));
+            }
+            let (number, attachment) = self.attachment()?;
+            let lost = match self.call(&attachment, &encoded, request).await? {
+                Ok(bytes) => return self.decoded(request, &bytes).map(Asked::Answer),
+                Err(lost) => lost,
+            };
+            self.check_loss(request, &attachment, started, &lost)?;
+            self.find_owner(number).await?;
+        }
+        Err(self.gave_up())
+    }
+
+    pub(super) fn gave_up(&self) -> StoreError {
+        let reason = "one owner after the other was lost".to_owned();
+        StoreError::Unavailable { place: self.shared.place.clone(), reason, source: None }
+    }
+
+    async fn call(
+        &self,
+        attachment: &Attachment,
+        encoded: &[u8],
+        request: &Request,
+    ) -> Result<Result<Vec<u8>, Lost>, StoreError> {
+        let Some(deadline) = request.deadline() else { return Ok(attachment.client.call(encoded).await) };
+        let sleep = {
+            let _runtime = self.shared.runtime.enter();
+            tokio::time::sleep(deadline.saturating_add(DEADLINE_GRACE))
+        };
+        tokio::select! {
+            biased;
+            answer = attachment.client.call(encoded) => Ok(answer),
+            () = sleep => {
+                let reason = "the owner did not answer before the deadline".to_owned();
+                Err(StoreError::Unknown { what: request.name(), reason, source: None })
+            }
+        }
+    }
+
+    fn decoded<T: Travels>(&self, request: &Request, bytes: &[u8]) -> Result<T, StoreError> {
+        answer::decode(bytes).unwrap_or_else(|error| {
+            let reason = "the owner's answer cannot be read".to_owned();
+            Err(if request.is_write() {
+                StoreError::Unknown { what: request.name(), reason, source: Some(Arc::new(error)) }
+            } else {
+                unavailable(&self.shared.place, error)
+            })
+        })
+    }
+
+    /// Whether the call may be repeated after this loss.
+    fn check_loss(
+        &self,
+        request: &Request,
+        attachment: &Attachment,
+        started: Instant,
+        lost: &Lost,
+    ) -> Result<(), StoreError> {
+        if self.shared.is_closed.load(Ordering::Acquire) && !(request.is_write() && lost.was_sent) {
+            return Err(StoreError::closed(&self.shared.place));
+        }
+        if let WireError::TooLarge { max, bytes, .. } = *lost.cause
+            && attachment.client.is_open()
+        {
+            return Err(StoreError::Limit { what: "waiters", actual: bytes, max });
+        }
+        // Creating again with the same value is done, so only these two can apply twice.
+        let can_apply_twice = matches!(request, Request::Write(..) | Request::DeletePartition(..));
+        let is_remembered =
+            request.request_id().is_some() && started.elapsed() < attachment.capabilities.request_memory;
+        if lost.was_sent && can_apply_twice && !is_remembered {
+            let reason = "the owner of the store was lost before it answered".to_owned();
+            let source: Option<Arc<dyn std::error::Error + Send + Sync>> = Some(Arc::new(lost.clone()));
+            return Err(StoreError::Unknown { what: request.name(), reason, source });
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
+        let _only_one = self.reattaching.lock().await;
+        let number = self.attached.lock().as_ref().map_or(0, |(number, _)| *number);
+        if self.local.get().is_some() || number != lost {
+            return Ok(());
+        }
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(StoreError::closed(&self.place));
+        }
+        match self.reattach.reattach().await? {
+            Route::Attached(attachment) => *self.attached.lock() = Some((number + 1, attachment)),
+            Route::Local(store) => {
+                // The first one stays; there is only one at a time because of the lock above.
+                let _ = self.local.set(store);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.is_closed.load(Ordering::Acquire) {
+            let (reattach, local) = (Arc::clone(&self.reattach), self.local.take());
+            // Whoever wants to know how closing ends calls `close`.
+            self.runtime.spawn(async move { reattach.close(local).await });
+        }
+    }
+}
+
+impl Store for AttachedStore {
+    fn capabilities(&self) -> Capabilities {
+        if let Some(local) = self.local() {
+            return local.capabilities();
+        }
+        let attached = self.shared.attached.lock();
+        // There is a connection from the start; a store that is not local keeps its last one.
+        attached.as_ref().map_or_else(many::no_capabilities, |(_, attachment)| {
+            let mut capabilities = (*attachment.capabilities).clone();
+            capabilities.round_trip = capabilities.round_trip.max(Duration::from_micros(30));
+            capabilities
+        })
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        if let Some(local) = self.local() {
+            return local.get(cell, options);
+        }
+        Box::pin(async move {
+            let request = Request::Get(cell.partition.to_vec(), cell.sort.to_vec(), options);
+            match self.ask(&request).await? {
+                Asked::Answer(value) => Ok(value),
+                Asked::Local(store) => store.get(cell, options).await,
+            }
+        })
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        match self.local() {
+            Some(local) => local.get_many(reads),
+            None => many::get_many(self, reads),
+        }
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        if let Some(local) = self.local() {
+            return local.write(batch, options);
+        }
+        Box::pin(async move {
+            let request = Request::Write(batch.clone(), options);
+            match self.ask(&request).await? {
+                Asked::Answer(written) => Ok(written),
+                Asked::Local(store) => store.write(batch, options).await,
+            }
+        })
+    }
+
+    fn create<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        value: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
+        if let Some(local) = self.local() {
+            return local.create(cell, value, options);
+        }
+        Box::pin(async move {
+            let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
+            match self.ask(&Request::Create(partition, sort, value.to_vec(), options)).await? {
+                Asked::Answer(written) => Ok(written),
+                Asked::Local(store) => store.create(cell, value, options).await,
+            }
+        })
+    }
+
+    fn delete_partition<'a>(
+        &'a self,
+        partition: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
+        if let Some(local) = self.local() {
+            return local.delete_partition(partition, options);
+        }
+        Box::pin(async move {
+            match self.ask(&Request::DeletePartition(partition.to_vec(), options)).await? {
+                Asked::Answer(written) => Ok(written),
+                Asked::Local(store) => store.delete_partition(partition, options).await,
+            }
+        })
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        if let Some(local) = self.local() {
+            return local.scan(request);
+        }
+        Box::pin(async move {
+            match self.ask(&Request::Scan(request.clone())).await? {
+                Asked::Answer(page) => Ok(page),
+                Asked::Local(store) => store.scan(request).await,
+            }
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        if let Some(local) = self.local() {
+            return local.wait(cell, expectation, time_out);
+        }
+        Box::pin(async move {
+            let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
+            let started = Instant::now();
+            // A wait that is repeated at the next owner may take up to twice its time, and not more.
+            match self.ask(&Request::Wait(partition, sort, expectation.clone(), time_out)).await? {
+                Asked::Answer(waited) => Ok(waited),
+                Asked::Local(store) => {
+                    store.wait(cell, expectation, time_out.saturating_sub(started.elapsed())).await
+                }
+            }
+        })
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        if let Some(local) = self.local() {
+            return local.partition_keys(query);
+        }
+        Box::pin(async move {
+            match self.ask(&Request::PartitionKeys(query.clone())).await? {
+                Asked::Answer(page) => Ok(page),
+                Asked::Local(store) => store.partition_keys(query).await,
+            }
+        })
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        if let Some(local) = self.local() {
+            return local.splits(readers);
+        }
+        Box::pin(async move {
+            match self.ask(&Request::Splits(readers as u64)).await? {
+                Asked::Answer(splits) => Ok(splits),
+                Asked::Local(store) => store.splits(readers).await,
+            }
+        })
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        if let Some(local) = self.local() {
+            return local.place(partition);
+        }
+        Box::pin(async move {
+            match self.ask(&Request::Place(partition.to_vec())).await? {
+                Asked::Answer(place) => Ok(place),
+                Asked::Local(store) => store.place(partition).await,
+            }
+        })
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        if let Some(local) = self.local() {
+            return local.now();
+        }
+        Box::pin(async move {
+            match self.ask(&Request::Now).await? {
+                Asked::Answer(now) => Ok(now),
+                Asked::Local(store) => store.now().await,
+            }
+        })
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        if let Some(local) = self.local() {
+            return local.sync();
+        }
+        Box::pin(async move {
+            match self.ask(&Request::Sync).await? {
+                Asked::Answer(()) => Ok(()),
+                Asked::Local(store) => store.sync().await,
+            }
+        })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            if self.shared.is_closed.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if !self.is_local() && !self.shared.is_read_only {
+                self.sync().await?;
+            }
+            if self.shared.is_closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+            if let Some((_, attachment)) = &*self.shared.attached.lock() {
+                attachment.client.close();
+            }
+            let shared = Arc::clone(&self.shared);
+            let closing = async move { shared.reattach.close(shared.local.get().cloned()).await };
+            let closed = self.shared.runtime.spawn(closing).await;
+            closed.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
+        })
+    }
+}

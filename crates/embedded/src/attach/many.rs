@@ -1,0 +1,151 @@
+//! Many reads over a connection: a few long requests whose answers come one by one.
+//!
+//! Invariant: each read is answered exactly once, also when the owner is lost in between: only what has no
+//! answer yet is asked again.
+
+use super::answer;
+use super::client::AttachedStore;
+use super::request::Request;
+use atoll_store::{Buffer, Capabilities, Durability, Limits, Read, StoreError, StoreStream};
+use atoll_wire::Responses;
+use futures::stream::{self, StreamExt};
+use std::time::Duration;
+
+/// Reads and key bytes that travel in one request.
+const READS_MAX: usize = 512;
+const KEY_BYTES_MAX: usize = 256 << 10;
+
+type Answer = (usize, Result<Option<Buffer>, StoreError>);
+
+pub(super) fn get_many(store: &AttachedStore, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+    let parts = divide(reads).into_iter().map(|part| {
+        let part = Part { store, left: part, losses: 0, source: Source::None, failed: None };
+        stream::unfold(part, |mut part| async move { part.next().await.map(|answer| (answer, part)) }).boxed()
+    });
+    stream::select_all(parts).boxed()
+}
+
+fn divide(reads: Vec<Read>) -> Vec<Vec<(usize, Read)>> {
+    let mut parts: Vec<Vec<(usize, Read)>> = Vec::new();
+    let mut bytes = usize::MAX;
+    for (index, read) in reads.into_iter().enumerate() {
+        let more = read.partition.len() + read.sort.len();
+        match parts.last_mut() {
+            Some(part) if part.len() < READS_MAX && bytes.saturating_add(more) <= KEY_BYTES_MAX => {
+                bytes += more;
+                part.push((index, read));
+            }
+            _ => {
+                bytes = more;
+                parts.push(vec![(index, read)]);
+            }
+        }
+    }
+    parts
+}
+
+/// Some of the reads, and where their answers come from.
+struct Part<'a> {
+    store: &'a AttachedStore,
+    left: Vec<(usize, Read)>,
+    losses: usize,
+    source: Source<'a>,
+    failed: Option<StoreError>,
+}
+
+enum Source<'a> {
+    None,
+    Owner { number: u64, asked: Vec<usize>, answers: Responses },
+    Local { asked: Vec<usize>, answers: StoreStream<'a, Option<Buffer>> },
+}
+
+impl Part<'_> {
+    async fn next(&mut self) -> Option<Answer> {
+        loop {
+            if let Some(error) = &self.failed {
+                return self.left.pop().map(|(index, _)| (index, Err(error.clone())));
+            }
+            if self.left.is_empty() {
+                return None;
+            }
+            match self.step().await {
+                Ok(Some((index, answer))) => {
+                    // Answers come mostly in order, so the place is near the front.
+                    if let Some(at) = self.left.iter().position(|(left, _)| *left == index) {
+                        self.left.remove(at);
+                        return Some((index, answer));
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Option<Answer>, StoreError> {
+        match &mut self.source {
+            Source::None => self.ask().await.map(|()| None),
+            Source::Local { asked, answers } => match answers.next().await {
+                Some((place, answer)) => Ok(asked.get(place).map(|&index| (index, answer))),
+                None => Err(self.store.gave_up()),
+            },
+            Source::Owner { number, asked, answers } => match answers.next().await {
+                Some(Ok(bytes)) if !bytes.is_empty() => {
+                    let unreadable = |error| StoreError::Unavailable {
+                        place: "the owner".into(),
+                        reason: "its answer cannot be read".into(),
+                        source: Some(std::sync::Arc::new(error)),
+                    };
+                    let (place, answer) = answer::decode_one(&bytes).map_err(unreadable)?;
+                    Ok(asked.get(place).map(|&index| (index, answer)))
+                }
+                // The end, though answers are missing: the owner gave the request up.
+                _ => {
+                    let number = *number;
+                    self.find_owner(number).await.map(|()| None)
+                }
+            },
+        }
+    }
+
+    async fn ask(&mut self) -> Result<(), StoreError> {
+        let (asked, reads): (Vec<_>, Vec<_>) = self.left.iter().cloned().unzip();
+        if let Some(local) = self.store.local() {
+            self.source = Source::Local { asked, answers: local.get_many(reads) };
+            return Ok(());
+        }
+        let (number, attachment) = self.store.attachment()?;
+        match attachment.client.open(&Request::GetMany(reads).encode()).await {
+            Ok(answers) => self.source = Source::Owner { number, asked, answers },
+            Err(_) => self.find_owner(number).await?,
+        }
+        Ok(())
+    }
+
+    async fn find_owner(&mut self, lost: u64) -> Result<(), StoreError> {
+        self.source = Source::None;
+        self.losses += 1;
+        if self.losses > 20 {
+            return Err(self.store.gave_up());
+        }
+        // Also says so if the store was closed meanwhile.
+        self.store.attachment()?;
+        self.store.find_owner(lost).await
+    }
+}
+
+/// What a store can do before it was ever reached.
+pub(super) fn no_capabilities() -> Capabilities {
+    Capabilities {
+        limits: Limits::CONTRACT,
+        durability: vec![Durability::Buffered],
+        durability_default: Durability::Buffered,
+        cheap_scans_across_large_values: false,
+        waiters_max: 0,
+        wait_latency: Duration::ZERO,
+        parallelism_best: 1,
+        round_trip: Duration::ZERO,
+        request_memory: Duration::ZERO,
+        request_memory_count: 0,
+    }
+}

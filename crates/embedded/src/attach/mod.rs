@@ -1,0 +1,65 @@
+//! Attaching: the contract over a connection to the process that owns the store.
+//!
+//! [`serve`] answers for any store; [`AttachedStore`] asks, and turns into a store of its own process when
+//! its [`Reattach`] says that this process has become the owner.
+//!
+//! Invariant: a write whose connection was lost is repeated only where that cannot apply it twice; otherwise
+//! its outcome is reported as unknown.
+//! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
+
+mod answer;
+mod bytes;
+mod client;
+mod fault;
+mod many;
+mod request;
+mod server;
+
+#[cfg(test)]
+mod round_trip;
+
+pub use bytes::DecodeError;
+pub use client::{AttachedStore, Attachment, Reattach, Route, attach};
+pub use request::Request;
+pub use server::{ServeOptions, Server, serve, serve_connection};
+
+use atoll_wire::Limits;
+
+/// What a client says at the hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    /// Whether it will only read.
+    pub is_read_only: bool,
+}
+
+impl Greeting {
+    const FORMAT: u8 = 1;
+
+    fn encode(self) -> Vec<u8> {
+        vec![Self::FORMAT, u8::from(self.is_read_only)]
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        match bytes {
+            [Self::FORMAT, mode @ (0 | 1)] => Ok(Self { is_read_only: *mode == 1 }),
+            _ => Err("the greeting is of a release that this owner does not know; use the same release".into()),
+        }
+    }
+}
+
+/// Reads every kind of message from arbitrary bytes; for fuzzing.
+pub fn check_bytes(bytes: &[u8]) {
+    use atoll_store::{Buffer, Capabilities, PartitionPage, Place, ScanPage, Split, Timestamp, Waited, Written};
+    let _ = Request::decode(bytes);
+    let _ = answer::decode::<Option<Buffer>>(bytes);
+    let _ = answer::decode::<Written>(bytes);
+    let _ = answer::decode::<ScanPage>(bytes);
+    let _ = answer::decode::<Waited>(bytes);
+    let _ = answer::decode::<PartitionPage>(bytes);
+    let _ = answer::decode::<Vec<Split>>(bytes);
+    let _ = answer::decode::<Place>(bytes);
+    let _ = answer::decode::<Timestamp>(bytes);
+    let _ = answer::decode::<Capabilities>(bytes);
+    let _ = answer::decode_one(bytes);
+    let _ = atoll_wire::check_bytes(bytes, 1 << 10, Limits::default());
+}

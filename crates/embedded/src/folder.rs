@@ -1,0 +1,181 @@
+//! A folder that several processes have open at once: one owns it, the others attach to that one, and when
+//! it ends one of them takes its place.
+//!
+//! Invariant: the lock is held before the store is opened and let go only after it was closed.
+
+use crate::attach::{AttachedStore, Reattach, Route, ServeOptions, Server, attach, serve};
+use crate::owner::{Mode, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
+use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
+use futures::future::BoxFuture;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Mutex;
+
+/// Opens the store that lies in a folder, once it is known that this process may.
+pub trait OpenStore: Send + Sync + 'static {
+    /// Opens it to write; this process owns the folder until the store was closed. What takes long must not
+    /// block the calling thread.
+    fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
+
+    /// Opens its last committed state, writing not a byte; others may own the folder.
+    fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
+}
+
+/// How a folder is shared.
+#[derive(Clone, Debug)]
+pub struct FolderOptions {
+    /// How ownership is sought.
+    pub owner: OwnerOptions,
+    /// What each attached process may ask for at once.
+    pub serve: ServeOptions,
+    /// For how long an owner may open its store, recovery included, before who attaches gives up.
+    pub opening_time: Duration,
+}
+
+impl Default for FolderOptions {
+    fn default() -> Self {
+        let (owner, serve) = (OwnerOptions::default(), ServeOptions::default());
+        Self { owner, serve, opening_time: Duration::from_secs(60) }
+    }
+}
+
+/// Opens `folder`, which must exist, as its owner, beside its owner, or to read what is there.
+///
+/// # Errors
+/// [`StoreError::Owned`] if the owner cannot be reached; those of `opener`.
+pub async fn open_folder(
+    folder: PathBuf,
+    mode: Mode,
+    options: FolderOptions,
+    opener: Arc<dyn OpenStore>,
+) -> Result<AttachedStore, StoreError> {
+    let place = folder.display().to_string();
+    let way = FolderWay { folder, mode, options, opener, owned: Mutex::new(None) };
+    AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
+}
+
+/// The runtime that carries connections: its own, so that owners answer whatever their program does with its
+/// threads, and connections outlive the runtime they were opened in.
+///
+/// # Errors
+/// `unavailable` if the operating system gives no threads.
+pub fn background() -> Result<Handle, StoreError> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("atoll-attach")
+            .enable_all()
+            .build()
+    });
+    runtime.as_ref().map(|runtime| runtime.handle().clone()).map_err(|error| StoreError::Unavailable {
+        place: "this process".into(),
+        reason: format!("no threads for connections: {error}"),
+        source: None,
+    })
+}
+
+/// The way to the store in a folder.
+struct FolderWay {
+    folder: PathBuf,
+    mode: Mode,
+    options: FolderOptions,
+    opener: Arc<dyn OpenStore>,
+    owned: Mutex<Option<Owned>>,
+}
+
+/// What is let go in this order when the owner closes.
+struct Owned {
+    server: Server,
+    ownership: Ownership,
+}
+
+impl Reattach for FolderWay {
+    fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
+        Box::pin(self.find())
+    }
+
+    fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let owned = self.owned.lock().await.take();
+            if let Some(owned) = &owned {
+                owned.server.stop().await;
+            }
+            let closed = match local {
+                Some(store) => store.close().await,
+                None => Ok(()),
+            };
+            drop(owned.map(|owned| owned.ownership));
+            closed
+        })
+    }
+}
+
+impl FolderWay {
+    async fn find(&self) -> Result<Route, StoreError> {
+        let until = tokio::time::Instant::now() + self.options.opening_time;
+        loop {
+            let error = match settle(&self.folder, self.mode, &self.options.owner).await? {
+                Settled::Owner(ownership) => return self.own(ownership).await,
+                Settled::ReadOnly => return self.opener.open_read_only(&self.folder).await.map(Route::Local),
+                Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
+                    Ok(route) => return Ok(route),
+                    Err(error) => error,
+                },
+            };
+            // The owner died, or failed to open the store, while we waited for it: look who is next.
+            if error.kind() != ErrorKind::Unavailable
+                || matches!(error, StoreError::Owned { .. })
+                || tokio::time::Instant::now() > until
+            {
+                return Err(error);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn own(&self, mut ownership: Ownership) -> Result<Route, StoreError> {
+        let broken = |source: std::io::Error| StoreError::Failed {
+            what: "listening",
+            place: self.folder.display().to_string(),
+            source: Arc::new(source),
+        };
+        let listener = ownership.take_listener().ok_or_else(|| broken(std::io::ErrorKind::NotConnected.into()))?;
+        let listener = tokio::net::UnixListener::from_std(listener).map_err(broken)?;
+        let store = self.opener.open_owned(&self.folder).await?;
+        let server = serve(listener, Arc::clone(&store), self.options.serve, &Handle::current());
+        let (mut lost, losing) = (ownership.lost(), Arc::clone(&store));
+        tokio::spawn(async move {
+            // Ends with the ownership, which takes the sender along.
+            if lost.wait_for(|is_lost| *is_lost).await.is_ok() {
+                tracing::error!("closing the store: its folder is no longer ours");
+                if let Err(error) = losing.close().await {
+                    tracing::error!(%error, "the store did not close cleanly");
+                }
+            }
+        });
+        *self.owned.lock().await = Some(Owned { server, ownership });
+        Ok(Route::Local(store))
+    }
+
+    async fn attach(&self, stream: UnixStream, owner: &OwnerRecord) -> Result<Route, StoreError> {
+        let place = self.folder.display().to_string();
+        let stream = tokio::net::UnixStream::from_std(stream).map_err(|source| StoreError::Unavailable {
+            place: place.clone(),
+            reason: "the connection to its owner cannot be used".into(),
+            source: Some(Arc::new(source)),
+        })?;
+        let hello = attach(stream, &place, self.mode == Mode::Read);
+        match tokio::time::timeout(self.options.opening_time, hello).await {
+            Ok(attached) => attached.map(Route::Attached),
+            Err(_) => Err(StoreError::Owned {
+                place,
+                host: owner.identity.host.clone(),
+                pid: owner.identity.pid,
+            }),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Who we are: host, boot, process; and whether a process of the past still lives.
+
+use super::decide::{Host, Process};
+use super::record::OwnerRecord;
+use std::fs;
+
+/// What names a process beyond the life of its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostIdentity {
+    /// Name of the host.
+    pub host: String,
+    /// Changes with every start of the host.
+    pub boot: String,
+    /// Which process ids are visible.
+    pub namespace: String,
+    /// This process.
+    pub pid: u32,
+    /// When it was started, in ticks since the host was; with the id it names a process for good.
+    pub started: u64,
+}
+
+impl HostIdentity {
+    /// This process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let pid = std::process::id();
+        Self {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+            namespace: fs::read_link("/proc/self/ns/pid")
+                .map(|link| link.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            pid,
+            started: started(pid).unwrap_or(0),
+        }
+    }
+
+    /// Where the process of a record ran, seen from here.
+    #[must_use]
+    pub fn host_of(&self, record: &OwnerRecord) -> Host {
+        let is_this_boot = !self.boot.is_empty() && record.identity.boot == self.boot;
+        if is_this_boot && record.identity.namespace == self.namespace {
+            Host::Here
+        } else if is_this_boot {
+            Host::OtherNamespace
+        } else if record.identity.host == self.host {
+            Host::SameName
+        } else {
+            Host::Other
+        }
+    }
+
+    /// Whether the process of a record lives; alive is said of those that cannot be seen from here.
+    #[must_use]
+    pub fn process_of(&self, record: &OwnerRecord) -> Process {
+        match self.host_of(record) {
+            Host::Here if started(record.identity.pid) != Some(record.identity.started) => Process::Dead,
+            Host::SameName => Process::Dead,
+            _ => Process::Alive,
+        }
+    }
+}
+
+/// When a process was started, in ticks since the host was; none if there is no such process, or only what
+/// is left of one that ended.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, spaces and parentheses included.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(change: impl FnOnce(&mut HostIdentity)) -> OwnerRecord {
+        let mut identity = HostIdentity::of_this_process();
+        change(&mut identity);
+        OwnerRecord { identity, socket: None, nonce: 1 }
+    }
+
+    #[test]
+    fn a_process_is_alive_only_under_its_own_start_time() {
+        let here = HostIdentity::of_this_process();
+        assert_ne!(here.started, 0);
+        assert_eq!(here.process_of(&record(|_| ())), Process::Alive);
+        assert_eq!(here.process_of(&record(|it| it.started += 1)), Process::Dead);
+        assert_eq!(here.process_of(&record(|it| it.pid = u32::MAX)), Process::Dead);
+    }
+
+    #[test]
+    fn hosts_are_told_apart_by_boot_then_by_name() {
+        let here = HostIdentity::of_this_process();
+        assert_eq!(here.host_of(&record(|_| ())), Host::Here);
+        assert_eq!(here.host_of(&record(|it| it.namespace.push('x'))), Host::OtherNamespace);
+        assert_eq!(here.host_of(&record(|it| it.boot.push('x'))), Host::SameName);
+        let elsewhere = record(|it| {
+            it.boot.push('x');
+            it.host.push('x');
+        });
+        assert_eq!(here.host_of(&elsewhere), Host::Other);
+        assert_eq!(here.process_of(&elsewhere), Process::Alive);
+    }
+}

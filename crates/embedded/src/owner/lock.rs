@@ -1,0 +1,277 @@
+//! The two kinds of locks on a folder.
+//!
+//! [`KernelLock`] is an exclusive `flock` on the file `lock`, with the owner's record as its content; the
+//! file is never removed, since a lock on a removed file guards nothing. [`FileLock`] is the file `owner`:
+//! it appears by link and is replaced by rename, so it is always whole, and exists as long as its owner.
+
+use super::decide::Heartbeat;
+use super::host::HostIdentity;
+use super::record::OwnerRecord;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file that carries the kernel's lock.
+pub const LOCK_FILE: &str = "lock";
+const OWNER_FILE: &str = "owner";
+
+fn open_lock(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::CLOEXEC.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(folder.join(LOCK_FILE))
+}
+
+/// The bytes of the record that the kernel's lock carries; none if there is no file.
+pub(super) fn read_kernel_record(folder: &Path) -> io::Result<Option<Vec<u8>>> {
+    read(&folder.join(LOCK_FILE))
+}
+
+/// The bytes of the lock file; none if there is none.
+pub(super) fn read_file_record(folder: &Path) -> io::Result<Option<Vec<u8>>> {
+    read(&folder.join(OWNER_FILE))
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The kernel's lock, held until dropped.
+#[derive(Debug)]
+pub(super) struct KernelLock {
+    file: File,
+}
+
+impl KernelLock {
+    /// Takes the lock; none if somebody else has it.
+    pub fn take(folder: &Path) -> io::Result<Option<Self>> {
+        let file = open_lock(folder)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { file })),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says who we are. A longer record before it leaves its end behind, which means nothing.
+    pub fn sign(&self, record: &OwnerRecord) -> io::Result<()> {
+        self.file.write_all_at(record.encode().as_bytes(), 0)
+    }
+
+    /// Takes our name off, so that a copy of the folder names nobody.
+    pub fn erase(&self) -> io::Result<()> {
+        self.file.set_len(0)
+    }
+}
+
+/// The lock file, ours until released.
+#[derive(Clone, Debug)]
+pub(super) struct FileLock {
+    path: PathBuf,
+    nonce: u64,
+}
+
+impl FileLock {
+    /// Makes the lock file; none if there is one by now.
+    pub fn make(folder: &Path, record: &OwnerRecord) -> io::Result<Option<Self>> {
+        let path = folder.join(OWNER_FILE);
+        let draft = Draft::write(folder, record)?;
+        match std::fs::hard_link(&draft.path, &path) {
+            Ok(()) => {}
+            // The answer to a link that did happen can get lost on its way; the count of links does not lie.
+            Err(_) if std::fs::metadata(&draft.path)?.nlink() == 2 => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            Err(_) => return Self::make_by_rename(&draft, path, record.nonce),
+        }
+        Ok(Some(Self { path, nonce: record.nonce }))
+    }
+
+    /// For file systems without links.
+    fn make_by_rename(draft: &Draft, path: PathBuf, nonce: u64) -> io::Result<Option<Self>> {
+        let (from, to) = (rustix::fs::CWD, rustix::fs::CWD);
+        match rustix::fs::renameat_with(from, &draft.path, to, &path, rustix::fs::RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Some(Self { path, nonce })),
+            Err(Errno::EXIST) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Replaces the lock file of `dead`; none if it is not there any more.
+    ///
+    /// Only processes of one host take over from each other, and among them the kernel's lock works, even
+    /// on file systems where other hosts do not see it.
+    pub fn take_over(folder: &Path, dead: &OwnerRecord, record: &OwnerRecord) -> io::Result<Option<Self>> {
+        let Some(_only_one) = KernelLock::take(folder)? else { return Ok(None) };
+        let now = read_file_record(folder)?.as_deref().and_then(OwnerRecord::decode);
+        if now.as_ref() != Some(dead) {
+            return Ok(None);
+        }
+        let path = folder.join(OWNER_FILE);
+        let draft = Draft::write(folder, record)?;
+        std::fs::rename(&draft.path, &path)?;
+        Ok(Some(Self { path, nonce: record.nonce }))
+    }
+
+    /// Shows that we live. False if the lock file is not ours any more.
+    pub fn beat(&self) -> io::Result<bool> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if !self.is_ours()? {
+            return Ok(false);
+        }
+        let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        rustix::fs::futimens(&file, &rustix::fs::Timestamps { last_access: now, last_modification: now })?;
+        Ok(true)
+    }
+
+    fn is_ours(&self) -> io::Result<bool> {
+        let record = read(&self.path)?.as_deref().and_then(OwnerRecord::decode);
+        Ok(record.is_some_and(|record| record.nonce == self.nonce))
+    }
+
+    /// Removes the lock file if it is ours.
+    pub fn release(&self) -> io::Result<()> {
+        if self.is_ours()? { std::fs::remove_file(&self.path) } else { Ok(()) }
+    }
+}
+
+/// Whether the lock file was touched within `limit`, by the clock of the file system it lies on: the age is
+/// that of a file made just now.
+pub(super) fn heartbeat(folder: &Path, identity: &HostIdentity, limit: Duration) -> io::Result<Heartbeat> {
+    let record = OwnerRecord { identity: identity.clone(), socket: None, nonce: new_nonce() };
+    let draft = Draft::write(folder, &record)?;
+    let now = std::fs::metadata(&draft.path)?.modified()?;
+    let beat = match std::fs::metadata(folder.join(OWNER_FILE)) {
+        Ok(metadata) => metadata.modified()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Heartbeat::Fresh),
+        Err(error) => return Err(error),
+    };
+    // A beat of the future is no proof of death.
+    let age = now.duration_since(beat).unwrap_or_default();
+    Ok(if age > limit { Heartbeat::Stale } else { Heartbeat::Fresh })
+}
+
+/// A number that no other ownership has.
+pub(super) fn new_nonce() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds each of these with the system's randomness.
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// A file that is to become the lock file; removed when dropped, unless it was renamed.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn write(folder: &Path, record: &OwnerRecord) -> io::Result<Self> {
+        let draft = Self { path: folder.join(format!("{OWNER_FILE}.{:016x}", record.nonce)) };
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
+        file.write_all(record.encode().as_bytes())?;
+        file.sync_all()?;
+        Ok(draft)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Renamed already, or of no harm to anybody.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(nonce: u64) -> OwnerRecord {
+        OwnerRecord { identity: HostIdentity::of_this_process(), socket: None, nonce }
+    }
+
+    fn owner(folder: &Path) -> Option<u64> {
+        Some(OwnerRecord::decode(&read_file_record(folder).unwrap()?).unwrap().nonce)
+    }
+
+    #[test]
+    fn of_many_who_make_a_lock_file_at_once_one_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let made: usize = std::thread::scope(|scope| {
+            let path = folder.path();
+            let threads: Vec<_> = (0..16)
+                .map(|nonce| scope.spawn(move || FileLock::make(path, &record(nonce)).unwrap().is_some()))
+                .collect();
+            threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
+        });
+        assert_eq!(made, 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "drafts are left");
+    }
+
+    #[test]
+    fn of_many_who_take_over_from_the_dead_one_succeeds_and_stays() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let dead = record(1000);
+            FileLock::make(folder.path(), &dead).unwrap().unwrap();
+            let taken: Vec<u64> = std::thread::scope(|scope| {
+                let (path, dead) = (folder.path(), &dead);
+                let take = move |nonce| FileLock::take_over(path, dead, &record(nonce)).unwrap().map(|_| nonce);
+                let threads: Vec<_> = (0..8).map(|nonce| scope.spawn(move || take(nonce))).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(taken.len(), 1);
+            assert_eq!(owner(folder.path()), Some(taken[0]));
+        }
+    }
+
+    #[test]
+    fn an_owner_notices_that_its_lock_file_is_gone_and_never_removes_anothers() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FileLock::make(folder.path(), &record(1)).unwrap().unwrap();
+        assert!(lock.beat().unwrap());
+        FileLock::take_over(folder.path(), &record(1), &record(2)).unwrap().unwrap();
+        assert!(!lock.beat().unwrap());
+        lock.release().unwrap();
+        assert_eq!(owner(folder.path()), Some(2));
+    }
+
+    #[test]
+    fn a_heartbeat_is_judged_by_the_clock_of_the_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FileLock::make(folder.path(), &record(1)).unwrap().unwrap();
+        let judged = || heartbeat(folder.path(), &HostIdentity::of_this_process(), Duration::from_secs(30)).unwrap();
+        assert_eq!(judged(), Heartbeat::Fresh);
+        let file = File::open(folder.path().join(OWNER_FILE)).unwrap();
+        let then = file.metadata().unwrap().modified().unwrap() - Duration::from_secs(40);
+        file.set_modified(then).unwrap();
+        assert_eq!(judged(), Heartbeat::Stale);
+        assert!(lock.beat().unwrap());
+        assert_eq!(judged(), Heartbeat::Fresh);
+    }
+
+    #[test]
+    fn the_kernels_lock_is_exclusive_and_ends_with_its_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = KernelLock::take(folder.path()).unwrap().unwrap();
+        assert!(KernelLock::take(folder.path()).unwrap().is_none());
+        drop(lock);
+        assert!(KernelLock::take(folder.path()).unwrap().is_some());
+    }
+}

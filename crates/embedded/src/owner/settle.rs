@@ -1,0 +1,395 @@
+//! Looks at a folder, decides, acts, and looks again, until it is settled what this process is to it.
+//!
+//! Invariant: the socket listens before the record names it, so whoever reads the record can connect; what
+//! they ask waits there until the store is open.
+
+use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Socket, decide};
+use super::file_system::{FileSystem, Locking};
+use super::host::HostIdentity;
+use super::lock::{FileLock, KernelLock, heartbeat, new_nonce, read_file_record, read_kernel_record};
+use super::record::OwnerRecord;
+use super::socket;
+use atoll_store::StoreError;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How ownership is sought.
+#[derive(Clone, Debug)]
+pub struct OwnerOptions {
+    /// For how long an owner that is about to begin or to end is waited for.
+    pub patience: Duration,
+    /// Forces a kind of locking; as the file system needs it for none.
+    pub locking: Option<Locking>,
+    /// Where sockets go that cannot lie beside the folder, the first that will do.
+    pub run_time_folders: Vec<PathBuf>,
+    /// How often an owner touches its lock file.
+    pub heartbeat_every: Duration,
+    /// After how long without a touch a lock file of an earlier start of this host counts as left behind.
+    pub heartbeat_limit: Duration,
+    /// Who we are.
+    pub identity: HostIdentity,
+}
+
+impl Default for OwnerOptions {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(5),
+            locking: None,
+            run_time_folders: socket::run_time_folders(),
+            heartbeat_every: Duration::from_secs(5),
+            heartbeat_limit: Duration::from_secs(30),
+            identity: HostIdentity::of_this_process(),
+        }
+    }
+}
+
+/// Why a folder could not be settled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// Another process owns the folder and cannot be reached.
+    #[error("{} is owned by process {pid} on {host}, which cannot be reached from here", folder.display())]
+    Owned {
+        /// The folder.
+        folder: PathBuf,
+        /// Host of the owner.
+        host: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// The folder is locked, and the lock does not say by whom.
+    #[error("{} is locked, and its lock file cannot be read", folder.display())]
+    Unreadable {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl From<OwnerError> for StoreError {
+    fn from(error: OwnerError) -> Self {
+        match error {
+            OwnerError::Owned { folder, host, pid } => {
+                Self::Owned { place: folder.display().to_string(), host, pid }
+            }
+            OwnerError::Unreadable { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: "its lock file cannot be read; remove the file `owner` if no process uses the store".into(),
+                source: None,
+            },
+            OwnerError::Io { path, source, .. } if is_read_only(&source) => {
+                let _ = source;
+                Self::ReadOnly { place: path.display().to_string() }
+            }
+            OwnerError::Io { ref path, ref source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Self::OutOfSpace { place: path.display().to_string(), source: Some(Arc::new(error)) }
+            }
+            OwnerError::Io { ref path, .. } => Self::Failed {
+                what: "taking ownership",
+                place: path.display().to_string(),
+                source: Arc::new(error),
+            },
+        }
+    }
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+}
+
+/// What this process is to the folder.
+#[derive(Debug)]
+pub enum Settled {
+    /// Its owner.
+    Owner(Ownership),
+    /// Attached to its owner by this connection.
+    Attached(UnixStream, OwnerRecord),
+    /// A reader of what is there.
+    ReadOnly,
+}
+
+/// Settles what this process is to `folder`, which must exist. Runs on a Tokio runtime with time.
+///
+/// # Errors
+/// [`OwnerError`], naming the owner where there is one that cannot be reached.
+pub async fn settle(folder: &Path, mode: Mode, options: &OwnerOptions) -> Result<Settled, OwnerError> {
+    let folder = folder.canonicalize().map_err(io_error("find", folder))?;
+    let until = tokio::time::Instant::now() + options.patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let has_time = tokio::time::Instant::now() < until;
+        let (folder, options) = (folder.clone(), options.clone());
+        let attempt = tokio::task::spawn_blocking(move || Attempt { folder, mode, options }.run(has_time));
+        match attempt.await {
+            Ok(Ok(Some(settled))) => return Ok(settled),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(io_error("look at", Path::new("the folder"))(io::ErrorKind::Interrupted.into())),
+        }
+        // No event tells that somebody else is about to write its name; a start takes a millisecond or two.
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> OwnerError {
+    move |source| OwnerError::Io { action, path: path.to_owned(), source }
+}
+
+struct Attempt {
+    folder: PathBuf,
+    mode: Mode,
+    options: OwnerOptions,
+}
+
+impl Attempt {
+    /// One look at the folder; none if it is to be looked at again.
+    fn run(&self, has_time: bool) -> Result<Option<Settled>, OwnerError> {
+        let wrong = io_error("lock", &self.folder);
+        let locking = self.locking()?;
+        let asks_kernel = self.mode == Mode::Write && locking == Locking::Kernel;
+        let kernel = if asks_kernel { KernelLock::take(&self.folder).map_err(&wrong)? } else { None };
+        let lock = match &kernel {
+            Some(_) => Lock::Ours,
+            None if asks_kernel => Lock::Taken,
+            None => Lock::NotAsked,
+        };
+        let (owner, record) = self.owner(locking).map_err(&wrong)?;
+        let mut seen = Observed { mode: self.mode, lock, owner, socket: Socket::Untried, has_time };
+        let mut connection = None;
+        loop {
+            match decide(seen) {
+                Decision::Own => return self.own(Guard::Kernel, kernel).map(Some),
+                Decision::Make => return self.own(Guard::New, None).map(Some).or_else(again),
+                Decision::TakeOver => return self.own(Guard::Dead(record), None).map(Some).or_else(again),
+                Decision::Connect => {
+                    let socket = record.as_ref().and_then(|record| record.socket.as_deref());
+                    connection = socket.and_then(|socket| socket::connect(&self.folder, socket).ok());
+                    seen.socket = if connection.is_some() { Socket::Answers } else { Socket::Silent };
+                }
+                Decision::Attach => {
+                    return Ok(connection.zip(record).map(|(stream, record)| Settled::Attached(stream, record)));
+                }
+                Decision::ReadOnly => return Ok(Some(Settled::ReadOnly)),
+                Decision::LookAgain => return Ok(None),
+                Decision::Refuse => return Err(self.refusal(record)),
+            }
+        }
+    }
+
+    fn locking(&self) -> Result<Locking, OwnerError> {
+        match self.options.locking {
+            Some(locking) => Ok(locking),
+            None => FileSystem::of(&self.folder)
+                .map(|file_system| file_system.locking)
+                .map_err(io_error("look at", &self.folder)),
+        }
+    }
+
+    fn owner(&self, locking: Locking) -> io::Result<(Owner, Option<OwnerRecord>)> {
+        let bytes = match locking {
+            Locking::Kernel => read_kernel_record(&self.folder)?.filter(|bytes| !bytes.is_empty()),
+            Locking::File => read_file_record(&self.folder)?,
+        };
+        let Some(bytes) = bytes else { return Ok((Owner::Nobody, None)) };
+        let Some(record) = OwnerRecord::decode(&bytes) else { return Ok((Owner::Unreadable, None)) };
+        let identity = &self.options.identity;
+        let host = identity.host_of(&record);
+        let process = identity.process_of(&record);
+        // Only then it matters, and telling the time of the file system takes a write to it.
+        let asks_time = self.mode == Mode::Write && locking == Locking::File && host == Host::SameName;
+        let beat = if asks_time {
+            heartbeat(&self.folder, identity, self.options.heartbeat_limit)?
+        } else {
+            Heartbeat::Fresh
+        };
+        Ok((Owner::Named(host, process, beat), Some(record)))
+    }
+
+    fn refusal(&self, record: Option<OwnerRecord>) -> OwnerError {
+        let folder = self.folder.clone();
+        match record {
+            Some(OwnerRecord { identity, .. }) => {
+                OwnerError::Owned { folder, host: identity.host, pid: identity.pid }
+            }
+            None => OwnerError::Unreadable { folder },
+        }
+    }
+
+    /// Becomes the owner. A lock file can be lost to somebody quicker: that is an error of kind would-block.
+    fn own(&self, guard: Guard, kernel: Option<KernelLock>) -> Result<Settled, OwnerError> {
+        let nonce = new_nonce();
+        let wrong = io_error("listen beside", &self.folder);
+        let name = if kernel.is_some() { socket::Name::Beside(nonce) } else { socket::Name::Apart(nonce) };
+        let (listener, path) =
+            socket::listen(&self.folder, name, &self.options.run_time_folders).map_err(wrong)?;
+        let identity = self.options.identity.clone();
+        let socket = SocketFile { path: path.clone() };
+        let record = OwnerRecord { identity, socket: Some(path), nonce };
+        let lock = self.sign(guard, kernel, &record);
+        let lock = lock.inspect_err(|_| socket.remove()).map_err(io_error("lock", &self.folder))?;
+        let (stop, lost) = match &lock {
+            HeldLock::Kernel(_) => (None, watch::channel(false).1),
+            HeldLock::File(lock) => {
+                let (stop, lost) = beat_on(lock.clone(), self.options.heartbeat_every)
+                    .map_err(io_error("keep the heartbeat of", &self.folder))?;
+                (Some(stop), lost)
+            }
+        };
+        Ok(Settled::Owner(Ownership { listener: Some(listener), socket, lock, record, stop, lost }))
+    }
+
+    fn sign(&self, guard: Guard, kernel: Option<KernelLock>, record: &OwnerRecord) -> io::Result<HeldLock> {
+        let lock = match (guard, kernel) {
+            (Guard::Kernel, Some(lock)) => {
+                lock.sign(record)?;
+                return Ok(HeldLock::Kernel(lock));
+            }
+            (Guard::Dead(Some(dead)), _) => FileLock::take_over(&self.folder, &dead, record)?,
+            _ => FileLock::make(&self.folder, record)?,
+        };
+        lock.map(HeldLock::File).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// How the lock is to be had.
+enum Guard {
+    Kernel,
+    New,
+    Dead(Option<OwnerRecord>),
+}
+
+/// Somebody else was quicker: look again.
+fn again(error: OwnerError) -> Result<Option<Settled>, OwnerError> {
+    match &error {
+        OwnerError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// This process owns the folder until this is dropped.
+#[derive(Debug)]
+pub struct Ownership {
+    listener: Option<UnixListener>,
+    // Dropped in this order: the heartbeat ends, the socket goes, then the lock.
+    stop: Option<StopBeating>,
+    socket: SocketFile,
+    lock: HeldLock,
+    record: OwnerRecord,
+    lost: watch::Receiver<bool>,
+}
+
+impl Ownership {
+    /// The socket to serve on; given once.
+    pub fn take_listener(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+
+    /// Where the socket lies.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket.path
+    }
+
+    /// What was written about us.
+    #[must_use]
+    pub const fn record(&self) -> &OwnerRecord {
+        &self.record
+    }
+
+    /// Turns true if somebody removed or replaced our lock file; nothing may be written from then on.
+    #[must_use]
+    pub fn lost(&self) -> watch::Receiver<bool> {
+        self.lost.clone()
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        self.stop = None;
+        self.socket.remove();
+        let released = match &self.lock {
+            HeldLock::Kernel(lock) => lock.erase(),
+            HeldLock::File(lock) => lock.release(),
+        };
+        if let Err(error) = released {
+            tracing::warn!(%error, "the name of this owner stays on the folder; the next one will see that it ended");
+        }
+    }
+}
+
+#[derive(Debug)]
+enum HeldLock {
+    Kernel(KernelLock),
+    File(FileLock),
+}
+
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+}
+
+impl SocketFile {
+    fn remove(&self) {
+        // The next owner would replace it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Ends the heartbeat when dropped.
+#[derive(Debug)]
+struct StopBeating {
+    signal: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+fn beat_on(lock: FileLock, every: Duration) -> io::Result<(StopBeating, watch::Receiver<bool>)> {
+    let (lose, lost) = watch::channel(false);
+    let signal = Arc::new((Mutex::new(false), Condvar::new()));
+    let stopped = Arc::clone(&signal);
+    let beat = move || {
+        let mut is_stopped = stopped.0.lock();
+        while !*is_stopped {
+            stopped.1.wait_for(&mut is_stopped, every);
+            match lock.beat() {
+                Ok(true) => {}
+                Ok(false) if *is_stopped => {}
+                Ok(false) => {
+                    tracing::error!("the lock file of this owner was removed or replaced");
+                    lose.send_replace(true);
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "cannot touch the lock file"),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)?;
+    Ok((StopBeating { signal, thread: Some(thread) }, lost))
+}
+
+impl Drop for StopBeating {
+    fn drop(&mut self) {
+        *self.signal.0.lock() = true;
+        self.signal.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and if it did there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+

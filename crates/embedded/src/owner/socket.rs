@@ -1,0 +1,154 @@
+//! The owner's socket: where it lies, and who may be at its ends.
+//!
+//! Invariant: a socket lies beside the folder, or in a folder that only this user can enter.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Longest path of a socket, its end included.
+const SOCKET_PATH_BYTES: usize = 108;
+
+/// Folders for sockets that cannot lie beside their store: the session's, or one in the temporary folder.
+#[must_use]
+#[allow(clippy::disallowed_methods)] // This is the door: everybody else is given the folders.
+pub fn run_time_folders() -> Vec<PathBuf> {
+    let session = std::env::var("XDG_RUNTIME_DIR").ok().map(PathBuf::from);
+    let own = std::env::temp_dir().join(format!("atoll-{}", rustix::process::geteuid().as_raw()));
+    session.into_iter().chain([own]).collect()
+}
+
+/// Where a socket may lie; the number is different for every ownership.
+#[derive(Clone, Copy)]
+pub(super) enum Name {
+    /// Beside the folder, since we have its lock; apart if that cannot be.
+    Beside(u64),
+    /// Under a name of its own: we do not have the lock yet, and others may listen as well.
+    Apart(u64),
+}
+
+/// Listens on a socket for `folder` that only this user can reach, and tells where it lies.
+pub(super) fn listen(
+    folder: &Path,
+    name: Name,
+    run_time_folders: &[PathBuf],
+) -> io::Result<(UnixListener, PathBuf)> {
+    let (Name::Beside(nonce) | Name::Apart(nonce)) = name;
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "there is no folder for sockets");
+    if matches!(name, Name::Beside(_)) {
+        match bind(&beside(folder)) {
+            Ok(listener) => return Ok((listener, beside(folder))),
+            Err(error) => failure = error,
+        }
+    }
+    for run_time_folder in run_time_folders {
+        let path = run_time_folder.join(format!("atoll-{nonce:016x}.socket"));
+        match private(run_time_folder).and_then(|()| bind(&path)) {
+            Ok(listener) => return Ok((listener, path)),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn beside(folder: &Path) -> PathBuf {
+    let mut path = OsString::from(folder);
+    path.push(".socket");
+    path.into()
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if path.as_os_str().len() >= SOCKET_PATH_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
+    }
+    // We have the lock, so a socket under our name is of an owner that died.
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    // Others cannot connect meanwhile either: the owner looks who it is.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Makes sure that `folder` is a real folder that only this user can enter.
+fn private(folder: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let metadata = std::fs::symlink_metadata(folder)?;
+    let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    if metadata.is_dir() && is_ours && metadata.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let problem = format!("{} is not a folder that only this user can enter", folder.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+}
+
+/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user.
+pub(super) fn connect(folder: &Path, socket: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(socket)?;
+    let uid = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+    let folder_uid = std::fs::metadata(folder)?.uid();
+    if ![rustix::process::geteuid().as_raw(), folder_uid, 0].contains(&uid) {
+        let problem = format!("the socket {} is served by another user", socket.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_lies_beside_the_folder_and_only_its_user_can_reach_it() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("store");
+        std::fs::create_dir(&folder).unwrap();
+        let (_listener, path) = listen(&folder, Name::Beside(1), &[]).unwrap();
+        assert_eq!(path, place.path().join("store.socket"));
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        connect(&folder, &path).unwrap();
+    }
+
+    #[test]
+    fn a_long_path_moves_the_socket_to_the_run_time_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("x".repeat(120));
+        std::fs::create_dir(&folder).unwrap();
+        let run_time = place.path().join("run");
+        let (_listener, path) = listen(&folder, Name::Beside(7), std::slice::from_ref(&run_time)).unwrap();
+        assert_eq!(path, run_time.join("atoll-0000000000000007.socket"));
+        assert_eq!(std::fs::metadata(&run_time).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_run_time_folder_that_others_can_enter_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = place.path().join("x".repeat(120));
+        assert!(listen(&folder, Name::Beside(7), &[place.path().to_owned()]).is_err());
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("/root", &link).unwrap();
+        assert!(private(&link).is_err());
+    }
+
+    #[test]
+    fn the_socket_of_a_dead_owner_is_replaced_and_anything_else_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("store");
+        drop(listen(&folder, Name::Beside(1), &[]).unwrap());
+        let (_again, path) = listen(&folder, Name::Beside(2), &[]).unwrap();
+        drop(_again);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "somebody's notes").unwrap();
+        assert!(listen(&folder, Name::Beside(3), &[]).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's notes");
+    }
+}
