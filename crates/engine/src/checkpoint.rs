@@ -12,6 +12,7 @@ use crate::forest::{Forest, TreeState};
 use crate::log::LogPoint;
 use crate::node::PageRef;
 use crate::page_writer::PageWriter;
+use crate::planted::{self, Bug};
 use crate::retired::Retired;
 use crate::shared::{Shared, Writer};
 use crate::space::{Extent, SegmentUse, Space};
@@ -119,11 +120,19 @@ impl Shared {
         let freeing = writer.retired.take_free(|retired| {
             let in_snapshot = |epoch: u64| (retired.birth..retired.death).contains(&epoch);
             retired.death <= epoch
-                && !self.pins.holds(retired.birth, retired.death)
-                && !forest.snapshots.iter().any(|snapshot| in_snapshot(snapshot.epoch))
+                && (planted::is(Bug::ReaderNotKept) || !self.pins.holds(retired.birth, retired.death))
+                && (planted::is(Bug::SnapshotNotKept)
+                    || !forest.snapshots.iter().any(|snapshot| in_snapshot(snapshot.epoch)))
         });
         let kept = writer.retired.iter().filter(|retired| retired.death <= epoch).copied().collect();
         let mut space = self.space.lock();
+        if planted::is(Bug::SpaceReusedEarly) {
+            for retired in &freeing {
+                if space.segment_of(retired.offset).is_none() {
+                    space.insert_free(Extent::in_units(retired.offset, retired.len));
+                }
+            }
+        }
         space.freeze();
         let segments = segments_after(&space, &freeing);
         Ok(Some(Frozen { forest, point, epoch, freeing, kept, segments }))
@@ -137,6 +146,9 @@ impl Shared {
     ) -> Result<Written, EngineError> {
         let mut pages = PageWriter::new(&self.backing, &self.space);
         let mut table = Table { trees: write_trees(&mut pages, &frozen.forest.trees)?, ..Table::default() };
+        if planted::is(Bug::TreeForgotten) {
+            table.trees.pop();
+        }
         // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
         for snapshot in frozen.forest.snapshots.iter().rev() {
             pages.for_snapshot(snapshot.epoch);
@@ -217,9 +229,12 @@ impl Shared {
     }
 
     fn install(&self, disk: &dyn Disk, superblock: &Superblock, position: u64) -> Result<(), EngineError> {
-        disk.sync()?;
+        if !planted::is(Bug::SuperblockBeforePages) {
+            disk.sync()?;
+        }
         self.syncer.reached(position);
-        for copy in COPIES {
+        let copies = if planted::is(Bug::SecondSuperblockSkipped) { &COPIES[..1] } else { &COPIES };
+        for &copy in copies {
             disk.write_at(copy, &superblock.encode())?;
             disk.sync()?;
         }

@@ -4,6 +4,7 @@ use crate::batch::{Action, Given, Op};
 use crate::forest::{self, Change, NewValue};
 use crate::log::Log;
 use crate::pins::Pin;
+use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
 use crate::search::{self, Missing};
 use crate::shared::{Shared, Wanted, Writer};
@@ -56,7 +57,7 @@ impl Shared {
         self.make_resident(ops)?;
         self.check_appends(ops)?;
         let placed = self.place_large_values(ops)?;
-        let flush = durability != Durability::Buffered;
+        let flush = durability != Durability::Buffered && !planted::is(Bug::FlushSkipped);
         let changes = match self.log_ops(&mut writer, ops, &placed, flush) {
             Ok(changes) => changes,
             Err(error) => {
@@ -101,6 +102,9 @@ impl Shared {
 
     pub(crate) fn sync_to(&self, position: u64) -> Result<(), EngineError> {
         let Some(disk) = self.backing.disk() else { return Ok(()) };
+        if planted::is(Bug::SyncSkipped) {
+            return Ok(());
+        }
         let flushed = || self.flushed.load(Ordering::Acquire);
         self.syncer.reach(position, &**disk, flushed).map_err(|error| match error {
             SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
@@ -249,6 +253,9 @@ impl Shared {
         let prepared = log.begin();
         let mut in_log = Vec::new();
         for (op, placed) in ops.iter().zip(placed) {
+            if planted::is(Bug::RangeDeleteNotLogged) && matches!(op.action, Action::DeleteRange(..)) {
+                continue;
+            }
             record_of(op, placed.as_ref()).encode(log.payload());
             if let Some(Placed { piece, extent: None }) = placed {
                 // The bytes are the last of the record.
@@ -267,7 +274,9 @@ impl Shared {
         }
         let mut space = self.space.lock();
         for (offset, len) in in_log {
-            if let Some(segment) = space.segment_of(offset) {
+            if let Some(segment) = space.segment_of(offset)
+                && !planted::is(Bug::LogValuesNotCounted)
+            {
                 segment.live += len;
             }
         }

@@ -47,6 +47,8 @@ mod superblock;
 // Small parts.
 mod checksum;
 mod codec;
+#[cfg_attr(not(feature = "planted"), allow(dead_code))]
+mod planted;
 mod prefetch;
 
 pub use attempt::{Attempt, ReadTicket};
@@ -57,6 +59,8 @@ pub use commit::Commit;
 pub use engine::{Engine, Tree};
 pub use error::{Damage, EngineError};
 pub use options::Options;
+#[cfg(feature = "planted")]
+pub use planted::{Bug, plant};
 pub use recovery::{Cut, RecoveryReport};
 pub use search::Direction;
 pub use snapshot::{Reader, Snapshot};

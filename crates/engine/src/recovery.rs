@@ -10,6 +10,7 @@ use crate::log::{End, Group, Log, LogPoint, Replay, SEGMENT_HEADER};
 use crate::node::{PageRef, Slot};
 use crate::options::Options;
 use crate::page;
+use crate::planted::{self, Bug};
 use crate::record::{self, Logged, Record};
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
@@ -277,7 +278,9 @@ impl Replayer<'_> {
         for &(extent, number) in replay.entered() {
             let known = self.space.segments().any(|segment| segment.number == number);
             if !known && number <= up_to {
-                self.claim(extent)?;
+                if !planted::is(Bug::SegmentNotClaimed) {
+                    self.claim(extent)?;
+                }
                 self.space.add_segment(SegmentUse { extent, number, live: 0 });
             }
         }
@@ -305,6 +308,12 @@ impl Replayer<'_> {
                     // It looks at what is there, changes of this group included.
                     self.apply_changes(&mut changes)?;
                     self.forest.load_for(tree, &change, self.backing)?;
+                }
+                if planted::is(Bug::AppendReplayedTwice)
+                    && let Record::Append { .. } = record
+                    && let Some(again) = self.change_of(record, group.payload_offset)?
+                {
+                    changes.push(again);
                 }
                 changes.push((tree, change));
                 continue;
@@ -341,7 +350,7 @@ impl Replayer<'_> {
                 return Ok(false);
             }
             let bytes = Buffer::try_build(len as usize, |target| self.backing.read(offset, target))?;
-            if self.backing.checksum(&bytes) != checksum {
+            if self.backing.checksum(&bytes) != checksum && !planted::is(Bug::ExtentNotVerified) {
                 return Ok(false);
             }
         }
@@ -382,7 +391,9 @@ impl Replayer<'_> {
                 Ok(NewValue::Piece(piece))
             }
             Logged::Extent { offset, len, checksum } => {
-                self.claim(Extent::in_units(offset, u64::from(len)))?;
+                if !planted::is(Bug::ExtentNotClaimed) {
+                    self.claim(Extent::in_units(offset, u64::from(len)))?;
+                }
                 Ok(NewValue::Piece(Piece::on_disk(offset, len, checksum, epoch)))
             }
         }

@@ -9,6 +9,7 @@ use crate::EngineError;
 use crate::backing::Backing;
 use crate::leaf::{Leaf, Record};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
+use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::value::{Chain, Stored};
 use std::sync::Arc;
@@ -327,7 +328,9 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
         Some(Node::Leaf(shared)) => {
             match Arc::get_mut(shared) {
                 Some(leaf) => {
-                    if let Some(home) = leaf.home.take() {
+                    if !planted::is(Bug::HomeKept)
+                        && let Some(home) = leaf.home.take()
+                    {
                         edit.retired.page(home, edit.epoch + 1);
                     }
                     leaf.birth = edit.epoch;

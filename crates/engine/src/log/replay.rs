@@ -5,6 +5,7 @@ use super::{
     segment_header,
 };
 use crate::backing::Backing;
+use crate::planted::{self, Bug};
 use crate::space::Extent;
 use crate::{Damage, EngineError};
 use std::sync::Arc;
@@ -75,7 +76,9 @@ impl<'a> Replay<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<Group>, EngineError> {
         loop {
             match self.look_at(&self.point, &self.bytes) {
-                Found::Group(header) if header.chain == self.point.chain => {
+                Found::Group(header)
+                    if header.chain == self.point.chain || planted::is(Bug::ChainIgnored) =>
+                {
                     return Ok(Some(self.take(header)));
                 }
                 Found::Jump(header, next)
@@ -122,7 +125,7 @@ impl<'a> Replay<'a> {
         self.point = at;
         let ahead = self.look_ahead(at)?;
         let synced = self.synced.max(ahead.synced);
-        if synced > at.position {
+        if synced > at.position && !planted::is(Bug::CutBelowSyncedEnd) {
             let offset = at.offset_of(at.position);
             return Err(self.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
         }
@@ -179,7 +182,7 @@ impl<'a> Replay<'a> {
         let body = at + GROUP_HEADER;
         let Some(payload) = bytes.get(body..body + header.payload as usize) else { return Found::Nothing };
         let sum = group_checksum(self.backing.store_id(), point.position, &bytes[at..at + 32], payload);
-        if sum != header.checksum {
+        if sum != header.checksum && !planted::is(Bug::GroupChecksumIgnored) {
             return Found::Nothing;
         }
         if header.magic == GROUP_MAGIC {

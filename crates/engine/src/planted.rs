@@ -1,0 +1,98 @@
+//! Planted bugs: mistakes that this engine could have, switched on one at a time to prove that the tests
+//! would see them. Without the feature `planted` none of this is compiled in.
+
+/// A mistake, by what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Bug {
+    /// A synced write is acknowledged without a sync.
+    SyncSkipped,
+    /// A flushed write is acknowledged without being handed to the disk.
+    FlushSkipped,
+    /// The superblock is written without a sync behind the pages it refers to.
+    SuperblockBeforePages,
+    /// Only the first copy of the superblock is written.
+    SecondSuperblockSkipped,
+    /// Space is given back before the commit that lets go of it is durable.
+    SpaceReusedEarly,
+    /// Space is given back although a named snapshot needs it.
+    SnapshotNotKept,
+    /// Space is given back although a reader needs it.
+    ReaderNotKept,
+    /// A page is used whatever its checksum.
+    PageChecksumIgnored,
+    /// A value is used whatever its checksum.
+    ValueChecksumIgnored,
+    /// A log group is used whatever its checksum.
+    GroupChecksumIgnored,
+    /// A log group is used although it is not chained to the one before.
+    ChainIgnored,
+    /// The log is cut although it was synced beyond.
+    CutBelowSyncedEnd,
+    /// A group is replayed although a large value that it names was never written.
+    ExtentNotVerified,
+    /// Replay does not take the space of large values.
+    ExtentNotClaimed,
+    /// Replay does not take the space of log segments.
+    SegmentNotClaimed,
+    /// Values in the log are not counted, so that their segment is given back.
+    LogValuesNotCounted,
+    /// A checkpoint forgets the last tree.
+    TreeForgotten,
+    /// A changed leaf still counts as written.
+    HomeKept,
+    /// Appends are replayed twice.
+    AppendReplayedTwice,
+    /// Range deletes are not logged.
+    RangeDeleteNotLogged,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 20] = [
+        Self::SyncSkipped,
+        Self::FlushSkipped,
+        Self::SuperblockBeforePages,
+        Self::SecondSuperblockSkipped,
+        Self::SpaceReusedEarly,
+        Self::SnapshotNotKept,
+        Self::ReaderNotKept,
+        Self::PageChecksumIgnored,
+        Self::ValueChecksumIgnored,
+        Self::GroupChecksumIgnored,
+        Self::ChainIgnored,
+        Self::CutBelowSyncedEnd,
+        Self::ExtentNotVerified,
+        Self::ExtentNotClaimed,
+        Self::SegmentNotClaimed,
+        Self::LogValuesNotCounted,
+        Self::TreeForgotten,
+        Self::HomeKept,
+        Self::AppendReplayedTwice,
+        Self::RangeDeleteNotLogged,
+    ];
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants one bug, or none, for engines that this thread runs.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted here.
+#[cfg(feature = "planted")]
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether this bug is planted here: never, in an ordinary build.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub(crate) const fn is(_bug: Bug) -> bool {
+    false
+}
