@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::{cargo, run, workspace};
 
 const MANIFEST: &str = "benches/Cargo.toml";
+/// How the benches are compiled; Cargo would look for it beside the folder it runs in.
+const CONFIG: &str = "benches/.cargo/config.toml";
 
 /// Runs one bench with this terminal as its own.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
@@ -14,7 +16,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
     }
     let mut command = cargo::building()?;
-    command.args(["run", "--release", "--manifest-path", MANIFEST]);
+    command.args(["run", "--config", CONFIG, "--release", "--manifest-path", MANIFEST]);
     if peers {
         println!("Building the rivals too: RocksDB alone takes minutes the first time.");
         crate::requirements::cpp_compiler()?;
