@@ -1,8 +1,14 @@
-//! The contract on a folder: owned by one process, shared with others through it.
+//! The contract on a folder or in memory: owned by one process, shared with others through it.
 //!
+//! [`open`] opens the store in a folder; [`EmbeddedStore`] is the contract on an engine in this process;
 //! [`open_folder`] makes any store that lies in a folder one that several processes can have open at once.
 //!
 //! Invariant: one process at a time owns a folder, and only it opens the store to write.
+
+// The contract on the engine.
+mod open;
+mod read_only;
+mod store;
 
 // Sharing a folder among processes.
 pub mod attach;
@@ -10,7 +16,6 @@ mod folder;
 pub mod owner;
 
 pub use folder::{FolderOptions, OpenStore, background, open_folder};
-
-mod store;
-
+pub use open::{FolderStore, OpenOptions, STORE_FILE, open, open_last_state};
+pub use owner::Mode;
 pub use store::{EmbeddedStore, StoreOptions};

@@ -14,11 +14,15 @@ pub(crate) fn refused(what: &'static str, place: &str, error: EngineError) -> St
     }
     match error {
         EngineError::Size { what, actual, max, .. } => StoreError::Limit { what, actual, max },
-        EngineError::NewerFormat { found, supported, .. } => StoreError::NewerFormat { place, found, supported },
+        EngineError::NewerFormat { found, supported, .. } => {
+            StoreError::NewerFormat { place, found, supported }
+        }
         EngineError::ReadOnly { .. } => StoreError::ReadOnly { place },
         EngineError::Closed { .. } => StoreError::closed(place),
         EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
-        EngineError::SnapshotExists { name } => StoreError::Superseded { what: format!("the snapshot name \"{name}\"") },
+        EngineError::SnapshotExists { name } => {
+            StoreError::Superseded { what: format!("the snapshot name \"{name}\"") }
+        }
         EngineError::Corrupt { offset, problem, .. } => {
             StoreError::Corrupt { place: format!("{place} at offset {offset}"), problem: problem.to_string() }
         }

@@ -17,7 +17,7 @@ use atoll_store::{
     Mutation, PartitionPage, PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store,
     StoreError, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
 };
-use convert::refused;
+pub(crate) use convert::refused;
 use futures::StreamExt;
 use pages::Part;
 use requests::Requests;
@@ -88,7 +88,12 @@ impl EmbeddedStore {
         Self::on(engine, options, place, false)
     }
 
-    fn on(engine: Engine, options: StoreOptions, place: &str, is_in_memory: bool) -> Result<Self, StoreError> {
+    fn on(
+        engine: Engine,
+        options: StoreOptions,
+        place: &str,
+        is_in_memory: bool,
+    ) -> Result<Self, StoreError> {
         let failed = |error| refused("open", place, error);
         let cells = engine.tree("cells").map_err(failed)?;
         let requests = if options.engine.read_only {
@@ -99,7 +104,8 @@ impl EmbeddedStore {
             Some(Requests::load(tree, memory_ns, options.request_memory_count).map_err(failed)?)
         };
         let watches = Watches::new(options.waiters_max);
-        let inner = Inner { engine, cells, requests, watches, options, place: place.to_owned(), is_in_memory };
+        let inner =
+            Inner { engine, cells, requests, watches, options, place: place.to_owned(), is_in_memory };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -177,7 +183,12 @@ impl Inner {
     }
 
     /// Conditions, mutations and the request id in one commit; then whoever waits is woken.
-    fn commit(&self, batch: &Batch, options: WriteOptions, durability: Durability) -> Result<Written, StoreError> {
+    fn commit(
+        &self,
+        batch: &Batch,
+        options: WriteOptions,
+        durability: Durability,
+    ) -> Result<Written, StoreError> {
         let now = options.request.map(|_| self.options.clock.now());
         let decide = |reader: &Reader<'_>| -> Result<_, Failed> {
             if let (Some(id), Some(requests)) = (options.request, &self.requests)
@@ -232,7 +243,9 @@ impl Inner {
         for mutation in &batch.mutations {
             match mutation {
                 Mutation::Put(sort, value) => changes.put_buffer(&self.cells, &key(sort), aligned(value)),
-                Mutation::Append(sort, bytes) => changes.append_buffer(&self.cells, &key(sort), aligned(bytes)),
+                Mutation::Append(sort, bytes) => {
+                    changes.append_buffer(&self.cells, &key(sort), aligned(bytes))
+                }
                 Mutation::Delete(sort) => changes.delete(&self.cells, &key(sort)),
                 Mutation::DeleteRange(range) if range.is_empty() => {}
                 Mutation::DeleteRange(range) => {
@@ -428,9 +441,11 @@ impl Store for EmbeddedStore {
     }
 
     fn sync(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.off_thread("sync", |inner| {
-            inner.engine.sync().map_err(|error| inner.refused("sync", error))
-        }))
+        Box::pin(
+            self.off_thread("sync", |inner| {
+                inner.engine.sync().map_err(|error| inner.refused("sync", error))
+            }),
+        )
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {

@@ -22,7 +22,11 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Reads what the tree holds.
-    pub(crate) fn load(tree: Tree, memory_ns: u64, count_max: usize) -> Result<Self, atoll_engine::EngineError> {
+    pub(crate) fn load(
+        tree: Tree,
+        memory_ns: u64,
+        count_max: usize,
+    ) -> Result<Self, atoll_engine::EngineError> {
         let mut by_age = Vec::new();
         tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |key, value| {
             if let (Some(id), Ok(bytes)) = (decode_id(key), value.bytes())

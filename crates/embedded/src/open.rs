@@ -1,0 +1,149 @@
+//! Opening a folder: the file in it, the engine on the file, the contract on the engine, shared with others.
+
+use crate::attach::AttachedStore;
+use crate::folder::{FolderOptions, OpenStore, open_folder};
+use crate::owner::Mode;
+use crate::read_only::ReadOnlyStore;
+use crate::store::{EmbeddedStore, StoreOptions, refused};
+use atoll_disk::{Disk, FileDisk};
+use atoll_engine::{Engine, Options};
+use atoll_store::{Store, StoreError, StoreFuture};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file of a store, inside its folder.
+pub const STORE_FILE: &str = "store.atoll";
+
+/// How a folder is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Whether to read and write, or only to read.
+    pub mode: Mode,
+    /// Whether a folder without a store becomes a new one.
+    pub create: bool,
+    /// The store and its engine.
+    pub store: StoreOptions,
+    /// How the folder is shared.
+    pub folder: FolderOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Write,
+            create: true,
+            store: StoreOptions::default(),
+            folder: FolderOptions::default(),
+        }
+    }
+}
+
+/// A store in a folder, owned by this process or another.
+pub struct FolderStore {
+    store: Arc<AttachedStore>,
+    opener: Arc<EngineOpener>,
+}
+
+impl FolderStore {
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    /// The store in this process, while this process owns the folder.
+    #[must_use]
+    pub fn owned(&self) -> Option<EmbeddedStore> {
+        if self.store.is_local() { self.opener.owned.lock().clone() } else { None }
+    }
+}
+
+/// Opens the store in `folder`.
+///
+/// # Errors
+/// `not-found` where there is none and none may be made; [`StoreError::Owned`] if another process owns it
+/// and cannot be reached; those of the engine.
+pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, StoreError> {
+    let file = folder.join(STORE_FILE);
+    let place = folder.display().to_string();
+    if !file.exists() {
+        if options.mode == Mode::Read || !options.create {
+            return Err(StoreError::NotFound { what: "store", name: place });
+        }
+        std::fs::create_dir_all(folder).map_err(|source| StoreError::Failed {
+            what: "making the folder",
+            place,
+            source: Arc::new(source),
+        })?;
+    }
+    let (mode, sharing) = (options.mode, options.folder.clone());
+    let opener = Arc::new(EngineOpener { options: options.store, owned: Mutex::new(None) });
+    let hook = Arc::clone(&opener) as Arc<dyn OpenStore>;
+    let store = open_folder(folder.to_owned(), mode, sharing, hook).await?;
+    Ok(FolderStore { store: Arc::new(store), opener })
+}
+
+/// The last committed state of the store in `folder`, whoever owns it, writing not a byte.
+///
+/// # Errors
+/// `not-found`; those of the engine.
+pub async fn open_last_state(folder: &Path, options: StoreOptions) -> Result<EmbeddedStore, StoreError> {
+    let read_only = Options { read_only: true, ..options.engine.clone() };
+    open_engine(folder, StoreOptions { engine: read_only, ..options }).await
+}
+
+/// Opens engines for [`open_folder`].
+struct EngineOpener {
+    options: StoreOptions,
+    owned: Mutex<Option<EmbeddedStore>>,
+}
+
+impl OpenStore for EngineOpener {
+    fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
+        Box::pin(async move {
+            let store = open_engine(folder, self.options.clone()).await?;
+            *self.owned.lock() = Some(store.clone());
+            Ok(Arc::new(store) as Arc<dyn Store>)
+        })
+    }
+
+    fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
+        Box::pin(async move {
+            let store = ReadOnlyStore::open(folder.to_owned(), self.options.clone()).await?;
+            Ok(Arc::new(store) as Arc<dyn Store>)
+        })
+    }
+}
+
+async fn open_engine(folder: &Path, options: StoreOptions) -> Result<EmbeddedStore, StoreError> {
+    let folder = folder.to_owned();
+    let opening = tokio::task::spawn_blocking(move || open_engine_here(&folder, options));
+    opening.await.unwrap_or_else(|lost| {
+        Err(StoreError::Unknown {
+            what: "opening the store",
+            reason: "the runtime shut down".into(),
+            source: Some(Arc::new(lost)),
+        })
+    })
+}
+
+fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStore, StoreError> {
+    let place = folder.display().to_string();
+    let mode = match options.engine.read_only {
+        true => atoll_disk::Mode::Read,
+        false => atoll_disk::Mode::Create,
+    };
+    let failed = |error| refused("open", &place, error);
+    let file: PathBuf = folder.join(STORE_FILE);
+    let disk = FileDisk::open(&file, mode).map_err(|error| failed(error.into()))?;
+    let engine = Engine::open(Arc::new(disk) as Arc<dyn Disk>, options.engine.clone()).map_err(failed)?;
+    let report = engine.recovery();
+    if let Some(cut) = report.cut {
+        tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "left out a torn end of the log; it was never synced");
+    }
+    if report.superblock_mended {
+        tracing::warn!(store = %place, "one copy of the superblock was damaged or behind; the other was used");
+    }
+    EmbeddedStore::on_engine(engine, options, &place)
+}
