@@ -18,7 +18,7 @@ mod sim;
 
 /// One file, or what stands in for one.
 pub trait Disk: Send + Sync + 'static {
-    /// Fills `target` from `offset`.
+    /// Fills `target` from `offset`; to read no bytes always succeeds.
     ///
     /// # Errors
     /// [`DiskError`] with the place; reading past the end is an error.

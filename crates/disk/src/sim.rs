@@ -197,6 +197,9 @@ impl State {
     fn read(&mut self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.check_power(Operation::Read, offset)?;
         let end = check_end(NAME, Operation::Read, offset, target.len() as u64)? as u64;
+        if target.is_empty() {
+            return Ok(());
+        }
         if end > self.visible.len() {
             return Err(past_end(NAME, offset));
         }

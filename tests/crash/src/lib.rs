@@ -10,6 +10,7 @@
 
 pub mod counts;
 pub mod damage;
+mod engine;
 pub mod kill;
 pub mod oracle;
 mod read;
@@ -21,6 +22,7 @@ mod toy;
 pub mod workload;
 
 pub use counts::Counts;
+pub use engine::{EngineBug, EngineSubject};
 pub use oracle::Oracle;
 pub use run::{Run, Violation, run_seed};
 pub use subject::Subject;

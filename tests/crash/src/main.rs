@@ -8,7 +8,7 @@
 
 use atoll_crash::kill::{Program, Rounds, run_rounds, write_until_killed};
 use atoll_crash::soak::{Tally, run_seeds};
-use atoll_crash::{Run, Subject, Toy, ToyBug};
+use atoll_crash::{EngineBug, EngineSubject, Run, Subject, Toy, ToyBug};
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,17 +82,12 @@ const CHUNK: u64 = 500;
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
-        Verb::Kill(kill) => rounds::<Toy>(&kill, "write-toy"),
-        Verb::Write { path, seed, from } | Verb::WriteToy { path, seed, from } => {
-            write::<Toy>(&path, seed, from)
-        }
-        Verb::Sim(sim) => match find_bug(&ToyBug::ALL, sim.bug.as_deref()) {
-            Ok(bug) => simulate::<Toy>(&sim, bug),
-            Err(names) => {
-                eprintln!("no such bug; the bugs are: {names}");
-                ExitCode::from(2)
-            }
-        },
+        Verb::Kill(kill) if kill.toy => rounds::<Toy>(&kill, "write-toy"),
+        Verb::Kill(kill) => rounds::<EngineSubject>(&kill, "write"),
+        Verb::Write { path, seed, from } => write::<EngineSubject>(&path, seed, from),
+        Verb::WriteToy { path, seed, from } => write::<Toy>(&path, seed, from),
+        Verb::Sim(sim) if sim.toy => simulate::<Toy>(&sim, &ToyBug::ALL),
+        Verb::Sim(sim) => simulate::<EngineSubject>(&sim, &EngineBug::ALL),
     }
 }
 
@@ -134,7 +129,14 @@ fn find_bug<B: Copy + std::fmt::Debug>(all: &[B], name: Option<&str>) -> Result<
     found.map(Some).ok_or_else(|| names.join(" "))
 }
 
-fn simulate<S: Subject>(sim: &Sim, bug: Option<S::Bug>) -> ExitCode {
+fn simulate<S: Subject>(sim: &Sim, bugs: &[S::Bug]) -> ExitCode {
+    let bug = match find_bug(bugs, sim.bug.as_deref()) {
+        Ok(bug) => bug,
+        Err(names) => {
+            eprintln!("no such bug; the bugs are: {names}");
+            return ExitCode::from(2);
+        }
+    };
     match sim.seed {
         Some(seed) => replay::<S>(seed, bug),
         None => run_chunks::<S>(sim, bug),

@@ -28,6 +28,8 @@ pub struct Oracle {
     synced: usize,
     flushed: usize,
     is_pinned: bool,
+    /// The last event failed: it may have happened, and no later success says so.
+    is_last_doubtful: bool,
     /// Events, of all, at the last sync that the store was asked for.
     last_sync: usize,
     /// The last such place after which more was written: later groups of the log know that it was synced.
@@ -45,6 +47,7 @@ impl Default for Oracle {
             synced: 0,
             flushed: 0,
             is_pinned: false,
+            is_last_doubtful: false,
             last_sync: 0,
             witnessed: 0,
         }
@@ -76,7 +79,13 @@ impl Oracle {
         self.synced
     }
 
-    /// Records an event that happened, or may have happened if it is the last of this life.
+    /// Records an event whose call failed, the last of this life: it may have happened.
+    pub fn push_doubtful(&mut self, event: Event) {
+        self.push(event);
+        self.is_last_doubtful = true;
+    }
+
+    /// Records an event that happened.
     pub fn push(&mut self, event: Event) {
         self.current.apply(&event);
         self.prints.push(self.current.fingerprint());
@@ -84,28 +93,35 @@ impl Oracle {
     }
 
     /// All events so far survive the process.
-    pub const fn mark_flushed(&mut self) {
-        self.flushed = self.tail.len();
+    pub fn mark_flushed(&mut self) {
+        self.flushed = self.certain();
         self.witness();
     }
 
     /// All events so far survive power loss, because the store said so.
     pub fn mark_synced(&mut self) {
         self.witness();
-        self.last_sync = self.base_len + self.tail.len();
+        self.last_sync = self.base_len + self.certain();
         self.mark_durable();
     }
 
     fn mark_durable(&mut self) {
-        self.flushed = self.tail.len();
-        self.synced = self.tail.len();
+        self.flushed = self.certain();
+        self.synced = self.certain();
         if !self.is_pinned {
-            self.fold(self.tail.len());
+            self.fold(self.certain());
         }
     }
 
-    const fn witness(&mut self) {
-        if self.base_len + self.tail.len() > self.last_sync {
+    /// Events whose calls succeeded.
+    fn certain(&self) -> usize {
+        self.tail.len() - usize::from(self.is_last_doubtful)
+    }
+
+    fn witness(&mut self) {
+        // An event that changed nothing leaves no trace by which its survival could be told.
+        let events = self.base_len + self.certain();
+        if events > self.last_sync && self.prints[events] != self.prints[self.last_sync] {
             self.witnessed = self.last_sync;
         }
     }
@@ -161,7 +177,12 @@ impl Oracle {
             return Err(self.describe_breach(found, lowest, ending));
         };
         let lost = self.tail.len() - kept;
+        let kept_surely = (lowest..=kept).find(|len| self.prints[self.base_len + len] == found.fingerprint());
         self.keep(kept);
+        if self.base_len + kept_surely.unwrap_or(0) <= self.witnessed {
+            // The later groups that knew of it may be gone.
+            self.witnessed = 0;
+        }
         if ending == Ending::PowerLoss {
             // It was read from the medium itself, so it is there for good.
             self.mark_durable();
@@ -171,13 +192,10 @@ impl Oracle {
 
     fn keep(&mut self, kept: usize) {
         self.tail.truncate(kept);
+        self.is_last_doubtful = false;
         self.prints.truncate(self.base_len + kept + 1);
         let events = self.base_len + kept;
         self.last_sync = self.last_sync.min(events);
-        if self.witnessed >= events {
-            // The later groups that knew of it are gone.
-            self.witnessed = 0;
-        }
         self.flushed = self.flushed.min(kept);
         self.synced = self.synced.min(kept);
         self.current = self.base.clone();

@@ -32,6 +32,8 @@ pub enum Direction {
 pub struct Settings {
     /// Log bytes that cause a checkpoint.
     pub checkpoint_bytes: u64,
+    /// Length of a log segment.
+    pub log_segment_bytes: u64,
     /// Memory budget.
     pub memory_bytes: u64,
     /// Identity of the store.
@@ -169,13 +171,19 @@ pub trait Subject: Sized {
     fn delete_snapshot(&self, name: &str) -> Outcome<()>;
     /// All names.
     fn snapshot_names(&self) -> Vec<String>;
+    /// Whether the log is so long that the harness should ask for a checkpoint.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
     /// Reads and verifies everything; the number of damages found.
     ///
     /// # Errors
     /// Any.
     fn check(&self) -> Outcome<u64>;
-    /// Checkpoints since the store was opened, asked for or not.
-    fn checkpoints(&self) -> u64;
+    /// Checkpoints that the store made without being asked.
+    fn checkpoints(&self) -> u64 {
+        0
+    }
     /// Makes everything durable and closes.
     ///
     /// # Errors

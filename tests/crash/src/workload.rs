@@ -207,6 +207,7 @@ impl Workload {
 pub fn small_settings(rng: &mut Rng) -> Settings {
     Settings {
         checkpoint_bytes: rng.choice([64, 256, 1024]).unwrap_or(64) * 1024,
+        log_segment_bytes: rng.choice([16, 64, 256]).unwrap_or(64) * 1024,
         memory_bytes: rng.choice([1, 2, 8]).unwrap_or(1) * 1024 * 1024,
         store_seed: rng.u64(..),
     }

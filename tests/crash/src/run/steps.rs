@@ -15,7 +15,10 @@ impl<S: Subject> Run<S> {
         self.note(|| describe(&step));
         self.counts.bump("operations");
         let events_before = self.oracle.len();
-        let flow = self.take(store, step)?;
+        let mut flow = self.take(store, step)?;
+        if flow == Flow::Continue && store.wants_checkpoint() {
+            flow = self.make_durable("checkpoints_by_themselves", "checkpoint", store.checkpoint())?;
+        }
         self.notice_strike(events_before);
         Ok(flow)
     }
@@ -111,7 +114,7 @@ impl<S: Subject> Run<S> {
             return Ok(Flow::Continue);
         }
         self.counts.bump("failed_operations");
-        event.into_iter().for_each(|event| self.oracle.push(event));
+        event.into_iter().for_each(|event| self.oracle.push_doubtful(event));
         Ok(Flow::EndOfLife)
     }
 
