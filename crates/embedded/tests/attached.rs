@@ -1,0 +1,193 @@
+//! A store reached over a connection keeps every promise of the contract, as if it were in this process;
+//! and a connection that breaks costs no answer that can be had again, and applies nothing twice.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+use atoll_conformance::{Memory, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
+use atoll_embedded::attach::{AttachedStore, Reattach, Route, ServeOptions, attach, serve_connection};
+use atoll_embedded::background;
+use atoll_memory::MemoryStore;
+use atoll_store::{
+    Cell, ErrorKind, Expectation, Outcome, Read, ReadOptions, RequestId, Store, StoreError, Waited, WriteOptions,
+};
+use atoll_wire::{Faults, simulated_pair};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Connects to a store in this process over a simulated transport, anew each time.
+struct Way {
+    store: Arc<dyn Store>,
+    stop: watch::Sender<bool>,
+    attempts: AtomicU64,
+    faults: fn(u64) -> Faults,
+}
+
+impl Way {
+    fn to(store: Arc<dyn Store>, faults: fn(u64) -> Faults) -> Arc<Self> {
+        Arc::new(Self { store, stop: watch::channel(false).0, attempts: AtomicU64::new(0), faults })
+    }
+
+    async fn open(self: &Arc<Self>) -> AttachedStore {
+        let way = Arc::clone(self) as Arc<dyn Reattach>;
+        AttachedStore::open("test".into(), false, way, background().unwrap()).await.unwrap()
+    }
+
+    fn attempts(&self) -> u64 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+}
+
+impl Reattach for Way {
+    fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
+        Box::pin(async {
+            loop {
+                let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+                let (near, far) = simulated_pair(attempt, 64 << 10, [(self.faults)(attempt), Faults::default()]);
+                let serving =
+                    serve_connection(far, Arc::clone(&self.store), ServeOptions::default(), self.stop.subscribe());
+                tokio::spawn(serving);
+                match attach(near, "test", false).await {
+                    Ok(attachment) => return Ok(Route::Attached(attachment)),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable),
+                }
+            }
+        })
+    }
+}
+
+fn calm(_: u64) -> Faults {
+    Faults::default()
+}
+
+fn memory() -> Arc<MemoryStore> {
+    Arc::new(Memory::default().store().unwrap())
+}
+
+/// The memory store as the suite knows it, each one behind a connection.
+#[derive(Default)]
+struct Attached(Memory);
+
+impl Subject for Attached {
+    fn name(&self) -> String {
+        "memory store over a connection".into()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
+        Box::pin(async {
+            let way = Way::to(Arc::new(self.0.store()?), calm);
+            Ok(Arc::new(way.open().await) as SharedStore)
+        })
+    }
+
+    fn pass<'a>(&'a self, _: &'a SharedStore, duration: Duration) -> BoxFuture<'a, ()> {
+        self.0.advance(duration);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[test]
+fn the_contract_holds_over_a_connection() {
+    let report = run_seeded(&Attached::default(), Size::Quick, SEED_DEFAULT);
+    println!("{report}");
+    assert!(report.is_clean());
+}
+
+/// Every connection breaks after so many bytes sent.
+fn brittle(attempt: u64) -> Faults {
+    Faults { cut_after: Some(300 + attempt * 7 % 200), split: true, ..Faults::default() }
+}
+
+#[tokio::test]
+async fn reads_are_answered_however_often_the_connection_breaks() {
+    let store = memory();
+    for number in 0..100_u8 {
+        store.put(Cell::new(b"p", &[number]), &[number; 3], WriteOptions::default()).await.unwrap();
+    }
+    let way = Way::to(store, brittle);
+    let attached = way.open().await;
+    for number in 0..100_u8 {
+        let value = attached.get(Cell::new(b"p", &[number]), ReadOptions::default()).await.unwrap();
+        assert_eq!(value.as_deref(), Some(&[number; 3][..]));
+    }
+    assert!(way.attempts() > 5, "the connection hardly ever broke");
+}
+
+#[tokio::test]
+async fn many_reads_are_each_answered_once_though_the_connection_breaks_between() {
+    let store = memory();
+    for number in 0..2000_u32 {
+        let sort = number.to_be_bytes();
+        store.put(Cell::new(b"p", &sort), &vec![7; number as usize % 500], WriteOptions::default()).await.unwrap();
+    }
+    // What the owner sends breaks off, in the middle of the answers.
+    let way = Way::to(store, |attempt| if attempt == 0 { Faults::default() } else { calm(attempt) });
+    let attached = way.open().await;
+    let reads = (0..2000_u32).map(|number| Read::new(*b"p", number.to_be_bytes())).collect();
+    let mut answers = attached.get_many(reads);
+    let mut seen = vec![0; 2000];
+    while let Some((index, answer)) = answers.next().await {
+        assert_eq!(answer.unwrap().unwrap().len(), index % 500);
+        seen[index] += 1;
+        if seen.iter().sum::<u32>() == 700 {
+            way.stop.send_replace(true);
+            way.stop.send_replace(false);
+        }
+    }
+    assert!(seen.iter().all(|&times| times == 1));
+}
+
+#[tokio::test]
+async fn a_write_with_a_lost_answer_is_unknown_or_with_a_request_id_done_once() {
+    let store = memory();
+    let way = Way::to(Arc::clone(&store) as _, brittle);
+    let attached = way.open().await;
+    let mut unknown = 0_usize;
+    let mut acknowledged = 0;
+    for sequence in 0..200 {
+        let cell = Cell::new(b"p", b"plain");
+        match attached.append(cell, b"x", WriteOptions::default()).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => {
+                assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+                unknown += 1;
+            }
+        }
+        let request = Some(RequestId { client: 5, sequence });
+        let options = WriteOptions { request, ..WriteOptions::default() };
+        attached.append(Cell::new(b"p", b"named"), b"x", options).await.unwrap();
+    }
+    let length = async |sort: &[u8]| {
+        store.get(Cell::new(b"p", sort), ReadOptions::default()).await.unwrap().map_or(0, |value| value.len())
+    };
+    let plain = length(b"plain").await;
+    assert!(plain >= acknowledged && plain <= acknowledged + unknown, "{plain} {acknowledged} {unknown}");
+    assert_eq!(length(b"named").await, 200);
+    assert!(way.attempts() > 5);
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_over_a_new_connection_when_the_owner_stops() {
+    let way = Way::to(memory(), calm);
+    let attached = Arc::new(way.open().await);
+    let waiting = Arc::clone(&attached);
+    let waiting = tokio::spawn(async move {
+        waiting.wait(Cell::new(b"p", b"k"), Expectation::Differs(None), Duration::from_secs(30)).await
+    });
+    attached.now().await.unwrap();
+    way.stop.send_replace(true);
+    way.stop.send_replace(false);
+    attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), Waited::Met(Some(b"v"[..].into())));
+}
+
+#[tokio::test]
+async fn a_value_of_the_largest_size_passes() {
+    let attached = Way::to(memory(), calm).open().await;
+    let value: Vec<u8> = (0..64 << 20_usize).map(|at| (at / 7) as u8).collect();
+    attached.put(Cell::new(b"p", b"k"), &value, WriteOptions::default()).await.unwrap();
+    let back = attached.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap().unwrap();
+    assert!(back == *value);
+}
