@@ -61,6 +61,15 @@ impl Tree {
         }
     }
 
+    /// The read that a write to `key` would wait for; none where it can go on at once.
+    #[must_use]
+    pub fn read_before_write(&self, key: &[u8]) -> Option<ReadTicket> {
+        let shared = &*self.engine.shared;
+        let forest = shared.forest.read();
+        let missing = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
+        Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
+    }
+
     /// About `count` keys that divide the tree into parts of similar size; fewer where it is small.
     #[must_use]
     pub fn dividing_keys(&self, count: usize) -> Vec<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! Bulk load: sorted records become leaves at once, without passing through the log.
 
 use crate::EngineError;
+use crate::commit::check_size;
 use crate::engine::Tree;
 use crate::forest::Forest;
 use crate::leaf::{Leaf, Record};
@@ -185,8 +186,4 @@ fn inner_of(parts: impl Iterator<Item = (Option<Box<[u8]>>, Slot)>, epoch: u64) 
         children.push(child);
     }
     (low, Slot::resident(Node::Inner(Arc::new(Inner::new(epoch, pivots, children)))))
-}
-
-fn check_size(what: &'static str, actual: u64, min: u64, max: u64) -> Result<(), EngineError> {
-    if (min..=max).contains(&actual) { Ok(()) } else { Err(EngineError::Size { what, actual, min, max }) }
 }

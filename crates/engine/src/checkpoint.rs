@@ -256,9 +256,11 @@ impl Shared {
         for segment in &commit.dead {
             space.remove_segment(segment.extent.offset);
         }
+        let now = self.options.clock.now();
         for extent in &commit.extents {
-            space.insert_free(*extent);
+            space.keep(*extent, now);
         }
+        space.use_kept(now, self.options.keep);
         *self.table.lock() = Some(commit.table);
     }
 

@@ -1,6 +1,7 @@
 //! The journey of a write: checked, made durable as far as asked, then visible.
 
-use crate::batch::{Action, Given, Op};
+use crate::batch::{Action, Given, Op, WriteBatch};
+use crate::engine::Engine;
 use crate::forest::{self, Change, NewValue};
 use crate::log::Log;
 use crate::pins::Pin;
@@ -8,6 +9,7 @@ use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
 use crate::search::{self, Missing};
 use crate::shared::{Shared, Wanted, Writer};
+use crate::snapshot::Reader;
 use crate::space::{Extent, SegmentUse};
 use crate::sync::SyncError;
 use crate::tree;
@@ -32,16 +34,60 @@ pub(crate) struct Visible {
     position: u64,
 }
 
-/// A large value that was written to an extent of its own before the log names it.
-struct Placed {
+/// A value beyond the size of leaf records; a large one was written to an extent of its own.
+pub(crate) struct Placed {
     piece: Piece,
     extent: Option<Extent>,
+}
+
+/// A sync that makes one commit survive the loss of power.
+pub struct SyncTicket {
+    engine: Engine,
+    position: u64,
+}
+
+impl SyncTicket {
+    /// Syncs, or waits for the sync of somebody else that covers this commit too.
+    ///
+    /// # Errors
+    /// [`EngineError::NotDurable`] or [`EngineError::Poisoned`]: the commit is visible but may not survive.
+    pub fn run(self) -> Result<(), EngineError> {
+        self.engine.shared.sync_to(self.position)
+    }
+}
+
+impl Engine {
+    /// As [`Engine::update`] with [`Durability::Flushed`], and a ticket for the sync that is yet to come.
+    ///
+    /// # Errors
+    /// As [`Engine::update`].
+    pub fn update_visible<R, E: From<EngineError>>(
+        &self,
+        decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
+    ) -> Result<(R, Option<SyncTicket>), E> {
+        let writer = self.shared.writer.lock();
+        self.shared.check_open()?;
+        let (batch, answer) = decide(&Reader { engine: self })?;
+        let Some(batch) = batch else { return Ok((answer, None)) };
+        let visible = self.shared.commit_visible(writer, &batch.ops(), Vec::new(), Durability::Flushed)?;
+        Ok((answer, Some(SyncTicket { engine: self.clone(), position: visible.position })))
+    }
 }
 
 impl Shared {
     /// Commits `ops` and waits until they are as durable as asked.
     pub(crate) fn commit(&self, ops: &[Op<'_>], durability: Durability) -> Result<Commit, EngineError> {
-        let visible = self.commit_visible(self.writer.lock(), ops, durability)?;
+        self.commit_placed(ops, Vec::new(), durability)
+    }
+
+    /// As [`Shared::commit`], where the values of the first ops were placed before.
+    pub(crate) fn commit_placed(
+        &self,
+        ops: &[Op<'_>],
+        placed: Vec<Placed>,
+        durability: Durability,
+    ) -> Result<Commit, EngineError> {
+        let visible = self.commit_visible(self.writer.lock(), ops, placed, durability)?;
         self.make_durable(&visible, durability)
     }
 
@@ -50,13 +96,14 @@ impl Shared {
         &self,
         mut writer: MutexGuard<'_, Writer>,
         ops: &[Op<'_>],
+        placed: Vec<Placed>,
         durability: Durability,
     ) -> Result<Visible, EngineError> {
-        self.check_writable()?;
-        check_sizes(ops)?;
-        self.make_resident(ops)?;
-        self.check_appends(ops)?;
-        let placed = self.place_large_values(ops)?;
+        let mut placed: Vec<Option<Placed>> = placed.into_iter().map(Some).collect();
+        if let Err(error) = self.prepare(ops, &mut placed) {
+            self.unplace(&placed);
+            return Err(error);
+        }
         let flush = durability != Durability::Buffered && !planted::is(Bug::FlushSkipped);
         let changes = match self.log_ops(&mut writer, ops, &placed, flush) {
             Ok(changes) => changes,
@@ -86,6 +133,20 @@ impl Shared {
             self.nudge.ask(Wanted::Checkpoint);
         }
         Ok(Visible { sequence, position })
+    }
+
+    /// Everything that can fail before the log is written.
+    fn prepare(&self, ops: &[Op<'_>], placed: &mut Vec<Option<Placed>>) -> Result<(), EngineError> {
+        self.check_writable()?;
+        check_sizes(ops)?;
+        self.make_resident(ops)?;
+        if placed.is_empty() {
+            self.check_appends(ops)?;
+        }
+        for extent in placed.iter().flatten().filter_map(|placed| placed.extent) {
+            self.space.lock().land(extent);
+        }
+        self.place_large_values(ops, placed)
     }
 
     /// Waits until a visible commit is as durable as asked.
@@ -186,29 +247,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes values that are too large for the log to extents of their own.
-    fn place_large_values(&self, ops: &[Op<'_>]) -> Result<Vec<Option<Placed>>, EngineError> {
+    /// Gives every longer value a piece; writes those that are too large for the log to extents of their own.
+    fn place_large_values(
+        &self,
+        ops: &[Op<'_>],
+        placed: &mut Vec<Option<Placed>>,
+    ) -> Result<(), EngineError> {
         let epoch = self.forest.read().epoch;
-        let mut placed = Vec::new();
-        for (index, op) in ops.iter().enumerate() {
-            let (Action::Put(_, given) | Action::Append(_, given)) = op.action else { continue };
-            if given.bytes().len() < INLINE_BELOW {
-                continue;
-            }
-            placed.resize_with(index, || None);
-            match self.place(given, epoch) {
-                Ok(piece) => placed.push(Some(piece)),
-                Err(error) => {
-                    self.unplace(&placed);
-                    return Err(error);
+        for op in &ops[placed.len()..] {
+            placed.push(match op.action {
+                Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() >= INLINE_BELOW => {
+                    Some(self.place(given, epoch, false)?)
                 }
-            }
+                _ => None,
+            });
         }
-        placed.resize_with(ops.len(), || None);
-        Ok(placed)
+        Ok(())
     }
 
-    fn place(&self, given: Given<'_>, epoch: u64) -> Result<Placed, EngineError> {
+    /// A piece for one value; `ahead` if the writer lock is not held and its commit is yet to come.
+    pub(crate) fn place(&self, given: Given<'_>, epoch: u64, ahead: bool) -> Result<Placed, EngineError> {
         let bytes = given.to_buffer();
         let len = bytes.len() as u64;
         let checksum = self.backing.checksum(&bytes);
@@ -218,7 +276,11 @@ impl Shared {
         if bytes.len() < EXTENT_FROM {
             return Ok(Placed { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
         }
-        let extent = self.space.lock().allocate_for_writer(len);
+        let extent = if ahead {
+            self.space.lock().allocate_in_flight(len)
+        } else {
+            self.space.lock().allocate_for_writer(len)
+        };
         let written =
             disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
         if let Err(error) = written {
@@ -231,7 +293,7 @@ impl Shared {
         Ok(Placed { piece, extent: Some(extent) })
     }
 
-    fn unplace(&self, placed: &[Option<Placed>]) {
+    pub(crate) fn unplace(&self, placed: &[Option<Placed>]) {
         let mut space = self.space.lock();
         for extent in placed.iter().flatten().filter_map(|placed| placed.extent) {
             space.cancel(extent);
@@ -364,6 +426,6 @@ fn check_sizes(ops: &[Op<'_>]) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn check_size(what: &'static str, actual: u64, min: u64, max: u64) -> Result<(), EngineError> {
+pub(crate) fn check_size(what: &'static str, actual: u64, min: u64, max: u64) -> Result<(), EngineError> {
     if (min..=max).contains(&actual) { Ok(()) } else { Err(EngineError::Size { what, actual, min, max }) }
 }

@@ -182,7 +182,7 @@ impl Engine {
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
         let Some(batch) = batch else { return Ok((answer, None)) };
-        let visible = self.shared.commit_visible(writer, &batch.ops(), durability)?;
+        let visible = self.shared.commit_visible(writer, &batch.ops(), Vec::new(), durability)?;
         Ok((answer, Some(self.shared.make_durable(&visible, durability)?)))
     }
 

@@ -26,6 +26,7 @@ mod log;
 mod record;
 mod sync;
 mod tree;
+mod value_writer;
 
 // Reads.
 mod attempt;
@@ -33,6 +34,9 @@ mod pins;
 mod search;
 mod snapshot;
 mod value;
+
+// For fuzzers.
+pub mod fuzz;
 
 // Nodes in memory, pages on disk, and the space they take.
 mod backing;
@@ -46,6 +50,7 @@ mod superblock;
 
 // Small parts.
 mod checksum;
+mod clock;
 mod codec;
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 mod planted;
@@ -55,7 +60,8 @@ pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
 pub use check::CheckReport;
 pub use checkpoint::Checkpoint;
-pub use commit::Commit;
+pub use clock::Clock;
+pub use commit::{Commit, SyncTicket};
 pub use engine::{Engine, Tree};
 pub use error::{Damage, EngineError};
 pub use options::Options;
@@ -65,7 +71,8 @@ pub use recovery::{Cut, RecoveryReport};
 pub use search::Direction;
 pub use snapshot::{Reader, Snapshot};
 pub use stats::Stats;
-pub use value::{Value, ValueRef};
+pub use value::{Value, ValueBytes, ValueRef};
+pub use value_writer::ValueWriter;
 
 /// Longest key, in bytes.
 pub const KEY_MAX: usize = 64 << 10;

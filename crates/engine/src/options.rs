@@ -1,6 +1,6 @@
 //! What can be chosen when an engine is opened.
 
-use crate::EngineError;
+use crate::{Clock, EngineError};
 use std::time::Duration;
 
 /// Options of an engine. The defaults are meant to be right for nearly everybody.
@@ -18,6 +18,8 @@ pub struct Options {
     pub read_only: bool,
     /// For how long space that nothing refers to is kept for readers of other processes. Default none.
     pub keep: Duration,
+    /// Tells when space was kept long enough.
+    pub clock: Clock,
     /// Identity of a new store; drawn at random for none.
     pub seed: Option<u64>,
 }
@@ -31,6 +33,7 @@ impl Default for Options {
             background: true,
             read_only: false,
             keep: Duration::ZERO,
+            clock: Clock::default(),
             seed: None,
         }
     }

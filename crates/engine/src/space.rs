@@ -6,7 +6,8 @@
 //! Invariant: free extents are disjoint, sorted and never adjacent.
 
 use crate::{Damage, EngineError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Unit of accounting, in bytes.
 pub(crate) const UNIT: u64 = 64;
@@ -49,8 +50,17 @@ pub(crate) struct Space {
     end: u64,
     /// Allocated since the last freeze by writers; on disk they count as free, for the log names them.
     since_freeze: Vec<Extent>,
+    /// Written by somebody whose commit is yet to come; free by every commit before that.
+    in_flight: Vec<Extent>,
     segments: BTreeMap<u64, SegmentUse>,
+    /// Free by every commit on disk, but kept for readers of other processes, oldest first.
+    kept: VecDeque<(Duration, Extent)>,
+    kept_bytes: u64,
 }
+
+/// Kept space beyond this share of the file is used again early: a reader is then told that its state is
+/// gone, which is better than a file that grows without bound.
+const KEPT_SHARE: u64 = 4;
 
 impl Space {
     /// Space of a file whose first `end` bytes are taken.
@@ -100,6 +110,19 @@ impl Space {
         let extent = self.allocate(len);
         self.since_freeze.push(extent);
         extent
+    }
+
+    /// As [`Space::allocate`], for bytes that are written ahead of the commit that names them.
+    pub(crate) fn allocate_in_flight(&mut self, len: u64) -> Extent {
+        let extent = self.allocate(len);
+        self.in_flight.push(extent);
+        extent
+    }
+
+    /// The commit that names `extent` is being made.
+    pub(crate) fn land(&mut self, extent: Extent) {
+        self.in_flight.retain(|other| *other != extent);
+        self.since_freeze.push(extent);
     }
 
     fn allocate_at_end(&mut self, len: u64) -> Extent {
@@ -185,9 +208,33 @@ impl Space {
         self.add(offset, len);
     }
 
+    /// Gives back space that readers of other processes may still look at.
+    pub(crate) fn keep(&mut self, extent: Extent, now: Duration) {
+        self.kept_bytes += extent.len;
+        self.kept.push_back((now, extent));
+    }
+
+    /// Makes kept space usable that was kept for `keep`, or is too much.
+    pub(crate) fn use_kept(&mut self, now: Duration, keep: Duration) {
+        while let Some(&(since, extent)) = self.kept.front() {
+            if now.saturating_sub(since) < keep && self.kept_bytes <= self.end / KEPT_SHARE {
+                break;
+            }
+            self.kept.pop_front();
+            self.kept_bytes -= extent.len;
+            self.insert_free(extent);
+        }
+    }
+
+    /// Bytes of kept space.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
     /// Takes an allocation of a writer back that came to nothing.
     pub(crate) fn cancel(&mut self, extent: Extent) {
         self.since_freeze.retain(|other| *other != extent);
+        self.in_flight.retain(|other| *other != extent);
         self.insert_free(extent);
     }
 
@@ -199,7 +246,8 @@ impl Space {
     /// Free space as a commit must record it: with what writers took since the freeze.
     pub(crate) fn free_for_commit(&self, also: &[Extent]) -> Self {
         let mut space = Self { since_freeze: Vec::new(), ..self.clone() };
-        for extent in self.since_freeze.iter().chain(also) {
+        let kept = self.kept.iter().map(|(_, extent)| extent);
+        for extent in self.since_freeze.iter().chain(&self.in_flight).chain(also).chain(kept) {
             space.insert_free(*extent);
         }
         space
@@ -291,6 +339,22 @@ mod tests {
         let recorded = space.free_for_commit(&[]);
         assert!(recorded.free_extents().any(|free| free.offset <= late.offset && late.end() <= free.end()));
         assert_eq!(space.free_bytes(), 0);
+    }
+
+    #[test]
+    fn kept_space_is_free_on_disk_and_used_only_after_its_time() {
+        let mut space = Space::new(4096);
+        let taken = space.allocate(1 << 20);
+        let old = space.allocate(8192);
+        space.keep(old, Duration::from_secs(10));
+        space.use_kept(Duration::from_secs(15), Duration::from_secs(10));
+        assert_ne!(space.allocate(8192), old);
+        assert!(space.free_for_commit(&[]).free_extents().any(|free| free.offset == old.offset));
+        space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
+        assert_eq!(space.allocate(8192), old);
+        space.keep(taken, Duration::from_secs(20));
+        space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
+        assert_eq!(space.kept_bytes(), 0, "too much is not kept");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Stats {
     pub file_bytes: u64,
     /// Bytes of free space inside the file.
     pub free_bytes: u64,
+    /// Bytes of free space that is kept for readers of other processes.
+    pub kept_bytes: u64,
     /// Bytes that are free once no reader or snapshot needs them.
     pub retired_bytes: u64,
     /// Bytes of leaves in memory.
@@ -63,6 +65,7 @@ impl Engine {
         stats.log_value_bytes = space.segments().map(|segment| segment.live).sum();
         stats.file_bytes = space.end();
         stats.free_bytes = space.free_bytes();
+        stats.kept_bytes = space.kept_bytes();
         stats
     }
 }

@@ -11,7 +11,6 @@ use crate::planted::{self, Bug};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use parking_lot::Mutex;
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// Values below this many bytes lie in leaf pages.
@@ -219,10 +218,10 @@ impl<'a> ValueRef<'a> {
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
-    pub fn bytes(&self) -> Result<Cow<'a, [u8]>, EngineError> {
+    pub fn bytes(&self) -> Result<ValueBytes<'a>, EngineError> {
         match self.stored {
-            Stored::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
-            Stored::Chain(_) => Ok(Cow::Owned(self.to_value().to_buffer()?.to_vec())),
+            Stored::Inline(bytes) => Ok(ValueBytes::Inline(bytes)),
+            Stored::Chain(_) => Ok(ValueBytes::Shared(self.to_value().to_buffer()?)),
         }
     }
 
@@ -244,6 +243,25 @@ impl<'a> ValueRef<'a> {
                 _pin: self.backing.disk().map(|_| self.pins.pin(self.epoch)),
             },
         })
+    }
+}
+
+/// The bytes of a value, in place or shared.
+pub enum ValueBytes<'a> {
+    /// In a leaf.
+    Inline(&'a [u8]),
+    /// In a buffer of their own.
+    Shared(Buffer),
+}
+
+impl std::ops::Deref for ValueBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Inline(bytes) => bytes,
+            Self::Shared(buffer) => buffer,
+        }
     }
 }
 

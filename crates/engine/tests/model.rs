@@ -143,6 +143,7 @@ impl Run {
             95 => drop(self.snapshots.pop()),
             96 => self.named_snapshot(),
             97 => self.reopen(),
+            98 => self.stream(),
             _ => {
                 self.engine.checkpoint().unwrap();
             }
@@ -153,6 +154,27 @@ impl Run {
         let (key, value, durability) = (self.random.key(), self.random.value(), self.durability());
         self.tree.put(&key, &value, durability).unwrap();
         self.model.insert(key, value);
+    }
+
+    /// A long value in pieces, with a checkpoint or a given-up writer in between.
+    fn stream(&mut self) {
+        let key = self.random.key();
+        let mut writer = self.tree.value_writer(&key).unwrap();
+        let mut value = Vec::new();
+        for _ in 0..self.random.below(8) {
+            let part = vec![self.random.next() as u8; self.random.below(500_000) as usize];
+            writer.write(&part).unwrap();
+            value.extend(part);
+            if self.random.below(3) == 0 {
+                self.put_one();
+                self.engine.checkpoint().unwrap();
+            }
+        }
+        if self.random.below(4) > 0 {
+            let durability = self.durability();
+            writer.commit(durability).unwrap();
+            self.model.insert(key, value);
+        }
     }
 
     fn append(&mut self) {
@@ -263,6 +285,9 @@ impl Run {
         self.engine = Engine::open(disk, options()).unwrap();
         self.tree = self.engine.tree("t").unwrap();
         check_same(&self.tree, &self.model, "after opening again");
+        let report = self.engine.check().unwrap();
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
+        assert_eq!(report.records, self.model.len() as u64);
         self.check_snapshots();
     }
 }

@@ -9,7 +9,9 @@ mod pages;
 mod requests;
 mod splits;
 
-use atoll_engine::{Attempt, Durability as Class, Engine, EngineError, Options, Reader, Tree, WriteBatch};
+use atoll_engine::{
+    Attempt, Durability as Class, Engine, EngineError, Options, Reader, SyncTicket, Tree, WriteBatch,
+};
 use atoll_store::clock::{Clock, SystemClock};
 use atoll_store::watch::Watches;
 use atoll_store::{
@@ -167,13 +169,54 @@ impl EmbeddedStore {
         let durability = self.capabilities().durability_for(options.durability)?;
         let deadline = options.deadline;
         let written = async {
-            if durability == Durability::Synced && !self.inner.is_in_memory {
-                self.off_thread("write", move |inner| inner.commit(&batch, options, durability)).await
-            } else {
-                self.inner.commit(&batch, options, durability)
+            let ranges = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::DeleteRange(_)));
+            if ranges && !self.inner.is_in_memory {
+                // A range may have to be read from disk as a whole.
+                let decided = move |inner: &Inner| inner.commit(&batch, options, durability);
+                return self.made_durable(self.off_thread("write", decided).await?).await;
             }
+            self.read_before(&batch).await?;
+            self.made_durable(self.inner.commit(&batch, options, durability)?).await
         };
         within(deadline, "write", written).await
+    }
+
+    /// Reads the pages that a write will change, elsewhere.
+    async fn read_before(&self, batch: &Batch) -> Result<(), StoreError> {
+        if self.inner.is_in_memory {
+            return Ok(());
+        }
+        let conditions = batch.conditions.iter().map(Condition::sort);
+        let mutations = batch.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => {
+                Some(sort.as_slice())
+            }
+            Mutation::DeleteRange(_) => None,
+        });
+        for sort in conditions.chain(mutations) {
+            self.read_before_key(&keys::joined(Cell::new(&batch.partition, sort))).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_before_key(&self, key: &[u8]) -> Result<(), StoreError> {
+        while let Some(ticket) = self.inner.cells.read_before_write(key) {
+            self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the sync that a write asked for.
+    async fn made_durable(
+        &self,
+        (written, ticket): (Written, Option<SyncTicket>),
+    ) -> Result<Written, StoreError> {
+        if let Some(ticket) = ticket {
+            self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
+                .await?;
+        }
+        Ok(written)
     }
 }
 
@@ -188,7 +231,7 @@ impl Inner {
         batch: &Batch,
         options: WriteOptions,
         durability: Durability,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<(Written, Option<SyncTicket>), StoreError> {
         let now = options.request.map(|_| self.options.clock.now());
         let decide = |reader: &Reader<'_>| -> Result<_, Failed> {
             if let (Some(id), Some(requests)) = (options.request, &self.requests)
@@ -204,16 +247,21 @@ impl Inner {
             }
             Ok((Some(changes), cleared))
         };
-        let result = self.engine.update(class_of(durability), decide);
-        let (cleared, commit) = result.map_err(|failed| failed.into_store_error(self))?;
-        let repeated = commit.is_none();
+        let failed = |failed: Failed| failed.into_store_error(self);
+        let (cleared, repeated, ticket) = if durability == Durability::Synced && !self.is_in_memory {
+            let (cleared, ticket) = self.engine.update_visible(decide).map_err(failed)?;
+            (cleared, ticket.is_none(), ticket)
+        } else {
+            let (cleared, commit) = self.engine.update(class_of(durability), decide).map_err(failed)?;
+            (cleared, commit.is_none(), None)
+        };
         if !repeated {
             if let (Some(id), Some(now), Some(requests)) = (options.request, now, &self.requests) {
                 requests.remembered(id, now, &cleared);
             }
             self.watches.wrote(batch);
         }
-        Ok(Written { durability, repeated })
+        Ok((Written { durability, repeated }, ticket))
     }
 
     fn check_conditions(&self, reader: &Reader<'_>, batch: &Batch) -> Result<(), Failed> {
@@ -258,8 +306,14 @@ impl Inner {
     }
 
     /// One cell set without conditions: the shortest way through the engine.
-    fn put_one(&self, cell: Cell<'_>, value: &[u8], class: Durability) -> Result<Written, StoreError> {
-        let put = self.cells.put(&keys::joined(cell), value, class_of(class));
+    fn put_one(
+        &self,
+        cell: Cell<'_>,
+        key: &[u8],
+        value: &[u8],
+        class: Durability,
+    ) -> Result<Written, StoreError> {
+        let put = self.cells.put(key, value, class_of(class));
         put.map_err(|error| self.refused("put", error))?;
         self.watches.wrote_cell(cell);
         Ok(Written { durability: class, repeated: false })
@@ -391,7 +445,11 @@ impl Store for EmbeddedStore {
             }
             LIMITS.check_cell(cell)?;
             LIMITS.check_value(value.len() as u64)?;
-            self.inner.put_one(cell, value, class)
+            let key = keys::joined(cell);
+            if !self.inner.is_in_memory {
+                self.read_before_key(&key).await?;
+            }
+            self.inner.put_one(cell, &key, value, class)
         })
     }
 
