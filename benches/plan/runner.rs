@@ -240,7 +240,10 @@ fn summary(phase: Phase, result: &PhaseResult) -> String {
     };
     match phase {
         Phase::TailFill => format!("killed itself after {:.1} s", result.wall_seconds),
-        Phase::TailOpen => format!("answers after {:.2} s{wrong}", result.open_ms / 1000.0),
+        Phase::TailOpen => {
+            let seconds = result.open_ms / 1000.0;
+            format!("answers after {seconds:.2} s, {:.2} s of CPU{wrong}", result.cpu_seconds)
+        }
         Phase::Verify => format!("{} values checked{wrong}", result.checked),
         Phase::Append | Phase::Contract => {
             let figures: Vec<String> =

@@ -36,8 +36,20 @@ pub fn print_rows(rows: &[Row]) {
             (Some(true), _) => "yes",
         };
         println!("{:<56} {figure:>12} {target:>11} {goal:>9}  {verdict}", row.bar);
+        if matches!(row.unit, "s" | "ms") && row.peers.len() > 1 {
+            println!("    {}", by_engine(row));
+        }
     }
     println!();
+}
+
+/// What no table of a phase shows: each engine's figure, the best first.
+fn by_engine(row: &Row) -> String {
+    let mut figures: Vec<(&str, f64)> = row.peers.iter().map(|(name, figure)| (*name, *figure)).collect();
+    figures.sort_by(|left, right| left.1.total_cmp(&right.1));
+    let shown: Vec<String> =
+        figures.iter().map(|(name, figure)| format!("{name} {}", with_unit(*figure, row.unit))).collect();
+    shown.join(", ")
 }
 
 fn with_unit(figure: f64, unit: &str) -> String {
