@@ -13,7 +13,7 @@ use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord};
 use atoll_embedded::{EmbeddedStore, FolderOptions, OpenStore, StoreOptions, open_folder};
 use atoll_engine::{Engine, Options};
 use atoll_store::{
-    Cell, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, StoreFuture, WriteOptions,
+    Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, StoreFuture, WriteOptions,
 };
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -98,11 +98,14 @@ fn tell(line: std::fmt::Arguments<'_>) {
 async fn write_on(folder: &Path, locking: Option<Locking>, number: &str) {
     let store = open(folder, Mode::Write, locking).await.unwrap();
     let partition = format!("writer {number}");
+    // The planted fault: what is acknowledged survives nothing.
+    let durability = std::env::var("ATOLL_PLANT").is_ok().then_some(Durability::Buffered);
+    let options = WriteOptions { durability, ..WriteOptions::default() };
     // Each life begins where no earlier one can have written.
     let start = u64::from(std::process::id()) << 32;
     for sequence in start.. {
         let key = sequence.to_be_bytes();
-        match store.put(Cell::new(&partition, &key), &key, WriteOptions::default()).await {
+        match store.put(Cell::new(&partition, &key), &key, options).await {
             Ok(_) => tell(format_args!("wrote {sequence}")),
             Err(error) if error.outcome() == Outcome::Unknown => tell(format_args!("maybe {sequence}")),
             Err(error) => panic!("put: {error} ({error:?})"),
@@ -169,6 +172,7 @@ struct Worker {
 struct Driver {
     folder: PathBuf,
     locking: Option<Locking>,
+    is_planted: bool,
     workers: Vec<Worker>,
     lives: usize,
     sender: Sender<(usize, Option<String>)>,
@@ -181,11 +185,12 @@ struct Driver {
 }
 
 impl Driver {
-    fn start(folder: &Path, locking: Option<Locking>) -> Self {
+    fn start(folder: &Path, locking: Option<Locking>, is_planted: bool) -> Self {
         let (sender, lines) = channel();
         let mut driver = Self {
             folder: folder.to_owned(),
             locking,
+            is_planted,
             workers: Vec::new(),
             lives: 0,
             sender,
@@ -210,6 +215,9 @@ impl Driver {
         command.env("ATOLL_WORKER", &role).env("ATOLL_FOLDER", &self.folder);
         if self.locking.is_some() {
             command.env("ATOLL_FILE_LOCK", "1");
+        }
+        if self.is_planted {
+            command.env("ATOLL_PLANT", "1");
         }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         self.lives += 1;
@@ -336,13 +344,13 @@ async fn count_and_compare(driver: &Driver) {
     store.close().await.unwrap();
 }
 
-fn run(rounds: u64, seed: u64, locking: Option<Locking>) {
+fn run(rounds: u64, seed: u64, locking: Option<Locking>, is_planted: bool) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("store");
     std::fs::create_dir(&folder).unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
     println!("seed {seed}, {rounds} rounds");
-    let mut driver = Driver::start(&folder, locking);
+    let mut driver = Driver::start(&folder, locking, is_planted);
     driver.listen(500);
     let mut owners = 0;
     for round in 0..rounds {
@@ -371,13 +379,23 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 #[test]
 fn whoever_is_killed_nothing_acknowledged_is_lost_and_nobody_is_stuck() {
     if std::env::var("ATOLL_WORKER").is_err() {
-        run(setting("ATOLL_ROUNDS", 10), setting("ATOLL_SEED", 1), None);
+        run(setting("ATOLL_ROUNDS", 10), setting("ATOLL_SEED", 1), None, false);
     }
 }
 
 #[test]
 fn the_same_holds_with_lock_files_as_on_network_file_systems() {
     if std::env::var("ATOLL_WORKER").is_err() {
-        run(setting("ATOLL_ROUNDS", 10).min(10), setting("ATOLL_SEED", 2), Some(Locking::File));
+        run(setting("ATOLL_ROUNDS", 10).min(10), setting("ATOLL_SEED", 2), Some(Locking::File), false);
+    }
+}
+
+#[test]
+fn a_store_that_loses_what_it_acknowledged_is_found_out() {
+    if std::env::var("ATOLL_WORKER").is_err() {
+        let outcome = std::panic::catch_unwind(|| run(10, 3, None, true));
+        let message = outcome.expect_err("the planted loss was not noticed");
+        let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(message.contains("which was acknowledged"), "{message}");
     }
 }

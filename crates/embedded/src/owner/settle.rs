@@ -3,7 +3,7 @@
 //! Invariant: the socket listens before the record names it, so whoever reads the record can connect; what
 //! they ask waits there until the store is open.
 
-use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Socket, decide};
+use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
 use super::file_system::{FileSystem, Locking};
 use super::host::HostIdentity;
 use super::lock::{FileLock, KernelLock, heartbeat, new_nonce, read_file_record, read_kernel_record};
@@ -162,19 +162,23 @@ impl Attempt {
     fn run(&self, has_time: bool) -> Result<Option<Settled>, OwnerError> {
         let wrong = io_error("lock", &self.folder);
         let locking = self.locking()?;
-        let asks_kernel = self.mode == Mode::Write && locking == Locking::Kernel;
+        let foreign = self.foreign(locking).map_err(&wrong)?;
+        let asks_kernel = self.mode == Mode::Write && locking == Locking::Kernel && foreign.is_none();
         let kernel = if asks_kernel { KernelLock::take(&self.folder).map_err(&wrong)? } else { None };
         let lock = match &kernel {
             Some(_) => Lock::Ours,
             None if asks_kernel => Lock::Taken,
             None => Lock::NotAsked,
         };
-        let (owner, record) = self.owner(locking).map_err(&wrong)?;
+        let (owner, record) = match foreign {
+            Some(foreign) => foreign,
+            None => self.owner(locking).map_err(&wrong)?,
+        };
         let mut seen = Observed { mode: self.mode, lock, owner, socket: Socket::Untried, has_time };
         let mut connection = None;
         loop {
             match decide(seen) {
-                Decision::Own => return self.own(Guard::Kernel, kernel).map(Some),
+                Decision::Own => return self.own(Guard::Kernel, kernel).map(Some).or_else(again),
                 Decision::Make => return self.own(Guard::New, None).map(Some).or_else(again),
                 Decision::TakeOver => return self.own(Guard::Dead(record), None).map(Some).or_else(again),
                 Decision::Connect => {
@@ -199,6 +203,21 @@ impl Attempt {
                 .map(|file_system| file_system.locking)
                 .map_err(io_error("look at", &self.folder)),
         }
+    }
+
+    /// The owner by the other kind of lock, unless it is proved dead. A folder can be local to one host and
+    /// shared to the next, and each must heed what the other goes by.
+    fn foreign(&self, locking: Locking) -> io::Result<Option<(Owner, Option<OwnerRecord>)>> {
+        let bytes = match locking {
+            Locking::Kernel => read_file_record(&self.folder)?,
+            Locking::File => read_kernel_record(&self.folder)?,
+        };
+        let Some(record) = bytes.as_deref().and_then(OwnerRecord::decode) else { return Ok(None) };
+        let identity = &self.options.identity;
+        if identity.process_of(&record) == Process::Dead {
+            return Ok(None);
+        }
+        Ok(Some((Owner::Named(identity.host_of(&record), Process::Alive, Heartbeat::Fresh), Some(record))))
     }
 
     fn owner(&self, locking: Locking) -> io::Result<(Owner, Option<OwnerRecord>)> {
@@ -243,6 +262,13 @@ impl Attempt {
         let record = OwnerRecord { identity, socket: Some(path), nonce };
         let lock = self.sign(guard, kernel, &record);
         let lock = lock.inspect_err(|_| socket.remove()).map_err(io_error("lock", &self.folder))?;
+        // Signed first and looked second, so that of two who go by different locks one sees the other.
+        let locking = if matches!(lock, HeldLock::Kernel(_)) { Locking::Kernel } else { Locking::File };
+        if !matches!(self.foreign(locking), Ok(None)) {
+            socket.remove();
+            lock.release().map_err(io_error("unlock", &self.folder))?;
+            return Err(io_error("lock", &self.folder)(io::ErrorKind::WouldBlock.into()));
+        }
         let (stop, lost) = match &lock {
             HeldLock::Kernel(_) => (None, watch::channel(false).1),
             HeldLock::File(lock) => {
@@ -323,11 +349,7 @@ impl Drop for Ownership {
     fn drop(&mut self) {
         self.stop = None;
         self.socket.remove();
-        let released = match &self.lock {
-            HeldLock::Kernel(lock) => lock.erase(),
-            HeldLock::File(lock) => lock.release(),
-        };
-        if let Err(error) = released {
+        if let Err(error) = self.lock.release() {
             tracing::warn!(%error, "the name of this owner stays on the folder; the next one will see that it ended");
         }
     }
@@ -337,6 +359,15 @@ impl Drop for Ownership {
 enum HeldLock {
     Kernel(KernelLock),
     File(FileLock),
+}
+
+impl HeldLock {
+    fn release(&self) -> io::Result<()> {
+        match self {
+            Self::Kernel(lock) => lock.erase(),
+            Self::File(lock) => lock.release(),
+        }
+    }
 }
 
 #[derive(Debug)]

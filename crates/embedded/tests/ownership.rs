@@ -1,0 +1,249 @@
+//! Who becomes what when a folder is opened: one owner, the others attached, and a clear word where neither
+//! is possible. The stores are in memory here: what is tested is the way to them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use atoll_embedded::attach::AttachedStore;
+use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord, Settled, settle};
+use atoll_embedded::{FolderOptions, OpenStore, open_folder};
+use atoll_memory::MemoryStore;
+use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, StoreFuture, WriteOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+#[derive(Default)]
+struct Memory {
+    owned: AtomicUsize,
+    read: AtomicUsize,
+}
+
+impl OpenStore for Memory {
+    fn open_owned<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
+        self.owned.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(Arc::new(MemoryStore::open(Default::default()).unwrap()) as Arc<dyn Store>) })
+    }
+
+    fn open_read_only<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(Arc::new(MemoryStore::open(Default::default()).unwrap()) as Arc<dyn Store>) })
+    }
+}
+
+struct Place {
+    _outer: tempfile::TempDir,
+    folder: PathBuf,
+    opener: Arc<Memory>,
+    locking: Option<Locking>,
+}
+
+const BOTH: [Option<Locking>; 2] = [None, Some(Locking::File)];
+
+impl Place {
+    fn new(locking: Option<Locking>) -> Self {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("store");
+        std::fs::create_dir(&folder).unwrap();
+        Self { _outer: outer, folder, opener: Arc::default(), locking }
+    }
+
+    fn owner_options(&self) -> OwnerOptions {
+        let patience = Duration::from_millis(50);
+        OwnerOptions { patience, locking: self.locking, ..OwnerOptions::default() }
+    }
+
+    async fn open(&self, mode: Mode) -> Result<AttachedStore, StoreError> {
+        let options = FolderOptions { owner: self.owner_options(), ..FolderOptions::default() };
+        let opener = Arc::clone(&self.opener) as Arc<dyn OpenStore>;
+        open_folder(self.folder.clone(), mode, options, opener).await
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.folder.join(if self.locking.is_some() { "owner" } else { "lock" })
+    }
+
+    /// Leaves behind the record of another process.
+    fn left_by(&self, change: impl FnOnce(&mut OwnerRecord)) {
+        let identity = OwnerOptions::default().identity;
+        let mut record = OwnerRecord { identity, socket: Some(self.folder.join("no socket")), nonce: 9 };
+        change(&mut record);
+        std::fs::write(self.lock_file(), record.encode()).unwrap();
+    }
+
+    /// Names, lengths and times of all files.
+    fn files(&self) -> Vec<(PathBuf, u64, SystemTime)> {
+        let list = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = list(&self.folder)
+            .chain(list(self.folder.parent().unwrap()))
+            .map(|path| {
+                let metadata = std::fs::metadata(&path).unwrap();
+                (path, metadata.len(), metadata.modified().unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+}
+
+const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
+
+async fn value(store: &AttachedStore) -> Option<Vec<u8>> {
+    store.get(CELL, ReadOptions::default()).await.unwrap().map(|value| value.to_vec())
+}
+
+#[tokio::test]
+async fn the_first_owns_and_the_second_sees_what_it_wrote() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let (first, second) = (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        assert!(first.is_local() && !second.is_local());
+        first.put(CELL, b"of the first", WriteOptions::default()).await.unwrap();
+        assert_eq!(value(&second).await.as_deref(), Some(&b"of the first"[..]));
+        second.put(CELL, b"of the second", WriteOptions::default()).await.unwrap();
+        assert_eq!(value(&first).await.as_deref(), Some(&b"of the second"[..]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_open_at_once_one_owns() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let opened = futures::future::join_all((0..20).map(|_| place.open(Mode::Write))).await;
+        let owners = opened.iter().filter(|store| store.as_ref().unwrap().is_local()).count();
+        assert_eq!((owners, place.opener.owned.load(Ordering::Relaxed)), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn when_the_owner_closes_an_attached_one_takes_its_place() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let (first, second) = (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        first.close().await.unwrap();
+        assert_eq!(value(&second).await, None);
+        assert!(second.is_local());
+        assert_eq!(first.get(CELL, ReadOptions::default()).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_leaves_no_name_and_no_socket_behind() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let store = place.open(Mode::Write).await.unwrap();
+        assert_ne!(std::fs::read(place.lock_file()).unwrap(), b"");
+        store.close().await.unwrap();
+        assert!(std::fs::read(place.lock_file()).unwrap_or_default().is_empty());
+        assert_eq!(std::fs::read_dir(place.folder.parent().unwrap()).unwrap().count(), 1, "a socket is left");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_lets_the_folder_go() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        drop(place.open(Mode::Write).await.unwrap());
+        let next = place.open(Mode::Write).await.unwrap();
+        // It may still have met the first one on its way out; it is the owner as soon as it asks.
+        next.put(CELL, b"v", WriteOptions::default()).await.ok();
+        value(&next).await;
+        assert!(next.is_local());
+    }
+}
+
+#[tokio::test]
+async fn the_lock_of_another_host_is_refused_by_name_and_left_alone() {
+    let place = Place::new(Some(Locking::File));
+    place.left_by(|record| {
+        record.identity.host = "far-away".into();
+        record.identity.boot = "another".into();
+        record.identity.pid = 4711;
+    });
+    let before = std::fs::read(place.lock_file()).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(1_000_000);
+    std::fs::File::open(place.lock_file()).unwrap().set_modified(old).unwrap();
+    match place.open(Mode::Write).await {
+        Err(StoreError::Owned { host, pid, .. }) => assert_eq!((host.as_str(), pid), ("far-away", 4711)),
+        other => panic!("{:?}", other.map(|_| "opened")),
+    }
+    assert_eq!(std::fs::read(place.lock_file()).unwrap(), before);
+    // Each kind of lock is heeded by those who go by the other.
+    let local = Place { locking: Some(Locking::Kernel), opener: Arc::default(), folder: place.folder.clone(), ..Place::new(None) };
+    assert!(matches!(local.open(Mode::Write).await, Err(StoreError::Owned { pid: 4711, .. })));
+}
+
+#[tokio::test]
+async fn a_dead_owner_of_this_host_is_followed_at_once() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        place.left_by(|record| record.identity.started += 1);
+        assert!(place.open(Mode::Write).await.unwrap().is_local());
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_host_a_lock_file_is_taken_over_once_its_heartbeat_is_old() {
+    let place = Place::new(Some(Locking::File));
+    place.left_by(|record| record.identity.boot = "the one before".into());
+    assert!(matches!(place.open(Mode::Write).await, Err(StoreError::Owned { .. })));
+    let old = SystemTime::now() - Duration::from_secs(60);
+    std::fs::File::open(place.lock_file()).unwrap().set_modified(old).unwrap();
+    assert!(place.open(Mode::Write).await.unwrap().is_local());
+}
+
+#[tokio::test]
+async fn to_read_attaches_to_a_live_owner_and_writes_nothing_otherwise() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        place.left_by(|record| record.identity.started += 1);
+        let before = place.files();
+        let reader = place.open(Mode::Read).await.unwrap();
+        assert!(reader.is_local());
+        assert_eq!(place.files(), before);
+        let owner = place.open(Mode::Write).await.unwrap();
+        owner.put(CELL, b"v", WriteOptions::default()).await.unwrap();
+        let before = place.files();
+        let reader = place.open(Mode::Read).await.unwrap();
+        assert_eq!(value(&reader).await.as_deref(), Some(&b"v"[..]));
+        assert!(!reader.is_local());
+        let refused = reader.put(CELL, b"w", WriteOptions::default()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+        reader.close().await.unwrap();
+        assert_eq!(place.files(), before);
+    }
+}
+
+#[tokio::test]
+async fn beside_an_owner_of_another_host_a_reader_opens_what_is_there() {
+    let place = Place::new(Some(Locking::File));
+    place.left_by(|record| {
+        record.identity.host = "far-away".into();
+        record.identity.boot = "another".into();
+    });
+    assert!(place.open(Mode::Read).await.unwrap().is_local());
+    assert_eq!(place.opener.read.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_owner_whose_lock_file_is_taken_away_learns_of_it() {
+    let place = Place::new(Some(Locking::File));
+    let options = OwnerOptions { heartbeat_every: Duration::from_millis(5), ..place.owner_options() };
+    let Settled::Owner(owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else { panic!() };
+    std::fs::remove_file(place.lock_file()).unwrap();
+    owner.lost().wait_for(|is_lost| *is_lost).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_of_another_version_is_refused_in_words() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let place = Place::new(None);
+    let _owner = place.open(Mode::Write).await.unwrap();
+    let path = PathBuf::from(format!("{}.socket", place.folder.display()));
+    let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
+    let hello = atoll_wire::Hello { lowest: 90, highest: 91, ..atoll_wire::Hello::offer(Vec::new()) };
+    stream.write_all(&hello.encode()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let reason = atoll_wire::Hello::decode(&answer).unwrap().unwrap().greeting;
+    assert!(String::from_utf8(reason).unwrap().contains("versions 90 to 91"));
+}
