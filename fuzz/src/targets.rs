@@ -18,6 +18,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("text", text),
     ("wire", wire),
     ("frames", frames),
+    ("page", atoll_engine::fuzz::page),
+    ("superblock", atoll_engine::fuzz::superblock),
+    ("records", atoll_engine::fuzz::records),
+    ("log", atoll_engine::fuzz::log),
+    ("groups", atoll_engine::fuzz::groups),
 ];
 
 /// A store URL, as a person types it.

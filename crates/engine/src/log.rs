@@ -29,8 +29,8 @@ use crate::space::Extent;
 pub(crate) const SEGMENT_HEADER: u64 = 64;
 pub(crate) const GROUP_HEADER: usize = 40;
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"ATOLLLOG");
-const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"grp1");
-const JUMP_MAGIC: u32 = u32::from_le_bytes(*b"jmp1");
+pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"grp1");
+pub(crate) const JUMP_MAGIC: u32 = u32::from_le_bytes(*b"jmp1");
 
 /// Bytes of a jump: the group that names the next segment.
 pub(crate) const JUMP_BYTES: u64 = (GROUP_HEADER + 40) as u64;
@@ -82,7 +82,11 @@ impl LogPoint {
         let mut fields = Decoder::new(payload);
         let segment = Extent { offset: fields.u64()?, len: fields.u64()? };
         let (number, start, chain) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let position = start.checked_add(SEGMENT_HEADER).ok_or(Malformed)?;
+        // No file and no log is this long; beyond it arithmetic would overflow.
+        if [segment.offset, segment.len, number, start].iter().any(|&word| word >= 1 << 60) {
+            return Err(Malformed);
+        }
+        let position = start + SEGMENT_HEADER;
         Ok(Self { segment, number, start, position, chain, sequence })
     }
 }
@@ -136,7 +140,13 @@ fn group_checksum(store_id: u64, position: u64, header: &[u8], payload: &[u8]) -
 }
 
 /// The bytes of a group that stands at `point`, and its checksum.
-fn group_bytes(store_id: u64, point: &LogPoint, magic: u32, synced: u64, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn group_bytes(
+    store_id: u64,
+    point: &LogPoint,
+    magic: u32,
+    synced: u64,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut header = GroupHeader {
         magic,
         payload: payload.len() as u32,
