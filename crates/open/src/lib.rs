@@ -11,6 +11,7 @@ pub mod fuzz;
 mod maintenance;
 mod options;
 mod stores;
+mod upkeep;
 mod url;
 
 pub use maintenance::{

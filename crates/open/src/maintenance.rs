@@ -30,11 +30,11 @@ pub trait Maintenance: Send + Sync {
 
     /// Writes one consistent state of the store as a new store in `folder`, which must not exist or be
     /// empty. A copy that fails leaves no store behind.
-    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress<'a>) -> StoreFuture<'a, CopyReport>;
+    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress) -> StoreFuture<'a, CopyReport>;
 }
 
 /// Is told bytes copied and bytes in all, now and then.
-pub type CopyProgress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
+pub type CopyProgress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

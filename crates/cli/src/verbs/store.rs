@@ -219,11 +219,11 @@ impl Copy {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let (maintenance, _) = session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await?;
         let progress = Progress::bytes(Some(0), !session.output.is_json());
-        let tell = |copied: u64, total: u64| {
+        let tell = move |copied: u64, total: u64| {
             progress.set_total(total);
             progress.set(copied, String::new());
         };
-        let report = maintenance.copy_to(&self.folder, &tell).await?;
+        let report = maintenance.copy_to(&self.folder, Box::new(tell)).await?;
         session.output.either(
             || format!("copied {} bytes, the state of commit {}", report.bytes, report.sequence),
             || json!({ "bytes": report.bytes, "sequence": report.sequence }),

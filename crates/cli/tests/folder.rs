@@ -1,0 +1,239 @@
+//! The verbs on a store in a folder: what one process writes, another reads, whatever happened between.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use support::{Answer, Place};
+
+/// Runs the program on the store of this place.
+fn atoll(place: &Place, arguments: &[&str]) -> Answer {
+    place.run(&[&["--store", "data"], arguments].concat())
+}
+
+fn lines(answer: &Answer) -> Vec<&str> {
+    answer.text().lines().collect()
+}
+
+#[test]
+fn cells_written_by_one_process_are_read_by_the_next() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "stations", "KJFK", "New York"]).text();
+    atoll(&place, &["kv", "put", "stations", "KLGA", "LaGuardia"]).text();
+    atoll(&place, &["kv", "append", "stations", "KJFK", ", NY"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "stations", "KJFK"]).text(), "New York, NY");
+    assert_eq!(
+        atoll(&place, &["kv", "get", "stations", "KJFK", "--offset", "4", "--length", "4"]).text(),
+        "York"
+    );
+    assert_eq!(atoll(&place, &["ls"]).text(), "stations\n");
+    assert_eq!(lines(&atoll(&place, &["ls", "stations"])), ["KJFK\t12", "KLGA\t9"]);
+    assert_eq!(
+        lines(&atoll(&place, &["kv", "scan", "stations", "--reverse", "--limit", "1"])),
+        ["KLGA\tLaGuardia"]
+    );
+    atoll(&place, &["kv", "delete", "stations", "KJFK"]).text();
+    atoll(&place, &["kv", "get", "stations", "KJFK"]).fails(10);
+    atoll(&place, &["kv", "delete", "stations", "--all"]).text();
+    assert_eq!(atoll(&place, &["ls"]).text(), "");
+}
+
+#[test]
+fn compare_and_swap_tells_what_it_found() {
+    let place = Place::new();
+    atoll(&place, &["kv", "cas", "p", "s", "-1", "--expect-absent"]).text();
+    let conflict = atoll(&place, &["kv", "cas", "p", "s", "2", "--expect", "7"]);
+    assert!(conflict.fails(11).contains("found: \"-1\""), "{}", conflict.stderr);
+    atoll(&place, &["kv", "cas", "p", "s", "2", "--expect", "-1"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "2");
+}
+
+#[test]
+fn binary_keys_and_values_survive_every_encoding() {
+    let place = Place::new();
+    let all: Vec<u8> = (0..=255).collect();
+    let arguments = ["--store", "data", "kv", "put", "--escaped", "\\x00\\xff", "", "-"];
+    assert_eq!(place.run_with(&arguments, &all).exit, Some(0));
+    assert_eq!(atoll(&place, &["kv", "get", "--hex", "00ff", ""]).text().len(), 513);
+    assert_eq!(atoll(&place, &["kv", "get", "--escaped", "\\x00\\xff", ""]).exit, Some(0));
+    let raw = atoll(&place, &["kv", "scan", "--base64", "AP8="]);
+    assert!(raw.text().starts_with("\tAAEC"), "{}", raw.text());
+    let json = atoll(&place, &["--json", "ls"]).json();
+    assert_eq!(json["partition_base64"], "AP8=");
+}
+
+#[test]
+fn looking_at_a_store_that_is_not_there_makes_no_folder() {
+    let place = Place::new();
+    for verb in [
+        &["ls"][..],
+        &["kv", "get", "p", "s"],
+        &["kv", "scan", "p"],
+        &["kv", "delete", "p", "s"],
+        &["kv", "export", "x.jsonl"],
+        &["store", "info"],
+        &["store", "check"],
+        &["store", "stats"],
+        &["store", "snapshot", "list"],
+    ] {
+        atoll(&place, verb).fails(10);
+        assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0, "{verb:?} left something");
+    }
+}
+
+#[test]
+fn reading_verbs_change_not_a_byte() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let before = snapshot_of(&place.folder.path().join("data"));
+    for verb in [&["ls"][..], &["kv", "get", "p", "s"], &["kv", "scan", "p"], &["store", "info"]] {
+        atoll(&place, verb).text();
+        assert_eq!(snapshot_of(&place.folder.path().join("data")), before, "{verb:?} changed the folder");
+    }
+}
+
+/// Names and contents of a folder.
+fn snapshot_of(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> =
+        entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_table_goes_in_and_out_in_every_format() {
+    let place = Place::new();
+    let rows: String = (0..500).map(|at| format!("UA,{},{at:03},\"{at},x\"\n", at % 7)).collect();
+    place.write("flights.csv", format!("carrier,flight,hour,note\n{rows}"));
+    let import =
+        ["kv", "import", "flights.csv", "--partition-columns", "carrier,flight", "--sort-column", "hour"];
+    let imported = atoll(&place, &[&import[..], &["--value-columns", "note", "--json"]].concat()).json();
+    assert_eq!(imported["records"], 500);
+    assert_eq!(atoll(&place, &["kv", "get", "UA/3", "010"]).text(), "10,x");
+    for name in ["out.jsonl", "out.csv", "out.atoll"] {
+        assert!(atoll(&place, &["kv", "export", name]).text().contains("500 records of 7 partitions"));
+        place.run(&["--store", name.split('.').nth(1).unwrap(), "kv", "import", name]).text();
+        let again = place.run(&[
+            "--store",
+            name.split('.').nth(1).unwrap(),
+            "kv",
+            "export",
+            "-",
+            "--format",
+            "jsonl",
+        ]);
+        assert_eq!(sorted(&again.stdout), sorted(&place.read("out.jsonl")), "{name}");
+    }
+    let exists = atoll(&place, &["kv", "export", "out.csv"]);
+    assert!(exists.fails(11).contains("--force"), "{}", exists.stderr);
+}
+
+fn sorted(text: &[u8]) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn an_import_killed_in_the_middle_goes_on_and_doubles_nothing() {
+    let place = Place::new();
+    let source: String = (0..20_000)
+        .map(|at| {
+            format!("{{\"partition\":\"p{}\",\"sort\":\"{at:06}\",\"value\":\"value {at}\"}}\n", at % 5)
+        })
+        .collect();
+    place.write("cells.jsonl", &source);
+    let import = ["--store", "data", "kv", "import", "cells.jsonl", "--set", "import.window=16KiB"];
+    let mut child = place.spawn(&[&import[..], &["--progress", "json"]].concat());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    for _ in 0..5 {
+        line.clear();
+        stderr.read_line(&mut line).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let progress: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let acknowledged = progress["progress"]["records"].as_u64().unwrap();
+    assert!(acknowledged > 0 && acknowledged < 20_000, "{line}");
+
+    let resumed = place.run(&[&import[..], &["--json"]].concat()).json();
+    let (before, after) = (resumed["records_before"].as_u64().unwrap(), resumed["records"].as_u64().unwrap());
+    assert!(before >= acknowledged, "{before} of {acknowledged} acknowledged records were kept");
+    assert_eq!(before + after, 20_000);
+    let exported = atoll(&place, &["kv", "export", "-", "--format", "jsonl"]);
+    assert_eq!(sorted(&exported.stdout), sorted(source.as_bytes()));
+}
+
+#[test]
+fn a_served_store_is_shared_and_ends_with_the_signal() {
+    let place = Place::new();
+    let mut owner = place.spawn(&["serve", "--store", "data"]);
+    let mut stdout = BufReader::new(owner.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving "), "{line}");
+    let waiter = place.spawn(&["--store", "data", "kv", "wait", "jobs", "17", "--equals", "done"]);
+    atoll(&place, &["kv", "put", "jobs", "17", "done"]).text();
+    let waited = Answer::from(waiter.wait_with_output().unwrap());
+    assert_eq!(waited.text(), "done");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&owner), rustix::process::Signal::INT)
+        .unwrap();
+    assert!(owner.wait().unwrap().success());
+    assert_eq!(atoll(&place, &["kv", "get", "jobs", "17"]).text(), "done");
+}
+
+#[test]
+fn upkeep_checks_counts_keeps_and_copies() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let report = atoll(&place, &["store", "check", "--json"]).json();
+    assert_eq!(report["damage"].as_array().unwrap().len(), 0);
+    assert!(!atoll(&place, &["store", "stats", "--json"]).json().as_object().unwrap().is_empty());
+    atoll(&place, &["store", "snapshot", "create", "monday"]).text();
+    atoll(&place, &["store", "snapshot", "create", "monday"]).fails(11);
+    assert!(atoll(&place, &["store", "snapshot", "list"]).text().starts_with("monday\t"));
+    atoll(&place, &["store", "copy", "copy"]).text();
+    assert_eq!(place.run(&["--store", "copy", "kv", "get", "p", "s"]).text(), "v");
+    atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
+    atoll(&place, &["store", "snapshot", "delete", "monday"]).fails(10);
+    assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
+}
+
+#[test]
+fn a_copy_beside_a_live_owner_is_one_consistent_state() {
+    let place = Place::new();
+    let source: String = (0..3000)
+        .map(|at| {
+            format!(
+                "{{\"partition\":\"p{}\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n",
+                at % 5,
+                "v".repeat(4000)
+            )
+        })
+        .collect();
+    place.write("cells.jsonl", &source);
+    atoll(&place, &["kv", "import", "cells.jsonl"]).text();
+    let mut owner = place.spawn(&["serve", "--store", "data"]);
+    let mut line = String::new();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    atoll(&place, &["kv", "put", "late", "", "but acknowledged"]).text();
+
+    let report = atoll(&place, &["store", "check", "--json"]).json();
+    assert_eq!(
+        (report["damage"].as_array().unwrap().len(), report["cells"].as_u64().unwrap() >= 3000),
+        (0, true)
+    );
+    let copied = atoll(&place, &["store", "copy", "there", "--json"]).json();
+    assert!(copied["bytes"].as_u64().unwrap() > 12_000_000, "{copied}");
+    atoll(&place, &["store", "copy", "there"]).fails(12);
+    let exported = place.run(&["--store", "there", "kv", "export", "-", "--format", "jsonl"]);
+    let late = "{\"partition\":\"late\",\"sort\":\"\",\"value\":\"but acknowledged\"}\n";
+    assert_eq!(sorted(&exported.stdout), sorted((source + late).as_bytes()));
+    let refused = atoll(&place, &["store", "snapshot", "create", "now"]);
+    assert!(refused.fails(14).contains("another process owns"), "{}", refused.stderr);
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+}

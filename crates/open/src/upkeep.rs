@@ -1,0 +1,277 @@
+//! The upkeep of a store in a folder, on its engine.
+//!
+//! A process that owns the folder, or has it open alone, uses its own engine. Beside a live owner, what only
+//! reads (check, figures, copy) opens the last committed state for itself; snapshots are for the owner.
+//!
+//! Invariant: a copy that failed leaves no file of a store behind.
+
+use crate::{
+    CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
+};
+use atoll_disk::{FileDisk, Mode as DiskMode};
+use atoll_embedded::{EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state};
+use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Stats, Tree, WriteBatch};
+use atoll_store::{ErrorKind, StoreError, StoreFuture};
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The upkeep of the store in one folder.
+pub(crate) struct Upkeep {
+    folder: PathBuf,
+    store: FolderStore,
+    options: StoreOptions,
+}
+
+impl Upkeep {
+    pub(crate) fn new(folder: PathBuf, store: FolderStore, options: StoreOptions) -> Self {
+        Self { folder, store, options }
+    }
+
+    fn place(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    /// A store to look at: our own, or the last committed state beside its owner.
+    async fn readable(&self) -> Result<EmbeddedStore, StoreError> {
+        match self.store.owned() {
+            Some(store) => Ok(store),
+            None => open_last_state(&self.folder, self.options.clone()).await,
+        }
+    }
+
+    /// Our own store, to change it.
+    fn own(&self) -> Result<EmbeddedStore, StoreError> {
+        self.store.owned().ok_or_else(|| StoreError::Unsupported {
+            what: format!("a snapshot of {}, which another process owns,", self.place()),
+            hint: "end the process that owns it, or copy the store with `atoll store copy`",
+        })
+    }
+
+    async fn on<T: Send + 'static>(
+        &self,
+        store: EmbeddedStore,
+        what: &'static str,
+        run: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let place = self.place();
+        off_thread(what, move || run(store.engine()).map_err(|error| engine_error(what, &place, error))).await
+    }
+}
+
+impl Maintenance for Upkeep {
+    fn check(&self) -> StoreFuture<'_, CheckReport> {
+        Box::pin(async move {
+            let report = self.on(self.readable().await?, "check", |engine| engine.check()).await?;
+            let damage =
+                report.damage.iter().map(|error| Damage { place: self.place(), problem: error.to_string() });
+            Ok(CheckReport { bytes_checked: report.bytes, cells: report.records, damage: damage.collect() })
+        })
+    }
+
+    fn stats(&self) -> StoreFuture<'_, Vec<Statistic>> {
+        Box::pin(async move {
+            let stats = self.on(self.readable().await?, "stats", |engine| Ok(engine.stats())).await?;
+            Ok(statistics(&stats))
+        })
+    }
+
+    fn create_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, SnapshotDescription> {
+        Box::pin(async move {
+            let wanted = name.to_owned();
+            let commit =
+                self.on(self.own()?, "snapshot", move |engine| engine.create_snapshot(&wanted)).await?;
+            Ok(SnapshotDescription { name: name.to_owned(), sequence: commit.sequence })
+        })
+    }
+
+    fn snapshots(&self) -> StoreFuture<'_, Vec<SnapshotDescription>> {
+        Box::pin(async move {
+            let names =
+                self.on(self.readable().await?, "snapshot", |engine| Ok(engine.snapshot_names())).await?;
+            let mut snapshots: Vec<_> =
+                names.into_iter().map(|(name, sequence)| SnapshotDescription { name, sequence }).collect();
+            snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(snapshots)
+        })
+    }
+
+    fn delete_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            self.on(self.own()?, "snapshot", move |engine| engine.delete_snapshot(&name).map(drop)).await
+        })
+    }
+
+    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress) -> StoreFuture<'a, CopyReport> {
+        Box::pin(async move {
+            let store = self.readable().await?;
+            let (place, target) = (self.place(), folder.to_path_buf());
+            off_thread("copy", move || copy(store.engine(), &place, &target, &progress)).await
+        })
+    }
+}
+
+fn statistics(stats: &Stats) -> Vec<Statistic> {
+    use StatisticUnit::{Bytes, Count};
+    let records = stats.trees.iter().map(|(name, records)| (format!("{name}-records"), *records, Count));
+    let figures = [
+        ("commits", stats.commits, Count),
+        ("checkpoint", stats.checkpoint, Count),
+        ("snapshots", stats.snapshots, Count),
+        ("readers", stats.pins, Count),
+        ("file-bytes", stats.file_bytes, Bytes),
+        ("free-bytes", stats.free_bytes, Bytes),
+        ("retired-bytes", stats.retired_bytes, Bytes),
+        ("log-segments", stats.log_segments, Count),
+        ("log-tail-bytes", stats.log_tail_bytes, Bytes),
+        ("log-value-bytes", stats.log_value_bytes, Bytes),
+        ("leaf-memory-bytes", stats.leaf_memory_bytes, Bytes),
+        ("value-memory-bytes", stats.value_memory_bytes, Bytes),
+    ];
+    let figures = figures.into_iter().map(|(name, value, unit)| (name.to_owned(), value, unit));
+    records.chain(figures).map(|(name, value, unit)| Statistic { name, value, unit }).collect()
+}
+
+/// Bytes that go into the copy with one commit.
+const COPY_BATCH_BYTES: usize = 4 << 20;
+
+fn copy(
+    source: &Engine,
+    place: &str,
+    folder: &Path,
+    progress: &CopyProgress,
+) -> Result<CopyReport, StoreError> {
+    let target_place = folder.display().to_string();
+    let file = folder.join(STORE_FILE);
+    prepare_target(folder, &target_place)?;
+    // The name appears when the copy is whole; until then nobody takes it for a store.
+    let part = folder.join(format!("{STORE_FILE}.part"));
+    let copied = copy_into(source, &part, progress).map_err(|error| engine_error("copy", place, error));
+    let named =
+        copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
+            Ok(()) => Ok(report),
+            Err(error) => Err(StoreError::Failed {
+                what: "naming the copy",
+                place: target_place,
+                source: Arc::new(error),
+            }),
+        });
+    if named.is_err() {
+        // What cannot be removed is a file that no store is made of.
+        let _ = std::fs::remove_file(&part);
+    }
+    named
+}
+
+fn prepare_target(folder: &Path, place: &str) -> Result<(), StoreError> {
+    let failed = |error| StoreError::Failed {
+        what: "making the folder of the copy",
+        place: place.to_owned(),
+        source: Arc::new(error),
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
+        return Err(StoreError::InvalidInput {
+            what: "folder for the copy",
+            problem: format!("{place} is not empty"),
+            hint: "name a folder that does not exist yet",
+        });
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::File::open(folder)?.sync_all()
+}
+
+fn copy_into(source: &Engine, file: &Path, progress: &CopyProgress) -> Result<CopyReport, EngineError> {
+    let snapshot = source.snapshot();
+    let total = source.stats().file_bytes;
+    let disk = FileDisk::open(file, DiskMode::Create)?;
+    let target = Engine::open(Arc::new(disk), Options::default())?;
+    let mut bytes = 0;
+    let names: Vec<String> = snapshot.tree_names().map(str::to_owned).collect();
+    for name in names {
+        let (from, to) = (source.tree(&name)?, target.tree(&name)?);
+        copy_tree(&snapshot, &from, &target, &to, &mut |copied| {
+            bytes += copied;
+            progress(bytes, total.max(bytes));
+        })?;
+    }
+    target.close()?;
+    Ok(CopyReport { bytes, sequence: snapshot.sequence() })
+}
+
+/// Copies one tree batch by batch, so that memory does not grow with it.
+fn copy_tree(
+    snapshot: &Snapshot,
+    from: &Tree,
+    target: &Engine,
+    to: &Tree,
+    copied: &mut dyn FnMut(u64),
+) -> Result<(), EngineError> {
+    let mut next: Bound<Vec<u8>> = Bound::Unbounded;
+    loop {
+        let (mut batch, mut bytes, mut failed) = (WriteBatch::new(), 0, None);
+        let range = (next.as_ref().map(Vec::as_slice), Bound::Unbounded);
+        let stopped = snapshot.scan(from, range, Direction::Forward, |key, value| {
+            match value.bytes() {
+                Ok(value) => {
+                    batch.put(to, key, &value);
+                    bytes += key.len() + value.len();
+                }
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_some() || bytes >= COPY_BATCH_BYTES {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if let Some(failed) = failed {
+            return Err(failed);
+        }
+        target.write(&batch, Durability::Buffered)?;
+        copied(bytes as u64);
+        match stopped {
+            Some(key) => next = Bound::Excluded(key),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Runs what waits for the disk where that hurts nobody.
+async fn off_thread<T: Send + 'static>(
+    what: &'static str,
+    run: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(run).await.unwrap_or_else(|lost| {
+        Err(StoreError::Unknown {
+            what,
+            reason: "the runtime shut down".to_owned(),
+            source: Some(Arc::new(lost)),
+        })
+    })
+}
+
+/// What a failure of the engine means to an operator.
+fn engine_error(what: &'static str, place: &str, error: EngineError) -> StoreError {
+    let place = place.to_owned();
+    match error {
+        EngineError::NewerFormat { found, supported, .. } => {
+            StoreError::NewerFormat { place, found, supported }
+        }
+        EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
+        EngineError::SnapshotExists { name } => {
+            StoreError::Superseded { what: format!("the snapshot name \"{name}\"") }
+        }
+        EngineError::Closed { .. } => StoreError::closed(place),
+        error => match error.kind() {
+            ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
+            ErrorKind::ReadOnly => StoreError::ReadOnly { place },
+            ErrorKind::Corrupt => StoreError::Corrupt { place, problem: error.to_string() },
+            _ => StoreError::Failed { what, place, source: Arc::new(error) },
+        },
+    }
+}
