@@ -9,6 +9,9 @@ use atoll_store::{
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::fmt::{Debug, Display};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why a check ended early.
@@ -87,6 +90,15 @@ pub(crate) fn conflict(what: impl Display, result: Result<Written, StoreError>) 
     }
 }
 
+/// Runs `call` after letting others in the task run so many times. Joined with another call, it meets that
+/// one at each of its steps in turn, on one core too.
+pub(crate) async fn after<T>(turns: u32, call: impl Future<Output = T>) -> T {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+    call.await
+}
+
 /// One run of one check.
 pub(crate) struct Context<'a> {
     subject: &'a dyn Subject,
@@ -112,7 +124,7 @@ impl<'a> Context<'a> {
 
     /// Ends the store and opens what it left; the check is skipped where the subject cannot do that.
     pub(crate) async fn reopen(&self, client: Client, ending: Ending) -> Verdict<Client> {
-        self.opened.lock().retain(|opened| !std::sync::Arc::ptr_eq(opened, &client.store));
+        self.opened.lock().retain(|opened| !Arc::ptr_eq(opened, &client.store));
         let reopened: BoxFuture<'_, _> = self.subject.reopen(client.store, ending).ok_or_else(|| {
             Stop::Skipped(format!("the store cannot be opened again after it was {ending:?}"))
         })?;
@@ -197,6 +209,74 @@ impl Client {
                 None => return Ok(pages),
                 token => request.resume = token,
             }
+            // The interesting writes come between two pages.
+            tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Tasks that write on and on while a check looks.
+pub(crate) struct Background {
+    pulse: Pulse,
+    tasks: Vec<tokio::task::JoinHandle<Verdict>>,
+}
+
+/// Tells a background task whether to go on, and counts its rounds.
+#[derive(Clone, Default)]
+pub(crate) struct Pulse {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Pulse {
+    /// Whether to go on; lets others run in between.
+    pub(crate) async fn goes_on(&self) -> bool {
+        self.rounds.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        !self.stop.load(Ordering::SeqCst)
+    }
+}
+
+impl Background {
+    pub(crate) fn start<T>(
+        tasks: impl IntoIterator<Item = T>,
+        run: impl Fn(T, Pulse) -> BoxFuture<'static, Verdict>,
+    ) -> Self {
+        let pulse = Pulse::default();
+        let tasks = tasks.into_iter().map(|task| tokio::spawn(run(task, pulse.clone()))).collect();
+        Self { pulse, tasks }
+    }
+
+    /// Looks again and again while the tasks go through so many rounds, then ends them. The looking is a
+    /// task among them, so that they take turns on one core too.
+    pub(crate) async fn watch<L>(self, rounds: u64, mut look: impl FnMut() -> L + Send + 'static) -> Verdict
+    where
+        L: Future<Output = Verdict> + Send,
+    {
+        let pulse = self.pulse.clone();
+        let looking = tokio::spawn(async move {
+            while pulse.rounds.load(Ordering::SeqCst) < rounds && !pulse.stop.load(Ordering::SeqCst) {
+                look().await?;
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        });
+        let mut looking = looking;
+        let seen = loop {
+            tokio::select! {
+                seen = &mut looking => break seen,
+                () = tokio::time::sleep(Duration::from_millis(20)) => {
+                    // A task that failed would never reach its rounds.
+                    if self.tasks.iter().any(|task| task.is_finished()) {
+                        self.pulse.stop.store(true, Ordering::SeqCst);
+                    }
+                }
+            }
+        };
+        self.pulse.stop.store(true, Ordering::SeqCst);
+        for task in self.tasks {
+            task.await??;
+        }
+        seen?
     }
 }

@@ -47,12 +47,12 @@ fn the_memory_store_keeps_every_promise_at_full_size() {
     }
 }
 
-/// The whole suite on every specimen, two at a time.
+/// The whole suite on every specimen, a few at a time.
 fn examine(specimens: Vec<Specimen>) -> Vec<(Specimen, Report)> {
     let waiting = Mutex::new(specimens);
     let examined = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(specimen) = { waiting.lock().unwrap().pop() } {
                     let report = run_seeded(&*specimen.subject, Size::Quick, seed());

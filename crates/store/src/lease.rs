@@ -67,8 +67,8 @@ pub async fn acquire(
     holder: &[u8],
     duration: Duration,
 ) -> Result<Acquired, StoreError> {
+    let mut current = store.get(cell, ReadOptions::default()).await?;
     loop {
-        let current = store.get(cell, ReadOptions::default()).await?;
         let now = store.now().await?;
         let held = current.as_deref().map(Lease::decode).transpose()?;
         let epoch = match &held {
@@ -81,8 +81,10 @@ pub async fn acquire(
             Some(lease) => next_epoch(lease)?,
         };
         let lease = Lease { holder: holder.to_vec(), epoch, expires: now.after(duration) };
-        if swap(store, cell, current.as_ref(), &lease.encode()).await? {
-            return Ok(Acquired::Held(lease));
+        match swap(store, cell, current.as_ref(), &lease.encode()).await? {
+            Swapped::Done => return Ok(Acquired::Held(lease)),
+            // A rival was faster; what it wrote came back with the conflict.
+            Swapped::Found(actual) => current = actual,
         }
     }
 }
@@ -93,10 +95,9 @@ pub async fn acquire(
 /// Those of the store; `conflict` if the lease is no longer ours.
 pub async fn release(store: &dyn Store, cell: Cell<'_>, lease: &Lease) -> Result<(), StoreError> {
     let ended = Lease { expires: Timestamp(0), ..lease.clone() };
-    if swap(store, cell, Some(&Buffer::from(lease.encode())), &ended.encode()).await? {
-        Ok(())
-    } else {
-        Err(StoreError::Superseded { what: "the lease".into() })
+    match swap(store, cell, Some(&Buffer::from(lease.encode())), &ended.encode()).await? {
+        Swapped::Done => Ok(()),
+        Swapped::Found(_) => Err(StoreError::Superseded { what: "the lease".into() }),
     }
 }
 
@@ -108,15 +109,21 @@ fn next_epoch(ended: &Lease) -> Result<u64, StoreError> {
     })
 }
 
+/// How a swap of the lease's cell ended.
+enum Swapped {
+    Done,
+    Found(Option<Buffer>),
+}
+
 async fn swap(
     store: &dyn Store,
     cell: Cell<'_>,
     expected: Option<&Buffer>,
     value: &[u8],
-) -> Result<bool, StoreError> {
+) -> Result<Swapped, StoreError> {
     match store.compare_and_swap(cell, expected.map(Buffer::as_slice), value, WriteOptions::default()).await {
-        Ok(_) => Ok(true),
-        Err(StoreError::Conflict(_)) => Ok(false),
+        Ok(_) => Ok(Swapped::Done),
+        Err(StoreError::Conflict(conflict)) => Ok(Swapped::Found(conflict.actual)),
         Err(error) => Err(error),
     }
 }

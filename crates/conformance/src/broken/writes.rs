@@ -3,13 +3,14 @@
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
 use atoll_store::{
-    Batch, Buffer, Cell, Condition, Conflict, Durability, Mutation, ReadOptions, SortRange, Store,
-    StoreError, StoreFuture, WriteOptions, Written,
+    Batch, Buffer, Cell, Condition, Conflict, Durability, Expectation, Mutation, ReadOptions, SortRange,
+    Store, StoreError, StoreFuture, Waited, WriteOptions, Written,
 };
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::task::yield_now;
 
 const DONE: Written = Written { durability: Durability::Buffered, repeated: false };
@@ -381,7 +382,11 @@ impl Flaw for PartitionMixing {
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
         let joined = |sort: Vec<u8>| [batch.partition.as_slice(), &sort].concat();
-        let all = Batch { partition: b"all".to_vec(), ..batch.clone() };
+        let mut all = Batch { partition: b"all".to_vec(), ..batch.clone() };
+        for condition in &mut all.conditions {
+            let (Condition::Absent(sort) | Condition::Equals(sort, _)) = condition;
+            *sort = joined(std::mem::take(sort));
+        }
         let all = mapped(all, |mutation| match mutation {
             Mutation::Put(sort, value) => Mutation::Put(joined(sort), value),
             Mutation::Append(sort, value) => Mutation::Append(joined(sort), value),
@@ -389,6 +394,19 @@ impl Flaw for PartitionMixing {
             other => other,
         });
         honest.write(all, options)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        honest: &'a MemoryStore,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        Box::pin(async move {
+            let joined = [cell.partition, cell.sort].concat();
+            honest.wait(Cell::new("all", &joined), expectation, time_out).await
+        })
     }
 }
 

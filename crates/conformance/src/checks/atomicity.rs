@@ -1,6 +1,6 @@
 //! Many writers at once on one partition: nothing in part, nothing lost, nothing twice.
 
-use crate::context::{Client, Context, Verdict, ensure, same};
+use crate::context::{Client, Context, Verdict, after, ensure, same};
 use atoll_store::{Batch, Buffer, Cell, ReadOptions, ScanRequest, StoreError, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,18 +31,27 @@ async fn move_on(client: Client, writer: u8, rounds: u32) -> Verdict<u64> {
     Ok(moved)
 }
 
+/// Sees all cells with one value.
+async fn look(client: &Client) -> Verdict {
+    let entries = client.scan(ScanRequest::all(*b"p")).await?;
+    let whole = entries.len() == usize::from(CELLS) && entries.iter().all(|entry| entry.value == entries[0].value);
+    ensure(whole, || format!("a batch is seen in part: {entries:?}"))
+}
+
 pub(super) async fn a_batch_is_seen_whole_or_not_at_all(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
+    client.write(everywhere(b"start")).await?;
+    for turns in 0..20 {
+        let (written, seen) = futures::join!(client.write(everywhere(&[turns as u8])), after(turns, look(&client)));
+        written.and(seen)?;
+    }
     client.write(everywhere(b"start")).await?;
     let rounds = context.size.of(100, 2000);
     let writers: Vec<_> =
         (0..3).map(|writer| tokio::spawn(move_on(client.clone(), writer, rounds))).collect();
     let mut seen: Verdict = Ok(());
     while seen.is_ok() && !writers.iter().all(|writer| writer.is_finished()) {
-        seen = client.scan(ScanRequest::all(*b"p")).await.and_then(|entries| {
-            let whole = entries.len() == usize::from(CELLS) && entries.iter().all(|entry| entry.value == entries[0].value);
-            ensure(whole, || format!("a batch is seen in part: {entries:?}"))
-        });
+        seen = look(&client).await;
         tokio::task::yield_now().await;
     }
     let mut moved = 0;
@@ -64,6 +73,13 @@ async fn append_records(client: Client, writer: u32, records: u32) -> Verdict {
 
 pub(super) async fn concurrent_appends_are_all_kept(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
+    for turns in 0..8 {
+        let sort = format!("after {turns} turns");
+        let append = |bytes| client.store.append(Cell::new("p", &sort), bytes, WriteOptions::default());
+        let (one, other) = futures::join!(append(b"1"), after(turns, append(b"1")));
+        one.and(other)?;
+        same(format!("two appends, the second {turns} turns late"), &client.get("p", &sort).await?, &Some(b"11".to_vec()))?;
+    }
     let (writers, records) = (4, context.size.of(60, 500));
     let tasks: Vec<_> =
         (0..writers).map(|writer| tokio::spawn(append_records(client.clone(), writer, records))).collect();
@@ -85,7 +101,11 @@ pub(super) async fn concurrent_appends_are_all_kept(context: &Context<'_>) -> Ve
 async fn count_up(client: Client, rounds: u32, stop: Arc<AtomicBool>) -> Verdict<u64> {
     let cell = Cell::new("p", "counter");
     let mut counted = 0;
-    while counted < u64::from(rounds) && !stop.load(Ordering::Relaxed) {
+    for attempt in 0.. {
+        if counted == u64::from(rounds) || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        ensure(attempt < rounds * 100, || format!("{counted} of {attempt} swaps were done, all others are conflicts"))?;
         let current = client.store.get(cell, ReadOptions::default()).await?;
         let number = current.as_deref().map_or("0".into(), String::from_utf8_lossy).parse().unwrap_or(0_u64);
         let next = (number + 1).to_string();
@@ -106,6 +126,13 @@ async fn count_up(client: Client, rounds: u32, stop: Arc<AtomicBool>) -> Verdict
 
 pub(super) async fn concurrent_swaps_lose_no_update(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
+    for turns in 0..8 {
+        let sort = format!("after {turns} turns");
+        let swap = |value| client.store.compare_and_swap(Cell::new("p", &sort), None, value, WriteOptions::default());
+        let (one, other) = futures::join!(swap(b"1"), after(turns, swap(b"2")));
+        let done = usize::from(one.is_ok()) + usize::from(other.is_ok());
+        same(format!("swaps of one value that were done, the second {turns} turns late"), &done, &1)?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let rounds = context.size.of(50, 500);
     let tasks: Vec<_> =

@@ -1,6 +1,6 @@
 //! The end: what a closed store still answers, which is nothing.
 
-use crate::context::{Context, Verdict, ensure, refused};
+use crate::context::{Context, Verdict, broken, ensure, refused};
 use atoll_store::{
     Batch, Cell, ErrorKind, Expectation, PartitionQuery, Read, ReadOptions, ScanRequest, WriteOptions,
 };
@@ -46,7 +46,10 @@ pub(super) async fn closing_ends_waits(context: &Context<'_>) -> Verdict {
     tokio::task::yield_now().await;
     client.store.close().await?;
     for wait in waits {
-        refused("a wait under way when the store is closed", wait.await?, ErrorKind::Unavailable)?;
+        let Ok(ended) = tokio::time::timeout(Duration::from_secs(6), wait).await else {
+            return broken("a wait under way does not end when the store is closed");
+        };
+        refused("a wait under way when the store is closed", ended?, ErrorKind::Unavailable)?;
     }
     Ok(())
 }

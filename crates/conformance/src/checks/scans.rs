@@ -1,13 +1,11 @@
 //! Scans: order, completeness, page edges, projections, tokens, and all of it while others write.
 
-use crate::context::{Client, Context, Verdict, ensure, refused, same};
+use crate::context::{Background, Client, Context, Pulse, Verdict, ensure, refused, same};
 use atoll_store::{
     Batch, Buffer, ByteRange, Direction, ErrorKind, Projection, ScanEntry, ScanRequest, SortKey, SortRange, Token,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Keys that lie close together at every awkward place, each with a value of its own.
 async fn fill(client: &Client, partition: &str) -> Verdict<BTreeMap<SortKey, Vec<u8>>> {
@@ -138,93 +136,78 @@ pub(super) async fn a_foreign_token_is_refused(context: &Context<'_>) -> Verdict
     same("entries after a change of the page limit", &client.store.scan(other_limit).await?.entries.len(), &5)
 }
 
-/// Inserts and deletes odd keys of "p" until told to stop.
-async fn disturb(client: Client, mut random: fastrand::Rng, stop: Arc<AtomicBool>, keys: u32) -> Verdict {
-    while !stop.load(Ordering::Relaxed) {
-        let key = (random.u32(0..keys) * 2 + 1).to_be_bytes();
+const STAYING: u32 = 60;
+
+/// Inserts and deletes keys between those that stay.
+async fn disturb(client: Client, mut random: fastrand::Rng, pulse: Pulse) -> Verdict {
+    while pulse.goes_on().await {
+        let key = (random.u32(0..STAYING) * 2 + 1).to_be_bytes();
         let batch = Batch::on(*b"p");
-        let batch = if random.bool() { batch.put(key, vec![1]) } else { batch.delete(key) };
-        client.write(batch).await?;
-        tokio::task::yield_now().await;
+        client.write(if random.bool() { batch.put(key, vec![1]) } else { batch.delete(key) }).await?;
     }
     Ok(())
 }
 
-pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicates(context: &Context<'_>) -> Verdict {
-    let client = context.open().await?;
-    const KEYS: u32 = 60;
-    for key in 0..KEYS {
-        client.put("p", (key * 2).to_be_bytes(), "stays").await?;
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..2)
-        .map(|writer| tokio::spawn(disturb(client.clone(), context.random(writer), stop.clone(), KEYS)))
-        .collect();
-    let mut random = context.random(99);
-    let mut verdict = Ok(());
-    for _ in 0..context.size.of(40, 1000) {
-        let direction = if random.bool() { Direction::Forward } else { Direction::Backward };
-        let request = ScanRequest { direction, limit: random.usize(1..20), ..ScanRequest::all(*b"p") };
-        verdict = client.scan(request).await.and_then(|entries| is_whole(entries, direction, KEYS));
-        if verdict.is_err() {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await??;
-    }
-    verdict
+fn any_direction(random: &mut fastrand::Rng) -> Direction {
+    if random.bool() { Direction::Forward } else { Direction::Backward }
 }
 
-fn is_whole(entries: Vec<ScanEntry>, direction: Direction, keys: u32) -> Verdict {
+pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicates(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    for key in 0..STAYING {
+        client.put("p", (key * 2).to_be_bytes(), "stays").await?;
+    }
+    let randoms = [1, 2].map(|salt| context.random(salt));
+    let writing = Background::start(randoms, |random, pulse| Box::pin(disturb(client.clone(), random, pulse)));
+    let mut random = context.random(0);
+    let scanning = client.clone();
+    let look = move || {
+        let (direction, client) = (any_direction(&mut random), scanning.clone());
+        let request = ScanRequest { direction, limit: random.usize(1..20), ..ScanRequest::all(*b"p") };
+        async move { is_whole(client.scan(request).await?, direction) }
+    };
+    writing.watch(context.size.of(2_000, 50_000), look).await
+}
+
+fn is_whole(entries: Vec<ScanEntry>, direction: Direction) -> Verdict {
     let mut found: Vec<_> = entries.into_iter().map(|entry| entry.sort).collect();
     if direction == Direction::Backward {
         found.reverse();
     }
     let edge = found.windows(2).find(|pair| pair[0] >= pair[1]);
     ensure(edge.is_none(), || format!("{direction:?} scan: out of order or twice: {edge:?}"))?;
-    let missing = (0..keys).map(|key| (key * 2).to_be_bytes().to_vec()).find(|key| found.binary_search(key).is_err());
+    let missing = (0..STAYING).map(|key| (key * 2).to_be_bytes().to_vec()).find(|key| found.binary_search(key).is_err());
     ensure(missing.is_none(), || format!("{direction:?} scan: a key that was there throughout is missing: {missing:?}"))
 }
 
-/// Writes one value into all cells of "p" at once, until told to stop.
-async fn rewrite(client: Client, writer: u32, stop: Arc<AtomicBool>, keys: u8) -> Verdict {
+const TOGETHER: u8 = 12;
+
+/// Writes one value into all cells at once, then another, and so on.
+async fn rewrite(client: Client, writer: u32, pulse: Pulse) -> Verdict {
     let mut round = 0_u32;
-    while !stop.load(Ordering::Relaxed) {
+    while pulse.goes_on().await {
         round += 1;
         let value = [writer.to_be_bytes(), round.to_be_bytes()].concat();
-        client.write((0..keys).fold(Batch::on(*b"p"), |batch, key| batch.put([key], value.as_slice()))).await?;
-        tokio::task::yield_now().await;
+        client.write((0..TOGETHER).fold(Batch::on(*b"p"), |batch, key| batch.put([key], value.as_slice()))).await?;
     }
     Ok(())
 }
 
 pub(super) async fn each_page_is_atomic(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
-    const KEYS: u8 = 12;
-    client.write((0..KEYS).fold(Batch::on(*b"p"), |batch, key| batch.put([key], vec![0; 8]))).await?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> =
-        (0..2).map(|writer| tokio::spawn(rewrite(client.clone(), writer, stop.clone(), KEYS))).collect();
+    client.write((0..TOGETHER).fold(Batch::on(*b"p"), |batch, key| batch.put([key], vec![0; 8]))).await?;
+    let writing = Background::start([1, 2], |writer, pulse| Box::pin(rewrite(client.clone(), writer, pulse)));
     let mut random = context.random(0);
-    let mut verdict = Ok(());
-    for _ in 0..context.size.of(100, 2000) {
-        let direction = if random.bool() { Direction::Forward } else { Direction::Backward };
-        let request = ScanRequest { direction, limit: random.usize(2..=KEYS.into()), ..ScanRequest::all(*b"p") };
-        verdict = client.pages(request).await.and_then(|pages| {
+    let scanning = client.clone();
+    let look = move || {
+        let (direction, client) = (any_direction(&mut random), scanning.clone());
+        let limit = random.usize(2..=TOGETHER.into());
+        let request = ScanRequest { direction, limit, ..ScanRequest::all(*b"p") };
+        async move {
+            let pages = client.pages(request).await?;
             let torn = pages.into_iter().find(|page| page.iter().any(|entry| entry.value != page[0].value));
             ensure(torn.is_none(), || format!("a page shows a batch in part: {torn:?}"))
-        });
-        if verdict.is_err() {
-            break;
         }
-        tokio::task::yield_now().await;
-    }
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await??;
-    }
-    verdict
+    };
+    writing.watch(context.size.of(2_000, 50_000), look).await
 }
