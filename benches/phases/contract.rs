@@ -8,25 +8,28 @@ use crate::measure::cpu_seconds;
 use crate::peers::{CACHE_BYTES, EngineError};
 use crate::plan::{CONTRACT_GET, CONTRACT_PUT};
 use crate::workloads::{Key, Verifier, fill_value, point_requests};
+use atoll_embedded::{EmbeddedStore, StoreOptions};
 use atoll_engine::{Durability, Engine, Options, Tree};
 use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
-use futures::executor::block_on;
 use std::sync::Arc;
-
-/// Whether this build can measure it: true as soon as [`embedded_in_memory`] gives a store.
-pub const HAS_CONTRACT: bool = false;
 
 /// Sort key of the one cell of every partition.
 const SORT: &[u8] = b"";
 
-/// The store whose cost is measured.
-fn embedded_in_memory() -> Result<Arc<dyn Store>, EngineError> {
-    Err("the embedded store cannot be opened in memory yet".into())
-}
-
 /// Measures both.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
-    measure(spec, embedded_in_memory()?.as_ref())
+    let options = StoreOptions { engine: engine_options(), ..StoreOptions::default() };
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(options)?);
+    measure(spec, store.as_ref())
+}
+
+fn engine_options() -> Options {
+    Options { memory_bytes: CACHE_BYTES, ..Options::default() }
+}
+
+/// Runs a future where users run theirs: on a runtime.
+pub fn block_on<F: Future>(future: F) -> Result<F::Output, EngineError> {
+    Ok(tokio::runtime::Builder::new_current_thread().build()?.block_on(future))
 }
 
 /// CPU microseconds of a put and of a get.
@@ -41,7 +44,7 @@ fn measure(spec: &Spec, store: &dyn Store) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let mut window = Window::start();
     let bare = cost_of_engine(spec, &requests, &mut verifier)?;
-    let contract = block_on(cost_of_store(spec, store, &requests, &mut verifier))?;
+    let contract = block_on(cost_of_store(spec, store, &requests, &mut verifier))??;
     window.end_calls(2 * (spec.records + spec.requests), None);
     let mut result = window.finish(spec, 0.0, verifier);
     let figures = [
@@ -62,7 +65,7 @@ fn cost_since(before: f64, count: usize) -> f64 {
 }
 
 fn cost_of_engine(spec: &Spec, requests: &[u32], verifier: &mut Verifier) -> Result<Costs, EngineError> {
-    let engine = Engine::in_memory(Options { memory_bytes: CACHE_BYTES, ..Options::default() })?;
+    let engine = Engine::in_memory(engine_options())?;
     let records = engine.tree("records")?;
     let mut value = vec![0; spec.value_bytes];
     let before = cpu_seconds();

@@ -2,8 +2,6 @@
 //!
 //! The process that plans hands a [`Spec`] to a child and reads a [`PhaseResult`] back from a file.
 
-pub use contract::HAS_CONTRACT;
-
 use crate::measure::{IoBytes, Latency};
 use crate::peers::{EngineError, EngineName, OpenOptions};
 use std::path::PathBuf;

@@ -227,8 +227,7 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::Scan | Phase::LoadSingle | Phase::Update => engine != EngineName::Harness,
         Phase::Verify => engine.is_persistent(),
         Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
-        Phase::Append => engine == EngineName::Atoll,
-        Phase::Contract => engine == EngineName::Atoll && crate::phases::HAS_CONTRACT,
+        Phase::Append | Phase::Contract => engine == EngineName::Atoll,
     }
 }
 
