@@ -62,6 +62,14 @@ impl Node {
         }
     }
 
+    /// What tells this node from every other that is alive.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => Arc::as_ptr(leaf).cast::<u8>().addr(),
+            Self::Inner(inner) => Arc::as_ptr(inner).cast::<u8>().addr(),
+        }
+    }
+
     pub(crate) fn birth(&self) -> u64 {
         match self {
             Self::Leaf(leaf) => leaf.birth,

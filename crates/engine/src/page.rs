@@ -40,8 +40,8 @@ pub(crate) fn read_bytes(home: &PageRef, backing: &Backing) -> Result<Vec<u8>, E
     Ok(bytes)
 }
 
-/// The page of a leaf. All its pieces must have a home.
-pub(crate) fn encode_leaf(leaf: &Leaf, page: &mut Vec<u8>) {
+/// The page of a leaf; `home_of` tells where its pieces lie.
+pub(crate) fn encode_leaf(leaf: &Leaf, home_of: impl Fn(&Piece) -> u64, page: &mut Vec<u8>) {
     page.put_u8(LEAF);
     page.put_bytes(leaf.prefix());
     page.put_varint(leaf.len() as u64);
@@ -52,16 +52,16 @@ pub(crate) fn encode_leaf(leaf: &Leaf, page: &mut Vec<u8>) {
                 page.put_varint(bytes.len() as u64 * 2);
                 page.extend_from_slice(bytes);
             }
-            Stored::Chain(chain) => encode_chain(chain, page),
+            Stored::Chain(chain) => encode_chain(chain, &home_of, page),
         }
     }
 }
 
-fn encode_chain(chain: &Chain, page: &mut Vec<u8>) {
+fn encode_chain(chain: &Chain, home_of: &impl Fn(&Piece) -> u64, page: &mut Vec<u8>) {
     let pieces = chain.pieces();
     page.put_varint(pieces.len() as u64 * 2 + 1);
     for piece in pieces {
-        page.put_varint(piece.home().unwrap_or_default());
+        page.put_varint(home_of(piece));
         page.put_varint(u64::from(piece.len()));
         page.put_u64(piece.checksum());
         page.put_varint(piece.birth());

@@ -10,6 +10,7 @@ use crate::retired::Retired;
 use crate::space::{Extent, Space, UNIT};
 use crate::value::{EXTENT_FROM, Piece};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 
 /// Bytes of one run.
 const RUN: u64 = 1 << 20;
@@ -23,11 +24,22 @@ pub(crate) struct PageWriter<'a> {
     space: &'a Mutex<Space>,
     run: Option<Extent>,
     buffer: Vec<u8>,
+    /// What lies in the run and gets its home once that is written.
+    unsettled: Vec<Unsettled>,
+    /// Homes to be of the nodes among them, by address.
+    homes: HashMap<usize, PageRef>,
+    piece_homes: HashMap<usize, u64>,
     scratch: Vec<u8>,
     /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
     pub(crate) written: u64,
+}
+
+/// Something whose bytes lie in the run that is being filled.
+enum Unsettled {
+    Node(Node, PageRef),
+    Piece(Piece, u64),
 }
 
 impl<'a> PageWriter<'a> {
@@ -37,6 +49,9 @@ impl<'a> PageWriter<'a> {
             space,
             run: None,
             buffer: Vec::with_capacity(RUN as usize),
+            unsettled: Vec::new(),
+            homes: HashMap::new(),
+            piece_homes: HashMap::new(),
             scratch: Vec::new(),
             only_until: None,
             of_snapshots: Vec::new(),
@@ -59,11 +74,15 @@ impl<'a> PageWriter<'a> {
     }
 
     fn write_node(&mut self, node: &Node) -> Result<PageRef, EngineError> {
+        if let Some(home) = self.homes.get(&node.address()) {
+            return Ok(*home);
+        }
         let home = match node {
             Node::Leaf(leaf) => self.write_leaf(leaf)?,
             Node::Inner(inner) => self.write_inner(inner)?,
         };
-        node.settle(home);
+        self.homes.insert(node.address(), home);
+        self.unsettled.push(Unsettled::Node(node.clone(), home));
         if let Some(epoch) = self.only_until {
             let len = u64::from(home.len);
             self.of_snapshots.push(Retired { offset: home.offset, len, birth: home.birth, death: epoch + 1 });
@@ -77,7 +96,10 @@ impl<'a> PageWriter<'a> {
         }
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        page::encode_leaf(leaf, &mut page);
+        let homes = &self.piece_homes;
+        let home_of =
+            |piece: &Piece| piece.home().or_else(|| homes.get(&piece.address()).copied()).unwrap_or_default();
+        page::encode_leaf(leaf, home_of, &mut page);
         let home = self.place(&page, leaf.birth);
         self.scratch = page;
         home
@@ -93,15 +115,23 @@ impl<'a> PageWriter<'a> {
     /// Writes a piece that lives only in memory so far: one that was joined from others.
     fn write_piece(&mut self, piece: &Piece) -> Result<(), EngineError> {
         let (None, Some(bytes)) = (piece.home(), piece.resident_bytes()) else { return Ok(()) };
+        if self.piece_homes.contains_key(&piece.address()) {
+            return Ok(());
+        }
         let offset = if bytes.len() < EXTENT_FROM {
-            self.place(&bytes, piece.birth())?.offset
+            let offset = self.place(&bytes, piece.birth())?.offset;
+            self.piece_homes.insert(piece.address(), offset);
+            self.unsettled.push(Unsettled::Piece(piece.clone(), offset));
+            offset
         } else {
             let extent = self.space.lock().allocate(bytes.len() as u64);
-            self.write_out(extent.offset, &bytes)?;
+            if let Err(error) = self.write_out(extent.offset, &bytes) {
+                self.space.lock().insert_free(extent);
+                return Err(error);
+            }
+            self.settle_piece(piece, extent.offset);
             extent.offset
         };
-        piece.settle(offset);
-        self.backing.admit(piece.clone(), bytes.allocated_bytes() as u64);
         if let Some(epoch) = self.only_until {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
             self.of_snapshots.push(Retired { offset, len, birth, death: epoch + 1 });
@@ -135,18 +165,37 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes the run out and gives back what was not used of it.
+    /// Writes the run out, gives back what was not used of it, and then tells its nodes where they live:
+    /// a home must never be one that was not written.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
         let Some(run) = self.run.take() else { return Ok(()) };
-        let used = self.buffer.len() as u64;
+        let buffer = std::mem::take(&mut self.buffer);
+        let unsettled = std::mem::take(&mut self.unsettled);
+        self.homes.clear();
+        self.piece_homes.clear();
+        if let Err(error) = self.write_out(run.offset, &buffer) {
+            self.space.lock().insert_free(run);
+            return Err(error);
+        }
+        let used = buffer.len() as u64;
         if used < run.len {
             self.space.lock().insert_free(Extent { offset: run.offset + used, len: run.len - used });
         }
-        let buffer = std::mem::take(&mut self.buffer);
-        let result = self.write_out(run.offset, &buffer);
+        for item in unsettled {
+            match item {
+                Unsettled::Node(node, home) => node.settle(home),
+                Unsettled::Piece(piece, offset) => self.settle_piece(&piece, offset),
+            }
+        }
         self.buffer = buffer;
         self.buffer.clear();
-        result
+        Ok(())
+    }
+
+    fn settle_piece(&self, piece: &Piece, offset: u64) {
+        piece.settle(offset);
+        let bytes = piece.resident_bytes().map_or(0, |bytes| bytes.allocated_bytes());
+        self.backing.admit(piece.clone(), bytes as u64);
     }
 
     pub(crate) fn write_out(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EngineError> {

@@ -101,6 +101,11 @@ impl Piece {
         self.0.resident.lock().take().map_or(0, |bytes| bytes.allocated_bytes() as u64)
     }
 
+    /// What tells this piece from every other that is alive.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
