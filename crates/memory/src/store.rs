@@ -160,12 +160,11 @@ impl Store for MemoryStore {
         expectation: Expectation,
         time_out: Duration,
     ) -> StoreFuture<'a, Waited> {
-        let checked = self.options.limits.check_expectation(&expectation);
+        if let Err(error) = self.options.limits.check_expectation(&expectation) {
+            return Box::pin(ready(Err(error)));
+        }
         let read = move || ready(self.read(cell, ByteRange::ALL));
-        Box::pin(async move {
-            checked?;
-            self.watches.wait(cell, expectation, time_out, read).await
-        })
+        Box::pin(self.watches.wait(cell, expectation, time_out, read))
     }
 
     fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {

@@ -170,7 +170,8 @@ impl Watches {
         R: Future<Output = Result<Option<Buffer>, StoreError>>,
     {
         let watch = self.watch(cell)?;
-        let met = async {
+        // Everything below lives in the future of each waiter, so locals that would be kept twice are spared.
+        tokio::time::timeout(time_out, async {
             loop {
                 let current = read().await?;
                 if expectation.is_met(current.as_deref()) {
@@ -178,8 +179,9 @@ impl Watches {
                 }
                 watch.changed().await?;
             }
-        };
-        tokio::time::timeout(time_out, met).await.unwrap_or(Ok(Waited::TimedOut))
+        })
+        .await
+        .unwrap_or(Ok(Waited::TimedOut))
     }
 
     fn shard(&self, partition: &[u8]) -> &Shard {
