@@ -49,11 +49,11 @@ fn house_rules() -> Result<(), Failure> {
 
 fn format() -> Result<(), Failure> {
     let mut whole = cargo::command()?;
-    whole.args(["fmt", "--all", "--check"]);
+    whole.args(["fmt", "--all", "--check", "--", "--color", "never"]);
     let mut result = run::step("cargo fmt --all --check", &mut whole).map(drop);
     for manifest in OUTSIDE {
         let mut one = cargo::command()?;
-        one.args(["fmt", "--check", "--manifest-path", manifest]);
+        one.args(["fmt", "--check", "--manifest-path", manifest, "--", "--color", "never"]);
         result = result.and(run::step(&format!("cargo fmt --check ({manifest})"), &mut one).map(drop));
     }
     result

@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [-- MORE]",
+        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [-- MORE]",
         about: "measure, beside rivals if asked",
         run: bench::run,
     },
