@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tracing_subscriber::EnvFilter;
 
 /// Exit codes that shells expect after the signals.
 const INTERRUPTED_EXIT: u8 = 130;
@@ -71,6 +72,7 @@ pub fn execute(
     global: &GlobalArguments,
     verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> ExitCode {
+    tell_warnings(global.json);
     let (result, colored) = match read_settings(global) {
         Ok(settings) => {
             let colored = use_colors(&settings);
@@ -87,6 +89,21 @@ pub fn execute(
             ExitCode::from(failure.exit())
         }
     }
+}
+
+/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing.
+fn tell_warnings(json: bool) {
+    let wanted = std::env::var_os("ATOLL_LOG").and_then(|filter| EnvFilter::try_new(filter.to_str()?).ok());
+    // Who reads our JSON expects nothing else, unless they asked for it.
+    let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn" }));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .without_time();
+    // It can only fail when somebody has set one before, which is as good.
+    let _ = subscriber.try_init();
 }
 
 fn use_colors(settings: &Settings) -> bool {

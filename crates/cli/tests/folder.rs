@@ -237,3 +237,32 @@ fn a_copy_beside_a_live_owner_is_one_consistent_state() {
     owner.kill().unwrap();
     owner.wait().unwrap();
 }
+
+#[test]
+fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let before = snapshot_of(&place.folder.path().join("data"));
+    let refused = place.run(&["--store", "file:data?mode=read", "kv", "put", "p", "s", "other"]);
+    // The URL says how the store is opened, whatever the verb would do.
+    refused.fails(20);
+    assert_eq!(snapshot_of(&place.folder.path().join("data")), before);
+    place.run(&["--store", "file:elsewhere?create=no", "kv", "put", "p", "s", "v"]).fails(10);
+    place.write("a-file", "precious");
+    place.run(&["--store", "a-file", "kv", "put", "p", "s", "v"]).fails(12);
+    assert_eq!(place.read("a-file"), b"precious");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.folder.path().join("data")).unwrap();
+    let nonsense = "this is not a store ".repeat(1000);
+    place.write("data/store.atoll", &nonsense);
+    for verb in [&["kv", "put", "p", "s", "v"][..], &["kv", "get", "p", "s"], &["store", "check"]] {
+        let refused = atoll(&place, verb);
+        assert!([12, 18].contains(&refused.exit.unwrap()), "{verb:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
+        assert_eq!(place.read("data/store.atoll"), nonsense.as_bytes(), "{verb:?}");
+    }
+}
