@@ -143,7 +143,8 @@ impl FolderWay {
             place: self.folder.display().to_string(),
             source: Arc::new(source),
         };
-        let listener = ownership.take_listener().ok_or_else(|| broken(std::io::ErrorKind::NotConnected.into()))?;
+        let listener =
+            ownership.take_listener().ok_or_else(|| broken(std::io::ErrorKind::NotConnected.into()))?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(broken)?;
         let store = self.opener.open_owned(&self.folder).await?;
         let server = serve(listener, Arc::clone(&store), self.options.serve, &Handle::current());
@@ -171,11 +172,9 @@ impl FolderWay {
         let hello = attach(stream, &place, self.mode == Mode::Read);
         match tokio::time::timeout(self.options.opening_time, hello).await {
             Ok(attached) => attached.map(Route::Attached),
-            Err(_) => Err(StoreError::Owned {
-                place,
-                host: owner.identity.host.clone(),
-                pid: owner.identity.pid,
-            }),
+            Err(_) => {
+                Err(StoreError::Owned { place, host: owner.identity.host.clone(), pid: owner.identity.pid })
+            }
         }
     }
 }

@@ -7,32 +7,44 @@ use atoll_embedded::attach::{AttachedStore, Reattach, Route, ServeOptions, attac
 use atoll_embedded::background;
 use atoll_memory::MemoryStore;
 use atoll_store::{
-    Cell, ErrorKind, Expectation, Outcome, Read, ReadOptions, RequestId, Store, StoreError, Waited, WriteOptions,
+    Cell, ErrorKind, Expectation, Outcome, Read, ReadOptions, RequestId, Store, StoreError, Waited,
+    WriteOptions,
 };
 use atoll_wire::{Faults, simulated_pair};
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// Connects to a store in this process over a simulated transport, anew each time.
 struct Way {
     store: Arc<dyn Store>,
-    stop: watch::Sender<bool>,
+    stop: Mutex<watch::Sender<bool>>,
     attempts: AtomicU64,
     faults: fn(u64) -> Faults,
 }
 
 impl Way {
     fn to(store: Arc<dyn Store>, faults: fn(u64) -> Faults) -> Arc<Self> {
-        Arc::new(Self { store, stop: watch::channel(false).0, attempts: AtomicU64::new(0), faults })
+        Arc::new(Self {
+            store,
+            stop: Mutex::new(watch::channel(false).0),
+            attempts: AtomicU64::new(0),
+            faults,
+        })
     }
 
     async fn open(self: &Arc<Self>) -> AttachedStore {
         let way = Arc::clone(self) as Arc<dyn Reattach>;
         AttachedStore::open("test".into(), false, way, background().unwrap()).await.unwrap()
+    }
+
+    /// Ends the connections of now, not those to come.
+    fn stop_owner(&self) {
+        let next = watch::channel(false).0;
+        std::mem::replace(&mut *self.stop.lock().unwrap(), next).send_replace(true);
     }
 
     fn attempts(&self) -> u64 {
@@ -45,9 +57,14 @@ impl Reattach for Way {
         Box::pin(async {
             loop {
                 let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-                let (near, far) = simulated_pair(attempt, 64 << 10, [(self.faults)(attempt), Faults::default()]);
-                let serving =
-                    serve_connection(far, Arc::clone(&self.store), ServeOptions::default(), self.stop.subscribe());
+                let (near, far) =
+                    simulated_pair(attempt, 64 << 10, [(self.faults)(attempt), Faults::default()]);
+                let serving = serve_connection(
+                    far,
+                    Arc::clone(&self.store),
+                    ServeOptions::default(),
+                    self.stop.lock().unwrap().subscribe(),
+                );
                 tokio::spawn(serving);
                 match attach(near, "test", false).await {
                     Ok(attachment) => return Ok(Route::Attached(attachment)),
@@ -120,23 +137,25 @@ async fn many_reads_are_each_answered_once_though_the_connection_breaks_between(
     let store = memory();
     for number in 0..2000_u32 {
         let sort = number.to_be_bytes();
-        store.put(Cell::new(b"p", &sort), &vec![7; number as usize % 500], WriteOptions::default()).await.unwrap();
+        store
+            .put(Cell::new(b"p", &sort), &vec![7; 20_000 + number as usize], WriteOptions::default())
+            .await
+            .unwrap();
     }
-    // What the owner sends breaks off, in the middle of the answers.
-    let way = Way::to(store, |attempt| if attempt == 0 { Faults::default() } else { calm(attempt) });
+    let way = Way::to(store, calm);
     let attached = way.open().await;
     let reads = (0..2000_u32).map(|number| Read::new(*b"p", number.to_be_bytes())).collect();
     let mut answers = attached.get_many(reads);
     let mut seen = vec![0; 2000];
     while let Some((index, answer)) = answers.next().await {
-        assert_eq!(answer.unwrap().unwrap().len(), index % 500);
+        assert_eq!(answer.unwrap().unwrap().len(), 20_000 + index);
         seen[index] += 1;
         if seen.iter().sum::<u32>() == 700 {
-            way.stop.send_replace(true);
-            way.stop.send_replace(false);
+            way.stop_owner();
         }
     }
     assert!(seen.iter().all(|&times| times == 1));
+    assert!(way.attempts() > 1);
 }
 
 #[tokio::test]
@@ -177,8 +196,10 @@ async fn a_wait_goes_on_over_a_new_connection_when_the_owner_stops() {
         waiting.wait(Cell::new(b"p", b"k"), Expectation::Differs(None), Duration::from_secs(30)).await
     });
     attached.now().await.unwrap();
-    way.stop.send_replace(true);
-    way.stop.send_replace(false);
+    way.stop_owner();
+    while way.attempts() < 2 {
+        attached.now().await.unwrap();
+    }
     attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), Waited::Met(Some(b"v"[..].into())));
 }

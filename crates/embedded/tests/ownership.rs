@@ -1,6 +1,6 @@
 //! Who becomes what when a folder is opened: one owner, the others attached, and a clear word where neither
 //! is possible. The stores are in memory here: what is tested is the way to them.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use atoll_embedded::attach::AttachedStore;
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord, Settled, settle};
@@ -95,7 +95,8 @@ async fn value(store: &AttachedStore) -> Option<Vec<u8>> {
 async fn the_first_owns_and_the_second_sees_what_it_wrote() {
     for locking in BOTH {
         let place = Place::new(locking);
-        let (first, second) = (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        let (first, second) =
+            (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
         assert!(first.is_local() && !second.is_local());
         first.put(CELL, b"of the first", WriteOptions::default()).await.unwrap();
         assert_eq!(value(&second).await.as_deref(), Some(&b"of the first"[..]));
@@ -118,7 +119,8 @@ async fn of_many_who_open_at_once_one_owns() {
 async fn when_the_owner_closes_an_attached_one_takes_its_place() {
     for locking in BOTH {
         let place = Place::new(locking);
-        let (first, second) = (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        let (first, second) =
+            (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
         first.close().await.unwrap();
         assert_eq!(value(&second).await, None);
         assert!(second.is_local());
@@ -168,7 +170,12 @@ async fn the_lock_of_another_host_is_refused_by_name_and_left_alone() {
     }
     assert_eq!(std::fs::read(place.lock_file()).unwrap(), before);
     // Each kind of lock is heeded by those who go by the other.
-    let local = Place { locking: Some(Locking::Kernel), opener: Arc::default(), folder: place.folder.clone(), ..Place::new(None) };
+    let local = Place {
+        locking: Some(Locking::Kernel),
+        opener: Arc::default(),
+        folder: place.folder.clone(),
+        ..Place::new(None)
+    };
     assert!(matches!(local.open(Mode::Write).await, Err(StoreError::Owned { pid: 4711, .. })));
 }
 

@@ -6,14 +6,21 @@
 //! every second time the owner, and starts it again; in the end it opens the folder and counts.
 //!
 //! `ATOLL_ROUNDS=50 cargo test -p atoll-embedded --test processes` runs more rounds than the 10 of a test.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 use atoll_disk::FileDisk;
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord};
 use atoll_embedded::{EmbeddedStore, FolderOptions, OpenStore, StoreOptions, open_folder};
 use atoll_engine::{Engine, Options};
 use atoll_store::{
-    Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, StoreFuture, WriteOptions,
+    Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, StoreFuture,
+    WriteOptions,
 };
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -338,7 +345,10 @@ async fn count_and_compare(driver: &Driver) {
     let counter = store.get(Cell::new("all", "counter"), ReadOptions::default()).await.unwrap();
     let count = counter.map_or(0, |bytes| u64::from_le_bytes(bytes[..].try_into().unwrap()));
     let (least, most) = (driver.counted, driver.counted + driver.maybe);
-    assert!((least..=most).contains(&count), "{count} counted, {least} acknowledged, at most {most} possible");
+    assert!(
+        (least..=most).contains(&count),
+        "{count} counted, {least} acknowledged, at most {most} possible"
+    );
     let page = store.scan(ScanRequest::all(*b"all")).await.unwrap();
     assert_eq!(page.entries.len(), 1);
     store.close().await.unwrap();

@@ -77,11 +77,17 @@ fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
     way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn wake(waiting: &mut Option<Waker>) {
+    if let Some(waker) = waiting.take() {
+        waker.wake();
+    }
+}
+
 fn close(way: &Mutex<Way>) {
     let mut way = lock(way);
     way.is_closed = true;
-    way.reader.take().map(Waker::wake);
-    way.writer.take().map(Waker::wake);
+    wake(&mut way.reader);
+    wake(&mut way.writer);
 }
 
 impl AsyncRead for SimulatedPipe {
@@ -107,7 +113,7 @@ impl AsyncRead for SimulatedPipe {
         for byte in way.bytes.drain(..this.part(most)) {
             target.put_slice(&[byte]);
         }
-        way.writer.take().map(Waker::wake);
+        wake(&mut way.writer);
         Poll::Ready(Ok(()))
     }
 }
@@ -139,7 +145,7 @@ impl AsyncWrite for SimulatedPipe {
             way.bytes.push_back(byte ^ damage);
             way.passed += 1;
         }
-        way.reader.take().map(Waker::wake);
+        wake(&mut way.reader);
         Poll::Ready(Ok(taken))
     }
 

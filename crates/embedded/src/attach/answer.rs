@@ -4,8 +4,8 @@ use super::bytes::{DecodeError, Reader, Writer};
 use super::fault::{read_error, write_error};
 use super::request::{durability, place, read_durability, read_place, read_split, read_token, split, token};
 use atoll_store::{
-    Buffer, Capabilities, Limits, PartitionPage, Place, ScanEntry, ScanPage, Split, StoreError, Timestamp, Waited,
-    Written,
+    Buffer, Capabilities, Limits, PartitionPage, Place, ScanEntry, ScanPage, Split, StoreError, Timestamp,
+    Waited, Written,
 };
 
 type Decoded<T> = Result<T, DecodeError>;

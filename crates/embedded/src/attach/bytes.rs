@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
 
     pub fn duration(&mut self, what: &'static str) -> Decoded<Duration> {
         let seconds = self.number(what)?;
-        let nanoseconds = u32::try_from(self.number(what)?).ok().filter(|&nanoseconds| nanoseconds < 1_000_000_000);
+        let nanoseconds =
+            u32::try_from(self.number(what)?).ok().filter(|&nanoseconds| nanoseconds < 1_000_000_000);
         Ok(Duration::new(seconds, nanoseconds.ok_or(self.error(what))?))
     }
 

@@ -8,8 +8,8 @@ use super::many;
 use super::{Greeting, Request};
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions,
-    Written,
+    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
+    WriteOptions, Written,
 };
 use atoll_wire::{Client, Limits, Lost, WireError};
 use futures::future::BoxFuture;
@@ -43,8 +43,9 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let greeting = Greeting { is_read_only }.encode();
-    let (client, greeting) =
-        Client::connect(transport, Limits::default(), greeting).await.map_err(|error| refused(place, error))?;
+    let (client, greeting) = Client::connect(transport, Limits::default(), greeting)
+        .await
+        .map_err(|error| refused(place, error))?;
     let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
     Ok(Attachment { client, capabilities: Arc::new(capabilities) })
 }
@@ -168,7 +169,7 @@ impl AttachedStore {
         if request.is_write() && self.shared.is_read_only {
             return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
         }
-        let encoded = request.encode();
+        let mut encoded = request.encode();
         let started = Instant::now();
         for _ in 0..LOSSES_MAX {
             if let Some(local) = self.local() {
@@ -181,6 +182,10 @@ impl AttachedStore {
             };
             self.check_loss(request, &attachment, started, &lost)?;
             self.find_owner(number).await?;
+            if let Request::Wait(partition, sort, expectation, time_out) = request {
+                let left = time_out.saturating_sub(started.elapsed());
+                encoded = Request::Wait(partition.clone(), sort.clone(), expectation.clone(), left).encode();
+            }
         }
         Err(self.gave_up())
     }
@@ -387,7 +392,6 @@ impl Store for AttachedStore {
         Box::pin(async move {
             let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
             let started = Instant::now();
-            // A wait that is repeated at the next owner may take up to twice its time, and not more.
             match self.ask(&Request::Wait(partition, sort, expectation.clone(), time_out)).await? {
                 Asked::Answer(waited) => Ok(waited),
                 Asked::Local(store) => {

@@ -42,14 +42,18 @@ impl Greeting {
     fn decode(bytes: &[u8]) -> Result<Self, String> {
         match bytes {
             [Self::FORMAT, mode @ (0 | 1)] => Ok(Self { is_read_only: *mode == 1 }),
-            _ => Err("the greeting is of a release that this owner does not know; use the same release".into()),
+            _ => {
+                Err("the greeting is of a release that this owner does not know; use the same release".into())
+            }
         }
     }
 }
 
 /// Reads every kind of message from arbitrary bytes; for fuzzing.
 pub fn check_bytes(bytes: &[u8]) {
-    use atoll_store::{Buffer, Capabilities, PartitionPage, Place, ScanPage, Split, Timestamp, Waited, Written};
+    use atoll_store::{
+        Buffer, Capabilities, PartitionPage, Place, ScanPage, Split, Timestamp, Waited, Written,
+    };
     let _ = Request::decode(bytes);
     let _ = answer::decode::<Option<Buffer>>(bytes);
     let _ = answer::decode::<Written>(bytes);

@@ -4,8 +4,8 @@
 
 use super::bytes::{DecodeError, Reader, Writer};
 use atoll_store::{
-    Batch, ByteRange, Condition, Direction, Durability, Expectation, Mutation, PartitionQuery, Place, Projection,
-    Read, ReadOptions, RequestId, ScanRequest, SortRange, Split, Token, WriteOptions,
+    Batch, ByteRange, Condition, Direction, Durability, Expectation, Mutation, PartitionQuery, Place,
+    Projection, Read, ReadOptions, RequestId, ScanRequest, SortRange, Split, Token, WriteOptions,
 };
 use std::ops::Bound;
 use std::time::Duration;
@@ -211,7 +211,10 @@ fn range(to: &mut Writer, range: ByteRange) {
 }
 
 fn read_range(from: &mut Reader<'_>) -> Decoded<ByteRange> {
-    Ok(ByteRange { offset: from.number("offset")?, len: from.option("length", |from| from.number("length"))? })
+    Ok(ByteRange {
+        offset: from.number("offset")?,
+        len: from.option("length", |from| from.number("length"))?,
+    })
 }
 
 fn read_options(from: &mut Reader<'_>) -> Decoded<ReadOptions> {

@@ -7,9 +7,9 @@
 //! Invariant: what one client does or fails to do holds up no other.
 //! Invariant: after [`Server::stop`] returned, no request of a client touches the store.
 
+use super::Greeting;
 use super::answer;
 use super::request::Request;
-use super::Greeting;
 use atoll_store::{Cell, ErrorKind, Store, StoreError};
 use atoll_wire::{Connection, Limits, Responder, WireError};
 use futures::StreamExt;
@@ -61,7 +61,12 @@ pub struct Server {
 
 /// Serves `store` to everybody who connects, on `runtime`. The listener must be registered there.
 #[must_use]
-pub fn serve(listener: UnixListener, store: Arc<dyn Store>, options: ServeOptions, runtime: &Handle) -> Server {
+pub fn serve(
+    listener: UnixListener,
+    store: Arc<dyn Store>,
+    options: ServeOptions,
+    runtime: &Handle,
+) -> Server {
     let (stop, stopped) = watch::channel(false);
     let task = runtime.spawn(accept_all(listener, store, options, stopped));
     Server { stop, task: tokio::sync::Mutex::new(Some(task)) }
@@ -138,7 +143,8 @@ where
         greeting = Greeting::decode(bytes)?;
         Ok(answer::encode(&Ok(store.capabilities())))
     };
-    let hello = tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
+    let hello =
+        tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
     let mut connection = hello.await.map_err(|_| WireError::Closed)??;
     let desk = Desk {
         store,

@@ -212,7 +212,8 @@ mod tests {
             decision != Decision::TakeOver
                 || matches!(
                     seen.owner,
-                    Owner::Named(Host::Here, Process::Dead, _) | Owner::Named(Host::SameName, _, Heartbeat::Stale)
+                    Owner::Named(Host::Here, Process::Dead, _)
+                        | Owner::Named(Host::SameName, _, Heartbeat::Stale)
                 )
         });
     }
@@ -244,9 +245,7 @@ mod tests {
 
     #[test]
     fn an_owner_who_answers_is_attached_to() {
-        check("attach", |seen, decision| {
-            (decision == Decision::Attach) == (seen.socket == Socket::Answers)
-        });
+        check("attach", |seen, decision| (decision == Decision::Attach) == (seen.socket == Socket::Answers));
     }
 
     #[test]

@@ -232,7 +232,8 @@ mod tests {
             FileLock::make(folder.path(), &dead).unwrap().unwrap();
             let taken: Vec<u64> = std::thread::scope(|scope| {
                 let (path, dead) = (folder.path(), &dead);
-                let take = move |nonce| FileLock::take_over(path, dead, &record(nonce)).unwrap().map(|_| nonce);
+                let take =
+                    move |nonce| FileLock::take_over(path, dead, &record(nonce)).unwrap().map(|_| nonce);
                 let threads: Vec<_> = (0..8).map(|nonce| scope.spawn(move || take(nonce))).collect();
                 threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
             });
@@ -256,7 +257,8 @@ mod tests {
     fn a_heartbeat_is_judged_by_the_clock_of_the_file_system() {
         let folder = tempfile::tempdir().unwrap();
         let lock = FileLock::make(folder.path(), &record(1)).unwrap().unwrap();
-        let judged = || heartbeat(folder.path(), &HostIdentity::of_this_process(), Duration::from_secs(30)).unwrap();
+        let judged =
+            || heartbeat(folder.path(), &HostIdentity::of_this_process(), Duration::from_secs(30)).unwrap();
         assert_eq!(judged(), Heartbeat::Fresh);
         let file = File::open(folder.path().join(OWNER_FILE)).unwrap();
         let then = file.metadata().unwrap().modified().unwrap() - Duration::from_secs(40);

@@ -58,7 +58,9 @@ impl OwnerRecord {
 
 /// FNV-1a: enough to tell a whole record from a torn one, and to be checked by hand.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn escape(path: &std::path::Path) -> String {

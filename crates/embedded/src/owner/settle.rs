@@ -89,7 +89,8 @@ impl From<OwnerError> for StoreError {
             }
             OwnerError::Unreadable { folder } => Self::Unavailable {
                 place: folder.display().to_string(),
-                reason: "its lock file cannot be read; remove the file `owner` if no process uses the store".into(),
+                reason: "its lock file cannot be read; remove the file `owner` if no process uses the store"
+                    .into(),
                 source: None,
             },
             OwnerError::Io { path, source, .. } if is_read_only(&source) => {
@@ -139,7 +140,9 @@ pub async fn settle(folder: &Path, mode: Mode, options: &OwnerOptions) -> Result
             Ok(Ok(Some(settled))) => return Ok(settled),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(io_error("look at", Path::new("the folder"))(io::ErrorKind::Interrupted.into())),
+            Err(_) => {
+                return Err(io_error("look at", Path::new("the folder"))(io::ErrorKind::Interrupted.into()));
+            }
         }
         // No event tells that somebody else is about to write its name; a start takes a millisecond or two.
         tokio::time::sleep(pause).await;
@@ -187,7 +190,9 @@ impl Attempt {
                     seen.socket = if connection.is_some() { Socket::Answers } else { Socket::Silent };
                 }
                 Decision::Attach => {
-                    return Ok(connection.zip(record).map(|(stream, record)| Settled::Attached(stream, record)));
+                    return Ok(connection
+                        .zip(record)
+                        .map(|(stream, record)| Settled::Attached(stream, record)));
                 }
                 Decision::ReadOnly => return Ok(Some(Settled::ReadOnly)),
                 Decision::LookAgain => return Ok(None),
@@ -423,4 +428,3 @@ impl Drop for StopBeating {
         }
     }
 }
-
