@@ -49,7 +49,6 @@ struct Written {
     written_bytes: u64,
     extents: Vec<Extent>,
     dead: Vec<SegmentUse>,
-    of_snapshots: Vec<Retired>,
     table: Extent,
 }
 
@@ -86,8 +85,11 @@ impl Shared {
         clean: bool,
         writer: Option<MutexGuard<'_, Writer>>,
     ) -> Result<Checkpoint, EngineError> {
-        let written = self.write_checkpoint(disk, &frozen, clean);
+        let mut pages = PageWriter::new(&self.backing, &self.space);
+        let written = self.write_checkpoint(&mut pages, disk, &frozen, clean);
         let mut writer = writer.unwrap_or_else(|| self.writer.lock());
+        // Pages that only snapshots need are on disk whether the commit came about or not.
+        pages.of_snapshots.drain(..).for_each(|retired| writer.retired.space(retired));
         match written {
             Ok(commit) => {
                 self.release(&mut writer, &frozen, &commit);
@@ -140,29 +142,28 @@ impl Shared {
 
     fn write_checkpoint(
         &self,
+        pages: &mut PageWriter<'_>,
         disk: &dyn Disk,
         frozen: &Frozen,
         clean: bool,
     ) -> Result<Written, EngineError> {
-        let mut pages = PageWriter::new(&self.backing, &self.space);
-        let mut table = Table { trees: write_trees(&mut pages, &frozen.forest.trees)?, ..Table::default() };
+        let mut table = Table { trees: write_trees(pages, &frozen.forest.trees)?, ..Table::default() };
         if planted::is(Bug::TreeForgotten) {
             table.trees.pop();
         }
         // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
         for snapshot in frozen.forest.snapshots.iter().rev() {
             pages.for_snapshot(snapshot.epoch);
-            let trees = write_trees(&mut pages, &snapshot.trees)?;
+            let trees = write_trees(pages, &snapshot.trees)?;
             let (name, epoch, sequence) = (snapshot.name.clone(), snapshot.epoch, snapshot.sequence);
             table.snapshots.push(SnapshotEntry { name, epoch, sequence, trees });
         }
         table.snapshots.reverse();
         pages.flush()?;
-        let of_snapshots = std::mem::take(&mut pages.of_snapshots);
-        table.retired = frozen.kept.iter().chain(&of_snapshots).copied().collect();
+        table.retired = frozen.kept.iter().chain(&pages.of_snapshots).copied().collect();
         let (extents, dead) = self.freed_by(frozen);
         table.segments = frozen.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
-        let (home, extent) = self.write_table(&mut pages, &mut table, &extents, frozen.epoch)?;
+        let (home, extent) = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
         let written_bytes = pages.written;
         let superblock = Superblock {
             store_id: self.backing.store_id(),
@@ -171,12 +172,8 @@ impl Shared {
             table: home,
             log: frozen.point,
         };
-        if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
-            // Whether the commit is on disk is not known, so nothing may be reused: refuse further writes.
-            self.syncer.poison();
-            return Err(error);
-        }
-        Ok(Written { written_bytes, extents, dead, of_snapshots, table: extent })
+        self.install(disk, &superblock, frozen.point.position)?;
+        Ok(Written { written_bytes, extents, dead, table: extent })
     }
 
     /// What becomes free with this commit: extents, and log segments that nothing needs.
@@ -230,22 +227,27 @@ impl Shared {
 
     fn install(&self, disk: &dyn Disk, superblock: &Superblock, position: u64) -> Result<(), EngineError> {
         if !planted::is(Bug::SuperblockBeforePages) {
-            disk.sync()?;
+            self.sync_for_commit(disk)?;
         }
         self.syncer.reached(position);
         let copies = if planted::is(Bug::SecondSuperblockSkipped) { &COPIES[..1] } else { &COPIES };
         for &copy in copies {
+            // Should this fail, the copies on disk are the former commit, this one, or both; all that either
+            // needs stays in place, for nothing is given back.
             disk.write_at(copy, &superblock.encode())?;
-            disk.sync()?;
+            self.sync_for_commit(disk)?;
         }
+        Ok(())
+    }
+
+    /// After a sync that failed nobody knows what is on disk: nothing may rely on it any more.
+    fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
+        disk.sync().inspect_err(|_| self.syncer.poison())?;
         Ok(())
     }
 
     /// Gives back what the commit before needed and this one does not.
     fn release(&self, writer: &mut Writer, frozen: &Frozen, commit: &Written) {
-        for retired in &commit.of_snapshots {
-            writer.retired.space(*retired);
-        }
         writer.checkpointed = frozen.point.position;
         let mut space = self.space.lock();
         for retired in &frozen.freeing {

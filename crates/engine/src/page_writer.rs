@@ -33,6 +33,7 @@ pub(crate) struct PageWriter<'a> {
     /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
+    of_snapshots_in_run: Vec<Retired>,
     pub(crate) written: u64,
 }
 
@@ -55,6 +56,7 @@ impl<'a> PageWriter<'a> {
             scratch: Vec::new(),
             only_until: None,
             of_snapshots: Vec::new(),
+            of_snapshots_in_run: Vec::new(),
             written: 0,
         }
     }
@@ -85,7 +87,8 @@ impl<'a> PageWriter<'a> {
         self.unsettled.push(Unsettled::Node(node.clone(), home));
         if let Some(epoch) = self.only_until {
             let len = u64::from(home.len);
-            self.of_snapshots.push(Retired { offset: home.offset, len, birth: home.birth, death: epoch + 1 });
+            let (offset, birth) = (home.offset, home.birth);
+            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
         }
         Ok(home)
     }
@@ -134,7 +137,7 @@ impl<'a> PageWriter<'a> {
         };
         if let Some(epoch) = self.only_until {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
-            self.of_snapshots.push(Retired { offset, len, birth, death: epoch + 1 });
+            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
         }
         Ok(())
     }
@@ -175,8 +178,10 @@ impl<'a> PageWriter<'a> {
         self.piece_homes.clear();
         if let Err(error) = self.write_out(run.offset, &buffer) {
             self.space.lock().insert_free(run);
+            self.of_snapshots_in_run.clear();
             return Err(error);
         }
+        self.of_snapshots.append(&mut self.of_snapshots_in_run);
         let used = buffer.len() as u64;
         if used < run.len {
             self.space.lock().insert_free(Extent { offset: run.offset + used, len: run.len - used });
@@ -204,5 +209,14 @@ impl<'a> PageWriter<'a> {
             self.written += bytes.len() as u64;
         }
         Ok(())
+    }
+}
+
+impl Drop for PageWriter<'_> {
+    fn drop(&mut self) {
+        // A checkpoint that was given up: nothing refers to what lies in its run.
+        if let Some(run) = self.run.take() {
+            self.space.lock().insert_free(run);
+        }
     }
 }
