@@ -2,8 +2,8 @@
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
-use crate::rooms::ROOMS;
-use crate::{cargo, run, workspace};
+use crate::rooms::{OTHERS, ROOMS};
+use crate::{cargo, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,16 +36,24 @@ pub struct Built {
     pub atoll: Option<PathBuf>,
 }
 
-/// Builds the tests of a room, or of all.
+/// Builds the tests of a room, or of all; a room without a crate needs the program alone.
 pub fn build(room: Option<&str>) -> Result<Built, Failure> {
+    if room.is_some_and(|room| OTHERS.contains(&room)) {
+        return Ok(Built { programs: Vec::new(), atoll: build_atoll()? });
+    }
+    let mut built = build_tests(room)?;
+    if built.atoll.is_none() && room.is_none() {
+        built.atoll = build_atoll()?;
+    }
+    Ok(built)
+}
+
+fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
     match room.and_then(|name| ROOMS.iter().find(|room| room.name == name)) {
         Some(room) => {
-            let there = workspace::packages()?;
-            for package in
-                room.packages.iter().filter(|name| there.iter().any(|package| package.name == **name))
-            {
+            for package in room.packages {
                 command.args(["--package", package]);
             }
         }
@@ -57,11 +65,7 @@ pub fn build(room: Option<&str>) -> Result<Built, Failure> {
     let ran = run::watched("cargo test --no-run", &mut command, &mut step)?;
     if ran.status.success() {
         step.end(Verdict::Passed, "");
-        let mut built = artifacts(&ran.stdout);
-        if built.atoll.is_none() && room.is_none_or(|room| matches!(room, "docs" | "python" | "system")) {
-            built.atoll = build_atoll()?;
-        }
-        return Ok(built);
+        return Ok(artifacts(&ran.stdout));
     }
     step.end(Verdict::Failed, &run::ended(ran.status));
     for line in ran.everything.iter().filter(|line| !line.starts_with('{')) {
