@@ -4,6 +4,13 @@
 //! its check, with the facts and a seed that replays it. [`broken`] holds stores with one planted fault
 //! each, which prove that the suite finds what it looks for.
 //!
+//! ```
+//! use atoll_conformance::{Memory, Size, run};
+//!
+//! let report = run(&Memory::default(), Size::Quick);
+//! assert!(report.is_clean(), "{report}");
+//! ```
+//!
 //! Invariant: a check judges only by what the contract promises, so that any honest store passes.
 //! Invariant: all randomness follows from the seed; only the interleaving of threads does not.
 

@@ -46,7 +46,7 @@ pub(super) async fn a_batch_is_seen_whole_or_not_at_all(context: &Context<'_>) -
         written.and(seen)?;
     }
     client.write(everywhere(b"start")).await?;
-    let rounds = context.size.of(100, 2000);
+    let rounds = context.size.of(100, 20_000);
     let writers: Vec<_> =
         (0..3).map(|writer| tokio::spawn(move_on(client.clone(), writer, rounds))).collect();
     let mut seen: Verdict = Ok(());
@@ -80,7 +80,7 @@ pub(super) async fn concurrent_appends_are_all_kept(context: &Context<'_>) -> Ve
         one.and(other)?;
         same(format!("two appends, the second {turns} turns late"), &client.get("p", &sort).await?, &Some(b"11".to_vec()))?;
     }
-    let (writers, records) = (4, context.size.of(60, 500));
+    let (writers, records) = (4, context.size.of(60, 2000));
     let tasks: Vec<_> =
         (0..writers).map(|writer| tokio::spawn(append_records(client.clone(), writer, records))).collect();
     for task in tasks {
@@ -134,7 +134,7 @@ pub(super) async fn concurrent_swaps_lose_no_update(context: &Context<'_>) -> Ve
         same(format!("swaps of one value that were done, the second {turns} turns late"), &done, &1)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let rounds = context.size.of(50, 500);
+    let rounds = context.size.of(50, 5000);
     let tasks: Vec<_> =
         (0..4).map(|_| tokio::spawn(count_up(client.clone(), rounds, stop.clone()))).collect();
     let mut counted = 0;
@@ -143,4 +143,24 @@ pub(super) async fn concurrent_swaps_lose_no_update(context: &Context<'_>) -> Ve
     }
     let expected = Buffer::from(counted.to_string().into_bytes());
     same("the counter after all swaps", &client.get("p", "counter").await?, &Some(expected.to_vec()))
+}
+
+pub(super) async fn a_dropped_call_leaves_all_or_nothing(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    client.write(everywhere(b"start")).await?;
+    for polls in 0..20_u8 {
+        let mut writing = client.store.write(everywhere(&[polls]), WriteOptions::default());
+        let mut reading = client.store.scan(ScanRequest::all(*b"p"));
+        for _ in 0..polls {
+            // Polled again after the end, a future may panic.
+            if futures::poll!(&mut writing).is_ready() || futures::poll!(&mut reading).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop((writing, reading));
+        look(&client).await?;
+        client.write(everywhere(b"after")).await?;
+    }
+    Ok(())
 }

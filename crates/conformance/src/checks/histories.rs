@@ -15,13 +15,13 @@ type Moments = Arc<AtomicU64>;
 
 pub(super) async fn histories_on_one_partition_are_linearizable(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
-    check(context, &client, context.size.of(150, 3000)).await
+    check(context, &client, context.size.of(150, 15_000)).await
 }
 
 pub(super) async fn histories_with_unknown_outcomes_are_linearizable(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
     let flaky = Flaky::new(client.store.clone(), context.random(u64::MAX).u64(..));
-    check(context, &Client { store: Arc::new(flaky) }, context.size.of(150, 3000)).await
+    check(context, &Client { store: Arc::new(flaky) }, context.size.of(150, 15_000)).await
 }
 
 async fn check(context: &Context<'_>, client: &Client, histories: u64) -> Verdict {

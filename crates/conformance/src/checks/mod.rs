@@ -82,6 +82,7 @@ checks! {
         a_batch_is_seen_whole_or_not_at_all,
         concurrent_appends_are_all_kept,
         concurrent_swaps_lose_no_update,
+        a_dropped_call_leaves_all_or_nothing,
     }
     histories {
         histories_on_one_partition_are_linearizable,
@@ -100,6 +101,7 @@ checks! {
         a_refused_request_may_be_tried_again,
         concurrent_retries_are_applied_once,
         retries_until_done_are_applied_once,
+        a_deadline_ends_a_call_honestly,
     }
     leases {
         a_lease_has_one_holder_and_rising_epochs,

@@ -13,7 +13,7 @@ const PARTITIONS: [&[u8]; 4] = [b"a", b"a\0", b"aa", b"\xff"];
 const SORTS: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"aa", b"b", b"\xff", b"\xff\xff"];
 
 pub(super) async fn random_operations_match_the_model(context: &Context<'_>) -> Verdict {
-    for round in 0..context.size.of(4, 40) {
+    for round in 0..context.size.of(4, 100) {
         let client = context.open().await?;
         let mut random = context.random(round);
         let mut model = Model::new();

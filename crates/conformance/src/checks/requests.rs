@@ -1,9 +1,10 @@
-//! Request ids: a retried write is applied once, whatever happened to the first try.
+//! Request ids and deadlines: a retried write is applied once, whatever happened to the first try.
 
 use crate::context::{Client, Context, Verdict, conflict, ensure, same};
 use crate::flaky::Flaky;
-use atoll_store::{Batch, Buffer, Cell, Outcome, RequestId, StoreError, WriteOptions, Written};
+use atoll_store::{Batch, Buffer, Cell, ErrorKind, Outcome, ReadOptions, RequestId, StoreError, WriteOptions, Written};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn request(client: u128, sequence: u64) -> WriteOptions {
     WriteOptions { request: Some(RequestId { client, sequence }), ..WriteOptions::default() }
@@ -111,4 +112,26 @@ async fn append_until_done(client: Client, writer: u8, rounds: u32) -> Verdict {
         }
     }
     Ok(())
+}
+
+pub(super) async fn a_deadline_ends_a_call_honestly(context: &Context<'_>) -> Verdict {
+    let client = context.open().await?;
+    for round in 0..20_u64 {
+        let (cell, sort) = (round.to_be_bytes(), round.to_string());
+        let deadline = Some(Duration::from_micros(round * round));
+        let options = WriteOptions { deadline, ..WriteOptions::default() };
+        let result = client.store.put(Cell::new("p", &sort), &cell, options).await;
+        let found = client.get("p", &sort).await?;
+        match result {
+            Ok(_) => same("a cell put within its deadline", &found, &Some(cell.to_vec()))?,
+            Err(error) if error.outcome() == Outcome::Refused => {
+                same(format!("a cell whose put was refused as {}", error.kind()), &found, &None)?;
+            }
+            Err(error) => same("the kind of a call whose time ran out", &error.kind(), &ErrorKind::TimedOut)?,
+        }
+    }
+    let (deadline, late) = (Some(Duration::from_secs(3600)), Cell::new("p", "in time"));
+    client.store.put(late, b"x", WriteOptions { deadline, ..WriteOptions::default() }).await?;
+    let read = client.store.get(late, ReadOptions { deadline, ..ReadOptions::default() }).await?;
+    same("a read within its deadline", &read.as_deref(), &Some(&b"x"[..]))
 }

@@ -166,7 +166,7 @@ pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicat
         let request = ScanRequest { direction, limit: random.usize(1..20), ..ScanRequest::all(*b"p") };
         async move { is_whole(client.scan(request).await?, direction) }
     };
-    writing.watch(context.size.of(2_000, 50_000), look).await
+    writing.watch(context.size.of(2_000, 150_000), look).await
 }
 
 fn is_whole(entries: Vec<ScanEntry>, direction: Direction) -> Verdict {
@@ -209,5 +209,5 @@ pub(super) async fn each_page_is_atomic(context: &Context<'_>) -> Verdict {
             ensure(torn.is_none(), || format!("a page shows a batch in part: {torn:?}"))
         }
     };
-    writing.watch(context.size.of(2_000, 50_000), look).await
+    writing.watch(context.size.of(2_000, 150_000), look).await
 }

@@ -92,7 +92,7 @@ pub(super) async fn no_wake_up_is_missed(context: &Context<'_>) -> Verdict {
     for turns in 0..8 {
         write_after(&client, turns).await?;
     }
-    for batch in 0..context.size.of(20, 300) {
+    for batch in 0..context.size.of(20, 1500) {
         // Several at once, so that the threads are busy and take turns at every point.
         let races: Vec<_> = (0..8)
             .map(|lane| {
