@@ -1,7 +1,7 @@
 //! Keys and values as arguments and as JSON fields.
 
 use crate::Failure;
-use crate::text::{Encoding, escape};
+use crate::text::Encoding;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -73,7 +73,8 @@ fn read_input(bytes_max: u64) -> Result<Vec<u8>, Failure> {
 
 /// A cell in messages.
 pub(crate) fn cell_name(partition: &[u8], sort: &[u8]) -> String {
-    format!("\"{}\" \"{}\"", escape(partition), escape(sort))
+    let shown = |key: &[u8]| crate::text::shortened(key, key.len() as u64);
+    format!("{} {}", shown(partition), shown(sort))
 }
 
 /// Puts bytes into a JSON object: as `name` when they are UTF-8, as `name_base64` otherwise.

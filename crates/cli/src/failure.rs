@@ -75,7 +75,7 @@ pub enum Failure {
         time_out: String,
     },
     /// A check found damage.
-    #[error("{place} is damaged in {places} places")]
+    #[error("{place} is damaged in {places} place(s)")]
     Damaged {
         /// The store.
         place: String,
@@ -139,7 +139,10 @@ impl Failure {
             Self::Exists { hint, .. } => Some((*hint).to_owned()),
             Self::Absent { .. } => Some("`atoll ls PARTITION` lists the keys of a partition".to_owned()),
             Self::WaitEnded { .. } => Some("wait longer with --timeout".to_owned()),
-            Self::Damaged { .. } => Some("copy what is readable with `atoll kv export`".to_owned()),
+            Self::Damaged { .. } => Some(
+                "keep a copy of its folder as it is, then save what is readable with `atoll kv export`"
+                    .to_owned(),
+            ),
             Self::Transfer(error) => error.hint(),
             Self::OutputClosed | Self::Interrupted { .. } => None,
         }

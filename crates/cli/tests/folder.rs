@@ -266,3 +266,16 @@ fn a_file_that_is_no_store_is_refused_and_left_alone() {
         assert_eq!(place.read("data/store.atoll"), nonsense.as_bytes(), "{verb:?}");
     }
 }
+
+#[test]
+fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let whole = place.read("data/store.atoll");
+    place.write("data/store.atoll", &whole[..whole.len() / 2]);
+    let checked = atoll(&place, &["store", "check", "--json"]);
+    assert_eq!(checked.exit, Some(18), "{}", checked.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert!(!report["damage"].as_array().unwrap().is_empty(), "{report}");
+    atoll(&place, &["store", "check"]).fails(18);
+}

@@ -3,9 +3,9 @@
 use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_open::{Damage, SnapshotDescription, Statistic, StatisticUnit};
+use atoll_open::{CheckReport, Damage, SnapshotDescription, Statistic, StatisticUnit};
 use atoll_options::{Size, format_duration};
-use atoll_store::{Capabilities, Durability};
+use atoll_store::{Capabilities, Durability, StoreError};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -149,9 +149,14 @@ fn info_json(place: &str, capabilities: &Capabilities) -> Value {
 }
 
 async fn check(session: &Session) -> Result<(), Failure> {
-    let (maintenance, place) =
-        session.maintenance(Access::Read, "the check", "only stores in folders have bytes to check").await?;
-    let report = maintenance.check().await?;
+    let (place, report) = match checked(session).await {
+        // A store that is too damaged to be opened is a finding of the check as well.
+        Err(Failure::Store(StoreError::Corrupt { place, problem })) => {
+            let damage = vec![Damage { place: place.clone(), problem }];
+            (place, CheckReport { damage, ..CheckReport::default() })
+        }
+        other => other?,
+    };
     let as_json = |damage: &Damage| json!({ "place": damage.place, "problem": damage.problem });
     if session.output.is_json() {
         let damage: Vec<Value> = report.damage.iter().map(as_json).collect();
@@ -168,6 +173,12 @@ async fn check(session: &Session) -> Result<(), Failure> {
         0 => Ok(()),
         places => Err(Failure::Damaged { place, places }),
     }
+}
+
+async fn checked(session: &Session) -> Result<(String, CheckReport), Failure> {
+    let hint = "only stores in folders have bytes to check";
+    let (maintenance, place) = session.maintenance(Access::Read, "the check", hint).await?;
+    Ok((place, maintenance.check().await?))
 }
 
 async fn stats(session: &Session) -> Result<(), Failure> {
