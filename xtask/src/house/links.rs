@@ -1,11 +1,11 @@
-//! Every relative link in a page leads to a file, and every anchor to a heading.
+//! Every relative link in a page leads to a file, every anchor to a heading, and every page is linked.
 
 use super::code_spans;
 use super::{Finding, Tree};
 
-/// Links that lead nowhere.
+/// Links that lead nowhere, and pages that no link leads to.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = unlinked(tree);
     for (path, text) in tree.ending(".md") {
         for line in code_spans::lines(text).iter().filter(|line| line.fence.is_none()) {
             for target in targets(&code_spans::without_inline(line.text)) {
@@ -14,6 +14,20 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
                     found.push(Finding::at(place, problem, "mend or remove the link"));
                 }
             }
+        }
+    }
+    found
+}
+
+/// Pages below `docs` that the page of their own folder does not mention.
+fn unlinked(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
+        let Some((folder, name)) = path.rsplit_once('/') else { continue };
+        let index = format!("{folder}/README.md");
+        let is_linked = tree.text(&index).is_some_and(|text| text.contains(&format!("]({name}")));
+        if name != "README.md" && !is_linked {
+            found.push(Finding::at(path, "no link leads to the page", format!("list it in {index}")));
         }
     }
     found
@@ -99,7 +113,9 @@ mod tests {
     use super::*;
 
     fn count(text: &str) -> usize {
-        let tree = Tree::of(&[("docs/a.md", text), ("docs/b.md", "# A heading, `here`\n"), ("LICENSE", "")]);
+        let index = ("docs/README.md", "[a](a.md) [b](b.md)");
+        let tree =
+            Tree::of(&[index, ("docs/a.md", text), ("docs/b.md", "# A heading, `here`\n"), ("LICENSE", "")]);
         findings(&tree).len()
     }
 
@@ -108,6 +124,17 @@ mod tests {
         assert_eq!(count("[b](b.md) [b](./b.md#a-heading-here) [top](../LICENSE) [folder](../docs)"), 0);
         assert_eq!(count("[web](https://example.org/nowhere.md) and `[code](nowhere.md)`"), 0);
         assert_eq!(count("```md\n[code](nowhere.md)\n```\n"), 0);
+    }
+
+    #[test]
+    fn a_page_that_nothing_links_is_found() {
+        let found = findings(&Tree::of(&[
+            ("docs/guide/README.md", "[a](a.md)"),
+            ("docs/guide/a.md", ""),
+            ("docs/guide/b.md", ""),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].place, "docs/guide/b.md");
     }
 
     #[test]
