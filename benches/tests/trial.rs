@@ -40,6 +40,10 @@ fn without_rivals_ratios_are_not_measured_and_say_so() {
     let output = bench(&folder.0, &["--json", file.to_str().expect("a name")]);
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    for row in rows(&file) {
+        let needs_a_rival = row["bar"].as_str().is_some_and(|bar| bar.contains("better than"));
+        assert_eq!(row["figure"].is_number(), !needs_a_rival, "{row}");
+    }
     let ratio = rows(&file)
         .into_iter()
         .find(|row| row["bar"].as_str().is_some_and(|bar| bar.contains("better than RocksDB")));
