@@ -254,3 +254,16 @@ async fn a_client_of_another_version_is_refused_in_words() {
     let reason = atoll_wire::Hello::decode(&answer).unwrap().unwrap().greeting;
     assert!(String::from_utf8(reason).unwrap().contains("versions 90 to 91"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_becomes_the_owner_while_it_is_closed_lets_the_folder_go() {
+    for _ in 0..30 {
+        let place = Place::new(None);
+        let (first, second) =
+            (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        first.close().await.unwrap();
+        let (_, closed) = tokio::join!(second.get(CELL, ReadOptions::default()), second.close());
+        closed.unwrap();
+        assert!(std::fs::read(place.lock_file()).unwrap().is_empty());
+    }
+}

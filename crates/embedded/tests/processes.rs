@@ -14,13 +14,11 @@
     clippy::print_stdout
 )]
 
-use atoll_disk::FileDisk;
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord};
-use atoll_embedded::{EmbeddedStore, FolderOptions, OpenStore, StoreOptions, open_folder};
-use atoll_engine::{Engine, Options};
+use atoll_embedded::{FolderOptions, OpenOptions, StoreOptions};
+use atoll_engine::Options;
 use atoll_store::{
-    Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, StoreFuture,
-    WriteOptions,
+    Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, WriteOptions,
 };
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -34,44 +32,16 @@ const WRITERS: u64 = 4;
 /// No worker may be silent for longer.
 const STUCK: Duration = Duration::from_secs(2);
 
-/// The engine on the file `store` of the folder.
-struct EngineFile;
-
-impl EngineFile {
-    fn open(folder: &Path, mode: atoll_disk::Mode) -> Result<Arc<dyn Store>, StoreError> {
-        let engine = Options {
-            log_segment_bytes: 1 << 20,
-            memory_bytes: 64 << 20,
-            read_only: mode == atoll_disk::Mode::Read,
-            ..Options::default()
-        };
-        let place = folder.join("store.atoll");
-        let failed = |source: Arc<dyn std::error::Error + Send + Sync>| StoreError::Failed {
-            what: "opening",
-            place: place.display().to_string(),
-            source,
-        };
-        let disk = FileDisk::open(&place, mode).map_err(|error| failed(Arc::new(error)))?;
-        let opened = Engine::open(Arc::new(disk), engine.clone()).map_err(|error| failed(Arc::new(error)))?;
-        let options = StoreOptions { engine, ..StoreOptions::default() };
-        Ok(Arc::new(EmbeddedStore::on_engine(opened, options, &place.display().to_string())?))
-    }
-}
-
-impl OpenStore for EngineFile {
-    fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
-        Box::pin(std::future::ready(Self::open(folder, atoll_disk::Mode::Create)))
-    }
-
-    fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
-        Box::pin(std::future::ready(Self::open(folder, atoll_disk::Mode::Read)))
-    }
-}
-
 async fn open(folder: &Path, mode: Mode, locking: Option<Locking>) -> Result<Arc<dyn Store>, StoreError> {
     let owner = OwnerOptions { locking, ..OwnerOptions::default() };
-    let options = FolderOptions { owner, ..FolderOptions::default() };
-    Ok(Arc::new(open_folder(folder.to_owned(), mode, options, Arc::new(EngineFile)).await?))
+    let engine = Options { log_segment_bytes: 1 << 20, memory_bytes: 64 << 20, ..Options::default() };
+    let options = OpenOptions {
+        mode,
+        store: StoreOptions { engine, ..StoreOptions::default() },
+        folder: FolderOptions { owner, ..FolderOptions::default() },
+        ..OpenOptions::default()
+    };
+    Ok(atoll_embedded::open(folder, options).await?.store())
 }
 
 // ---- the workers
@@ -396,7 +366,7 @@ fn whoever_is_killed_nothing_acknowledged_is_lost_and_nobody_is_stuck() {
 #[test]
 fn the_same_holds_with_lock_files_as_on_network_file_systems() {
     if std::env::var("ATOLL_WORKER").is_err() {
-        run(setting("ATOLL_ROUNDS", 10).min(10), setting("ATOLL_SEED", 2), Some(Locking::File), false);
+        run(setting("ATOLL_ROUNDS", 10), setting("ATOLL_SEED", 2), Some(Locking::File), false);
     }
 }
 

@@ -466,9 +466,8 @@ impl Store for AttachedStore {
             if self.shared.is_closed.load(Ordering::Acquire) {
                 return Ok(());
             }
-            if !self.is_local() && !self.shared.is_read_only {
-                self.sync().await?;
-            }
+            let is_attached = !self.is_local() && !self.shared.is_read_only;
+            let synced = if is_attached { self.sync().await } else { Ok(()) };
             if self.shared.is_closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
@@ -476,8 +475,13 @@ impl Store for AttachedStore {
                 attachment.client.close();
             }
             let shared = Arc::clone(&self.shared);
-            let closing = async move { shared.reattach.close(shared.local.get().cloned()).await };
-            let closed = self.shared.runtime.spawn(closing).await;
+            let closing = self.shared.runtime.spawn(async move {
+                // Who is just becoming the owner comes to an end first, so that it is closed as well.
+                let _only_one = shared.reattaching.lock().await;
+                shared.reattach.close(shared.local.get().cloned()).await
+            });
+            let closed = closing.await;
+            synced?;
             closed.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
         })
     }
