@@ -12,6 +12,10 @@
 //! which the log had been synced when the group was written; the checksum covers header and payload and is
 //! seeded with store and position, so that bytes of another place or store do not pass.
 //!
+//! Each opening of the store draws a *life*, a random number that its first group and its jumps carry. So
+//! whatever a former life left behind the end of the log is never connected to what comes now, even where
+//! both wrote the same.
+//!
 //! Invariant: a record is acknowledged as synced only after the sync that covers it returned.
 //! Invariant: replay ends at the first bad group past the synced position; a bad group before it is
 //! corruption, an error.
@@ -33,7 +37,7 @@ pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"grp1");
 pub(crate) const JUMP_MAGIC: u32 = u32::from_le_bytes(*b"jmp1");
 
 /// Bytes of a jump: the group that names the next segment.
-pub(crate) const JUMP_BYTES: u64 = (GROUP_HEADER + 40) as u64;
+pub(crate) const JUMP_BYTES: u64 = (GROUP_HEADER + 48) as u64;
 
 /// Bytes that every segment keeps for its end: the jump behind the last group, and its copy in the last
 /// bytes of the segment, so that one damaged jump cannot hide the segments behind it.
@@ -65,10 +69,10 @@ impl LogPoint {
     }
 
     /// Where a jump from here leads that goes on in `segment`, and the payload that says so.
-    fn jump_to(&self, segment: Extent) -> (Self, Vec<u8>) {
+    fn jump_to(&self, segment: Extent, life: u64) -> (Self, Vec<u8>) {
         let start = self.position + JUMP_BYTES;
         let mut payload = Vec::new();
-        for word in [segment.offset, segment.len, self.number + 1, start] {
+        for word in [segment.offset, segment.len, self.number + 1, start, life] {
             payload.put_u64(word);
         }
         let chain = checksum(self.chain, &payload);
@@ -81,7 +85,7 @@ impl LogPoint {
     fn from_jump(payload: &[u8], sequence: u64) -> Result<Self, Malformed> {
         let mut fields = Decoder::new(payload);
         let segment = Extent { offset: fields.u64()?, len: fields.u64()? };
-        let (number, start, chain) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (number, start, _life, chain) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
         // No file and no log is this long; beyond it arithmetic would overflow.
         if [segment.offset, segment.len, number, start].iter().any(|&word| word >= 1 << 60) {
             return Err(Malformed);

@@ -4,7 +4,7 @@
 //! put, append of bytes:  1, 3 | tree | key length | value length | key | bytes
 //! put, append of extent: 2, 4 | tree | key length | value length | key | offset | checksum 8
 //! delete: 5 | tree | key      delete range: 6 | tree | bound | bound     bound: 0 | 1 key | 2 key
-//! new tree: 7 | tree | name   snapshot made: 8 | name   snapshot deleted: 9 | name
+//! new tree: 7 | tree | name   snapshot made: 8 | name   snapshot deleted: 9 | name   opened: 10 | life 8
 //! ```
 //! Numbers are varints, strings length-prefixed where no length stands before.
 //!
@@ -22,6 +22,7 @@ const DELETE_RANGE: u8 = 6;
 const NEW_TREE: u8 = 7;
 const SNAPSHOT: u8 = 8;
 const NO_SNAPSHOT: u8 = 9;
+const OPENED: u8 = 10;
 
 /// A value in the log: its bytes, or where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +42,39 @@ pub(crate) enum Logged<'a> {
 /// One record of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    Put { tree: u32, key: &'a [u8], value: Logged<'a> },
-    Append { tree: u32, key: &'a [u8], value: Logged<'a> },
-    Delete { tree: u32, key: &'a [u8] },
-    DeleteRange { tree: u32, from: Bound<&'a [u8]>, to: Bound<&'a [u8]> },
-    NewTree { tree: u32, name: &'a str },
-    Snapshot { name: &'a str },
-    NoSnapshot { name: &'a str },
+    Put {
+        tree: u32,
+        key: &'a [u8],
+        value: Logged<'a>,
+    },
+    Append {
+        tree: u32,
+        key: &'a [u8],
+        value: Logged<'a>,
+    },
+    Delete {
+        tree: u32,
+        key: &'a [u8],
+    },
+    DeleteRange {
+        tree: u32,
+        from: Bound<&'a [u8]>,
+        to: Bound<&'a [u8]>,
+    },
+    NewTree {
+        tree: u32,
+        name: &'a str,
+    },
+    Snapshot {
+        name: &'a str,
+    },
+    NoSnapshot {
+        name: &'a str,
+    },
+    /// First record of the first group after an opening: a number that no other life of the store has.
+    Opened {
+        life: u64,
+    },
 }
 
 /// Most bytes that a record of this key and value takes beside them.
@@ -83,6 +110,10 @@ impl Record<'_> {
             Self::NoSnapshot { name } => {
                 payload.put_u8(NO_SNAPSHOT);
                 payload.put_bytes(name.as_bytes());
+            }
+            Self::Opened { life } => {
+                payload.put_u8(OPENED);
+                payload.put_u64(life);
             }
         }
     }
@@ -149,6 +180,7 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
         NEW_TREE => Record::NewTree { tree: number(payload)?, name: text(payload)? },
         SNAPSHOT => Record::Snapshot { name: text(payload)? },
         NO_SNAPSHOT => Record::NoSnapshot { name: text(payload)? },
+        OPENED => Record::Opened { life: payload.u64()? },
         _ => return Err(Malformed),
     })
 }
@@ -188,6 +220,7 @@ mod tests {
             Record::NewTree { tree: 3, name: "träd" },
             Record::Snapshot { name: "s" },
             Record::NoSnapshot { name: "s" },
+            Record::Opened { life: 77 },
         ];
         for record in records {
             let mut payload = Vec::new();

@@ -188,7 +188,7 @@ fn open(
             }
         }
     }
-    let log = Log::new(disk, superblock.store_id, end.point);
+    let log = Log::new(disk, superblock.store_id, random_id(), end.point);
     let table =
         Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len).next_multiple_of(64) };
     let (synced, checkpointed) = (end.point.position, superblock.log.position);
@@ -371,7 +371,10 @@ impl Replayer<'_> {
             }
             Record::Delete { tree, key } => (tree, Change::Delete(key)),
             Record::DeleteRange { tree, from, to } => (tree, Change::DeleteRange(from, to)),
-            Record::NewTree { .. } | Record::Snapshot { .. } | Record::NoSnapshot { .. } => return Ok(None),
+            Record::NewTree { .. }
+            | Record::Snapshot { .. }
+            | Record::NoSnapshot { .. }
+            | Record::Opened { .. } => return Ok(None),
         }))
     }
 

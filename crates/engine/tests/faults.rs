@@ -136,3 +136,25 @@ fn one_damaged_superblock_is_mended_and_two_are_an_error() {
     let error = Engine::open(Arc::new(damaged), options()).err().expect("it does not open");
     assert!(matches!(error, EngineError::Corrupt { problem: Damage::Superblocks, .. }), "{error}");
 }
+
+/// What a former life left behind a torn end must not come back, even where this life writes the same.
+#[test]
+fn a_group_that_was_cut_stays_cut() {
+    let disk = SimDisk::seeded(6);
+    let (engine, tree) = open(&disk);
+    engine.sync().unwrap();
+    let before = disk.to_bytes();
+    tree.put(b"a", b"first", Durability::Flushed).unwrap();
+    tree.put(b"b", b"second", Durability::Flushed).unwrap();
+    let mut torn = disk.to_bytes();
+    let start = (0..torn.len()).find(|&at| before.get(at) != torn.get(at)).unwrap();
+    torn[start..start + 40].fill(0);
+    let disk = SimDisk::with_bytes(7, &torn);
+    let (engine, tree) = open(&disk);
+    assert!(engine.recovery().cut.is_some());
+    assert!(tree.is_empty());
+    tree.put(b"a", b"first", Durability::Flushed).unwrap();
+    let (_, tree) = open(&disk.kill());
+    assert!(tree.get(b"a").unwrap().is_some());
+    assert!(tree.get(b"b").unwrap().is_none());
+}

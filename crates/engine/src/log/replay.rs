@@ -77,7 +77,8 @@ impl<'a> Replay<'a> {
         loop {
             match self.look_at(&self.point, &self.bytes) {
                 Found::Group(header)
-                    if header.chain == self.point.chain || planted::is(Bug::ChainIgnored) =>
+                    if (header.chain == self.point.chain && header.sequence == self.point.sequence + 1)
+                        || planted::is(Bug::ChainIgnored) =>
                 {
                     return Ok(Some(self.take(header)));
                 }

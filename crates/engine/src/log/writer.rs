@@ -5,6 +5,7 @@ use super::{
     group_bytes, group_checksum, segment_header,
 };
 use crate::backing::Backing;
+use crate::record::Record;
 use crate::space::Extent;
 use crate::value::Piece;
 use atoll_disk::{Disk, DiskError};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 
 /// Bytes that may wait in memory before they are handed to the disk.
 const PENDING_MAX: usize = 256 << 10;
+
+/// Bytes of the record that the first group of a life begins with.
+const OPENED_BYTES: usize = 9;
 
 /// The writing end of the log.
 pub(crate) struct Log {
@@ -23,18 +27,22 @@ pub(crate) struct Log {
     flushed: u64,
     /// Pieces whose home is in a pending group.
     unsettled: Vec<(Piece, u64)>,
+    life: u64,
+    /// No group of this life was written yet.
+    is_fresh: bool,
 }
 
 /// What is needed to leave the log as it was before a group was begun.
 pub(crate) struct Prepared {
     group_at: usize,
     unsettled: usize,
+    was_fresh: bool,
 }
 
 impl Log {
-    pub(crate) fn new(disk: Arc<dyn Disk>, store_id: u64, point: LogPoint) -> Self {
-        let flushed = point.position;
-        Self { disk, store_id, point, pending: Vec::new(), flushed, unsettled: Vec::new() }
+    pub(crate) fn new(disk: Arc<dyn Disk>, store_id: u64, life: u64, point: LogPoint) -> Self {
+        let (flushed, pending, unsettled) = (point.position, Vec::new(), Vec::new());
+        Self { disk, store_id, point, pending, flushed, unsettled, life, is_fresh: true }
     }
 
     pub(crate) fn point(&self) -> LogPoint {
@@ -48,13 +56,15 @@ impl Log {
 
     /// Whether a group of `payload` bytes fits into the segment, with a jump behind it.
     pub(crate) fn fits(&self, payload: usize) -> bool {
-        let group = (GROUP_HEADER as u64 + payload as u64).next_multiple_of(8);
+        let group = (GROUP_HEADER as u64 + (payload + OPENED_BYTES) as u64).next_multiple_of(8);
         group + END_BYTES <= self.point.room()
     }
 
     /// Least length of a segment that holds a group of `payload` bytes.
     pub(crate) fn segment_for(payload: usize) -> u64 {
-        SEGMENT_HEADER + (GROUP_HEADER as u64 + payload as u64).next_multiple_of(8) + END_BYTES
+        SEGMENT_HEADER
+            + (GROUP_HEADER as u64 + (payload + OPENED_BYTES) as u64).next_multiple_of(8)
+            + END_BYTES
     }
 
     /// Goes on in a fresh segment: its header first, then the jump to it and the jump's copy.
@@ -66,7 +76,7 @@ impl Log {
     ) -> Result<(), DiskError> {
         self.flush(backing)?;
         self.disk.reserve(segment.offset, segment.len)?;
-        let (next, payload) = self.point.jump_to(segment);
+        let (next, payload) = self.point.jump_to(segment, self.life);
         let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
         let copy_point = LogPoint { position: copy_at, ..self.point };
         self.disk.write_at(segment.offset, &segment_header(self.store_id, &next))?;
@@ -81,9 +91,13 @@ impl Log {
 
     /// Begins a group; its payload is then appended to [`Log::payload`].
     pub(crate) fn begin(&mut self) -> Prepared {
-        let prepared = Prepared { group_at: self.pending.len(), unsettled: self.unsettled.len() };
+        let (group_at, unsettled, was_fresh) = (self.pending.len(), self.unsettled.len(), self.is_fresh);
         self.pending.extend_from_slice(&[0; GROUP_HEADER]);
-        prepared
+        if self.is_fresh {
+            Record::Opened { life: self.life }.encode(&mut self.pending);
+            self.is_fresh = false;
+        }
+        Prepared { group_at, unsettled, was_fresh }
     }
 
     pub(crate) fn payload(&mut self) -> &mut Vec<u8> {
@@ -128,6 +142,7 @@ impl Log {
     pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Option<Ended>) {
         self.pending.truncate(prepared.group_at);
         self.unsettled.truncate(prepared.unsettled);
+        self.is_fresh = prepared.was_fresh;
         if let Some(ended) = ended {
             self.point = ended.before;
         }
