@@ -70,7 +70,7 @@ fn file_system_of(folder: &Path) -> String {
         .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind)
 }
 
-/// Puts this session before builds and other work of other sessions, where the kernel groups by session
+/// Puts this terminal before builds and other work of other terminals, where the kernel groups by terminal
 /// and allows it. Plain niceness does not reach across such groups.
 pub fn raise_priority() -> bool {
     fs::write("/proc/self/autogroup", "-8").is_ok()
