@@ -4,7 +4,7 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Everything that a full run must have met at least once.
-const EXPECTED: [&str; 42] = [
+const EXPECTED: [&str; 44] = [
     "operations",
     "commits",
     "batches_across_trees",
@@ -35,6 +35,7 @@ const EXPECTED: [&str; 42] = [
     "recoveries_clean",
     "recoveries_with_replay",
     "recoveries_with_cut",
+    "recoveries_with_mended_superblock",
     "recoveries_that_lost_commits",
     "recoveries_that_lost_nothing",
     "refusals",
@@ -45,6 +46,7 @@ const EXPECTED: [&str; 42] = [
     "flips_detected_at_open",
     "flips_reported_as_cut",
     "flips_mended",
+    "flips_detected_at_read",
     "flips_harmless",
     "checks_clean",
 ];
