@@ -1,7 +1,7 @@
 //! Cargo, started the same way everywhere.
 
 use crate::failure::Failure;
-use crate::{requirements, workspace};
+use crate::{requirements, run, workspace};
 use std::process::Command;
 
 /// A Cargo command at the workspace's root.
@@ -37,4 +37,15 @@ pub fn building() -> Result<Command, Failure> {
 /// `--locked` where the committed versions must do: in CI.
 pub fn locked() -> &'static [&'static str] {
     if crate::skip::in_ci() { &["--locked"] } else { &[] }
+}
+
+/// The platform that the compiler builds for by default.
+pub fn host() -> Result<String, Failure> {
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let version = run::captured("rustc", command.arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failure::Malformed {
+        what: "the output of rustc -vV".to_owned(),
+        problem: "it names no host".to_owned(),
+    })
 }

@@ -65,7 +65,7 @@ fn names_in(source: &str) -> Vec<String> {
 }
 
 fn build() -> Result<PathBuf, Failure> {
-    let (host, target_dir) = (host()?, workspace::target_dir()?.join("fuzz"));
+    let (host, target_dir) = (cargo::host()?, workspace::target_dir()?.join("fuzz"));
     let mut command = cargo::building()?;
     command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     // Naming the host as the target keeps build scripts and macros free of instrumentation.
@@ -75,16 +75,6 @@ fn build() -> Result<PathBuf, Failure> {
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", INSTRUMENTATION.join(" "));
     run::step("build the targets with coverage and AddressSanitizer", &mut command)?;
     Ok(target_dir.join(host).join("release/fuzz"))
-}
-
-fn host() -> Result<String, Failure> {
-    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let version = run::captured("rustc", command.arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::Malformed {
-        what: "the output of rustc -vV".to_owned(),
-        problem: "it names no host".to_owned(),
-    })
 }
 
 fn fuzz(program: &Path, target: &str, minutes: u64) -> Result<(), Failure> {

@@ -5,6 +5,7 @@
 mod commands;
 mod programs;
 mod python;
+mod sanitizer;
 mod summary;
 
 use crate::arguments::Arguments;
@@ -46,6 +47,9 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     }
     if wanted("python") {
         summary.add(python::visit(&built)?);
+    }
+    if wanted("sanitizer") {
+        summary.add(sanitizer::visit()?);
     }
     summary.end()
 }

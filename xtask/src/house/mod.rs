@@ -14,11 +14,13 @@ mod links;
 mod rust_text;
 mod sizes;
 mod tree;
+mod unsafe_code;
 mod words;
 
 pub use commands::{Mention, mentions};
 pub use finding::Finding;
 pub use tree::Tree;
+pub use unsafe_code::files as unsafe_files;
 
 use crate::failure::Failure;
 use crate::workspace::Package;
@@ -33,5 +35,6 @@ pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failu
     found.extend(headers::findings(tree));
     found.extend(sizes::findings(tree));
     found.extend(words::findings(tree));
+    found.extend(unsafe_code::findings(tree));
     Ok(found)
 }

@@ -1,0 +1,59 @@
+//! The crates that allow `unsafe` code, again: under AddressSanitizer, and under Miri where it is installed.
+
+use super::judge;
+use super::summary::Visit;
+use crate::console::Step;
+use crate::failure::Failure;
+use crate::house::{Tree, unsafe_files};
+use crate::skip::Skip;
+use crate::tests_output::Tally;
+use crate::workspace::{Package, packages, root, target_dir};
+use crate::{cargo, requirements, rooms, run};
+use std::time::Instant;
+
+/// Tests every crate with such code, its unit tests only: the code is there.
+pub fn visit() -> Result<Visit, Failure> {
+    let started = Instant::now();
+    let files = unsafe_files(&Tree::read(&root()?)?);
+    let mut tally = Tally::default();
+    for package in
+        packages()?.iter().filter(|package| files.iter().any(|(folder, _)| *folder == package.folder))
+    {
+        tally.add(address_sanitizer(package)?);
+        tally.add(miri(package)?);
+    }
+    let budget_minutes = rooms::SANITIZER_BUDGET_MINUTES;
+    Ok(Visit { room: "sanitizer", took: started.elapsed(), budget_minutes, tally })
+}
+
+fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
+    let name = format!("{} under AddressSanitizer", package.name);
+    let mut command = cargo::building()?;
+    command.args(["test", "--lib", "--package", &package.name, "--target", &cargo::host()?]);
+    command.env("CARGO_TARGET_DIR", target_dir()?.join("sanitizer"));
+    // The flag is not stable yet; the stable compiler has it all the same.
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    tests(&name, &mut command)
+}
+
+fn miri(package: &Package) -> Result<Tally, Failure> {
+    let name = format!("{} under Miri", package.name);
+    if !requirements::runs("cargo-miri", "--version") {
+        let reason = "not installed; it is part of nightly toolchains".to_owned();
+        let skip = Skip { what: name, need: "miri".to_owned(), reason };
+        println!("  {skip}");
+        return Ok(Tally { skipped: vec![skip], ..Tally::default() });
+    }
+    let mut command = cargo::command()?;
+    command.args(["miri", "test", "--lib", "--package", &package.name]);
+    command.env("CARGO_TARGET_DIR", target_dir()?.join("miri"));
+    tests(&name, &mut command)
+}
+
+fn tests(name: &str, command: &mut std::process::Command) -> Result<Tally, Failure> {
+    let mut step = Step::start(name);
+    let ran = run::watched(name, command, &mut step)?;
+    let tally = Tally::read(name, &ran.everything, ran.status.success());
+    judge(step, &tally, &ran.everything);
+    Ok(tally)
+}
