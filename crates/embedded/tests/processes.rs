@@ -216,15 +216,38 @@ impl Driver {
     /// Listens until `enough` lines came, and fails if somebody alive falls silent.
     fn listen(&mut self, enough: usize) {
         for _ in 0..enough {
-            let line = self.lines.recv_timeout(STUCK).expect("everybody is stuck");
+            let Ok(line) = self.lines.recv_timeout(STUCK) else {
+                panic!("everybody is stuck:\n{}", self.states());
+            };
             self.take(line);
             let now = Instant::now();
             for (role, last) in self.heard.values() {
                 let silent = now - *last;
                 self.slowest = self.slowest.max(silent);
-                assert!(silent < STUCK, "\"{role}\" was silent for {silent:?}");
+                assert!(silent < STUCK, "\"{role}\" was silent for {silent:?}:\n{}", self.states());
             }
         }
+    }
+
+    /// What every thread of every worker is doing, for whoever has to find out why somebody is stuck.
+    fn states(&self) -> String {
+        let mut states = format!("owner: worker {:?}\n", self.owner());
+        for (index, worker) in self.workers.iter().enumerate() {
+            states += &format!("worker {index}, \"{}\", process {}\n", worker.role, worker.child.id());
+            let threads = std::fs::read_dir(format!("/proc/{}/task", worker.child.id()));
+            for thread in threads.into_iter().flatten().flatten() {
+                let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+                let stat = read("stat");
+                let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.get(1..2).unwrap_or(""));
+                states += &format!(
+                    "  {} {state} {} {}\n",
+                    read("comm").trim(),
+                    read("wchan"),
+                    read("syscall").trim()
+                );
+            }
+        }
+        states
     }
 
     fn take(&mut self, (life, line): (usize, Option<String>)) {

@@ -185,8 +185,8 @@ impl Draft {
     fn write(folder: &Path, record: &OwnerRecord) -> io::Result<Self> {
         let draft = Self { path: folder.join(format!("{OWNER_FILE}.{:016x}", record.nonce)) };
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
+        // Closing it makes it visible to other hosts. It need not survive the loss of power: its owner does not.
         file.write_all(record.encode().as_bytes())?;
-        file.sync_all()?;
         Ok(draft)
     }
 }
