@@ -3,7 +3,7 @@
 //! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
 //! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
 //!
-//! Invariant: bytes past the length of the allocation's content are zero and are never exposed.
+//! Invariant: bytes of the allocation outside the buffer are never exposed.
 
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
@@ -11,16 +11,12 @@ use std::sync::Arc;
 /// Alignment of the first byte of every allocation, in bytes.
 pub const ALIGNMENT: usize = 64;
 
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; ALIGNMENT]);
-
-const EMPTY_LINE: Line = Line([0; ALIGNMENT]);
-
 /// Immutable bytes, shared by reference counting.
 #[derive(Clone)]
 pub struct Buffer {
-    lines: Option<Arc<[Line]>>,
+    /// The bytes with up to 63 in front of them, so that the first one lies on a boundary wherever the
+    /// allocator put them: asking it for aligned memory costs several times as much.
+    shared: Option<Arc<[u8]>>,
     start: usize,
     len: usize,
 }
@@ -29,7 +25,7 @@ impl Buffer {
     /// The empty buffer; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { lines: None, start: 0, len: 0 }
+        Self { shared: None, start: 0, len: 0 }
     }
 
     /// Copies `bytes` into a fresh aligned allocation.
@@ -71,18 +67,19 @@ impl Buffer {
             fill(&mut [])?;
             return Ok(Self::new());
         }
-        let mut lines: Arc<[Line]> = std::iter::repeat_n(EMPTY_LINE, len.div_ceil(ALIGNMENT)).collect();
+        let mut shared: Arc<[u8]> = std::iter::repeat_n(0, len + ALIGNMENT - 1).collect();
+        let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
         // A fresh Arc has one owner, so this never copies.
-        fill(&mut bytemuck::cast_slice_mut(Arc::make_mut(&mut lines))[..len])?;
-        Ok(Self { lines: Some(lines), start: 0, len })
+        fill(&mut Arc::make_mut(&mut shared)[start..start + len])?;
+        Ok(Self { shared: Some(shared), start, len })
     }
 
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        match &self.lines {
+        match &self.shared {
             None => &[],
-            Some(lines) => &bytemuck::cast_slice(lines)[self.start..self.start + self.len],
+            Some(shared) => &shared[self.start..self.start + self.len],
         }
     }
 
@@ -101,13 +98,13 @@ impl Buffer {
             Bound::Unbounded => self.len,
         }
         .clamp(from, self.len);
-        Self { lines: self.lines.clone(), start: self.start + from, len: to - from }
+        Self { shared: self.shared.clone(), start: self.start + from, len: to - from }
     }
 
     /// Bytes that the allocation behind this buffer occupies.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        self.lines.as_ref().map_or(0, |lines| lines.len() * ALIGNMENT)
+        self.shared.as_ref().map_or(0, |shared| shared.len())
     }
 }
 

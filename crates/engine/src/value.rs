@@ -318,6 +318,10 @@ impl Value {
     /// # Errors
     /// As [`Value::to_buffer`].
     pub fn read(&self, offset: u64, len: u64) -> Result<Buffer, EngineError> {
+        if let Kept::Whole(bytes) = &self.0 {
+            let end = offset.saturating_add(len).min(bytes.len() as u64) as usize;
+            return Ok(bytes.slice(offset.min(end as u64) as usize..end));
+        }
         let (from, to) = (offset.min(self.len()), offset.saturating_add(len).min(self.len()));
         let mut parts = Vec::new();
         let mut at = 0u64;

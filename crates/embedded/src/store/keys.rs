@@ -16,6 +16,19 @@ pub(crate) fn joined(cell: Cell<'_>) -> Vec<u8> {
     key
 }
 
+/// Shows the engine's key of a cell; short keys, which most are, cost no allocation.
+pub(crate) fn with_joined<R>(cell: Cell<'_>, show: impl FnOnce(&[u8]) -> R) -> R {
+    let mut short = [0; 256];
+    let (partition_end, end) = (cell.partition.len(), cell.partition.len() + END.len() + cell.sort.len());
+    if end > short.len() || cell.partition.contains(&0) {
+        return show(&joined(cell));
+    }
+    short[..partition_end].copy_from_slice(cell.partition);
+    short[partition_end..partition_end + END.len()].copy_from_slice(&END);
+    short[partition_end + END.len()..end].copy_from_slice(cell.sort);
+    show(&short[..end])
+}
+
 /// What every key of `partition` starts with.
 fn partition_start(partition: &[u8], spare: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(partition.len() + END.len() + spare);
@@ -112,6 +125,7 @@ mod tests {
             PARTS.iter().flat_map(|part| SORTS.iter().map(|sort| Cell::new(*part, *sort))).collect();
         for a in &cells {
             assert_eq!(split(&joined(*a)), Some((a.partition.to_vec(), a.sort)));
+            assert!(with_joined(*a, |key| key == joined(*a)));
             for b in &cells {
                 assert_eq!(joined(*a).cmp(&joined(*b)), a.cmp(b), "{a:?} {b:?}");
             }

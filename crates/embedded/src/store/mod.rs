@@ -225,6 +225,22 @@ impl Inner {
         refused(what, &self.place, error)
     }
 
+    /// The answer to a read that needs no disk; none for one that does.
+    fn read_now(&self, cell: Cell<'_>, range: ByteRange) -> Option<Result<Option<Buffer>, StoreError>> {
+        if let Err(error) = LIMITS.check_cell(cell) {
+            return Some(Err(error));
+        }
+        match keys::with_joined(cell, |key| self.cells.try_get(key)) {
+            Err(error) => Some(Err(self.refused("get", error))),
+            Ok(Attempt::Ready(None)) => Some(Ok(None)),
+            Ok(Attempt::Ready(Some(value))) if value.is_resident() => {
+                let (from, to) = range.within(value.len());
+                Some(value.read(from, to - from).map(Some).map_err(|error| self.refused("get", error)))
+            }
+            Ok(_) => None,
+        }
+    }
+
     /// Conditions, mutations and the request id in one commit; then whoever waits is woken.
     fn commit(
         &self,
@@ -411,6 +427,10 @@ impl Store for EmbeddedStore {
     }
 
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        // What lies in memory is answered here and now; the future only carries it.
+        if let Some(answer) = self.inner.read_now(cell, options.range) {
+            return Box::pin(std::future::ready(answer));
+        }
         Box::pin(async move {
             match options.deadline {
                 None => self.read(cell, options.range).await,
