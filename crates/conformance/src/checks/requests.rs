@@ -1,6 +1,6 @@
 //! Request ids and deadlines: a retried write is applied once, whatever happened to the first try.
 
-use crate::context::{Client, Context, Verdict, conflict, ensure, same};
+use crate::context::{Client, Context, Verdict, after, conflict, ensure, same};
 use crate::flaky::Flaky;
 use atoll_store::{Batch, Buffer, Cell, ErrorKind, Outcome, ReadOptions, RequestId, StoreError, WriteOptions, Written};
 use std::sync::Arc;
@@ -60,6 +60,13 @@ pub(super) async fn a_refused_request_may_be_tried_again(context: &Context<'_>) 
 
 pub(super) async fn concurrent_retries_are_applied_once(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
+    for turns in 0..8 {
+        let one = append(&client, "b", b"x", request(2, turns));
+        let other = append(&client, "b", b"x", request(2, turns));
+        let (one, other) = futures::join!(one, after(turns as u32, other));
+        let applied = u32::from(!one?.repeated) + u32::from(!other?.repeated);
+        same(format!("tries that applied one request, the second {turns} turns late"), &applied, &1)?;
+    }
     let rounds = context.size.of(50, 1000);
     for sequence in 0..rounds {
         let tries = (0..4).map(|_| {

@@ -1,6 +1,6 @@
 //! Scans: order, completeness, page edges, projections, tokens, and all of it while others write.
 
-use crate::context::{Background, Client, Context, Pulse, Verdict, ensure, refused, same};
+use crate::context::{Background, Client, Context, Pulse, Verdict, after, ensure, refused, same};
 use atoll_store::{
     Batch, Buffer, ByteRange, Direction, ErrorKind, Projection, ScanEntry, ScanRequest, SortKey, SortRange, Token,
 };
@@ -157,6 +157,11 @@ pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicat
     for key in 0..STAYING {
         client.put("p", (key * 2).to_be_bytes(), "stays").await?;
     }
+    for direction in [Direction::Forward, Direction::Backward] {
+        for inserts in [true, false] {
+            is_whole(scan_beside_writes(&client, direction, inserts).await?, direction)?;
+        }
+    }
     let randoms = [1, 2].map(|salt| context.random(salt));
     let writing = Background::start(randoms, |random, pulse| Box::pin(disturb(client.clone(), random, pulse)));
     let mut random = context.random(0);
@@ -167,6 +172,28 @@ pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicat
         async move { is_whole(client.scan(request).await?, direction) }
     };
     writing.watch(context.size.of(2_000, 150_000), look).await
+}
+
+/// Scans in pages of three, and inserts a key behind each page, or deletes those inserted.
+async fn scan_beside_writes(client: &Client, direction: Direction, inserts: bool) -> Verdict<Vec<ScanEntry>> {
+    let mut request = ScanRequest { direction, limit: 3, ..ScanRequest::all(*b"p") };
+    let mut found = Vec::new();
+    loop {
+        let page = client.store.scan(request.clone()).await?;
+        let behind = page.entries.iter().filter_map(|entry| entry.sort.last_chunk().copied().map(u32::from_be_bytes));
+        for key in behind.take(2) {
+            let batch = Batch::on(*b"p");
+            client.write(match inserts {
+                true if page.entries.len() > 1 => batch.put((key | 1).to_be_bytes(), vec![1]),
+                _ => batch.delete((key | 1).to_be_bytes()),
+            }).await?;
+        }
+        found.extend(page.entries);
+        match page.resume {
+            None => return Ok(found),
+            token => request.resume = token,
+        }
+    }
 }
 
 fn is_whole(entries: Vec<ScanEntry>, direction: Direction) -> Verdict {
@@ -193,9 +220,21 @@ async fn rewrite(client: Client, writer: u32, pulse: Pulse) -> Verdict {
     Ok(())
 }
 
+fn is_atomic(page: &[ScanEntry]) -> Verdict {
+    let torn = page.iter().find(|entry| entry.value != page[0].value);
+    ensure(torn.is_none(), || format!("a page shows a batch in part: {page:?}"))
+}
+
 pub(super) async fn each_page_is_atomic(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
     client.write((0..TOGETHER).fold(Batch::on(*b"p"), |batch, key| batch.put([key], vec![0; 8]))).await?;
+    for turns in 0..20_u8 {
+        let all = (0..TOGETHER).fold(Batch::on(*b"p"), |batch, key| batch.put([key], vec![turns; 8]));
+        let request = ScanRequest { limit: TOGETHER.into(), ..ScanRequest::all(*b"p") };
+        let (page, written) = futures::join!(client.store.scan(request), after(turns.into(), client.write(all)));
+        written?;
+        is_atomic(&page?.entries)?;
+    }
     let writing = Background::start([1, 2], |writer, pulse| Box::pin(rewrite(client.clone(), writer, pulse)));
     let mut random = context.random(0);
     let scanning = client.clone();
@@ -204,9 +243,7 @@ pub(super) async fn each_page_is_atomic(context: &Context<'_>) -> Verdict {
         let limit = random.usize(2..=TOGETHER.into());
         let request = ScanRequest { direction, limit, ..ScanRequest::all(*b"p") };
         async move {
-            let pages = client.pages(request).await?;
-            let torn = pages.into_iter().find(|page| page.iter().any(|entry| entry.value != page[0].value));
-            ensure(torn.is_none(), || format!("a page shows a batch in part: {torn:?}"))
+            client.pages(request).await?.iter().try_for_each(|page| is_atomic(page))
         }
     };
     writing.watch(context.size.of(2_000, 150_000), look).await
