@@ -43,6 +43,7 @@ impl Engine {
             let is_current = index < self.shared.forest.read().trees.len();
             check.tree(tree, is_current);
         }
+        check.free_space();
         if !self.shared.options.read_only {
             check.log()?;
         }
@@ -105,6 +106,18 @@ impl Check<'_> {
         })();
         self.note(replayed);
         Ok(())
+    }
+
+    /// What is in use must not count as free.
+    fn free_space(&mut self) {
+        let free: Vec<Extent> = self.shared.space.lock().free_extents().collect();
+        for extent in free {
+            let before = self.used.range(..extent.end()).next_back();
+            if before.is_some_and(|(_, &(end, _))| end > extent.offset) {
+                let damage = self.shared.backing.corrupt(extent.offset, crate::Damage::SpaceUsedTwice);
+                self.report.damage.push(damage);
+            }
+        }
     }
 
     fn tree(&mut self, tree: &TreeState, is_current: bool) {

@@ -470,7 +470,7 @@ impl Tree {
     }
 
     /// Visits the records of a range in order, as they all were at one moment, until the visitor stops; the
-    /// key at which it stopped.
+    /// key at which it stopped. The visitor must not call this store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
