@@ -47,5 +47,11 @@ def test_a_row_that_is_wrong_is_found(table):
     assert "1 wrong" in ended.stdout
 
 
+def test_a_row_that_is_doubled_is_found(table):
+    ended = verify(table, 10, [*ROWS, ROWS[3]])
+    assert ended.returncode == 1
+    assert "1 wrong" in ended.stdout
+
+
 def test_a_file_without_rows_proves_nothing(table):
     assert verify(table, 11, ROWS).returncode == 1

@@ -25,11 +25,14 @@ def main() -> int:
     if expected != count:
         print(f"the file has {expected} different keys in its first {count} rows")
         return 1
-    wrong = 0
+    wrong, met = 0, set()
     for line in sys.stdin:
         cell = json.loads(line)
-        row = missing.pop((cell["partition"], cell["sort"]), None)
-        wrong += row is not None and json.loads(cell["value"]) != row
+        key = (cell["partition"], cell["sort"])
+        row = missing.pop(key, None)
+        # A key that comes twice is as wrong as a row that changed.
+        wrong += key in met or (row is not None and json.loads(cell["value"]) != row)
+        met.add(key)
     for key in itertools.islice(missing, 5):
         print(f"missing: {key}")
     print(f"{expected - len(missing) - wrong} of {expected} rows are as they were, {len(missing)} missing, {wrong} wrong")

@@ -22,7 +22,7 @@ pub fn visit(built: &Built) -> Result<Visit, Failure> {
             command
                 .args(["-m", "pytest", "-v", "-p", "no:cacheprovider", FOLDER])
                 .current_dir(workspace::root()?);
-            command.env("ATOLL_PROGRAM", atoll).env("PYTHONDONTWRITEBYTECODE", "1");
+            command.env("PROGRAM_UNDER_TEST", atoll).env("PYTHONDONTWRITEBYTECODE", "1");
             tests(&mut command)?
         }
         (Ok(_), None) => skipped("atoll", "the program was not built".to_owned()),
