@@ -109,10 +109,10 @@ impl AsyncRead for SimulatedPipe {
             way.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let most = way.bytes.len().min(target.remaining());
-        for byte in way.bytes.drain(..this.part(most)) {
-            target.put_slice(&[byte]);
-        }
+        let (front, _) = way.bytes.as_slices();
+        let taken = this.part(front.len().min(target.remaining()));
+        target.put_slice(&front[..taken]);
+        way.bytes.drain(..taken);
         wake(&mut way.writer);
         Poll::Ready(Ok(()))
     }
@@ -140,11 +140,14 @@ impl AsyncWrite for SimulatedPipe {
         }
         let most = space.min(bytes.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
         let taken = this.part(most);
-        for &byte in &bytes[..taken] {
-            let damage = u8::from(this.faults.flip_at == Some(way.passed)) << 3;
-            way.bytes.push_back(byte ^ damage);
-            way.passed += 1;
+        let start = way.bytes.len();
+        way.bytes.extend(&bytes[..taken]);
+        if let Some(at) = this.faults.flip_at.and_then(|at| usize::try_from(at.checked_sub(way.passed)?).ok())
+            && at < taken
+        {
+            way.bytes[start + at] ^= 8;
         }
+        way.passed += taken as u64;
         wake(&mut way.reader);
         Poll::Ready(Ok(taken))
     }
