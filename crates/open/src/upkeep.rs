@@ -189,7 +189,9 @@ fn copy_into(source: &Engine, file: &Path, progress: &CopyProgress) -> Result<Co
     let snapshot = source.snapshot();
     let total = source.stats().file_bytes;
     let disk = FileDisk::open(file, DiskMode::Create)?;
-    let target = Engine::open(Arc::new(disk), Options::default())?;
+    // Nobody reads the copy while it is made: little memory, and a log that is given back soon.
+    let options = Options { memory_bytes: 64 << 20, checkpoint_bytes: 64 << 20, ..Options::default() };
+    let target = Engine::open(Arc::new(disk), options)?;
     let mut bytes = 0;
     let names: Vec<String> = snapshot.tree_names().map(str::to_owned).collect();
     for name in names {
