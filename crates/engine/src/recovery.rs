@@ -1,7 +1,7 @@
 //! Opening: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing before it knows that the store is whole, and then only what makes
-//! the state it found durable; so a crash inside recovery is a crash before it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended, and that only once it knows that
+//! the store is whole; so a crash inside recovery is a crash before it.
 
 use crate::backing::Backing;
 use crate::codec::{Decoder, Malformed};
@@ -172,26 +172,20 @@ fn open(
     for retired in &table.retired {
         state.retired.space(*retired);
     }
-    let end = state.replay(superblock.log)?;
+    let (end, synced) = state.replay(superblock.log)?;
     let Replayer { forest, space, retired, mut report, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend;
-    if !options.read_only {
-        // What was replayed may be only in the cache of the system; from here on it is relied upon.
-        if report.groups_replayed > 0 || report.cut.is_some() {
+    if mend && !options.read_only {
+        for copy in COPIES {
+            disk.write_at(copy, &superblock.encode())?;
             disk.sync()?;
-        }
-        if mend {
-            for copy in COPIES {
-                disk.write_at(copy, &superblock.encode())?;
-                disk.sync()?;
-            }
         }
     }
     let log = Log::new(disk, superblock.store_id, random_id(), end.point);
     let table =
         Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len).next_multiple_of(64) };
-    let (synced, checkpointed) = (end.point.position, superblock.log.position);
+    let checkpointed = superblock.log.position;
     Ok(Recovered {
         forest,
         space,
@@ -247,7 +241,8 @@ struct Replayer<'a> {
 struct Unfinished;
 
 impl Replayer<'_> {
-    fn replay(&mut self, from: LogPoint) -> Result<End, EngineError> {
+    /// Applies the log from `from` on; where it ends, and up to where it is known to have been synced.
+    fn replay(&mut self, from: LogPoint) -> Result<(End, u64), EngineError> {
         let mut replay = Replay::start(self.backing, from, from.position)?;
         let mut at = from;
         while let Some(group) = replay.next()? {
@@ -265,7 +260,9 @@ impl Replayer<'_> {
             let offset = end.point.offset_of(end.point.position);
             self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
         }
-        Ok(end)
+        // What lies beyond may be only in the system's cache. It survives the process, as it did before; the
+        // first sync makes it survive more, and until then no group claims so.
+        Ok((end, replay.synced()))
     }
 
     /// Whether the replay stands right behind the last group applied, but for jumps.

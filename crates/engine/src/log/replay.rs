@@ -68,6 +68,11 @@ impl<'a> Replay<'a> {
         self.point
     }
 
+    /// Position up to which the log is known to have been synced.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
+    }
+
     pub(crate) fn entered(&self) -> &[(Extent, u64)] {
         &self.entered
     }
