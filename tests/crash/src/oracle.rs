@@ -79,6 +79,12 @@ impl Oracle {
         self.synced
     }
 
+    /// Events that were handed to the disk, counted likewise.
+    #[must_use]
+    pub const fn flushed_len(&self) -> usize {
+        self.flushed
+    }
+
     /// Records an event whose call failed, the last of this life: it may have happened.
     pub fn push_doubtful(&mut self, event: Event) {
         self.push(event);

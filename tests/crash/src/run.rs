@@ -175,9 +175,9 @@ impl<S: Subject> Run<S> {
             self.change_faults();
         }
         self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
-        let synced_before = self.oracle.synced_len();
+        let events_before = self.oracle.flushed_len();
         self.end_life(store)?;
-        self.notice_strike(synced_before);
+        self.notice_strike(events_before);
         Ok(())
     }
 
