@@ -104,7 +104,12 @@ impl Shared {
             self.unplace(&placed);
             return Err(error);
         }
-        let flush = durability != Durability::Buffered && !planted::is(Bug::FlushSkipped);
+        // A synced write is flushed in any case: its sync would wait for ever.
+        let flush = match durability {
+            Durability::Buffered => false,
+            Durability::Flushed => !planted::is(Bug::FlushSkipped),
+            Durability::Synced => true,
+        };
         let changes = match self.log_ops(&mut writer, ops, &placed, flush) {
             Ok(changes) => changes,
             Err(error) => {
