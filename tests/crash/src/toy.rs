@@ -105,14 +105,13 @@ impl Toy {
             format::put_event(&mut inner.buffer, event);
         }
         let is_flushed = durability != Durability::Buffered && !self.has(ToyBug::FlushedIsBuffered);
-        if is_flushed || durability == Durability::Synced {
-            if let Err(failure) = inner.flush() {
-                inner.buffer.truncate(before);
-                if self.has(ToyBug::RefusedButApplied) {
-                    inner.state.apply(event);
-                }
-                return Err(failure);
+        let is_flushed = is_flushed || durability == Durability::Synced;
+        if is_flushed && let Err(failure) = inner.flush() {
+            inner.buffer.truncate(before);
+            if self.has(ToyBug::RefusedButApplied) {
+                inner.state.apply(event);
             }
+            return Err(failure);
         }
         inner.state.apply(event);
         inner.sequence += 1;
