@@ -163,7 +163,13 @@ impl std::hash::Hash for Buffer {
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = &self[..self.len.min(64)];
-        write!(f, "Buffer({} B, \"{}\"{})", self.len, shown.escape_ascii(), if self.len > 64 { "…" } else { "" })
+        write!(
+            f,
+            "Buffer({} B, \"{}\"{})",
+            self.len,
+            shown.escape_ascii(),
+            if self.len > 64 { "…" } else { "" }
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 //! and loses power, and in a real file.
 //!
 //! `CONFORMANCE_SEED=n cargo test -p atoll-embedded --test conformance` takes another seed.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use atoll_conformance::{Ending, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
 use atoll_disk::{Disk, FileDisk, Mode, SimDisk};
@@ -63,7 +63,8 @@ impl<M: Medium> Embedded<M> {
 
     fn open_on(&self, disk: Option<AnyDisk>) -> Result<SharedStore, StoreError> {
         let engine = Options { log_segment_bytes: 1 << 20, memory_bytes: 64 << 20, ..Options::default() };
-        let options = StoreOptions { engine: engine.clone(), clock: self.clock.clone(), ..StoreOptions::default() };
+        let options =
+            StoreOptions { engine: engine.clone(), clock: self.clock.clone(), ..StoreOptions::default() };
         let Some(disk) = disk else { return Ok(Arc::new(EmbeddedStore::in_memory(options)?)) };
         let opened = Engine::open(disk.disk(), engine).expect("what was left opens");
         let store: SharedStore = Arc::new(EmbeddedStore::on_engine(opened, options, "test")?);
@@ -86,7 +87,11 @@ impl<M: Medium> Subject for Embedded<M> {
         Box::pin(ready(self.open_on(self.medium.fresh(number))))
     }
 
-    fn reopen(&self, store: SharedStore, ending: Ending) -> Option<BoxFuture<'_, Result<SharedStore, StoreError>>> {
+    fn reopen(
+        &self,
+        store: SharedStore,
+        ending: Ending,
+    ) -> Option<BoxFuture<'_, Result<SharedStore, StoreError>>> {
         let left = self.disks.lock().unwrap().remove(&address(&store))?.after(ending)?;
         Some(Box::pin(ready(self.open_on(Some(left)))))
     }

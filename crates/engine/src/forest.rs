@@ -167,10 +167,7 @@ impl TreeState {
         added: &NewValue<'_>,
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
-        let current = match search::get(&self.root, key.bytes) {
-            Ok(current) => current,
-            Err(_) => None,
-        };
+        let current = search::get(&self.root, key.bytes).unwrap_or_default();
         let front = match (current, added) {
             (None, _) => return self.put(key, added, edit),
             (Some(Stored::Inline(old)), NewValue::Inline(new)) if old.len() + new.len() < INLINE_BELOW => {

@@ -246,10 +246,10 @@ fn delete_in(
     match own(slot, edit)? {
         Owned::Leaf(shared) => {
             let found = shared.find(key.bytes, key.fingerprint);
-            if let (Some(leaf), Some(found)) = (Arc::get_mut(shared), found) {
-                if let Some(old) = leaf.remove(found) {
-                    edit.retired.chain(&old, None, edit.epoch);
-                }
+            if let (Some(leaf), Some(found)) = (Arc::get_mut(shared), found)
+                && let Some(old) = leaf.remove(found)
+            {
+                edit.retired.chain(&old, None, edit.epoch);
             }
             Ok(())
         }

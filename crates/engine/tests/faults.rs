@@ -1,5 +1,5 @@
 //! What the engine does when its disk refuses: nothing is lost, and it goes on once the cause is gone.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{FaultPlan, SimDisk};
 use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};

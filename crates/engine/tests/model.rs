@@ -1,7 +1,7 @@
 //! The engine against a plain ordered map: any sequence of operations gives the same content.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test model`.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Direction, Durability, Engine, Options, Snapshot, Tree, WriteBatch};

@@ -145,7 +145,8 @@ mod tests {
     fn names_follow_from_the_code_and_round_trip() {
         for kind in ErrorKind::ALL {
             assert_eq!(ErrorKind::from_code(kind.code()), Some(kind));
-            let camel: String = kind.code().split('-').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+            let camel: String =
+                kind.code().split('-').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
             assert_eq!(kind.names().python, format!("{camel}Error"));
             assert_eq!(format!("{kind:?}"), camel);
         }
