@@ -114,11 +114,10 @@ impl Forest {
     ) -> Result<(), EngineError> {
         for window in changes.chunks(search::LANES) {
             if window.len() > 1 {
-                for (tree, change) in window {
-                    if let (Some(state), Some(key)) = (self.trees.get(*tree as usize), change.key()) {
-                        search::prefetch_for_change(&state.root, std::iter::once(key));
-                    }
-                }
+                let touched = window.iter().filter_map(|(tree, change)| {
+                    Some((&self.trees.get(*tree as usize)?.root, change.key()?))
+                });
+                search::prefetch_for_change(touched);
             }
             for (tree, change) in window {
                 let mut edit = Edit { epoch: self.epoch, backing, retired };

@@ -194,6 +194,12 @@ impl Leaf {
         prefetch(bytes[bytes.len() - tail..].as_ptr(), tail / 64);
     }
 
+    /// Brings the place nearer where the next record will be written.
+    pub(crate) fn prefetch_heap_end(&self) {
+        let at = (self.heap_start as usize).saturating_sub(128);
+        prefetch(self.bytes()[at..].as_ptr(), 3);
+    }
+
     /// Brings the record of a slot nearer.
     pub(crate) fn prefetch_record(&self, slot: usize) {
         prefetch(self.bytes()[self.offset(slot)..].as_ptr(), 3);

@@ -13,7 +13,7 @@ use crate::{Damage, EngineError};
 use std::sync::{Arc, OnceLock};
 
 /// Most children of an inner node.
-pub(crate) const FAN_OUT_MAX: usize = 256;
+pub(crate) const FAN_OUT_MAX: usize = 512;
 
 /// Where a page lies, and what its bytes must add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,19 +86,27 @@ impl Node {
 }
 
 /// A place for a node: resident, or to be read from its home.
+///
+/// Lookups touch one slot in each node they pass, so slots are kept small: what only a read from disk needs
+/// lies elsewhere.
 #[derive(Clone, Default)]
 pub(crate) struct Slot {
     node: OnceLock<Node>,
-    home: PageRef,
+    home: Option<Arc<PageRef>>,
 }
 
 impl Slot {
     pub(crate) fn resident(node: Node) -> Self {
-        Self { node: OnceLock::from(node), home: PageRef::default() }
+        Self { node: OnceLock::from(node), home: None }
     }
 
     pub(crate) fn on_disk(home: PageRef) -> Self {
-        Self { node: OnceLock::new(), home }
+        Self { node: OnceLock::new(), home: Some(Arc::new(home)) }
+    }
+
+    /// Where the node is to be read from while it is not resident.
+    fn page(&self) -> PageRef {
+        self.home.as_deref().copied().unwrap_or_default()
     }
 
     #[inline]
@@ -122,7 +130,7 @@ impl Slot {
     pub(crate) fn home(&self) -> Option<PageRef> {
         match self.node.get() {
             Some(node) => node.home(),
-            None => Some(self.home),
+            None => Some(self.page()),
         }
     }
 
@@ -131,11 +139,12 @@ impl Slot {
         if let Some(node) = self.node.get() {
             return Ok(node);
         }
-        let node = page::read(&self.home, backing)?;
+        let home = self.page();
+        let node = page::read(&home, backing)?;
         if let (Ok(()), Node::Leaf(leaf)) = (self.node.set(node.clone()), &node) {
             backing.leaves_grew(leaf.memory_bytes());
         }
-        self.node.get().ok_or_else(|| backing.corrupt(self.home.offset, Damage::PageContent))
+        self.node.get().ok_or_else(|| backing.corrupt(home.offset, Damage::PageContent))
     }
 
     /// Lets go of a node that can be read back; the bytes of leaves that it held.
@@ -146,7 +155,7 @@ impl Slot {
             _ => 0,
         };
         self.node.take();
-        self.home = home;
+        self.home = Some(Arc::new(home));
         bytes
     }
 }

@@ -22,6 +22,9 @@ pub struct Options {
     pub clock: Clock,
     /// Identity of a new store; drawn at random for none.
     pub seed: Option<u64>,
+    /// Number of this opening; no other opening of the same store may have it, not even one whose writes were
+    /// lost. Drawn at random for none; a simulator counts, so that a run repeats byte for byte.
+    pub life: Option<u64>,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             keep: Duration::ZERO,
             clock: Clock::default(),
             seed: None,
+            life: None,
         }
     }
 }

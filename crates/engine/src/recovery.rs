@@ -182,7 +182,7 @@ fn open(
             disk.sync()?;
         }
     }
-    let log = Log::new(disk, superblock.store_id, random_id(), end.point);
+    let log = Log::new(disk, superblock.store_id, options.life.unwrap_or_else(random_id), end.point);
     let table =
         Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len).next_multiple_of(64) };
     let checkpointed = superblock.log.position;

@@ -96,11 +96,20 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     (ready, missing)
 }
 
-/// Brings the leaves of keys that will be changed nearer.
-pub(crate) fn prefetch_for_change<'k>(root: &Slot, keys: impl Iterator<Item = &'k [u8]>) {
-    for key in keys {
+/// Brings nearer what changes of these keys (at most [`LANES`]) will touch: first the slots of all leaves,
+/// then the record of each key, or the place where it will be written.
+pub(crate) fn prefetch_for_change<'a>(keys: impl Iterator<Item = (&'a Slot, &'a [u8])>) {
+    let mut leaves: [Option<(&Leaf, u8)>; LANES] = [None; LANES];
+    for ((root, key), lane) in keys.zip(&mut leaves) {
         if let Ok(leaf) = leaf_of(root, key) {
             leaf.prefetch_for_insert();
+            *lane = Some((leaf, key_hash(key)));
+        }
+    }
+    for (leaf, fingerprint) in leaves.iter().flatten() {
+        match leaf.likely_slot(*fingerprint) {
+            Some(slot) => leaf.prefetch_record(slot),
+            None => leaf.prefetch_heap_end(),
         }
     }
 }
