@@ -11,6 +11,7 @@ use atoll_store::{Store, StoreError, StoreFuture};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The file of a store, inside its folder.
 pub const STORE_FILE: &str = "store.atoll";
@@ -30,12 +31,10 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self {
-            mode: Mode::Write,
-            create: true,
-            store: StoreOptions::default(),
-            folder: FolderOptions::default(),
-        }
+        let mut store = StoreOptions::default();
+        // Readers of other processes may look at what is no longer referred to.
+        store.engine.keep = Duration::from_secs(600);
+        Self { mode: Mode::Write, create: true, store, folder: FolderOptions::default() }
     }
 }
 
