@@ -101,6 +101,18 @@ impl Buffer {
         Self { shared: self.shared.clone(), start: self.start + from, len: to - from }
     }
 
+    /// The same bytes in an allocation that starts with them and holds nothing else: this one where it already
+    /// is so, else a copy.
+    #[must_use]
+    pub fn to_owned_alone(&self) -> Self {
+        let is_aligned = self.as_ptr().addr().is_multiple_of(ALIGNMENT);
+        if is_aligned && self.allocated_bytes() < self.len + ALIGNMENT {
+            self.clone()
+        } else {
+            Self::copy_from(self)
+        }
+    }
+
     /// Bytes that the allocation behind this buffer occupies.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
@@ -195,6 +207,18 @@ mod tests {
         assert_eq!(&*tail.slice(1..=2), b"to");
         assert!(buffer.slice(20..30).is_empty());
         assert_eq!(&*buffer.slice(..1000), b"hello, atoll");
+    }
+
+    #[test]
+    fn a_slice_is_copied_before_it_is_kept_alone_and_a_whole_is_not() {
+        let whole = Buffer::copy_from(&[1; 1000]);
+        assert_eq!(whole.to_owned_alone().as_ptr(), whole.as_ptr());
+        for part in [whole.slice(64..128), whole.slice(1..)] {
+            let alone = part.to_owned_alone();
+            assert_eq!(alone, part);
+            assert_eq!(alone.as_ptr().addr() % ALIGNMENT, 0);
+            assert!(alone.allocated_bytes() < part.len() + ALIGNMENT);
+        }
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn apply_one(
         undo.push((sort.clone(), former));
     };
     match mutation {
-        Mutation::Put(sort, value) => change(sort, Some(aligned(value))),
+        Mutation::Put(sort, value) => change(sort, Some(value.to_owned_alone())),
         Mutation::Delete(sort) => change(sort, None),
         Mutation::Append(sort, bytes) => {
             let former = partition.get(sort).cloned().unwrap_or_default();
@@ -138,15 +138,6 @@ fn set(partition: &mut Partition, sort: SortKey, value: Option<Buffer>) -> Optio
         Some(value) => partition.insert(sort, value),
         None => partition.remove(&sort),
     }
-}
-
-/// A value may come as a slice of something else; what is kept is aligned and keeps nothing else alive.
-fn aligned(value: &Buffer) -> Buffer {
-    let is_aligned = value.as_ptr().addr().is_multiple_of(atoll_buffer::ALIGNMENT);
-    if is_aligned && value.allocated_bytes() < value.len() + atoll_buffer::ALIGNMENT {
-        return value.clone();
-    }
-    Buffer::copy_from(value)
 }
 
 /// What is left of the range of a scan after the key where the former page ended.

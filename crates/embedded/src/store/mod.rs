@@ -306,9 +306,11 @@ impl Inner {
         let key = |sort: &[u8]| keys::joined(Cell::new(&batch.partition, sort));
         for mutation in &batch.mutations {
             match mutation {
-                Mutation::Put(sort, value) => changes.put_buffer(&self.cells, &key(sort), aligned(value)),
+                Mutation::Put(sort, value) => {
+                    changes.put_buffer(&self.cells, &key(sort), value.to_owned_alone())
+                }
                 Mutation::Append(sort, bytes) => {
-                    changes.append_buffer(&self.cells, &key(sort), aligned(bytes))
+                    changes.append_buffer(&self.cells, &key(sort), bytes.to_owned_alone())
                 }
                 Mutation::Delete(sort) => changes.delete(&self.cells, &key(sort)),
                 Mutation::DeleteRange(range) if range.is_empty() => {}
@@ -371,15 +373,6 @@ impl Failed {
             Self::Store(error) => error,
         }
     }
-}
-
-/// A value may come as a slice of something else; what is kept is aligned and keeps nothing else alive.
-fn aligned(value: &Buffer) -> Buffer {
-    let is_aligned = value.as_ptr().addr().is_multiple_of(atoll_buffer::ALIGNMENT);
-    if is_aligned && value.allocated_bytes() < value.len() + atoll_buffer::ALIGNMENT {
-        return value.clone();
-    }
-    Buffer::copy_from(value)
 }
 
 fn class_of(durability: Durability) -> Class {
