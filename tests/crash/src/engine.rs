@@ -55,6 +55,7 @@ impl Subject for EngineSubject {
             log_segment_bytes: settings.log_segment_bytes,
             background: false,
             seed: Some(settings.store_seed),
+            life: settings.life,
             ..Options::default()
         };
         let engine = Engine::open(disk, options).map_err(failure)?;

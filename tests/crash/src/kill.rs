@@ -72,6 +72,7 @@ fn settings(seed: u64) -> Settings {
         log_segment_bytes: 256 * 1024,
         memory_bytes: 4 * 1024 * 1024,
         store_seed: seed,
+        life: None,
     }
 }
 

@@ -195,7 +195,8 @@ impl<S: Subject> Run<S> {
         for attempt in 0..RECOVERY_ATTEMPTS_MAX {
             let has_faults = recovering == Recovering::MayFail && attempt < RECOVERY_ATTEMPTS_MAX - 2;
             self.plan_recovery_faults(has_faults);
-            let opened = S::open(Arc::new(self.disk.clone()), &self.settings, self.bug);
+            let settings = self.next_opening();
+            let opened = S::open(Arc::new(self.disk.clone()), &settings, self.bug);
             let outcome = opened.and_then(|(store, report)| Ok((read_state(&store)?, store, report)));
             match outcome {
                 Ok((found, store, report)) => {
@@ -208,6 +209,12 @@ impl<S: Subject> Run<S> {
             }
         }
         Err("the store did not come up without a fault planted".to_owned())
+    }
+
+    /// No two openings are alike, not even of copies of one disk.
+    fn next_opening(&mut self) -> Settings {
+        self.settings.life = self.settings.life.map(|life| life + 1);
+        self.settings
     }
 
     fn judge_recovery(&mut self, found: &State, report: &Recovery) -> Checked<()> {
@@ -328,8 +335,9 @@ impl<S: Subject> Run<S> {
             _ => self.oracle.synced_len(),
         };
         let damage = Damage::Write;
+        let settings = self.next_opening();
         let allowed = Allowed { oracle: &self.oracle, lowest, damage, keys: self.workload.keys() };
-        let finding = damage::examine::<S>(&self.disk, &self.settings, self.bug, &allowed)
+        let finding = damage::examine::<S>(&self.disk, &settings, self.bug, &allowed)
             .map_err(|what| format!("after a misdirected write: {what}"))?;
         self.note(|| format!("after a misdirected write: {finding:?}"));
         if self.strike.is_some() {
@@ -349,9 +357,10 @@ impl<S: Subject> Run<S> {
             let len = copy.len().map_err(|error| error.to_string())?;
             let place = [0..len, 0..FRONT_BYTES, len.saturating_sub(FRONT_BYTES)..len][number % 3].clone();
             let Some((offset, bit)) = copy.flip_some_bit(place) else { continue };
+            let settings = self.next_opening();
             let (lowest, damage) = (self.oracle.len(), Damage::Bit);
             let allowed = Allowed { oracle: &self.oracle, lowest, damage, keys: self.workload.keys() };
-            let finding = damage::examine::<S>(&copy, &self.settings, self.bug, &allowed)
+            let finding = damage::examine::<S>(&copy, &settings, self.bug, &allowed)
                 .map_err(|what| format!("after bit {bit} of byte {offset} was flipped: {what}"))?;
             self.note(|| format!("bit {bit} of byte {offset} flipped: {finding:?}"));
             self.counts.bump(finding.name_after_flip());

@@ -38,6 +38,8 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Identity of the store.
     pub store_seed: u64,
+    /// Number of the opening; drawn by the store for none.
+    pub life: Option<u64>,
 }
 
 /// What opening a store reported.

@@ -224,6 +224,7 @@ pub fn small_settings(rng: &mut Rng) -> Settings {
         log_segment_bytes: rng.choice([16, 64, 256]).unwrap_or(64) * 1024,
         memory_bytes: rng.choice([32, 128, 1024, 8192]).unwrap_or(32) * 1024,
         store_seed: rng.u64(..),
+        life: Some(0),
     }
 }
 

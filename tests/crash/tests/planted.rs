@@ -6,7 +6,7 @@ use atoll_crash::soak::run_seeds;
 use atoll_crash::{EngineBug, EngineSubject};
 
 /// Seeds after which a bug counts as missed.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1000;
 
 #[test]
 fn every_bug_planted_in_the_engine_is_caught() {
