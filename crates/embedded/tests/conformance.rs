@@ -1,8 +1,9 @@
 //! The embedded store keeps every promise of the contract: in memory, on a simulated disk that is killed
 //! and loses power, and in a real file.
 //!
-//! `CONFORMANCE_SEED=n cargo test -p atoll-embedded --test conformance` takes another seed.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+//! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size; both together seed after
+//! seed: `cargo xtask soak conformance`.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use atoll_conformance::{Ending, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
 use atoll_disk::{Disk, FileDisk, Mode, SimDisk};
@@ -142,8 +143,16 @@ fn seed() -> u64 {
     std::env::var("CONFORMANCE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED_DEFAULT)
 }
 
+fn size() -> Size {
+    match std::env::var("CONFORMANCE_SIZE").as_deref() {
+        Err(_) | Ok("quick") => Size::Quick,
+        Ok("full") => Size::Full,
+        Ok(other) => panic!("CONFORMANCE_SIZE is quick or full, not {other:?}"),
+    }
+}
+
 fn check(subject: &dyn Subject, skips: usize) {
-    let report = run_seeded(subject, Size::Quick, seed());
+    let report = run_seeded(subject, size(), seed());
     println!("{report}");
     for slow in report.checks.iter().filter(|check| check.took > Duration::from_millis(500)) {
         println!("{:>10.1?} {}", slow.took, slow.name);
