@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod options;
 mod recovery;
+mod replayer;
 mod shared;
 mod stats;
 

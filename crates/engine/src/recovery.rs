@@ -4,20 +4,17 @@
 //! the store is whole; so a crash inside recovery is a crash before it.
 
 use crate::backing::Backing;
-use crate::codec::{Decoder, Malformed};
-use crate::forest::{Change, Forest, NamedSnapshot, NewValue, TreeState};
-use crate::log::{End, Group, Log, LogPoint, Replay, SEGMENT_HEADER};
+use crate::codec::Malformed;
+use crate::forest::{Forest, NamedSnapshot, TreeState};
+use crate::log::{Log, LogPoint, SEGMENT_HEADER};
 use crate::node::{PageRef, Slot};
 use crate::options::Options;
 use crate::page;
-use crate::planted::{self, Bug};
-use crate::record::{self, Logged, Record};
+use crate::replayer::Replayer;
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, Copy, DATA_START, FORMAT, Superblock, Table, TreeEntry};
-use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
-use atoll_buffer::Buffer;
 use atoll_disk::Disk;
 use std::sync::Arc;
 
@@ -162,13 +159,9 @@ fn open(
     let bytes = page::read_bytes(&superblock.table, &backing)?;
     let table = Table::decode(&bytes)
         .map_err(|Malformed| backing.corrupt(superblock.table.offset, Damage::PageContent))?;
-    let mut state = Replayer {
-        backing: &backing,
-        forest: forest_of(&table, &superblock),
-        space: Space::from_parts(table.end, &table.free, &table.segments)?,
-        retired: RetiredList::default(),
-        report: RecoveryReport { checkpoint: superblock.epoch, ..RecoveryReport::default() },
-    };
+    let space = Space::from_parts(table.end, &table.free, &table.segments)?;
+    let forest = forest_of(&table, &superblock);
+    let mut state = Replayer::new(&backing, forest, space, options.memory_bytes);
     for retired in &table.retired {
         state.retired.space(*retired);
     }
@@ -226,176 +219,5 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
         sequence: superblock.log.sequence,
         trees: trees(&table.trees),
         snapshots,
-    }
-}
-
-struct Replayer<'a> {
-    backing: &'a Backing,
-    forest: Forest,
-    space: Space,
-    retired: RetiredList,
-    report: RecoveryReport,
-}
-
-/// A group cannot be applied because an extent that it names was never written: the log ends before it.
-struct Unfinished;
-
-impl Replayer<'_> {
-    /// Applies the log from `from` on; where it ends, and up to where it is known to have been synced.
-    fn replay(&mut self, from: LogPoint) -> Result<(End, u64), EngineError> {
-        let mut replay = Replay::start(self.backing, from, from.position)?;
-        let mut at = from;
-        while let Some(group) = replay.next()? {
-            self.enter_segments(&replay, group.next.number)?;
-            match self.apply(&group)? {
-                Ok(()) => at = group.next,
-                Err(Unfinished) => break,
-            }
-            self.report.groups_replayed += 1;
-            self.report.bytes_replayed = group.next.position - from.position;
-        }
-        let end = replay.end(if self.is_at(&replay, at) { replay.point() } else { at })?;
-        self.enter_segments(&replay, end.point.number)?;
-        if end.cut_bytes > 0 {
-            let offset = end.point.offset_of(end.point.position);
-            self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
-        }
-        // What lies beyond may be only in the system's cache. It survives the process, as it did before; the
-        // first sync makes it survive more, and until then no group claims so.
-        Ok((end, replay.synced()))
-    }
-
-    /// Whether the replay stands right behind the last group applied, but for jumps.
-    fn is_at(&self, replay: &Replay<'_>, at: LogPoint) -> bool {
-        replay.point().sequence == at.sequence
-    }
-
-    /// Takes the space of segments that the log went on in.
-    fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
-        for &(extent, number) in replay.entered() {
-            let known = self.space.segments().any(|segment| segment.number == number);
-            if !known && number <= up_to {
-                if !planted::is(Bug::SegmentNotClaimed) {
-                    self.claim(extent)?;
-                }
-                self.space.add_segment(SegmentUse { extent, number, live: 0 });
-            }
-        }
-        Ok(())
-    }
-
-    fn claim(&mut self, extent: Extent) -> Result<(), EngineError> {
-        self.space.claim(extent).map_err(|damage| self.backing.corrupt(extent.offset, damage))
-    }
-
-    fn apply(&mut self, group: &Group) -> Result<Result<(), Unfinished>, EngineError> {
-        let malformed = |Malformed| self.backing.corrupt(group.payload_offset, Damage::LogContent);
-        let mut records = Vec::new();
-        let mut payload = Decoder::new(group.payload());
-        while !payload.is_at_end() {
-            records.push(record::decode(&mut payload).map_err(malformed)?);
-        }
-        if !self.extents_are_there(&records)? {
-            return Ok(Err(Unfinished));
-        }
-        let mut changes: Vec<(u32, Change<'_>)> = Vec::with_capacity(records.len());
-        for record in &records {
-            if let Some((tree, change)) = self.change_of(record, group.payload_offset)? {
-                if !matches!(change, Change::Put(..)) {
-                    // It looks at what is there, changes of this group included.
-                    self.apply_changes(&mut changes)?;
-                    self.forest.load_for(tree, &change, self.backing)?;
-                }
-                if planted::is(Bug::AppendReplayedTwice)
-                    && let Record::Append { .. } = record
-                    && let Some(again) = self.change_of(record, group.payload_offset)?
-                {
-                    changes.push(again);
-                }
-                changes.push((tree, change));
-                continue;
-            }
-            self.apply_changes(&mut changes)?;
-            match record {
-                Record::NewTree { name, .. } => {
-                    self.forest.add_tree(name);
-                }
-                Record::Snapshot { name } => self.forest.add_snapshot(name),
-                Record::NoSnapshot { name } => self.forest.remove_snapshot(name),
-                _ => {}
-            }
-        }
-        self.report.records_replayed += records.len() as u64;
-        self.apply_changes(&mut changes)?;
-        self.forest.sequence = group.sequence;
-        Ok(Ok(()))
-    }
-
-    fn apply_changes(&mut self, changes: &mut Vec<(u32, Change<'_>)>) -> Result<(), EngineError> {
-        self.forest.apply(changes, self.backing, &mut self.retired)?;
-        changes.clear();
-        Ok(())
-    }
-
-    /// Whether the large values that a group names were written before it.
-    fn extents_are_there(&self, records: &[Record<'_>]) -> Result<bool, EngineError> {
-        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
-        for record in records {
-            let (Record::Put { value, .. } | Record::Append { value, .. }) = record else { continue };
-            let Logged::Extent { offset, len, checksum } = *value else { continue };
-            if offset.saturating_add(u64::from(len)) > end {
-                return Ok(false);
-            }
-            let bytes = Buffer::try_build(len as usize, |target| self.backing.read(offset, target))?;
-            if self.backing.checksum(&bytes) != checksum && !planted::is(Bug::ExtentNotVerified) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn change_of<'a>(
-        &mut self,
-        record: &Record<'a>,
-        payload_offset: u64,
-    ) -> Result<Option<(u32, Change<'a>)>, EngineError> {
-        Ok(Some(match *record {
-            Record::Put { tree, key, value } => {
-                (tree, Change::Put(key, self.value_of(value, payload_offset)?))
-            }
-            Record::Append { tree, key, value } => {
-                (tree, Change::Append(key, self.value_of(value, payload_offset)?))
-            }
-            Record::Delete { tree, key } => (tree, Change::Delete(key)),
-            Record::DeleteRange { tree, from, to } => (tree, Change::DeleteRange(from, to)),
-            Record::NewTree { .. }
-            | Record::Snapshot { .. }
-            | Record::NoSnapshot { .. }
-            | Record::Opened { .. } => return Ok(None),
-        }))
-    }
-
-    fn value_of<'a>(&mut self, value: Logged<'a>, payload_offset: u64) -> Result<NewValue<'a>, EngineError> {
-        let epoch = self.forest.epoch;
-        match value {
-            Logged::Bytes { bytes, .. } if bytes.len() < INLINE_BELOW => Ok(NewValue::Inline(bytes)),
-            Logged::Bytes { bytes, at } => {
-                debug_assert!(bytes.len() < EXTENT_FROM);
-                let piece = Piece::resident(Buffer::copy_from(bytes), self.backing.checksum(bytes), epoch);
-                let offset = payload_offset + at as u64;
-                piece.settle(offset);
-                self.backing.admit(piece.clone(), bytes.len() as u64);
-                if let Some(segment) = self.space.segment_of(offset) {
-                    segment.live += bytes.len() as u64;
-                }
-                Ok(NewValue::Piece(piece))
-            }
-            Logged::Extent { offset, len, checksum } => {
-                if !planted::is(Bug::ExtentNotClaimed) {
-                    self.claim(Extent::in_units(offset, u64::from(len)))?;
-                }
-                Ok(NewValue::Piece(Piece::on_disk(offset, len, checksum, epoch)))
-            }
-        }
     }
 }

@@ -1,0 +1,285 @@
+//! Replaying the log: the same changes that were made, in an order that is kind to memory.
+//!
+//! Groups are gathered and their changes sorted by key, so that the changes of one leaf come together.
+//! Changes of one key keep their order, and what touches more than one key waits for what came before it.
+//!
+//! Invariant: after each group that is not gathered, and at the end, the trees are as the log says.
+
+use crate::backing::Backing;
+use crate::codec::{Decoder, Malformed};
+use crate::forest::{Change, Forest, NewValue};
+use crate::log::{End, Group, LogPoint, Replay};
+use crate::planted::{self, Bug};
+use crate::record::{self, Logged, Record};
+use crate::recovery::{Cut, RecoveryReport};
+use crate::retired::RetiredList;
+use crate::space::{Extent, SegmentUse, Space};
+use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
+use crate::{Damage, EngineError};
+use atoll_buffer::Buffer;
+
+/// Bytes of log that are gathered at most, whatever the memory budget.
+const GATHERED_MAX: u64 = 128 << 20;
+
+pub(crate) struct Replayer<'a> {
+    pub(crate) backing: &'a Backing,
+    pub(crate) forest: Forest,
+    pub(crate) space: Space,
+    pub(crate) retired: RetiredList,
+    pub(crate) report: RecoveryReport,
+    gathered: Vec<Group>,
+    gathered_bytes: u64,
+    gathered_bytes_max: u64,
+}
+
+/// A group cannot be applied because an extent that it names was never written: the log ends before it.
+struct Unfinished;
+
+impl<'a> Replayer<'a> {
+    pub(crate) fn new(backing: &'a Backing, forest: Forest, space: Space, memory_bytes: u64) -> Self {
+        let report = RecoveryReport { checkpoint: forest.epoch, ..RecoveryReport::default() };
+        Self {
+            backing,
+            forest,
+            space,
+            retired: RetiredList::default(),
+            report,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            gathered_bytes_max: (memory_bytes / 8).min(GATHERED_MAX),
+        }
+    }
+
+    /// Applies the log from `from` on; where it ends, and up to where it is known to have been synced.
+    pub(crate) fn replay(&mut self, from: LogPoint) -> Result<(End, u64), EngineError> {
+        let mut replay = Replay::start(self.backing, from, from.position)?;
+        let mut at = from;
+        while let Some(group) = replay.next()? {
+            self.enter_segments(&replay, group.next.number)?;
+            let next = group.next;
+            match self.take(group)? {
+                Ok(()) => at = next,
+                Err(Unfinished) => break,
+            }
+            self.report.groups_replayed += 1;
+            self.report.bytes_replayed = next.position - from.position;
+        }
+        self.apply_gathered()?;
+        let end = replay.end(if self.is_at(&replay, at) { replay.point() } else { at })?;
+        self.enter_segments(&replay, end.point.number)?;
+        if end.cut_bytes > 0 {
+            let offset = end.point.offset_of(end.point.position);
+            self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
+        }
+        // What lies beyond may be only in the system's cache. It survives the process, as it did before; the
+        // first sync makes it survive more, and until then no group claims so.
+        Ok((end, replay.synced()))
+    }
+
+    /// Whether the replay stands right behind the last group taken, but for jumps.
+    fn is_at(&self, replay: &Replay<'_>, at: LogPoint) -> bool {
+        replay.point().sequence == at.sequence
+    }
+
+    /// Takes the space of segments that the log went on in.
+    fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
+        for &(extent, number) in replay.entered() {
+            let known = self.space.segments().any(|segment| segment.number == number);
+            if !known && number <= up_to {
+                if !planted::is(Bug::SegmentNotClaimed) {
+                    self.claim(extent)?;
+                }
+                self.space.add_segment(SegmentUse { extent, number, live: 0 });
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, extent: Extent) -> Result<(), EngineError> {
+        self.space.claim(extent).map_err(|damage| self.backing.corrupt(extent.offset, damage))
+    }
+
+    /// Gathers a group, or applies it at once if it must see what came before.
+    fn take(&mut self, group: Group) -> Result<Result<(), Unfinished>, EngineError> {
+        let records = self.records_of(&group)?;
+        if !self.extents_are_there(&records)? {
+            return Ok(Err(Unfinished));
+        }
+        self.report.records_replayed += records.len() as u64;
+        if records.iter().all(is_of_one_key) {
+            drop(records);
+            self.gathered_bytes += group.payload().len() as u64;
+            self.gathered.push(group);
+            if self.gathered_bytes >= self.gathered_bytes_max {
+                self.apply_gathered()?;
+            }
+        } else {
+            self.apply_gathered()?;
+            self.apply_in_order(&group, &records)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn records_of<'g>(&self, group: &'g Group) -> Result<Vec<Record<'g>>, EngineError> {
+        let mut records = Vec::new();
+        let mut payload = Decoder::new(group.payload());
+        while !payload.is_at_end() {
+            let record = record::decode(&mut payload);
+            records.push(
+                record.map_err(|Malformed| self.backing.corrupt(group.payload_offset, Damage::LogContent))?,
+            );
+        }
+        Ok(records)
+    }
+
+    fn apply_gathered(&mut self) -> Result<(), EngineError> {
+        let groups = std::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        let mut changes: Vec<(u32, Change<'_>)> = Vec::new();
+        for group in &groups {
+            for record in self.records_of(group)? {
+                self.add_change(&record, group, &mut changes)?;
+            }
+        }
+        for (tree, change) in &changes {
+            self.forest.load_for(*tree, change, self.backing)?;
+        }
+        self.forest.apply(&sorted(changes), self.backing, &mut self.retired)?;
+        if let Some(last) = groups.last() {
+            self.forest.sequence = last.sequence;
+        }
+        Ok(())
+    }
+
+    /// Applies a group one record after the other.
+    fn apply_in_order(&mut self, group: &Group, records: &[Record<'_>]) -> Result<(), EngineError> {
+        self.forest.sequence = group.sequence;
+        let mut changes = Vec::new();
+        for record in records {
+            self.add_change(record, group, &mut changes)?;
+            for (tree, change) in changes.drain(..) {
+                self.forest.load_for(tree, &change, self.backing)?;
+                self.forest.apply(&[(tree, change)], self.backing, &mut self.retired)?;
+            }
+            match record {
+                Record::NewTree { name, .. } => {
+                    self.forest.add_tree(name);
+                }
+                Record::Snapshot { name } => self.forest.add_snapshot(name),
+                Record::NoSnapshot { name } => self.forest.remove_snapshot(name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The change that a record makes, if it makes one to a tree.
+    fn add_change<'g>(
+        &mut self,
+        record: &Record<'g>,
+        group: &Group,
+        changes: &mut Vec<(u32, Change<'g>)>,
+    ) -> Result<(), EngineError> {
+        if planted::is(Bug::AppendReplayedTwice)
+            && let Record::Append { .. } = record
+        {
+            changes.extend(self.change_of(record, group.payload_offset)?);
+        }
+        changes.extend(self.change_of(record, group.payload_offset)?);
+        Ok(())
+    }
+
+    /// Whether the large values that a group names were written before it.
+    fn extents_are_there(&self, records: &[Record<'_>]) -> Result<bool, EngineError> {
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        for record in records {
+            let (Record::Put { value, .. } | Record::Append { value, .. }) = record else { continue };
+            let Logged::Extent { offset, len, checksum } = *value else { continue };
+            if offset.saturating_add(u64::from(len)) > end {
+                return Ok(false);
+            }
+            let bytes = Buffer::try_build(len as usize, |target| self.backing.read(offset, target))?;
+            if self.backing.checksum(&bytes) != checksum && !planted::is(Bug::ExtentNotVerified) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn change_of<'g>(
+        &mut self,
+        record: &Record<'g>,
+        payload_offset: u64,
+    ) -> Result<Option<(u32, Change<'g>)>, EngineError> {
+        Ok(Some(match *record {
+            Record::Put { tree, key, value } => {
+                (tree, Change::Put(key, self.value_of(value, payload_offset)?))
+            }
+            Record::Append { tree, key, value } => {
+                (tree, Change::Append(key, self.value_of(value, payload_offset)?))
+            }
+            Record::Delete { tree, key } => (tree, Change::Delete(key)),
+            Record::DeleteRange { tree, from, to } => (tree, Change::DeleteRange(from, to)),
+            Record::NewTree { .. }
+            | Record::Snapshot { .. }
+            | Record::NoSnapshot { .. }
+            | Record::Opened { .. } => return Ok(None),
+        }))
+    }
+
+    fn value_of<'g>(&mut self, value: Logged<'g>, payload_offset: u64) -> Result<NewValue<'g>, EngineError> {
+        let epoch = self.forest.epoch;
+        match value {
+            Logged::Bytes { bytes, .. } if bytes.len() < INLINE_BELOW => Ok(NewValue::Inline(bytes)),
+            Logged::Bytes { bytes, at } => {
+                debug_assert!(bytes.len() < EXTENT_FROM);
+                let piece = Piece::resident(Buffer::copy_from(bytes), self.backing.checksum(bytes), epoch);
+                let offset = payload_offset + at as u64;
+                piece.settle(offset);
+                self.backing.admit(piece.clone(), bytes.len() as u64);
+                if let Some(segment) = self.space.segment_of(offset) {
+                    segment.live += bytes.len() as u64;
+                }
+                Ok(NewValue::Piece(piece))
+            }
+            Logged::Extent { offset, len, checksum } => {
+                if !planted::is(Bug::ExtentNotClaimed) {
+                    self.claim(Extent::in_units(offset, u64::from(len)))?;
+                }
+                Ok(NewValue::Piece(Piece::on_disk(offset, len, checksum, epoch)))
+            }
+        }
+    }
+}
+
+/// Whether a record is about one key, so that only the order among records of that key matters.
+fn is_of_one_key(record: &Record<'_>) -> bool {
+    matches!(
+        record,
+        Record::Put { .. } | Record::Append { .. } | Record::Delete { .. } | Record::Opened { .. }
+    )
+}
+
+/// Changes by tree and key; those of one key in the order in which they came.
+fn sorted<'g>(changes: Vec<(u32, Change<'g>)>) -> Vec<(u32, Change<'g>)> {
+    // The first bytes of the keys are compared as integers and lie side by side; whole keys seldom matter.
+    let mut order: Vec<(u32, u128, u32)> = changes
+        .iter()
+        .enumerate()
+        .map(|(index, (tree, change))| (*tree, head_of(change.key().unwrap_or_default()), index as u32))
+        .collect();
+    let key = |index: u32| changes[index as usize].1.key().unwrap_or_default();
+    order.sort_unstable_by(|a, b| {
+        (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| key(a.2).cmp(key(b.2))).then_with(|| a.2.cmp(&b.2))
+    });
+    let mut changes: Vec<Option<(u32, Change<'g>)>> = changes.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|(_, _, index)| changes[index as usize].take()).collect()
+}
+
+/// The first sixteen bytes as an integer that orders like them.
+fn head_of(key: &[u8]) -> u128 {
+    let mut head = [0; 16];
+    let len = key.len().min(16);
+    head[..len].copy_from_slice(&key[..len]);
+    u128::from_be_bytes(head)
+}

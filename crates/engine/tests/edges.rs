@@ -1,0 +1,127 @@
+//! Edges where a promise is easily broken: what was found by reading the engine, each kept as a test.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, MemoryDisk};
+use atoll_engine::{Direction, Durability, Engine, Options, Tree, WriteBatch};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+fn options() -> Options {
+    Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
+}
+
+fn open(disk: &Arc<dyn Disk>) -> (Engine, Tree) {
+    let engine = Engine::open(Arc::clone(disk), options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+fn keys_of(tree: &Tree, direction: Direction) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    tree.scan(ALL, direction, |key, _| {
+        keys.push(key.to_vec());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    keys
+}
+
+fn key(number: u32) -> Vec<u8> {
+    // First bytes that differ leave leaves without a common prefix.
+    let mut key = number.wrapping_mul(2_654_435).to_be_bytes().to_vec();
+    key.resize(100, b'k');
+    key
+}
+
+/// The scan notes where it is, so that it can go on behind a page that has to be read first.
+#[test]
+fn a_scan_that_has_to_read_behind_an_empty_leaf_shows_every_key_once() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let (engine, tree) = open(&disk);
+    for number in 0..1500 {
+        tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
+    }
+    let all = keys_of(&tree, Direction::Forward);
+    engine.close().unwrap();
+    for direction in [Direction::Forward, Direction::Backward] {
+        for emptied in [100usize, 300, 700, 1000] {
+            let fresh: Arc<dyn Disk> = Arc::new(MemoryDisk::with_bytes(image(&disk)));
+            let (_engine, tree) = open(&fresh);
+            // A page of empty leaves in the middle, its neighbours in memory on one side only.
+            let gone = emptied..emptied + 150;
+            let mut expected = all.clone();
+            let mut batch = WriteBatch::new();
+            expected.drain(gone.clone()).for_each(|key| batch.delete(&tree, &key));
+            let near = match direction {
+                Direction::Forward => &all[..gone.start],
+                Direction::Backward => &all[gone.end..],
+            };
+            for key in near {
+                tree.get(key).unwrap();
+            }
+            for key in &all[gone] {
+                tree.delete(key, Durability::Buffered).unwrap();
+            }
+            if direction == Direction::Backward {
+                expected.reverse();
+            }
+            let found = keys_of(&tree, direction);
+            assert_eq!(found.len(), expected.len(), "{direction:?} {emptied}");
+            assert!(found == expected, "{direction:?} {emptied}");
+        }
+    }
+}
+
+fn image(disk: &Arc<dyn Disk>) -> Vec<u8> {
+    let mut bytes = vec![0; disk.len().unwrap() as usize];
+    disk.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// Leaves of keys that share much hold little; joined under a shorter prefix they would hold a lot.
+#[test]
+fn leaves_of_long_keys_are_joined_only_when_the_whole_keys_fit() {
+    let engine = Engine::in_memory(options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    let long = |first: u8, number: u32| {
+        let mut key = vec![first; 40_000];
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    };
+    let mut keys = Vec::new();
+    for first in [b'a', b'b', b'c'] {
+        for number in 0..400 {
+            let key = long(first, number);
+            tree.put(&key, &[1; 60], Durability::Buffered).unwrap();
+            keys.push(key);
+        }
+    }
+    assert_eq!(tree.len(), 1200);
+    // Every third key stays.
+    for (index, key) in keys.iter().enumerate().filter(|(index, _)| index % 12 != 0) {
+        tree.delete(key, Durability::Buffered).unwrap();
+        assert_eq!(tree.get(key).unwrap().map(|value| value.len()), None, "{index}");
+    }
+    let left: Vec<Vec<u8>> = keys.into_iter().step_by(12).collect();
+    assert!(keys_of(&tree, Direction::Forward) == left);
+}
+
+#[test]
+fn values_in_memory_are_counted_as_they_come_and_go() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let (engine, tree) = open(&disk);
+    for number in 0..100u32 {
+        tree.put(&number.to_be_bytes(), &[3; 301], Durability::Flushed).unwrap();
+    }
+    drop((engine, tree));
+    let small = Options { memory_bytes: 16 << 10, ..options() };
+    let engine = Engine::open(Arc::clone(&disk), small).unwrap();
+    let tree = engine.tree("t").unwrap();
+    for number in 0..100u32 {
+        assert_eq!(tree.get(&number.to_be_bytes()).unwrap().unwrap().to_buffer().unwrap().len(), 301);
+    }
+    let held = engine.stats().value_memory_bytes;
+    assert!((301..=8 << 10).contains(&held), "{held}");
+}
