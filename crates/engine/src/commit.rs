@@ -16,8 +16,12 @@ use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
 use parking_lot::MutexGuard;
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
+
+/// Most bytes of one group of the log; its header has four bytes for their number.
+const BATCH_MAX: u64 = u32::MAX as u64;
 
 /// The acknowledgement of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,26 +232,25 @@ impl Shared {
 
     /// Refuses appends that would make a value too long.
     fn check_appends(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
-        let mut grown: Vec<(u32, &[u8], u64)> = Vec::new();
+        if !ops.iter().any(|op| matches!(op.action, Action::Append(..))) {
+            return Ok(());
+        }
+        let mut grown: HashMap<(u32, &[u8]), u64> = HashMap::new();
+        let forest = self.forest.read();
         for op in ops {
-            let (key, len, adds) = match op.action {
-                Action::Append(key, given) => (key, given.bytes().len() as u64, true),
-                Action::Put(key, given) => (key, given.bytes().len() as u64, false),
-                _ => continue,
+            let (key, total) = match op.action {
+                Action::Put(key, given) => (key, given.bytes().len() as u64),
+                Action::Delete(key) => (key, 0),
+                Action::Append(key, given) => {
+                    let stored = || search::get(&forest.tree(op.tree)?.root, key).ok().flatten();
+                    let before = grown.get(&(op.tree, key)).copied();
+                    let before = before.unwrap_or_else(|| stored().map_or(0, |stored| stored.len()));
+                    (key, before + given.bytes().len() as u64)
+                }
+                Action::DeleteRange(..) => continue,
             };
-            if !adds && grown.is_empty() {
-                continue;
-            }
-            let before = grown.iter().rev().find(|(tree, other, _)| *tree == op.tree && *other == key);
-            let before = match before {
-                Some((_, _, len)) => *len,
-                None => self.forest.read().tree(op.tree).map_or(0, |state| {
-                    search::get(&state.root, key).ok().flatten().map_or(0, |stored| stored.len())
-                }),
-            };
-            let total = if adds { before + len } else { len };
             check_size("value", total, 0, VALUE_MAX)?;
-            grown.push((op.tree, key, total));
+            grown.insert((op.tree, key), total);
         }
         Ok(())
     }
@@ -316,6 +319,7 @@ impl Shared {
         let changes = ops.iter().zip(placed).map(|(op, placed)| (op.tree, change_of(op, placed.as_ref())));
         let Some(log) = &mut writer.log else { return Ok(changes.collect()) };
         let bound: usize = ops.iter().map(encoded_bound).sum();
+        check_size("batch", bound as u64, 0, BATCH_MAX)?;
         self.prepare_log(log, bound)?;
         let prepared = log.begin();
         let mut in_log = Vec::new();
@@ -370,7 +374,7 @@ impl Shared {
 
 fn change_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Change<'a> {
     let value = |given: Given<'a>| match placed {
-        Some(placed) => NewValue::Piece(placed.piece.clone()),
+        Some(placed) => NewValue::piece(placed.piece.clone()),
         None => NewValue::Inline(given.bytes()),
     };
     match op.action {

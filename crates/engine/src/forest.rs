@@ -5,9 +5,10 @@
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::node::{Node, Slot};
+use crate::prefetch::prefetch;
 use crate::retired::RetiredList;
 use crate::search::{self, Direction, Visit};
-use crate::tree::{self, Edit, HashedKey};
+use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use atoll_buffer::Buffer;
 use std::convert::Infallible;
@@ -41,10 +42,23 @@ pub(crate) struct Forest {
     pub(crate) snapshots: Vec<NamedSnapshot>,
 }
 
-/// A value to be stored: small bytes, or a piece that knows or will know its home.
+/// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.
 pub(crate) enum NewValue<'a> {
     Inline(&'a [u8]),
-    Piece(Piece),
+    Chain(Chain),
+}
+
+impl NewValue<'_> {
+    pub(crate) fn piece(piece: Piece) -> Self {
+        Self::Chain(Chain::One(piece))
+    }
+
+    fn stored(&self) -> Stored<'_> {
+        match self {
+            Self::Inline(bytes) => Stored::Inline(bytes),
+            Self::Chain(chain) => Stored::Chain(chain),
+        }
+    }
 }
 
 /// A change that is ready to be applied.
@@ -56,6 +70,20 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
+    /// Brings the key and a small value nearer: in a log that is replayed in key order they lie far apart.
+    fn prefetch(&self) {
+        if let Self::Put(key, value) = self {
+            prefetch(key.as_ptr(), 1);
+            if let NewValue::Inline(bytes) = value {
+                prefetch(bytes.as_ptr(), bytes.len().div_ceil(64));
+            }
+        }
+    }
+
+    fn is_put(&self) -> bool {
+        matches!(self, Self::Put(..))
+    }
+
     /// The one key that it touches.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self {
@@ -112,19 +140,18 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
-        for window in changes.chunks(search::LANES) {
-            if window.len() > 1 {
-                let touched = window.iter().filter_map(|(tree, change)| {
-                    Some((&self.trees.get(*tree as usize)?.root, change.key()?))
-                });
-                search::prefetch_for_change(touched);
-            }
-            for (tree, change) in window {
-                let mut edit = Edit { epoch: self.epoch, backing, retired };
-                if let Some(state) = self.trees.get_mut(*tree as usize) {
-                    state.apply(change, &mut edit)?;
+        let mut rest = changes;
+        while let Some((tree, first)) = rest.first() {
+            let puts = rest.iter().take_while(|(other, change)| other == tree && change.is_put()).count();
+            let (now, later) = rest.split_at(puts.max(1));
+            let mut edit = Edit { epoch: self.epoch, backing, retired };
+            if let Some(state) = self.trees.get_mut(*tree as usize) {
+                match now {
+                    [_] => state.apply(first, &mut edit)?,
+                    puts => state.put_all(puts, &mut edit)?,
                 }
             }
+            rest = later;
         }
         Ok(())
     }
@@ -149,14 +176,35 @@ impl TreeState {
         value: &NewValue<'_>,
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
-        let is_new = match value {
-            NewValue::Inline(bytes) => tree::put(&mut self.root, key, &Stored::Inline(bytes), edit)?,
-            NewValue::Piece(piece) => {
-                let chain = Chain::One(piece.clone());
-                tree::put(&mut self.root, key, &Stored::Chain(&chain), edit)?
+        self.put_run(&[(key, value.stored())], edit)
+    }
+
+    fn put_run(
+        &mut self,
+        items: &[(HashedKey<'_>, Stored<'_>)],
+        edit: &mut Edit<'_>,
+    ) -> Result<(), EngineError> {
+        let mut run = Run::of(items);
+        tree::put(&mut self.root, &mut run, edit)?;
+        self.records += run.added;
+        Ok(())
+    }
+
+    /// Many puts, a few at a time, what the next ones touch brought nearer before.
+    fn put_all(&mut self, puts: &[(u32, Change<'_>)], edit: &mut Edit<'_>) -> Result<(), EngineError> {
+        let mut windows = puts.chunks(search::LANES).peekable();
+        while let Some(window) = windows.next() {
+            windows.peek().into_iter().copied().flatten().for_each(|(_, change)| change.prefetch());
+            let mut items = [(HashedKey::default(), Stored::Inline(&[])); search::LANES];
+            for ((_, change), item) in window.iter().zip(&mut items) {
+                if let Change::Put(key, value) = change {
+                    *item = (HashedKey::new(key), value.stored());
+                }
             }
-        };
-        self.records += u64::from(is_new);
+            let items = &items[..window.len()];
+            search::prefetch_for_change(&self.root, items.iter().map(|(key, _)| *key));
+            self.put_run(items, edit)?;
+        }
         Ok(())
     }
 
@@ -180,15 +228,14 @@ impl TreeState {
         let added = match added {
             NewValue::Inline([]) => return Ok(()),
             NewValue::Inline(bytes) => piece_of(bytes, edit),
-            NewValue::Piece(piece) => piece.clone(),
+            NewValue::Chain(chain) => chain.pieces()[0].clone(),
         };
         let (chain, left) = front.appended(added.clone(), edit.backing, edit.epoch);
         if left.iter().any(|piece| piece.same(&added)) {
             // It was joined at once; pieces of the old value are retired when they are replaced.
             edit.retired.piece(&added, edit.epoch);
         }
-        tree::put(&mut self.root, key, &Stored::Chain(&chain), edit)?;
-        Ok(())
+        self.put_run(&[(key, Stored::Chain(&chain))], edit)
     }
 
     fn delete_range(

@@ -240,13 +240,13 @@ impl<'a> Replayer<'a> {
                 if let Some(segment) = self.space.segment_of(offset) {
                     segment.live += bytes.len() as u64;
                 }
-                Ok(NewValue::Piece(piece))
+                Ok(NewValue::piece(piece))
             }
             Logged::Extent { offset, len, checksum } => {
                 if !planted::is(Bug::ExtentNotClaimed) {
                     self.claim(Extent::in_units(offset, u64::from(len)))?;
                 }
-                Ok(NewValue::Piece(Piece::on_disk(offset, len, checksum, epoch)))
+                Ok(NewValue::piece(Piece::on_disk(offset, len, checksum, epoch)))
             }
         }
     }

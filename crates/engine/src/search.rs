@@ -6,6 +6,7 @@
 use crate::checksum::key_hash;
 use crate::leaf::Leaf;
 use crate::node::{Inner, Node, Slot};
+use crate::tree::HashedKey;
 use crate::value::Stored;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -98,12 +99,12 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
 
 /// Brings nearer what changes of these keys (at most [`LANES`]) will touch: first the slots of all leaves,
 /// then the record of each key, or the place where it will be written.
-pub(crate) fn prefetch_for_change<'a>(keys: impl Iterator<Item = (&'a Slot, &'a [u8])>) {
+pub(crate) fn prefetch_for_change<'k>(root: &Slot, keys: impl Iterator<Item = HashedKey<'k>>) {
     let mut leaves: [Option<(&Leaf, u8)>; LANES] = [None; LANES];
-    for ((root, key), lane) in keys.zip(&mut leaves) {
-        if let Ok(leaf) = leaf_of(root, key) {
+    for (key, lane) in keys.zip(&mut leaves) {
+        if let Ok(leaf) = leaf_of(root, key.bytes) {
             leaf.prefetch_for_insert();
-            *lane = Some((leaf, key_hash(key)));
+            *lane = Some((leaf, key.fingerprint));
         }
     }
     for (leaf, fingerprint) in leaves.iter().flatten() {
@@ -228,10 +229,14 @@ where
                 slot + usize::from(leaf.is_key(slot, key))
             }
         };
+        if from >= to {
+            // The key stays that of the last record: a scan that stalls goes on behind it.
+            return ControlFlow::Continue(());
+        }
         let prefix = leaf.prefix().len();
         self.key.clear();
         self.key.extend_from_slice(leaf.prefix());
-        for step in 0..to.saturating_sub(from) {
+        for step in 0..to - from {
             let slot = match self.direction {
                 Direction::Forward => from + step,
                 Direction::Backward => to - 1 - step,

@@ -25,7 +25,7 @@ pub(crate) struct Edit<'a> {
 }
 
 /// A key during a change.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct HashedKey<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) fingerprint: u8,
@@ -53,6 +53,10 @@ impl<'a> Fences<'a> {
         }
     }
 
+    fn hold(self, key: &[u8]) -> bool {
+        self.low.is_none_or(|low| key >= low) && self.high.is_none_or(|high| key < high)
+    }
+
     /// What every key between the fences starts with.
     fn prefix(self) -> &'a [u8] {
         match (self.low, self.high) {
@@ -68,47 +72,91 @@ struct Upper {
     node: Node,
 }
 
-/// Sets `key` to `value`; whether the key is new.
-pub(crate) fn put(
-    root: &mut Slot,
-    key: HashedKey<'_>,
-    value: &Stored<'_>,
-    edit: &mut Edit<'_>,
-) -> Result<bool, EngineError> {
-    let (is_new, upper) = put_in(root, Fences::default(), key, value, edit)?;
-    if let Some(upper) = upper {
-        let lower = std::mem::take(root);
-        let children = vec![lower, Slot::resident(upper.node)];
-        let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
-        *root = Slot::resident(Node::Inner(Arc::new(inner)));
-    }
-    Ok(is_new)
+/// Keys and values to be set one after the other; those that share a leaf share the way to it.
+pub(crate) struct Run<'r> {
+    items: &'r [(HashedKey<'r>, Stored<'r>)],
+    at: usize,
+    /// How many keys were new.
+    pub(crate) added: u64,
 }
 
+impl<'r> Run<'r> {
+    pub(crate) fn of(items: &'r [(HashedKey<'r>, Stored<'r>)]) -> Self {
+        Self { items, at: 0, added: 0 }
+    }
+
+    fn current(&self) -> Option<&'r (HashedKey<'r>, Stored<'r>)> {
+        self.items.get(self.at)
+    }
+
+    /// Whether the next key belongs between these fences.
+    fn goes_on_in(&self, fences: Fences<'_>) -> bool {
+        self.current().is_some_and(|(key, _)| fences.hold(key.bytes))
+    }
+}
+
+/// Sets all keys of a run.
+pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
+    while run.current().is_some() {
+        if let Some(upper) = put_in(root, Fences::default(), run, edit)? {
+            let lower = std::mem::take(root);
+            let children = vec![lower, Slot::resident(upper.node)];
+            let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
+            *root = Slot::resident(Node::Inner(Arc::new(inner)));
+        }
+    }
+    Ok(())
+}
+
+/// Sets keys of the run for as long as they belong below this node and it is not split.
 fn put_in(
     slot: &mut Slot,
     fences: Fences<'_>,
-    key: HashedKey<'_>,
-    value: &Stored<'_>,
+    run: &mut Run<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(bool, Option<Upper>), EngineError> {
+) -> Result<Option<Upper>, EngineError> {
     match own(slot, edit)? {
-        Owned::Leaf(leaf) => Ok(put_in_leaf(leaf, fences, key, value, edit)),
-        Owned::Inner(inner) => {
-            let index = inner.child_of(key.bytes);
-            let (pivots, children) = inner.parts_mut();
-            let inside = fences.of_child(pivots, index);
-            let (is_new, upper) = put_in(&mut children[index], inside, key, value, edit)?;
-            let Some(upper) = upper else { return Ok((is_new, None)) };
-            let at_end = index + 1 == inner.children.len();
-            inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
-            if inner.children.len() <= FAN_OUT_MAX {
-                return Ok((is_new, None));
+        Owned::Leaf(leaf) => {
+            while let Some((key, value)) = run.current() {
+                let (is_new, upper) = put_in_leaf(leaf, fences, *key, value, edit);
+                run.at += 1;
+                run.added += u64::from(is_new);
+                if upper.is_some() || !run.goes_on_in(fences) {
+                    return Ok(upper);
+                }
             }
-            let (pivot, right) = inner.split(at_end);
-            Ok((is_new, Some(Upper { pivot, node: Node::Inner(Arc::new(right)) })))
+            Ok(None)
+        }
+        Owned::Inner(inner) => {
+            while let Some((key, _)) = run.current() {
+                let upper = put_in_child(inner, fences, key.bytes, run, edit)?;
+                if upper.is_some() || !run.goes_on_in(fences) {
+                    return Ok(upper);
+                }
+            }
+            Ok(None)
         }
     }
+}
+
+fn put_in_child(
+    inner: &mut Inner,
+    fences: Fences<'_>,
+    key: &[u8],
+    run: &mut Run<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<Option<Upper>, EngineError> {
+    let index = inner.child_of(key);
+    let (pivots, children) = inner.parts_mut();
+    let inside = fences.of_child(pivots, index);
+    let Some(upper) = put_in(&mut children[index], inside, run, edit)? else { return Ok(None) };
+    let at_end = index + 1 == inner.children.len();
+    inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
+    if inner.children.len() <= FAN_OUT_MAX {
+        return Ok(None);
+    }
+    let (pivot, right) = inner.split(at_end);
+    Ok(Some(Upper { pivot, node: Node::Inner(Arc::new(right)) }))
 }
 
 fn put_in_leaf(
@@ -279,8 +327,11 @@ fn join_sparse_child(
         return Ok(());
     }
     let left = index.min(inner.children.len() - 2);
+    let low = fences.of_child(inner.pivots(), left).low;
+    let high = fences.of_child(inner.pivots(), left + 1).high;
+    let prefix_len = Fences { low, high }.prefix().len();
     let fits = match (inner.children[left].get(), inner.children[left + 1].get()) {
-        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => a.joins_well(b),
+        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => a.joins_well(b, prefix_len),
         (Some(Node::Inner(a)), Some(Node::Inner(b))) => {
             a.children.len() + b.children.len() <= FAN_OUT_MAX * 3 / 4
         }
