@@ -170,9 +170,12 @@ impl Leaf {
         self.live_bytes() < CLASSES[0] * 8 / 4
     }
 
-    /// Whether it and `other` fit well into one regular leaf.
-    pub(crate) fn joins_well(&self, other: &Self) -> bool {
-        self.live_bytes() + other.live_bytes() < CLASSES[0] * 8 * 2 / 3
+    /// Whether it and `other` fit well into one regular leaf, whose prefix has this length. What their own
+    /// prefixes save is then written out for each record.
+    pub(crate) fn joins_well(&self, other: &Self, prefix_len: usize) -> bool {
+        let joined =
+            |leaf: &Self| leaf.live_bytes() + leaf.len() * leaf.prefix().len().saturating_sub(prefix_len);
+        joined(self) + joined(other) < CLASSES[0] * 8 * 2 / 3
     }
 
     /// Brings what a lookup touches first nearer.
