@@ -13,8 +13,8 @@ pub struct Backing {
     disk: Option<Arc<dyn Disk>>,
     name: String,
     store_id: u64,
-    /// Bytes of values in memory that could be read back, and their pieces, oldest first.
-    values: Mutex<VecDeque<Piece>>,
+    /// Values in memory that could be read back, oldest first, each with the bytes it was counted for.
+    values: Mutex<VecDeque<(Piece, u64)>>,
     value_bytes: AtomicU64,
     leaf_bytes: AtomicU64,
     memory_bytes: u64,
@@ -69,10 +69,12 @@ impl Backing {
         }
         self.value_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut values = self.values.lock();
-        values.push_back(piece);
+        values.push_back((piece, bytes));
         while self.value_bytes.load(Ordering::Relaxed) > self.memory_bytes / 2 {
-            let Some(oldest) = values.pop_front() else { break };
-            self.value_bytes.fetch_sub(oldest.evict(), Ordering::Relaxed);
+            let Some((oldest, counted)) = values.pop_front() else { break };
+            oldest.evict();
+            // What was counted, not what was let go of: two readers may have brought the same piece in.
+            self.value_bytes.fetch_sub(counted, Ordering::Relaxed);
         }
     }
 

@@ -93,12 +93,11 @@ impl Piece {
         self.0.resident.lock().clone()
     }
 
-    /// Lets go of the bytes in memory, if they can be read back; how many they were.
-    pub(crate) fn evict(&self) -> u64 {
-        if self.0.home.get().is_none() {
-            return 0;
+    /// Lets go of the bytes in memory, if they can be read back.
+    pub(crate) fn evict(&self) {
+        if self.0.home.get().is_some() {
+            self.0.resident.lock().take();
         }
-        self.0.resident.lock().take().map_or(0, |bytes| bytes.allocated_bytes() as u64)
     }
 
     /// What tells this piece from every other that is alive.

@@ -157,7 +157,9 @@ impl<'a> Replay<'a> {
             match self.look_at(&point, &bytes) {
                 Found::Group(header) if header.sequence > at.sequence => {
                     ahead.synced = ahead.synced.max(header.synced);
-                    ahead.bytes = ahead.bytes.max(point.position + header.stride() - at.position);
+                    // A jump of a former life may lead back to positions that this one has passed.
+                    let end = point.position + header.stride();
+                    ahead.bytes = ahead.bytes.max(end.saturating_sub(at.position));
                     point.position += header.stride();
                 }
                 // The header of the next segment may be what is damaged, so it is not asked for here.
