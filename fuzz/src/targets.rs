@@ -18,6 +18,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("text", text),
     ("wire", wire),
     ("frames", frames),
+    ("attach", atoll_embedded::attach::check_bytes),
     ("page", atoll_engine::fuzz::page),
     ("superblock", atoll_engine::fuzz::superblock),
     ("records", atoll_engine::fuzz::records),
