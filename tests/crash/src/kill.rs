@@ -36,6 +36,25 @@ pub struct Rounds {
     pub replays: u64,
 }
 
+impl Rounds {
+    /// One line of JSON, to be added up over runs; a kill counts as a seed.
+    #[must_use]
+    pub fn to_json(&self, seed_from: u64, kills: u64, failures: u64) -> String {
+        serde_json::json!({
+            "soak": "crash-kill",
+            "format": 1,
+            "seed_from": seed_from,
+            "seeds": kills,
+            "failures": failures,
+            "kills_while_opening": self.kills_while_opening,
+            "acknowledged": self.acknowledged,
+            "survived_unacknowledged": self.survived_unacknowledged,
+            "replays": self.replays,
+        })
+        .to_string()
+    }
+}
+
 /// How to start a child: the program and its first arguments; file, seed and first event are added.
 #[derive(Clone, Debug)]
 pub struct Program {

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:\n  \
     atoll-crash sim --seeds 2000\n  \
     atoll-crash sim --seed-from 1000000 --minutes 10\n  \
-    atoll-crash sim --seed 4711")]
+    atoll-crash sim --seed 4711\n  \
+    atoll-crash kill --rounds 100")]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -42,11 +43,14 @@ enum Verb {
 #[derive(Args)]
 struct Kill {
     /// Number of kills.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, conflicts_with = "minutes")]
     rounds: u64,
-    /// Seed of the load and of the moments.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Kill for so long instead.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Seed of the load and of the moments; each file takes as many seeds as it goes through kills.
+    #[arg(long, visible_alias = "seed", default_value_t = 1)]
+    seed_from: u64,
     /// Folder for the file; a temporary one if not given.
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -79,6 +83,8 @@ struct Sim {
 
 /// Seeds between two lines of output.
 const CHUNK: u64 = 500;
+/// Kills on one file, and between two lines of output.
+const KILLS: u64 = 20;
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
@@ -91,25 +97,42 @@ fn main() -> ExitCode {
     }
 }
 
+/// Kills on one file after another, each for one line of output.
+#[allow(clippy::disallowed_methods, reason = "a soak ends by the real clock")]
 fn rounds<S: Subject>(kill: &Kill, writer: &str) -> ExitCode {
-    match try_rounds::<S>(kill, writer) {
-        Ok(rounds) => {
-            println!("{rounds:?}");
-            ExitCode::SUCCESS
+    let end = kill.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
+    let (mut done, mut is_sound) = (0, true);
+    loop {
+        let left = if end.is_some() { KILLS } else { kill.rounds - done };
+        if left == 0 || end.is_some_and(|end| Instant::now() >= end) {
+            break;
         }
-        Err(what) => {
-            eprintln!("BROKEN: {what}");
-            ExitCode::FAILURE
+        let (seed, kills) = (kill.seed_from + done, left.min(KILLS));
+        match try_rounds::<S>(kill, writer, seed, kills) {
+            Ok(rounds) => println!("{}", rounds.to_json(seed, kills, 0)),
+            Err(what) => {
+                println!("{}", Rounds::default().to_json(seed, kills, 1));
+                let replay =
+                    format!("cargo run --release -p atoll-crash -- kill --seed-from {seed} --rounds {kills}");
+                eprintln!("BROKEN: {what}\n  again: {replay}");
+                is_sound = false;
+            }
         }
+        done += kills;
     }
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn try_rounds<S: Subject>(kill: &Kill, writer: &str) -> Result<Rounds, String> {
+fn try_rounds<S: Subject>(kill: &Kill, writer: &str, seed: u64, kills: u64) -> Result<Rounds, String> {
     let path = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = Program { path, arguments: vec![writer.to_owned()] };
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let folder = kill.folder.as_deref().unwrap_or(temporary.path());
-    run_rounds::<S>(&program, folder, kill.seed, kill.rounds)
+    let folder = match &kill.folder {
+        Some(folder) => folder.join(seed.to_string()),
+        None => temporary.path().to_owned(),
+    };
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    run_rounds::<S>(&program, &folder, seed, kills)
 }
 
 fn write<S: Subject>(path: &Path, seed: u64, from: u64) -> ExitCode {

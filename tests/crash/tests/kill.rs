@@ -12,7 +12,7 @@ fn survives_kills<S: Subject>(writer: &str) {
         Program { path: env!("CARGO_BIN_EXE_atoll-crash").into(), arguments: vec![writer.to_owned()] };
     let folder = tempfile::tempdir().unwrap();
     let rounds = run_rounds::<S>(&program, folder.path(), 1, ROUNDS)
-        .expect("replay: cargo run --release -p atoll-crash -- kill --seed 1 --rounds 20");
+        .expect("replay: cargo run --release -p atoll-crash -- kill --seed-from 1 --rounds 20");
     println!("{rounds:?}");
     assert!(rounds.kills == ROUNDS && rounds.acknowledged > 1000 && rounds.replays > 0, "{rounds:?}");
 }
