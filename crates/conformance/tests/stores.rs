@@ -8,7 +8,7 @@
 use atoll_conformance::broken::{NoFlaw, PlantedSubject, Specimen, specimens};
 use atoll_conformance::{Memory, Report, SEED_DEFAULT, Size, run_seeded};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn seed() -> u64 {
     std::env::var("CONFORMANCE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED_DEFAULT)
@@ -39,6 +39,9 @@ fn the_memory_store_keeps_every_promise() {
 fn a_store_that_survives_keeps_every_promise_and_skips_none() {
     let report = run_seeded(&PlantedSubject::<NoFlaw>::named("no flaw"), size(), seed());
     print!("{report}");
+    for slow in report.checks.iter().filter(|check| check.took > Duration::from_millis(50)) {
+        println!("{:>10.1?} {}", slow.took, slow.name);
+    }
     assert!(report.is_clean() && report.skipped().count() == 0, "{report}");
 }
 
