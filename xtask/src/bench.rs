@@ -19,7 +19,8 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     command.args(["run", "--config", CONFIG, "--release", "--manifest-path", MANIFEST]);
     if peers {
         println!("Building the rivals too: RocksDB alone takes minutes the first time.");
-        crate::requirements::cpp_compiler()?;
+        crate::requirements::cpp_compiler("RocksDB, a rival,")?;
+        crate::requirements::libclang("the bindings of RocksDB, a rival,")?;
         command.args(["--features", "peers"]);
     }
     command.arg("--").arg(&name);

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz TARGET`: libFuzzer with AddressSanitizer, on the stable toolchain that is there.
 //!
-//! The targets are functions in `fuzz/src/targets.rs`. New inputs that reach new code are kept below the
+//! Without a target it lists them. The targets are functions in `fuzz/src/targets.rs`. New inputs that reach new code are kept below the
 //! target folder; a finding is written to `fuzz/findings/TARGET/`, to be committed: the tests replay it
 //! for ever.
 
@@ -34,16 +34,21 @@ const INSTRUMENTATION: &[&str] = &[
 
 /// Fuzzes one target.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
-    let target = arguments.required("TARGET")?;
     let minutes: u64 = arguments.option("--minutes")?.unwrap_or(MINUTES);
     let known = targets()?;
+    let Some(target) = arguments.word() else {
+        arguments.finish()?;
+        println!("The fuzz targets; `cargo xtask fuzz TARGET` runs one:\n");
+        known.iter().for_each(|target| println!("  {target}"));
+        return Ok(());
+    };
     if !known.contains(&target) {
         return Err(
             arguments.wrong(format!("there is no fuzz target {target:?}; there is: {}", known.join(", ")))
         );
     }
     arguments.finish()?;
-    requirements::cpp_compiler()?;
+    requirements::cpp_compiler("libFuzzer")?;
     heading(&format!("Fuzzing {target} for {minutes} minutes"));
     let program = build()?;
     fuzz(&program, &target, minutes)

@@ -30,6 +30,26 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk that xtask ran itself.
+    pub fn of(soak: &str, format: u64, seed_from: u64, seeds: u64, failures: u64) -> Self {
+        let line = serde_json::json!({
+            "soak": soak, "format": format, "seed_from": seed_from, "seeds": seeds, "failures": failures,
+        });
+        Self { soak: soak.to_owned(), format, seed_from, seeds, failures, line: line.to_string() }
+    }
+
+    /// The line with which commit ran the chunk, and when.
+    fn stamped(&self, commit: &str, date: &str) -> String {
+        match serde_json::from_str(&self.line) {
+            Ok(Value::Object(mut fields)) => {
+                fields.insert("commit".to_owned(), commit.into());
+                fields.insert("date".to_owned(), date.into());
+                Value::Object(fields).to_string()
+            }
+            _ => self.line.clone(),
+        }
+    }
+
     /// Reads a line; none if it is not about a chunk.
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
@@ -49,6 +69,7 @@ impl Chunk {
 pub struct Ledger {
     path: PathBuf,
     chunks: Vec<Chunk>,
+    commit: String,
 }
 
 impl Ledger {
@@ -62,7 +83,7 @@ impl Ledger {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(Failure::io(format!("read {}", shown(&path)))(error)),
         };
-        Ok(Self { chunks: read(&text, &shown(&path))?, path })
+        Ok(Self { chunks: read(&text, &shown(&path))?, path, commit: commit()? })
     }
 
     /// Adds a finished chunk, on disk before in memory.
@@ -73,7 +94,8 @@ impl Ledger {
             .append(true)
             .open(&self.path)
             .map_err(Failure::io(doing.clone()))?;
-        file.write_all(format!("{}\n", chunk.line).as_bytes()).map_err(Failure::io(doing))?;
+        let line = chunk.stamped(&self.commit, &date());
+        file.write_all(format!("{line}\n").as_bytes()).map_err(Failure::io(doing))?;
         self.chunks.push(chunk);
         Ok(())
     }
@@ -91,6 +113,39 @@ impl Ledger {
             (format, seeds + chunk.seeds, failures + chunk.failures)
         })
     }
+}
+
+/// The commit that is checked out; a tree that differs from it says so.
+fn commit() -> Result<String, Failure> {
+    let mut command = std::process::Command::new("git");
+    command.args(["describe", "--always", "--dirty", "--exclude", "*"]).current_dir(workspace::root()?);
+    crate::run::captured("git describe", &mut command).map(|text| text.trim().to_owned())
+}
+
+/// Today in UTC, as `2026-01-31`.
+fn date() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    date_of(since.map_or(0, |since| since.as_secs() / 86_400))
+}
+
+/// The date so many days after 1970-01-01.
+fn date_of(mut days: u64) -> String {
+    let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", days + 1)
 }
 
 fn read(text: &str, path: &str) -> Result<Vec<Chunk>, Failure> {
@@ -117,7 +172,11 @@ mod tests {
     fn ledger(chunks: &[(u64, u64, u64, u64)]) -> Ledger {
         let text =
             chunks.iter().map(|&(format, from, seeds, failures)| line(format, from, seeds, failures) + "\n");
-        Ledger { path: PathBuf::new(), chunks: read(&text.collect::<String>(), "a.jsonl").unwrap() }
+        Ledger {
+            path: PathBuf::new(),
+            commit: String::new(),
+            chunks: read(&text.collect::<String>(), "a.jsonl").unwrap(),
+        }
     }
 
     #[test]
@@ -127,6 +186,20 @@ mod tests {
         assert!(chunk.line.contains("counts"));
         assert_eq!(Chunk::parse("{\"soak\":\"crash\"}"), None);
         assert_eq!(Chunk::parse("seed 7 holds"), None);
+    }
+
+    #[test]
+    fn days_are_told_as_dates() {
+        assert_eq!(date_of(0), "1970-01-01");
+        assert_eq!(date_of(11_016), "2000-02-29");
+        assert_eq!(date_of(20_453), "2025-12-31");
+    }
+
+    #[test]
+    fn a_line_in_the_ledger_names_its_commit_and_its_day() {
+        let stamped = Chunk::of("crash", 1, 100, 50, 0).stamped("abc1234", "2026-01-31");
+        assert!(stamped.contains("\"commit\":\"abc1234\"") && stamped.contains("2026-01-31"), "{stamped}");
+        assert_eq!(Chunk::parse(&stamped).map(|chunk| chunk.seed_from), Some(100));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the machine must have, and the exact command that installs what it lacks.
 
 use crate::failure::Failure;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// How each package manager calls what Atoll needs.
@@ -9,6 +10,7 @@ struct Packages {
     install: &'static str,
     compiler: &'static str,
     cpp_compiler: &'static str,
+    libclang: &'static str,
     python: &'static str,
 }
 
@@ -18,6 +20,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo apt-get install -y",
         compiler: "gcc libc6-dev",
         cpp_compiler: "g++",
+        libclang: "libclang-dev",
         python: "python3 python3-venv",
     },
     Packages {
@@ -25,6 +28,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo dnf install -y",
         compiler: "gcc",
         cpp_compiler: "gcc-c++",
+        libclang: "clang-devel",
         python: "python3.11",
     },
     Packages {
@@ -32,6 +36,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo zypper install -y",
         compiler: "gcc",
         cpp_compiler: "gcc-c++",
+        libclang: "clang-devel",
         python: "python311",
     },
     Packages {
@@ -39,6 +44,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo pacman -S --noconfirm",
         compiler: "gcc",
         cpp_compiler: "gcc",
+        libclang: "clang",
         python: "python",
     },
     Packages {
@@ -46,6 +52,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo apk add",
         compiler: "build-base",
         cpp_compiler: "build-base",
+        libclang: "clang-dev",
         python: "python3",
     },
     Packages {
@@ -53,6 +60,7 @@ const MANAGERS: &[Packages] = &[
         install: "brew install",
         compiler: "gcc",
         cpp_compiler: "gcc",
+        libclang: "llvm",
         python: "python@3.12",
     },
 ];
@@ -80,16 +88,53 @@ pub fn linker() -> Result<(), Failure> {
     })
 }
 
-/// libFuzzer is C++.
-pub fn cpp_compiler() -> Result<(), Failure> {
+/// What is C++: libFuzzer, and RocksDB.
+pub fn cpp_compiler(needed_for: &'static str) -> Result<(), Failure> {
     if ["c++", "g++", "clang++"].iter().any(|program| runs(program, "--version")) {
         return Ok(());
     }
     Err(Failure::Missing {
         what: "a C++ compiler",
-        needed_for: "libFuzzer",
+        needed_for,
         install: install_command(|packages| packages.cpp_compiler),
     })
+}
+
+/// What bindgen reads C++ headers with; without it a build fails late and at length.
+pub fn libclang(needed_for: &'static str) -> Result<(), Failure> {
+    let mut folders: Vec<PathBuf> =
+        std::env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect();
+    let found = Command::new("llvm-config").arg("--libdir").stderr(Stdio::null()).output();
+    folders.extend(found.ok().map(|output| String::from_utf8_lossy(&output.stdout).trim().into()));
+    for folder in ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/opt/llvm/lib"] {
+        folders.push(folder.into());
+        // `/usr/lib/x86_64-linux-gnu` and `/usr/lib/llvm-19/lib`, as distributions have it.
+        let below = entries(Path::new(folder));
+        folders.extend(
+            below.iter().filter(|path| path.is_dir()).flat_map(|path| [path.clone(), path.join("lib")]),
+        );
+    }
+    if folders.iter().flat_map(|folder| entries(folder)).any(|path| is_libclang(&path)) {
+        return Ok(());
+    }
+    Err(Failure::Missing {
+        what: "libclang",
+        needed_for,
+        install: install_command(|packages| packages.libclang),
+    })
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+/// `libclang.so`, `libclang-19.so.1`, `libclang.dylib`; not `libclang-cpp.so`, nor a static library.
+fn is_libclang(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(rest) = name.strip_prefix("libclang") else { return false };
+    let is_shared = rest.contains(".so") || rest.ends_with(".dylib");
+    is_shared && !rest.starts_with("-cpp") && rest.starts_with(['.', '-'])
 }
 
 /// The first Python that is new enough and can make environments.
@@ -112,4 +157,28 @@ fn install_command(package: impl Fn(&Packages) -> &'static str) -> String {
     let here = MANAGERS.iter().find(|packages| runs(packages.manager, "--version"));
     let packages = here.unwrap_or(&MANAGERS[0]);
     format!("{} {}", packages.install, package(packages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libclang_is_told_from_what_lies_beside_it() {
+        for name in ["libclang.so", "libclang-19.so.1", "libclang.so.19.1", "libclang.dylib"] {
+            assert!(is_libclang(Path::new(name)), "{name}");
+        }
+        for name in ["libclang-cpp.so.19", "libclang.a", "libclangBasic.a", "libclangd.so", "clang"] {
+            assert!(!is_libclang(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_the_command_that_installs_it() {
+        let command = install_command(|packages| packages.libclang);
+        assert!(
+            command.contains("install") || command.contains("add") || command.contains("-S"),
+            "{command}"
+        );
+    }
 }

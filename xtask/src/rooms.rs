@@ -44,6 +44,22 @@ pub const ROOMS: &[Room] = &[
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },
 ];
 
+/// A test program that needs a feature which nothing else may be built with.
+pub struct Featured {
+    /// Its room.
+    pub room: &'static str,
+    /// Its crate.
+    pub package: &'static str,
+    /// The feature.
+    pub feature: &'static str,
+    /// The program.
+    pub test: &'static str,
+}
+
+/// Each is built and run alone: bugs planted in the engine must not get into any other build.
+pub const FEATURED: &[Featured] =
+    &[Featured { room: "crash", package: "atoll-crash", feature: "planted", test: "planted" }];
+
 /// Rooms without a crate of their own.
 pub const OTHERS: &[&str] = &["docs", "python", "sanitizer"];
 

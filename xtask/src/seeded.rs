@@ -1,38 +1,90 @@
 //! The seeded programs: what `sim` and `soak` run.
 //!
-//! Each takes `--seed-from N` and either `--seeds M` or `--minutes M`, and prints one line of JSON for each
-//! finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`: that seed alone, in
-//! words.
+//! A program of its own takes `--seed-from N` and either `--seeds M` or `--minutes M`, and prints one line of
+//! JSON for each finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`: that seed
+//! alone, in words. Tests that take a seed from the environment are such programs too: [`Tests`] says how.
 
 use crate::failure::Failure;
-use crate::{cargo, run};
+use crate::{cargo, run, workspace};
 use std::process::Command;
 
 /// A program that runs seeds.
 pub struct Seeded {
     /// What `soak` calls it.
     pub name: &'static str,
-    package: &'static str,
-    program: &'static str,
-    words: &'static [&'static str],
+    /// How it is run.
+    pub kind: Kind,
     /// Whether a seed replays exactly: then `sim` runs it too.
     pub is_simulation: bool,
+}
+
+/// How a seeded program is run.
+pub enum Kind {
+    /// A program of its own, which tells its chunks itself.
+    Program(Program),
+    /// Tests, run again and again; each run is a chunk.
+    Tests(Tests),
+}
+
+/// A program of its own.
+pub struct Program {
+    package: &'static str,
+    words: &'static [&'static str],
+}
+
+/// Tests that take their seed from the environment.
+pub struct Tests {
+    /// Packages, their test programs, and tests that prove the others and need no repetition.
+    programs: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// The variable that takes the seed.
+    seed: &'static str,
+    /// Other variables.
+    environment: &'static [(&'static str, &'static str)],
+    /// A variable that takes a folder on a real disk.
+    folder: Option<&'static str>,
+    /// How many seeds of the ledger one run is worth.
+    pub seeds_per_run: u64,
+    /// Goes up when what is promised changes.
+    pub format: u64,
 }
 
 /// Every seeded program.
 pub const SEEDED: &[Seeded] = &[
     Seeded {
         name: "crash-sim",
-        package: "atoll-crash",
-        program: "atoll-crash",
-        words: &["sim"],
+        kind: Kind::Program(Program { package: "atoll-crash", words: &["sim"] }),
         is_simulation: true,
     },
     Seeded {
         name: "crash-kill",
-        package: "atoll-crash",
-        program: "atoll-crash",
-        words: &["kill"],
+        kind: Kind::Program(Program { package: "atoll-crash", words: &["kill"] }),
+        is_simulation: false,
+    },
+    Seeded {
+        name: "processes",
+        kind: Kind::Tests(Tests {
+            programs: &[("atoll-embedded", "processes", &["a_store_that_loses"])],
+            seed: "ATOLL_SEED",
+            environment: &[("ATOLL_ROUNDS", "10")],
+            folder: Some("ATOLL_AT"),
+            seeds_per_run: 10,
+            format: 1,
+        }),
+        is_simulation: false,
+    },
+    Seeded {
+        name: "conformance",
+        kind: Kind::Tests(Tests {
+            programs: &[
+                ("atoll-conformance", "stores", &["every_store_with_a_planted_fault"]),
+                ("atoll-embedded", "conformance", &[]),
+            ],
+            seed: "CONFORMANCE_SEED",
+            environment: &[("CONFORMANCE_SIZE", "full")],
+            folder: Some("TMPDIR"),
+            seeds_per_run: 1,
+            format: 1,
+        }),
         is_simulation: false,
     },
 ];
@@ -42,19 +94,55 @@ pub fn find(name: &str) -> Option<&'static Seeded> {
     SEEDED.iter().find(|seeded| seeded.name == name)
 }
 
-impl Seeded {
+impl Program {
     /// Builds it; says so.
     pub fn build(&self) -> Result<(), Failure> {
         let mut command = cargo::building()?;
-        command.args(["build", "--release", "--package", self.package, "--bin", self.program]);
-        run::step(&format!("build {}", self.program), &mut command).map(drop)
+        command.args(["build", "--release", "--package", self.package, "--bin", self.package]);
+        run::step(&format!("build {}", self.package), &mut command).map(drop)
     }
 
     /// A command that runs it.
     pub fn command(&self) -> Result<Command, Failure> {
         let mut command = cargo::command()?;
-        command.args(["run", "--quiet", "--release", "--package", self.package, "--bin", self.program, "--"]);
+        command.args(["run", "--quiet", "--release", "--package", self.package, "--bin", self.package, "--"]);
         command.args(self.words);
+        Ok(command)
+    }
+}
+
+impl Tests {
+    /// Builds them; says so.
+    pub fn build(&self) -> Result<(), Failure> {
+        for (package, test, _) in self.programs {
+            let mut command = cargo::building()?;
+            command.args(["test", "--release", "--no-run", "--package", package, "--test", test]);
+            run::step(&format!("build {package}/{test}"), &mut command)?;
+        }
+        Ok(())
+    }
+
+    /// Commands that run them with `seed`, one after the other.
+    pub fn commands(&self, seed: u64) -> Result<Vec<Command>, Failure> {
+        self.programs.iter().map(|program| self.command(program, seed)).collect()
+    }
+
+    fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {
+        let (package, test, left_out) = program;
+        let mut command = cargo::command()?;
+        command.args(["test", "--quiet", "--release", "--package", package, "--test", test, "--"]);
+        // One after the other: beside each other, tests measure each other.
+        command.args(["--show-output", "--test-threads", "1"]);
+        for name in *left_out {
+            command.args(["--skip", name]);
+        }
+        command.env(self.seed, seed.to_string()).envs(self.environment.iter().copied());
+        if let Some(variable) = self.folder {
+            // Beside the builds: that is on a disk, where the system's temporary folder may be in memory.
+            let folder = workspace::target_dir()?.join("soak");
+            std::fs::create_dir_all(&folder).map_err(Failure::io("make a folder for the soak"))?;
+            command.env(variable, folder);
+        }
         Ok(command)
     }
 }

@@ -5,7 +5,7 @@ use crate::console::{Step, Verdict, heading};
 use crate::failure::Failure;
 use crate::ledger::Chunk;
 use crate::run;
-use crate::seeded::{SEEDED, Seeded};
+use crate::seeded::{Kind, Program, SEEDED};
 
 /// Runs `--count` seeds from `--seed` in every simulation.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
@@ -18,9 +18,11 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let plural = if count == 1 { "" } else { "s" };
     heading(&format!("Simulating {count} seed{plural} from {seed}"));
     let mut failures = 0;
-    for program in SEEDED.iter().filter(|program| program.is_simulation) {
+    for seeded in SEEDED.iter().filter(|seeded| seeded.is_simulation) {
+        let (name, Kind::Program(program)) = (seeded.name, &seeded.kind) else { continue };
         program.build()?;
-        failures += if count == 1 { tell(program, seed)? } else { count_failures(program, seed, count)? };
+        failures +=
+            if count == 1 { tell(name, program, seed)? } else { count_failures(name, program, seed, count)? };
     }
     if failures > 0 {
         return Err(Failure::Broken { what: "seed", count: usize::try_from(failures).unwrap_or(usize::MAX) });
@@ -29,10 +31,10 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// One seed is run to be looked at: everything that it says is for this terminal.
-fn tell(program: &Seeded, seed: u64) -> Result<u64, Failure> {
+fn tell(name: &str, program: &Program, seed: u64) -> Result<u64, Failure> {
     let mut command = program.command()?;
     command.args(["--seed", &seed.to_string()]);
-    match run::attached(program.name, &mut command) {
+    match run::attached(name, &mut command) {
         Ok(()) => Ok(0),
         Err(Failure::Command { .. }) => Ok(1),
         Err(failure) => Err(failure),
@@ -40,11 +42,11 @@ fn tell(program: &Seeded, seed: u64) -> Result<u64, Failure> {
 }
 
 /// How many seeds failed; a program that did not run them all counts as one more.
-fn count_failures(program: &Seeded, seed: u64, count: u64) -> Result<u64, Failure> {
+fn count_failures(name: &str, program: &Program, seed: u64, count: u64) -> Result<u64, Failure> {
     let mut command = program.command()?;
     command.args(["--seed-from", &seed.to_string(), "--seeds", &count.to_string()]);
-    let mut step = Step::start(program.name);
-    let ran = run::watched(program.name, &mut command, &mut step)?;
+    let mut step = Step::start(name);
+    let ran = run::watched(name, &mut command, &mut step)?;
     let chunks = ran.stdout.iter().filter_map(|line| Chunk::parse(line));
     let (seeds, failed) =
         chunks.fold((0, 0), |(seeds, failed), chunk| (seeds + chunk.seeds, failed + chunk.failures));

@@ -11,7 +11,7 @@ mod summary;
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
 use crate::failure::Failure;
-use crate::rooms::{self, ROOMS, Room};
+use crate::rooms::{self, Featured, ROOMS, Room};
 use crate::tests_output::Tally;
 use crate::{cargo, run};
 use programs::{Built, Program};
@@ -61,6 +61,9 @@ fn visit(room: &Room, built: &Built) -> Result<Visit, Failure> {
     for program in built.programs.iter().filter(|program| room.packages.contains(&program.package.as_str())) {
         tally.add(run_one(program, limit)?);
     }
+    for featured in rooms::FEATURED.iter().filter(|featured| featured.room == room.name) {
+        tally.add(run_featured(featured, limit)?);
+    }
     Ok(Visit { room: room.name, took: started.elapsed(), budget_minutes: room.budget_minutes, tally })
 }
 
@@ -69,6 +72,26 @@ fn run_one(program: &Program, limit: Duration) -> Result<Tally, Failure> {
     let mut step = Step::start(&program.name);
     let ran = run::streamed(&program.name, &mut command, &mut step, Some(limit), |_| Ok(()))?;
     let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
+    judge(step, &tally, &ran.everything);
+    Ok(tally)
+}
+
+/// Builds a test program with its feature, and runs it.
+fn run_featured(featured: &Featured, limit: Duration) -> Result<Tally, Failure> {
+    let name = format!("{}/{} with feature {}", featured.package, featured.test, featured.feature);
+    let command = |more: &[&str]| {
+        let mut command = cargo::building()?;
+        command.args(["test", "--package", featured.package, "--features", featured.feature]);
+        command.args(["--test", featured.test]).args(cargo::locked()).args(more);
+        Ok::<_, Failure>(command)
+    };
+    if run::step(&format!("build {name}"), &mut command(&["--no-run"])?).is_err() {
+        return Ok(Tally { failed: vec![name], ..Tally::default() });
+    }
+    let mut step = Step::start(&name);
+    let mut program = command(&["--", "--show-output"])?;
+    let ran = run::streamed(&name, &mut program, &mut step, Some(limit), |_| Ok(()))?;
+    let tally = Tally::read(&name, &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);
     Ok(tally)
 }

@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [-- MORE]",
+        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--records COUNT]",
         about: "measure, beside rivals if asked",
         run: bench::run,
     },
@@ -48,8 +48,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "fuzz",
-        usage: "cargo xtask fuzz TARGET [--minutes N]",
-        about: "feed a parser what nobody would write",
+        usage: "cargo xtask fuzz [TARGET] [--minutes N]",
+        about: "feed a parser what nobody would write; without a target, list them",
         run: fuzz::run,
     },
     Verb {
