@@ -142,6 +142,12 @@ impl<S: Subject> Run<S> {
         })
     }
 
+    /// What the disk holds now.
+    #[must_use]
+    pub fn disk_bytes(&self) -> Vec<u8> {
+        self.disk.to_bytes()
+    }
+
     fn lives(&mut self) -> Checked<()> {
         while self.operations < OPERATIONS_MIN || !self.has_checkpoint() {
             let store = self.come_up(Recovering::MayFail)?;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
-use atoll_crash::EngineSubject;
 use atoll_crash::soak::run_seeds;
+use atoll_crash::{EngineSubject, Run};
 
 const SEEDS: u64 = 2000;
+/// Seeds that are run twice.
+const TWICE: u64 = 20;
 
 #[test]
 fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
@@ -22,4 +24,26 @@ fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
     assert_eq!(tally.violations.len(), 0, "seeds that broke a promise");
     let never = tally.counts.never(&[]);
     assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
+}
+
+/// Everything that a seed did: each step in words, and what it left on the disk.
+fn story(seed: u64) -> (Vec<String>, Vec<u8>) {
+    let mut run = Run::<EngineSubject>::new(seed, None);
+    run.trace = Some(Vec::new());
+    run.run_in_place().unwrap();
+    let bytes = run.disk_bytes();
+    (run.trace.unwrap_or_default(), bytes)
+}
+
+#[test]
+fn a_seed_repeats_itself_step_by_step_and_byte_by_byte() {
+    for seed in 0..TWICE {
+        // In another thread hashers are seeded differently: nothing may hang on their order.
+        let other = std::thread::spawn(move || story(seed));
+        let (steps, bytes) = story(seed);
+        let (other_steps, other_bytes) = other.join().unwrap();
+        let parted = steps.iter().zip(&other_steps).find(|(one, other)| one != other);
+        assert_eq!(parted, None, "seed {seed} took another course");
+        assert!(steps.len() == other_steps.len() && bytes == other_bytes, "seed {seed} left other bytes");
+    }
 }
