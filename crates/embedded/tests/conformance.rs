@@ -3,7 +3,13 @@
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size; both together seed after
 //! seed: `cargo xtask soak conformance`.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 use atoll_conformance::{Ending, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
 use atoll_disk::{Disk, FileDisk, Mode, SimDisk};
