@@ -37,6 +37,15 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    /// Adds the rounds on another file.
+    pub const fn add(&mut self, other: &Self) {
+        self.kills += other.kills;
+        self.kills_while_opening += other.kills_while_opening;
+        self.acknowledged += other.acknowledged;
+        self.survived_unacknowledged += other.survived_unacknowledged;
+        self.replays += other.replays;
+    }
+
     /// One line of JSON, to be added up over runs; a kill counts as a seed.
     #[must_use]
     pub fn to_json(&self, seed_from: u64, kills: u64, failures: u64) -> String {

@@ -83,8 +83,10 @@ struct Sim {
 
 /// Seeds between two lines of output.
 const CHUNK: u64 = 500;
-/// Kills on one file, and between two lines of output.
-const KILLS: u64 = 20;
+/// Kills on one file.
+const KILLS_PER_FILE: u64 = 20;
+/// Kills between two lines of output.
+const KILLS: u64 = 500;
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
@@ -97,30 +99,41 @@ fn main() -> ExitCode {
     }
 }
 
-/// Kills on one file after another, each for one line of output.
+/// Kills on one file after another, and a line of output for every few files.
 #[allow(clippy::disallowed_methods, reason = "a soak ends by the real clock")]
 fn rounds<S: Subject>(kill: &Kill, writer: &str) -> ExitCode {
     let end = kill.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
-    let (mut done, mut is_sound) = (0, true);
+    let (mut done, mut failures) = (0, 0);
     loop {
         let left = if end.is_some() { KILLS } else { kill.rounds - done };
         if left == 0 || end.is_some_and(|end| Instant::now() >= end) {
             break;
         }
         let (seed, kills) = (kill.seed_from + done, left.min(KILLS));
-        match try_rounds::<S>(kill, writer, seed, kills) {
-            Ok(rounds) => println!("{}", rounds.to_json(seed, kills, 0)),
+        let (rounds, failed) = chunk_of_kills::<S>(kill, writer, seed, kills);
+        println!("{}", rounds.to_json(seed, kills, failed));
+        done += kills;
+        failures += failed;
+    }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The kills of one line of output, and on how many files something was broken.
+fn chunk_of_kills<S: Subject>(kill: &Kill, writer: &str, seed_from: u64, kills: u64) -> (Rounds, u64) {
+    let (mut total, mut failures, mut done) = (Rounds::default(), 0, 0);
+    while done < kills {
+        let (seed, on_file) = (seed_from + done, (kills - done).min(KILLS_PER_FILE));
+        match try_rounds::<S>(kill, writer, seed, on_file) {
+            Ok(rounds) => total.add(&rounds),
             Err(what) => {
-                println!("{}", Rounds::default().to_json(seed, kills, 1));
-                let replay =
-                    format!("cargo run --release -p atoll-crash -- kill --seed-from {seed} --rounds {kills}");
-                eprintln!("BROKEN: {what}\n  again: {replay}");
-                is_sound = false;
+                let again = format!("kill --seed-from {seed} --rounds {on_file}");
+                eprintln!("BROKEN: {what}\n  again: cargo run --release -p atoll-crash -- {again}");
+                failures += 1;
             }
         }
-        done += kills;
+        done += on_file;
     }
-    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    (total, failures)
 }
 
 fn try_rounds<S: Subject>(kill: &Kill, writer: &str, seed: u64, kills: u64) -> Result<Rounds, String> {
