@@ -17,6 +17,7 @@ use crate::retired::Retired;
 use crate::shared::{Shared, Writer};
 use crate::space::{Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
+use crate::sync::SyncError;
 use atoll_disk::Disk;
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -242,8 +243,11 @@ impl Shared {
 
     /// After a sync that failed nobody knows what is on disk: nothing may rely on it any more.
     fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
-        disk.sync().inspect_err(|_| self.syncer.poison())?;
-        Ok(())
+        let flushed = || self.flushed.load(Ordering::Acquire);
+        self.syncer.sync_now(disk, flushed).map_err(|error| match error {
+            SyncError::Failed(error) => error.into(),
+            SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
+        })
     }
 
     /// Gives back what the commit before needed and this one does not.

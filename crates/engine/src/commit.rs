@@ -15,6 +15,7 @@ use crate::sync::SyncError;
 use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
+use atoll_disk::{DiskError, Operation};
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -54,9 +55,9 @@ impl SyncTicket {
     /// Syncs, or waits for the sync of somebody else that covers this commit too.
     ///
     /// # Errors
-    /// [`EngineError::NotDurable`] or [`EngineError::Poisoned`]: the commit is visible but may not survive.
+    /// [`EngineError::NotDurable`]: the commit is visible but may not survive.
     pub fn run(self) -> Result<(), EngineError> {
-        self.engine.shared.sync_to(self.position)
+        self.engine.shared.sync_visible(self.position)
     }
 }
 
@@ -165,9 +166,21 @@ impl Shared {
         durability: Durability,
     ) -> Result<Commit, EngineError> {
         if durability == Durability::Synced {
-            self.sync_to(visible.position)?;
+            self.sync_visible(visible.position)?;
         }
         Ok(Commit { sequence: visible.sequence, durability })
+    }
+
+    /// As [`Shared::sync_to`] for a commit that everybody sees: whoever's sync failed, it took effect.
+    fn sync_visible(&self, position: u64) -> Result<(), EngineError> {
+        self.sync_to(position).map_err(|error| match error {
+            EngineError::Poisoned { store } => {
+                let source = std::io::Error::other("the sync that covered this write failed for another one");
+                let source = DiskError { operation: Operation::Sync, name: store.clone(), offset: 0, source };
+                EngineError::NotDurable { store, source }
+            }
+            error => error,
+        })
     }
 
     pub(crate) fn sync_to(&self, position: u64) -> Result<(), EngineError> {

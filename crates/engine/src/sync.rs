@@ -1,7 +1,7 @@
 //! Group commit without a leader: whoever finds no sync under way starts one for everybody.
 
 use atoll_disk::{Disk, DiskError};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How far the log is known to survive the loss of power.
 #[derive(Default)]
@@ -57,25 +57,48 @@ impl Syncer {
                 self.ended.wait(&mut state);
                 continue;
             }
-            state.running = true;
-            drop(state);
-            // All that was flushed before the sync starts is covered by it, whoever wrote it.
-            let target = flushed();
-            let result = disk.sync();
-            state = self.state.lock();
-            state.running = false;
-            match result {
-                Ok(()) => state.synced = state.synced.max(target),
-                // What was not durable before may be lost even if a later sync succeeds, so nothing that
-                // comes after may rely on it.
-                Err(error) => {
-                    state.failed = true;
-                    self.ended.notify_all();
-                    return Err(SyncError::Failed(error));
-                }
-            }
-            self.ended.notify_all();
+            state = self.run(state, disk, &flushed).map_err(SyncError::Failed)?;
         }
+    }
+
+    /// Syncs now, for a checkpoint. The same turn as everybody's: of two syncs at once the system may tell
+    /// only one that writing failed, and the other would believe that all is well.
+    pub(crate) fn sync_now(&self, disk: &dyn Disk, flushed: impl Fn() -> u64) -> Result<(), SyncError> {
+        let mut state = self.state.lock();
+        while state.running {
+            self.ended.wait(&mut state);
+        }
+        if state.failed {
+            return Err(SyncError::Poisoned);
+        }
+        self.run(state, disk, &flushed).map(|_| ()).map_err(SyncError::Failed)
+    }
+
+    /// Runs one sync, outside the lock, and notes what came of it.
+    fn run<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        disk: &dyn Disk,
+        flushed: &impl Fn() -> u64,
+    ) -> Result<MutexGuard<'s, State>, DiskError> {
+        state.running = true;
+        drop(state);
+        // All that was flushed before the sync starts is covered by it, whoever wrote it.
+        let target = flushed();
+        let result = disk.sync();
+        let mut state = self.state.lock();
+        state.running = false;
+        self.ended.notify_all();
+        match result {
+            Ok(()) => state.synced = state.synced.max(target),
+            // What was not durable before may be lost even if a later sync succeeds, so nothing that
+            // comes after may rely on it.
+            Err(error) => {
+                state.failed = true;
+                return Err(error);
+            }
+        }
+        Ok(state)
     }
 
     /// Notes a sync that a checkpoint made.

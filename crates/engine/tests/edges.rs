@@ -1,10 +1,11 @@
 //! Edges where a promise is easily broken: what was found by reading the engine, each kept as a test.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, MemoryDisk};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation};
 use atoll_engine::{Direction, Durability, Engine, Options, Tree};
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
@@ -123,4 +124,101 @@ fn values_in_memory_are_counted_as_they_come_and_go() {
     }
     let held = engine.stats().value_memory_bytes;
     assert!((301..=8 << 10).contains(&held), "{held}");
+}
+
+/// A disk in memory whose syncs wait at a gate, and may fail behind it.
+#[derive(Default)]
+struct Gate {
+    bytes: MemoryDisk,
+    /// Whether syncs wait, and whether they fail.
+    closed: Mutex<(bool, bool)>,
+    opened: Condvar,
+    syncing: AtomicUsize,
+    at_once: AtomicUsize,
+}
+
+impl Gate {
+    fn set(&self, closed: bool, fails: bool) {
+        *self.closed.lock().unwrap() = (closed, fails);
+        self.opened.notify_all();
+    }
+}
+
+impl Disk for Gate {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.bytes.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.bytes.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        let now = self.syncing.fetch_add(1, Ordering::AcqRel) + 1;
+        self.at_once.fetch_max(now, Ordering::AcqRel);
+        std::thread::yield_now();
+        let closed = self.opened.wait_while(self.closed.lock().unwrap(), |closed| closed.0).unwrap();
+        self.syncing.fetch_sub(1, Ordering::AcqRel);
+        if closed.1 {
+            let source = std::io::Error::other("planted");
+            return Err(DiskError { operation: Operation::Sync, name: "gate".into(), offset: 0, source });
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.bytes.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.bytes.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.bytes.len()
+    }
+
+    fn name(&self) -> &str {
+        "gate"
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_sync_that_fails_hears_that_the_write_took_effect() {
+    let disk = Arc::new(Gate::default());
+    let (_engine, tree) = open(&(Arc::clone(&disk) as Arc<dyn Disk>));
+    disk.set(true, true);
+    let tree = &tree;
+    std::thread::scope(|threads| {
+        let put = |key: &'static [u8]| threads.spawn(move || tree.put(key, b"v", Durability::Synced));
+        let puts = [put(b"one"), put(b"two"), put(b"three")];
+        while tree.len() < 3 {
+            std::thread::yield_now();
+        }
+        disk.set(false, true);
+        for put in puts {
+            let error = put.join().unwrap().unwrap_err();
+            assert!(error.is_unknown(), "{error}");
+        }
+    });
+    // What comes later is refused before anything happens.
+    assert!(!tree.put(b"four", b"v", Durability::Flushed).unwrap_err().is_unknown());
+}
+
+#[test]
+fn a_checkpoint_and_a_commit_never_sync_at_the_same_time() {
+    let disk = Arc::new(Gate::default());
+    let (engine, tree) = open(&(Arc::clone(&disk) as Arc<dyn Disk>));
+    let (engine, tree) = (&engine, &tree);
+    std::thread::scope(|threads| {
+        for thread in 0..3u8 {
+            threads.spawn(move || {
+                for number in 0..200u8 {
+                    tree.put(&[thread, number], b"v", Durability::Synced).unwrap();
+                }
+            });
+        }
+        threads.spawn(move || (0..100).for_each(|_| assert!(engine.checkpoint().is_ok())));
+    });
+    assert_eq!(disk.at_once.load(Ordering::Acquire), 1);
 }
