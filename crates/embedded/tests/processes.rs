@@ -5,7 +5,9 @@
 //! write, one reads beside them, one reads without the right to write. The driver kills one after the other,
 //! every second time the owner, and starts it again; in the end it opens the folder and counts.
 //!
-//! `ATOLL_ROUNDS=50 cargo test -p atoll-embedded --test processes` runs more rounds than the 10 of a test.
+//! `ATOLL_ROUNDS=50 cargo test -p atoll-embedded --test processes` runs more rounds than the 10 of a test,
+//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder; `cargo xtask soak processes` goes on and on with
+//! fresh seeds on a real disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -350,8 +352,10 @@ async fn count_and_compare(driver: &Driver) {
 fn run(rounds: u64, seed: u64, locking: Option<Locking>, is_planted: bool) {
     // In memory where there is such a place: how long a busy disk takes to sync is not what is measured, and
     // what survives the end of a process does not depend on it. `ATOLL_AT` names another place.
-    let at = std::env::var("ATOLL_AT").map_or_else(|_| PathBuf::from("/dev/shm"), PathBuf::from);
-    let place = tempfile::tempdir_in(at).or_else(|_| tempfile::tempdir()).unwrap();
+    let place = match std::env::var("ATOLL_AT") {
+        Ok(folder) => tempfile::tempdir_in(folder).expect("the folder that ATOLL_AT names"),
+        Err(_) => tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(),
+    };
     let folder = place.path().join("store");
     std::fs::create_dir(&folder).unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
