@@ -20,7 +20,7 @@ const MANAGERS: &[Packages] = &[
         install: "sudo apt-get install -y",
         compiler: "gcc libc6-dev",
         cpp_compiler: "g++",
-        libclang: "libclang-dev",
+        libclang: "libclang-dev clang",
         python: "python3 python3-venv",
     },
     Packages {
