@@ -215,6 +215,12 @@ impl EmbeddedStore {
         if let Some(ticket) = ticket {
             self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
                 .await?;
+        } else if written.repeated && written.durability == Durability::Synced {
+            // The write took effect before, but the sync behind it may not have ended, or have failed.
+            self.off_thread("write", |inner| {
+                inner.engine.sync().map_err(|error| inner.refused("write", error))
+            })
+            .await?;
         }
         Ok(written)
     }
@@ -249,32 +255,37 @@ impl Inner {
         durability: Durability,
     ) -> Result<(Written, Option<SyncTicket>), StoreError> {
         let now = options.request.map(|_| self.options.clock.now());
+        let remembering = options.request.zip(now).zip(self.requests.as_ref());
+        let mut remembered = None;
         let decide = |reader: &Reader<'_>| -> Result<_, Failed> {
-            if let (Some(id), Some(requests)) = (options.request, &self.requests)
+            if let Some(((id, _), requests)) = remembering
                 && requests.is_known(id)?
             {
-                return Ok((None, Vec::new()));
+                return Ok((None, ()));
             }
             self.check_conditions(reader, batch)?;
             let mut changes = self.changes_of(batch);
-            let mut cleared = Vec::new();
-            if let (Some(id), Some(now), Some(requests)) = (options.request, now, &self.requests) {
-                cleared = requests.remember(id, now, &mut changes);
+            if let Some(((id, now), requests)) = remembering {
+                remembered = Some((requests, id, requests.remember(id, now, &mut changes)));
             }
-            Ok((Some(changes), cleared))
+            Ok((Some(changes), ()))
         };
-        let failed = |failed: Failed| failed.into_store_error(self);
-        let (cleared, repeated, ticket) = if durability == Durability::Synced && !self.is_in_memory {
-            let (cleared, ticket) = self.engine.update_visible(decide).map_err(failed)?;
-            (cleared, ticket.is_none(), ticket)
+        let ended = if durability == Durability::Synced && !self.is_in_memory {
+            self.engine.update_visible(decide).map(|((), ticket)| (ticket.is_none(), ticket))
         } else {
-            let (cleared, commit) = self.engine.update(class_of(durability), decide).map_err(failed)?;
-            (cleared, commit.is_none(), None)
+            let ended = self.engine.update(class_of(durability), decide);
+            ended.map(|((), commit)| (commit.is_none(), None))
+        };
+        let (repeated, ticket) = match ended {
+            Ok(ended) => ended,
+            Err(failed) => {
+                if let (Some((requests, id, cleared)), false) = (remembered, failed.is_unknown()) {
+                    requests.forget(id, cleared);
+                }
+                return Err(failed.into_store_error(self));
+            }
         };
         if !repeated {
-            if let (Some(id), Some(now), Some(requests)) = (options.request, now, &self.requests) {
-                requests.remembered(id, now, &cleared);
-            }
             self.watches.wrote(batch);
         }
         Ok((Written { durability, repeated }, ticket))
@@ -367,6 +378,11 @@ impl From<EngineError> for Failed {
 }
 
 impl Failed {
+    /// Whether the write may have taken effect all the same.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.is_unknown())
+    }
+
     fn into_store_error(self, inner: &Inner) -> StoreError {
         match self {
             Self::Engine(error) => inner.refused("write", error),

@@ -12,6 +12,9 @@ use std::ops::{Bound, ControlFlow};
 /// Old ids that one write may clear away.
 const CLEARED_AT_ONCE: usize = 4;
 
+/// Ids that a write clears away, oldest first.
+pub(crate) type Cleared = Vec<(Timestamp, RequestId)>;
+
 /// The ids, oldest first, and the tree that holds them.
 pub(crate) struct Requests {
     tree: Tree,
@@ -45,33 +48,36 @@ impl Requests {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
-    /// Adds the id to the batch that applies its write, and clears a few old ones away.
-    pub(crate) fn remember(&self, id: RequestId, now: Timestamp, batch: &mut WriteBatch) -> Vec<RequestId> {
+    /// Adds the id to the batch that applies its write, and clears a few old ones away: those that the answer
+    /// names. Called under the writer lock, so that no two writes clear the same ones.
+    pub(crate) fn remember(&self, id: RequestId, now: Timestamp, batch: &mut WriteBatch) -> Cleared {
         batch.put(&self.tree, &encode_id(id), &now.0.to_le_bytes());
-        let by_age = self.by_age.lock();
+        let mut by_age = self.by_age.lock();
         let too_many = (by_age.len() + 1).saturating_sub(self.count_max);
         let is_old = |when: &Timestamp| when.0.saturating_add(self.memory_ns) < now.0;
-        let old: Vec<RequestId> = by_age
+        let clears = by_age
             .iter()
             .enumerate()
             .take_while(|(place, (when, _))| *place < too_many || is_old(when))
             .take(CLEARED_AT_ONCE)
-            .map(|(_, (_, id))| *id)
-            .collect();
-        for id in &old {
-            batch.delete(&self.tree, &encode_id(*id));
-        }
-        old
-    }
-
-    /// Notes that a batch with [`Requests::remember`] was applied.
-    pub(crate) fn remembered(&self, id: RequestId, now: Timestamp, cleared: &[RequestId]) {
-        let mut by_age = self.by_age.lock();
-        // What was cleared are the oldest ones.
-        for _ in cleared {
-            by_age.pop_front();
+            .count();
+        let cleared: Cleared = by_age.drain(..clears).collect();
+        for (_, old) in &cleared {
+            batch.delete(&self.tree, &encode_id(*old));
         }
         by_age.push_back((now, id));
+        cleared
+    }
+
+    /// Takes [`Requests::remember`] back: its batch was refused.
+    pub(crate) fn forget(&self, id: RequestId, cleared: Cleared) {
+        let mut by_age = self.by_age.lock();
+        if let Some(place) = by_age.iter().rposition(|(_, other)| *other == id) {
+            by_age.remove(place);
+        }
+        for old in cleared.into_iter().rev() {
+            by_age.push_front(old);
+        }
     }
 }
 
@@ -86,4 +92,42 @@ fn decode_id(key: &[u8]) -> Option<RequestId> {
     let key: &[u8; 24] = key.try_into().ok()?;
     let (client, sequence) = (key.first_chunk::<16>()?, key.last_chunk::<8>()?);
     Some(RequestId { client: u128::from_be_bytes(*client), sequence: u64::from_be_bytes(*sequence) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_engine::{Durability, Engine, Options};
+
+    fn id(sequence: u64) -> RequestId {
+        RequestId { client: 7, sequence }
+    }
+
+    #[test]
+    fn writes_between_each_other_and_refused_ones_leave_exactly_the_ids_that_count() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let tree = engine.tree("requests").unwrap();
+        let requests = Requests::load(tree.clone(), u64::MAX, 3).unwrap();
+        let mut written = 0;
+        let mut write = |sequence: u64| {
+            let mut batch = WriteBatch::new();
+            let cleared = requests.remember(id(sequence), Timestamp(sequence), &mut batch);
+            written += 1;
+            (batch, cleared)
+        };
+        for pair in 0..20u64 {
+            // Both are decided before either is noted, as writers of two threads do it.
+            let (one, _) = write(pair * 3);
+            let (two, _) = write(pair * 3 + 1);
+            engine.write(&one, Durability::Buffered).unwrap();
+            engine.write(&two, Durability::Buffered).unwrap();
+            let (_refused, cleared) = write(pair * 3 + 2);
+            requests.forget(id(pair * 3 + 2), cleared);
+        }
+        assert_eq!(tree.len(), 3);
+        for sequence in [55, 57, 58] {
+            assert!(requests.is_known(id(sequence)).unwrap(), "{sequence}");
+        }
+        assert_eq!(written, 60);
+    }
 }
