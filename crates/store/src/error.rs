@@ -65,6 +65,14 @@ pub enum StoreError {
         /// Its name.
         name: String,
     },
+    /// The name for something new is taken.
+    #[error("there is a {what} \"{name}\" already")]
+    Exists {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// The request is wrong.
     #[error("invalid {what}: {problem}")]
     InvalidInput {
@@ -200,7 +208,7 @@ impl StoreError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Conflict(_) | Self::Superseded { .. } => ErrorKind::Conflict,
+            Self::Conflict(_) | Self::Superseded { .. } | Self::Exists { .. } => ErrorKind::Conflict,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::InvalidInput { .. } => ErrorKind::InvalidInput,
             Self::Limit { .. } => ErrorKind::Limit,
@@ -232,6 +240,10 @@ impl StoreError {
             Self::InvalidInput { hint, .. } | Self::Unsupported { hint, .. } => (*hint).to_owned(),
             Self::Limit { what, max, .. } => {
                 format!("keep the {what} at {max} or less, or split the request")
+            }
+            Self::Exists { what, .. } => format!("choose another name, or delete that {what} first"),
+            Self::NotFound { what: "snapshot", .. } => {
+                "`atoll store snapshot list` tells the names".to_owned()
             }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
