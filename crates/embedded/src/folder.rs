@@ -3,8 +3,8 @@
 //!
 //! Invariant: the lock is held before the store is opened and let go only after it was closed.
 
-use crate::attach::{AttachedStore, Reattach, Route, ServeOptions, Server, attach, serve};
-use crate::owner::{Mode, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
+use crate::attach::{AttachedStore, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach, serve};
+use crate::owner::{HostIdentity, Mode, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
 use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
 use std::os::unix::net::UnixStream;
@@ -22,6 +22,11 @@ pub trait OpenStore: Send + Sync + 'static {
 
     /// Opens its last committed state, writing not a byte; others may own the folder.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
+
+    /// The named snapshots of the store that was opened to write, for those who attach; none if it has none.
+    fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
+        None
+    }
 }
 
 /// How a folder is shared.
@@ -123,6 +128,10 @@ impl FolderWay {
                 Settled::ReadOnly => return self.opener.open_read_only(&self.folder).await.map(Route::Local),
                 Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
                     Ok(route) => return Ok(route),
+                    // Who only reads needs no owner.
+                    Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
+                        return self.opener.open_read_only(&self.folder).await.map(Route::Local);
+                    }
                     Err(error) => error,
                 },
             };
@@ -147,7 +156,8 @@ impl FolderWay {
             ownership.take_listener().ok_or_else(|| broken(std::io::ErrorKind::NotConnected.into()))?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(broken)?;
         let store = self.opener.open_owned(&self.folder).await?;
-        let server = serve(listener, Arc::clone(&store), self.options.serve, &Handle::current());
+        let served = Served { store: Arc::clone(&store), snapshots: self.opener.snapshots() };
+        let server = serve(listener, served, self.options.serve, &Handle::current());
         let (mut lost, losing) = (ownership.lost(), Arc::clone(&store));
         tokio::spawn(async move {
             // Ends with the ownership, which takes the sender along.
@@ -170,11 +180,35 @@ impl FolderWay {
             source: Some(Arc::new(source)),
         })?;
         let hello = attach(stream, &place, self.mode == Mode::Read);
-        match tokio::time::timeout(self.options.opening_time, hello).await {
-            Ok(attached) => attached.map(Route::Attached),
-            Err(_) => {
+        let given_up = async {
+            tokio::select! {
+                () = tokio::time::sleep(self.options.opening_time) => {}
+                () = until_suspended(owner) => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            attached = hello => attached.map(Route::Attached),
+            () = given_up => {
                 Err(StoreError::Owned { place, host: owner.identity.host.clone(), pid: owner.identity.pid })
             }
         }
+    }
+}
+
+/// How often it is looked whether an owner that does not answer was suspended.
+const SUSPENDED_CHECK: Duration = Duration::from_millis(500);
+
+/// Ends when the owner is seen suspended twice in a row: it will answer nobody until somebody wakes it.
+async fn until_suspended(owner: &OwnerRecord) {
+    let us = HostIdentity::of_this_process();
+    let mut was_suspended = false;
+    loop {
+        tokio::time::sleep(SUSPENDED_CHECK).await;
+        let is_suspended = us.is_suspended(owner);
+        if is_suspended && was_suspended {
+            return;
+        }
+        was_suspended = is_suspended;
     }
 }

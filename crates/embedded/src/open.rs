@@ -1,6 +1,6 @@
 //! Opening a folder: the file in it, the engine on the file, the contract on the engine, shared with others.
 
-use crate::attach::AttachedStore;
+use crate::attach::{AttachedStore, Snapshots};
 use crate::folder::{FolderOptions, OpenStore, open_folder};
 use crate::owner::Mode;
 use crate::read_only::ReadOnlyStore;
@@ -40,11 +40,39 @@ impl Default for OpenOptions {
 
 /// A store in a folder, owned by this process or another.
 pub struct FolderStore {
+    place: String,
     store: Arc<AttachedStore>,
     opener: Arc<EngineOpener>,
 }
 
 impl FolderStore {
+    /// Keeps the present state under a name, at the owner; its place in the order of commits.
+    ///
+    /// # Errors
+    /// `conflict` if the name is taken, `invalid-input` if it is no name, `read-only`.
+    pub async fn create_snapshot(&self, name: &str) -> Result<u64, StoreError> {
+        match self.store.create_snapshot(name).await? {
+            Some(sequence) => Ok(sequence),
+            None => self.own()?.create_snapshot(name).await,
+        }
+    }
+
+    /// Gives a snapshot up, at the owner.
+    ///
+    /// # Errors
+    /// `not-found` if there is none of that name, `read-only`.
+    pub async fn delete_snapshot(&self, name: &str) -> Result<(), StoreError> {
+        match self.store.delete_snapshot(name).await? {
+            Some(()) => Ok(()),
+            None => self.own()?.delete_snapshot(name).await,
+        }
+    }
+
+    /// The store of this process, which must have come to own the folder.
+    fn own(&self) -> Result<EmbeddedStore, StoreError> {
+        self.owned().ok_or_else(|| StoreError::ReadOnly { place: self.place.clone() })
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
@@ -66,7 +94,12 @@ impl FolderStore {
 pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, StoreError> {
     let file = folder.join(STORE_FILE);
     let place = folder.display().to_string();
-    if !file.exists() {
+    let is_there = file.try_exists().map_err(|source| StoreError::Failed {
+        what: "looking for a store",
+        place: place.clone(),
+        source: Arc::new(source),
+    })?;
+    if !is_there {
         if options.mode == Mode::Read || !options.create {
             return Err(StoreError::NotFound { what: "store", name: place });
         }
@@ -80,7 +113,7 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
     let opener = Arc::new(EngineOpener { options: options.store, owned: Mutex::new(None) });
     let hook = Arc::clone(&opener) as Arc<dyn OpenStore>;
     let store = open_folder(folder.to_owned(), mode, sharing, hook).await?;
-    Ok(FolderStore { store: Arc::new(store), opener })
+    Ok(FolderStore { place: folder.display().to_string(), store: Arc::new(store), opener })
 }
 
 /// The last committed state of the store in `folder`, whoever owns it, writing not a byte.
@@ -99,6 +132,10 @@ struct EngineOpener {
 }
 
 impl OpenStore for EngineOpener {
+    fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
+        self.owned.lock().clone().map(|store| Arc::new(store) as Arc<dyn Snapshots>)
+    }
+
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
         Box::pin(async move {
             let store = open_engine(folder, self.options.clone()).await?;

@@ -65,6 +65,17 @@ impl Travels for () {
     }
 }
 
+/// The place of a snapshot in the order of commits.
+impl Travels for u64 {
+    fn write(&self, to: &mut Writer) {
+        to.number(*self);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Decoded<Self> {
+        from.number("sequence")
+    }
+}
+
 impl Travels for Option<Buffer> {
     fn write(&self, to: &mut Writer) {
         to.option(self.as_deref(), Writer::counted);

@@ -243,8 +243,8 @@ impl AttachedStore {
         {
             return Err(StoreError::Limit { what: "waiters", actual: bytes, max });
         }
-        // Creating again with the same value is done, so only these two can apply twice.
-        let can_apply_twice = matches!(request, Request::Write(..) | Request::DeletePartition(..));
+        // Creating a cell again with the same value is done, so that alone may be repeated.
+        let can_apply_twice = request.is_write() && !matches!(request, Request::Create(..));
         let is_remembered =
             request.request_id().is_some() && started.elapsed() < attachment.capabilities.request_memory;
         if lost.was_sent && can_apply_twice && !is_remembered {

@@ -14,6 +14,7 @@ mod fault;
 mod many;
 mod request;
 mod server;
+mod snapshots;
 
 #[cfg(test)]
 mod round_trip;
@@ -22,6 +23,7 @@ pub use bytes::DecodeError;
 pub use client::{AttachedStore, Attachment, Reattach, Route, attach};
 pub use request::Request;
 pub use server::{ServeOptions, Server, serve, serve_connection};
+pub use snapshots::{Served, Snapshots};
 
 use atoll_wire::Limits;
 

@@ -1,4 +1,4 @@
-//! Every operation of the contract as bytes.
+//! Every operation of the contract, and the snapshots of its owner, as bytes.
 //!
 //! A request is one byte of operation and its arguments in the order of the trait. Codes are never reused.
 
@@ -39,13 +39,24 @@ pub enum Request {
     Now,
     /// `sync`.
     Sync,
+    /// A named snapshot of the present state.
+    CreateSnapshot(String),
+    /// The end of a named snapshot.
+    DeleteSnapshot(String),
 }
 
 impl Request {
     /// Whether it changes the store.
     #[must_use]
     pub const fn is_write(&self) -> bool {
-        matches!(self, Self::Write(..) | Self::Create(..) | Self::DeletePartition(..))
+        matches!(
+            self,
+            Self::Write(..)
+                | Self::Create(..)
+                | Self::DeletePartition(..)
+                | Self::CreateSnapshot(_)
+                | Self::DeleteSnapshot(_)
+        )
     }
 
     /// The id under which a write may be repeated.
@@ -87,6 +98,8 @@ impl Request {
             Self::Place(_) => "place",
             Self::Now => "now",
             Self::Sync => "sync",
+            Self::CreateSnapshot(_) => "create_snapshot",
+            Self::DeleteSnapshot(_) => "delete_snapshot",
         }
     }
 
@@ -153,6 +166,14 @@ impl Request {
             }
             Self::Now => to.byte(11),
             Self::Sync => to.byte(12),
+            Self::CreateSnapshot(name) => {
+                to.byte(13);
+                to.counted(name.as_bytes());
+            }
+            Self::DeleteSnapshot(name) => {
+                to.byte(14);
+                to.counted(name.as_bytes());
+            }
         }
         to.bytes
     }
@@ -195,6 +216,8 @@ impl Request {
             10 => Self::Place(key(&mut from)?),
             11 => Self::Now,
             12 => Self::Sync,
+            13 => Self::CreateSnapshot(from.text("name")?),
+            14 => Self::DeleteSnapshot(from.text("name")?),
             _ => return Err(from.error("operation")),
         };
         from.end(request)

@@ -115,7 +115,7 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.0.u8(..12) {
+        match self.0.u8(..14) {
             0 => {
                 let (range, immutable) = (self.range(), self.0.bool());
                 let options = ReadOptions { range, immutable, deadline: self.option(Self::duration) };
@@ -146,7 +146,9 @@ impl Random {
             8 => Request::Splits(self.number()),
             9 => Request::Place(self.bytes()),
             10 => Request::Now,
-            _ => Request::Sync,
+            11 => Request::Sync,
+            12 => Request::CreateSnapshot(self.text()),
+            _ => Request::DeleteSnapshot(self.text()),
         }
     }
 

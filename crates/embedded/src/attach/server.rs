@@ -10,7 +10,8 @@
 use super::Greeting;
 use super::answer;
 use super::request::Request;
-use atoll_store::{Cell, ErrorKind, Store, StoreError};
+use super::snapshots::Served;
+use atoll_store::{Cell, ErrorKind, StoreError};
 use atoll_wire::{Connection, Limits, Responder, WireError};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -63,12 +64,12 @@ pub struct Server {
 #[must_use]
 pub fn serve(
     listener: UnixListener,
-    store: Arc<dyn Store>,
+    served: impl Into<Served>,
     options: ServeOptions,
     runtime: &Handle,
 ) -> Server {
     let (stop, stopped) = watch::channel(false);
-    let task = runtime.spawn(accept_all(listener, store, options, stopped));
+    let task = runtime.spawn(accept_all(listener, served.into(), options, stopped));
     Server { stop, task: tokio::sync::Mutex::new(Some(task)) }
 }
 
@@ -85,7 +86,7 @@ impl Server {
 
 async fn accept_all(
     listener: UnixListener,
-    store: Arc<dyn Store>,
+    served: Served,
     options: ServeOptions,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -99,9 +100,9 @@ async fn accept_all(
                         tracing::warn!("refused a connection of another user");
                         continue;
                     }
-                    let (store, stopped) = (Arc::clone(&store), stopped.clone());
+                    let (served, stopped) = (served.clone(), stopped.clone());
                     connections.spawn(async move {
-                        if let Err(error) = serve_connection(stream, store, options, stopped).await {
+                        if let Err(error) = serve_connection(stream, served, options, stopped).await {
                             tracing::debug!(%error, "a connection ended");
                         }
                     });
@@ -131,23 +132,24 @@ async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
 /// [`WireError`] if the client breaks the protocol or the transport fails.
 pub async fn serve_connection<T>(
     transport: T,
-    store: Arc<dyn Store>,
+    served: impl Into<Served>,
     options: ServeOptions,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), WireError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let served = served.into();
     let mut greeting = Greeting { is_read_only: false };
     let welcome = |bytes: &[u8]| {
         greeting = Greeting::decode(bytes)?;
-        Ok(answer::encode(&Ok(store.capabilities())))
+        Ok(answer::encode(&Ok(served.store.capabilities())))
     };
     let hello =
         tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
     let mut connection = hello.await.map_err(|_| WireError::Closed)??;
     let desk = Desk {
-        store,
+        served,
         is_read_only: greeting.is_read_only,
         requests: Arc::new(Semaphore::new(options.requests)),
         kib: Arc::new(Semaphore::new(options.request_kib as usize)),
@@ -176,7 +178,7 @@ where
 
 /// Where the requests of one connection are taken.
 struct Desk {
-    store: Arc<dyn Store>,
+    served: Served,
     is_read_only: bool,
     requests: Arc<Semaphore>,
     kib: Arc<Semaphore>,
@@ -200,14 +202,14 @@ impl Desk {
             let answer = answer::encode::<()>(&Err(error));
             return start(tell(responder, answer), work).await;
         }
-        let store = Arc::clone(&self.store);
+        let served = self.served.clone();
         if matches!(request, Request::Wait(..) | Request::GetMany(_)) {
             let Some(seat) = Seat::take(&self.waits, self.options.waits) else {
                 let message = format!("more than {} waits on one connection", self.options.waits);
                 let answer = refusal(ErrorKind::Limit, message);
                 return start(tell(responder, answer), work).await;
             };
-            return start(answer_long(store, request, responder, seat), work).await;
+            return start(answer_long(served, request, responder, seat), work).await;
         }
         let kib = u32::try_from(body.len() / 1024 + 1).unwrap_or(u32::MAX).min(self.options.request_kib);
         let (requests, kibs) = (Arc::clone(&self.requests), Arc::clone(&self.kib));
@@ -218,7 +220,7 @@ impl Desk {
         let permits = (requests.acquire_owned().await, kibs.acquire_many_owned(kib).await);
         start(
             async move {
-                answer_plain(store, request, responder).await;
+                answer_plain(served, request, responder).await;
                 drop(permits);
             },
             work,
@@ -261,17 +263,18 @@ async fn tell(responder: Responder, answer: Vec<u8>) {
     let _ = responder.finish(&answer).await;
 }
 
-async fn answer_plain(store: Arc<dyn Store>, request: Request, responder: Responder) {
+async fn answer_plain(served: Served, request: Request, responder: Responder) {
     let gone = responder.gone();
     let answer = tokio::select! {
         biased;
-        answer = perform(&*store, request) => answer,
+        answer = perform(&served, request) => answer,
         () = gone => return,
     };
     tell(responder, answer).await;
 }
 
-async fn perform(store: &dyn Store, request: Request) -> Vec<u8> {
+async fn perform(served: &Served, request: Request) -> Vec<u8> {
+    let store = &served.store;
     match request {
         Request::Get(partition, sort, options) => {
             answer::encode(&store.get(Cell::new(&partition, &sort), options).await)
@@ -294,15 +297,17 @@ async fn perform(store: &dyn Store, request: Request) -> Vec<u8> {
         Request::Place(partition) => answer::encode(&store.place(&partition).await),
         Request::Now => answer::encode(&store.now().await),
         Request::Sync => answer::encode(&store.sync().await),
+        Request::CreateSnapshot(name) => served.create_snapshot(&name).await,
+        Request::DeleteSnapshot(name) => served.delete_snapshot(&name).await,
         Request::GetMany(_) => refusal(ErrorKind::Internal, "many reads have many answers".into()),
     }
 }
 
-async fn answer_long(store: Arc<dyn Store>, request: Request, mut responder: Responder, _seat: Seat) {
-    let Request::GetMany(reads) = request else { return answer_plain(store, request, responder).await };
+async fn answer_long(served: Served, request: Request, mut responder: Responder, _seat: Seat) {
+    let Request::GetMany(reads) = request else { return answer_plain(served, request, responder).await };
     let gone = responder.gone();
     let sending = async move {
-        let mut answers = store.get_many(reads);
+        let mut answers = served.store.get_many(reads);
         while let Some((index, answer)) = answers.next().await {
             if responder.send(&answer::encode_one(index, &answer)).await.is_err() {
                 return;

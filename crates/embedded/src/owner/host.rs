@@ -59,6 +59,18 @@ impl HostIdentity {
             _ => Process::Alive,
         }
     }
+
+    /// Whether the process of a record was suspended, as with Ctrl-Z; said only of processes of this host.
+    #[must_use]
+    pub fn is_suspended(&self, record: &OwnerRecord) -> bool {
+        self.host_of(record) == Host::Here && matches!(state(record.identity.pid).as_deref(), Some("T"))
+    }
+}
+
+/// What a process does, in the letters of `ps`.
+fn state(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().next().map(str::to_owned)
 }
 
 /// When a process was started, in ticks since the host was; none if there is no such process, or only what

@@ -163,6 +163,18 @@ struct Attempt {
 impl Attempt {
     /// One look at the folder; none if it is to be looked at again.
     fn run(&self, has_time: bool) -> Result<Option<Settled>, OwnerError> {
+        match self.look(has_time) {
+            // Who may read the store but not its lock is another user, whom the owner would not answer.
+            Err(OwnerError::Io { source, .. })
+                if self.mode == Mode::Read && source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Ok(Some(Settled::ReadOnly))
+            }
+            other => other,
+        }
+    }
+
+    fn look(&self, has_time: bool) -> Result<Option<Settled>, OwnerError> {
         let wrong = io_error("lock", &self.folder);
         let locking = self.locking()?;
         let foreign = self.foreign(locking).map_err(&wrong)?;

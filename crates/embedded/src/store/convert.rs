@@ -20,9 +20,7 @@ pub(crate) fn refused(what: &'static str, place: &str, error: EngineError) -> St
         EngineError::ReadOnly { .. } => StoreError::ReadOnly { place },
         EngineError::Closed { .. } => StoreError::closed(place),
         EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
-        EngineError::SnapshotExists { name } => {
-            StoreError::Superseded { what: format!("the snapshot name \"{name}\"") }
-        }
+        EngineError::SnapshotExists { name } => StoreError::Exists { what: "snapshot", name },
         EngineError::Corrupt { offset, problem, .. } => {
             StoreError::Corrupt { place: format!("{place} at offset {offset}"), problem: problem.to_string() }
         }

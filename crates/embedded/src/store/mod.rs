@@ -7,6 +7,7 @@ mod convert;
 mod keys;
 mod pages;
 mod requests;
+mod snapshots;
 mod splits;
 
 use atoll_engine::{
