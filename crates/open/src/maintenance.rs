@@ -29,8 +29,16 @@ pub trait Maintenance: Send + Sync {
     fn delete_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
 
     /// Writes one consistent state of the store as a new store in `folder`, which must not exist or be
-    /// empty. A copy that fails leaves no store behind.
-    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress) -> StoreFuture<'a, CopyReport>;
+    /// empty: the present one, or that of a named snapshot. A copy that fails leaves no store behind.
+    ///
+    /// # Errors
+    /// `not-found` if there is no snapshot of that name.
+    fn copy_to<'a>(
+        &'a self,
+        folder: &'a Path,
+        snapshot: Option<&'a str>,
+        progress: CopyProgress,
+    ) -> StoreFuture<'a, CopyReport>;
 }
 
 /// Is told bytes copied and bytes in all, now and then.

@@ -1,7 +1,7 @@
 //! The upkeep of a store in a folder, on its engine.
 //!
 //! A process that owns the folder, or has it open alone, uses its own engine. Beside a live owner, what only
-//! reads (check, figures, copy) opens the last committed state for itself; snapshots are for the owner.
+//! reads (check, figures, copy) opens the last committed state for itself, and the owner is asked for snapshots.
 //!
 //! Invariant: a copy that failed leaves no file of a store behind.
 
@@ -40,14 +40,6 @@ impl Upkeep {
         }
     }
 
-    /// Our own store, to change it.
-    fn own(&self) -> Result<EmbeddedStore, StoreError> {
-        self.store.owned().ok_or_else(|| StoreError::Unsupported {
-            what: format!("a snapshot of {}, which another process owns,", self.place()),
-            hint: "end the process that owns it, or copy the store with `atoll store copy`",
-        })
-    }
-
     async fn on<T: Send + 'static>(
         &self,
         store: EmbeddedStore,
@@ -78,10 +70,8 @@ impl Maintenance for Upkeep {
 
     fn create_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, SnapshotDescription> {
         Box::pin(async move {
-            let wanted = name.to_owned();
-            let commit =
-                self.on(self.own()?, "snapshot", move |engine| engine.create_snapshot(&wanted)).await?;
-            Ok(SnapshotDescription { name: name.to_owned(), sequence: commit.sequence })
+            let sequence = self.store.create_snapshot(name).await?;
+            Ok(SnapshotDescription { name: name.to_owned(), sequence })
         })
     }
 
@@ -97,17 +87,26 @@ impl Maintenance for Upkeep {
     }
 
     fn delete_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
-        let name = name.to_owned();
-        Box::pin(async move {
-            self.on(self.own()?, "snapshot", move |engine| engine.delete_snapshot(&name).map(drop)).await
-        })
+        Box::pin(self.store.delete_snapshot(name))
     }
 
-    fn copy_to<'a>(&'a self, folder: &'a Path, progress: CopyProgress) -> StoreFuture<'a, CopyReport> {
+    fn copy_to<'a>(
+        &'a self,
+        folder: &'a Path,
+        snapshot: Option<&'a str>,
+        progress: CopyProgress,
+    ) -> StoreFuture<'a, CopyReport> {
         Box::pin(async move {
             let store = self.readable().await?;
             let (place, target) = (self.place(), folder.to_path_buf());
-            off_thread("copy", move || copy(store.engine(), &place, &target, &progress)).await
+            let name = snapshot.map(str::to_owned);
+            off_thread("copy", move || {
+                let engine = store.engine();
+                let snapshot = name.map_or_else(|| Ok(engine.snapshot()), |name| engine.open_snapshot(&name));
+                let snapshot = snapshot.map_err(|error| engine_error("copy", &place, error))?;
+                copy(engine, &snapshot, &place, &target, &progress)
+            })
+            .await
         })
     }
 }
@@ -136,8 +135,12 @@ fn statistics(stats: &Stats) -> Vec<Statistic> {
 /// Bytes that go into the copy with one commit.
 const COPY_BATCH_BYTES: usize = 4 << 20;
 
+/// Bytes after which the log of a copy is given back, so that the copy is about as large as what is in it.
+const COPY_LOG_BYTES: u64 = 16 << 20;
+
 fn copy(
     source: &Engine,
+    snapshot: &Snapshot,
     place: &str,
     folder: &Path,
     progress: &CopyProgress,
@@ -147,7 +150,8 @@ fn copy(
     prepare_target(folder, &target_place)?;
     // The name appears when the copy is whole; until then nobody takes it for a store.
     let part = folder.join(format!("{STORE_FILE}.part"));
-    let copied = copy_into(source, &part, progress).map_err(|error| engine_error("copy", place, error));
+    let copied =
+        copy_into(source, snapshot, &part, progress).map_err(|error| engine_error("copy", place, error));
     let named =
         copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
             Ok(()) => Ok(report),
@@ -185,20 +189,30 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-fn copy_into(source: &Engine, file: &Path, progress: &CopyProgress) -> Result<CopyReport, EngineError> {
-    let snapshot = source.snapshot();
+fn copy_into(
+    source: &Engine,
+    snapshot: &Snapshot,
+    file: &Path,
+    progress: &CopyProgress,
+) -> Result<CopyReport, EngineError> {
     let total = source.stats().file_bytes;
     let disk = FileDisk::open(file, DiskMode::Create)?;
-    // Nobody reads the copy while it is made: little memory, and a log that is given back soon.
-    let options = Options { memory_bytes: 64 << 20, checkpoint_bytes: 64 << 20, ..Options::default() };
+    // Nobody reads the copy while it is made, so it needs little memory.
+    let options = Options { memory_bytes: 64 << 20, ..Options::default() };
     let target = Engine::open(Arc::new(disk), options)?;
-    let mut bytes = 0;
+    let (mut bytes, mut logged) = (0, 0);
     let names: Vec<String> = snapshot.tree_names().map(str::to_owned).collect();
     for name in names {
         let (from, to) = (source.tree(&name)?, target.tree(&name)?);
-        copy_tree(&snapshot, &from, &target, &to, &mut |copied| {
+        copy_tree(snapshot, &from, &target, &to, &mut |copied| {
             bytes += copied;
+            logged += copied;
             progress(bytes, total.max(bytes));
+            if logged >= COPY_LOG_BYTES {
+                logged = 0;
+                target.checkpoint()?;
+            }
+            Ok(())
         })?;
     }
     target.close()?;
@@ -211,7 +225,7 @@ fn copy_tree(
     from: &Tree,
     target: &Engine,
     to: &Tree,
-    copied: &mut dyn FnMut(u64),
+    copied: &mut dyn FnMut(u64) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut next: Bound<Vec<u8>> = Bound::Unbounded;
     loop {
@@ -235,7 +249,7 @@ fn copy_tree(
             return Err(failed);
         }
         target.write(&batch, Durability::Buffered)?;
-        copied(bytes as u64);
+        copied(bytes as u64)?;
         match stopped {
             Some(key) => next = Bound::Excluded(key),
             None => return Ok(()),
@@ -265,9 +279,6 @@ fn engine_error(what: &'static str, place: &str, error: EngineError) -> StoreErr
             StoreError::NewerFormat { place, found, supported }
         }
         EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
-        EngineError::SnapshotExists { name } => {
-            StoreError::Superseded { what: format!("the snapshot name \"{name}\"") }
-        }
         EngineError::Closed { .. } => StoreError::closed(place),
         error => match error.kind() {
             ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
