@@ -49,7 +49,7 @@ impl EncodingArguments {
         // On a thread of its own, so that an interruption is heard while nothing comes in.
         match tokio::task::spawn_blocking(move || read_input(bytes_max)).await {
             Ok(read) => read,
-            Err(_) => Err(Failure::Interrupted { exit: 130 }),
+            Err(_) => Err(Failure::Interrupted { exit: 130, hint: None }),
         }
     }
 

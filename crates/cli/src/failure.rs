@@ -10,6 +10,7 @@ use atoll_store::StoreError;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 /// Exit code of a wrong command line, the same as of the argument parser.
 pub(crate) const USAGE_EXIT: u8 = 2;
@@ -93,6 +94,8 @@ pub enum Failure {
     Interrupted {
         /// The exit code that the signal asks for.
         exit: u8,
+        /// How to go on later, where that is possible.
+        hint: Option<&'static str>,
     },
 }
 
@@ -119,7 +122,7 @@ impl Failure {
     pub fn exit(&self) -> u8 {
         match self {
             Self::OutputClosed => 0,
-            Self::Interrupted { exit } => *exit,
+            Self::Interrupted { exit, .. } => *exit,
             other => other.kind().map_or(USAGE_EXIT, |kind| kind.names().exit),
         }
     }
@@ -133,18 +136,22 @@ impl Failure {
             Self::Store(StoreError::Conflict(_)) => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
-            Self::Store(error) => error.hint().or_else(|| hint_of_kind(error.kind()).map(str::to_owned)),
+            Self::Store(error) => {
+                let hint = error.hint().or_else(|| hint_of_cause(error).map(str::to_owned));
+                hint.or_else(|| hint_of_kind(error.kind()).map(str::to_owned))
+            }
             Self::Options(error) => error.hint(),
             Self::File { source, .. } => hint_of_io(source).map(str::to_owned),
             Self::Exists { hint, .. } => Some((*hint).to_owned()),
             Self::Absent { .. } => Some("`atoll ls PARTITION` lists the keys of a partition".to_owned()),
             Self::WaitEnded { .. } => Some("wait longer with --timeout".to_owned()),
             Self::Damaged { .. } => Some(
-                "keep a copy of its folder as it is, then save what is readable with `atoll kv export`"
+                "keep a copy of its folder as it is; `atoll kv export FILE --partition P` saves each partition that is whole"
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
-            Self::OutputClosed | Self::Interrupted { .. } => None,
+            Self::Interrupted { hint, .. } => hint.map(str::to_owned),
+            Self::OutputClosed => None,
         }
     }
 
@@ -233,6 +240,22 @@ fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
+/// How errors of a store hold their sources.
+type Source = Arc<dyn Error + Send + Sync>;
+
+/// What helps when the operating system is what failed below the store.
+fn hint_of_cause(error: &StoreError) -> Option<&'static str> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
+        if let Some(error) = error.downcast_ref::<io::Error>().or(shared) {
+            return hint_of_io(error);
+        }
+        cause = error.source();
+    }
+    None
+}
+
 /// What helps with an error of the operating system.
 pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
@@ -240,6 +263,10 @@ pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some("check who may read and write there with `ls -l`"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("free some space, then try again"),
         io::ErrorKind::IsADirectory => Some("a file belongs there, not a folder"),
+        io::ErrorKind::NotADirectory => Some("a part of the path is a file, where a folder belongs"),
+        io::ErrorKind::InvalidFilename => {
+            Some("choose a shorter path: most file systems take names of 255 bytes")
+        }
         _ => None,
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! Invariant: a store that was opened is closed, also after a failure or an interruption.
 
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Maintenance, Mode, Opened};
 use atoll_options::Settings;
 use atoll_store::{ReadOptions, Store, StoreError, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// After how long somebody in front of a terminal wonders what we wait for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a verb does to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,7 @@ pub struct Session {
     pub(crate) output: Output,
     opened: Mutex<Vec<Opened>>,
     ends_on_interrupt: AtomicBool,
+    hint_on_interrupt: Mutex<Option<&'static str>>,
 }
 
 impl Session {
@@ -36,6 +41,7 @@ impl Session {
             output: Output::new(global.json),
             opened: Mutex::new(Vec::new()),
             ends_on_interrupt: AtomicBool::new(false),
+            hint_on_interrupt: Mutex::new(None),
         }
     }
 
@@ -56,9 +62,37 @@ impl Session {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
         options.create = access == Access::Create;
-        let opened = atoll_open::open_with_maintenance(&self.store_url()?, &options).await?;
+        let url = self.store_url()?;
+        let opened = self.within_patience(&url, atoll_open::open_with_maintenance(&url, &options)).await?;
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened.clone());
         Ok(opened)
+    }
+
+    /// Opens; tells what is waited for when it takes long, and gives up at the deadline.
+    async fn within_patience(
+        &self,
+        url: &str,
+        opening: impl Future<Output = Result<Opened, StoreError>>,
+    ) -> Result<Opened, Failure> {
+        let deadline = self.write_options()?.deadline;
+        let mut opening = std::pin::pin!(opening);
+        let first = deadline.map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
+        if let Ok(opened) = tokio::time::timeout(first, &mut opening).await {
+            return Ok(opened?);
+        }
+        if deadline.is_none_or(|deadline| deadline > PATIENCE) && !self.output.is_json() {
+            note(&format!("waiting for {url}: the process that owns it is opening it or does not answer"));
+        }
+        let Some(deadline) = deadline else { return Ok(opening.await?) };
+        match tokio::time::timeout(deadline.saturating_sub(first), opening).await {
+            Ok(opened) => Ok(opened?),
+            Err(_) => Err(StoreError::Unavailable {
+                place: url.to_owned(),
+                reason: "it could not be opened before the deadline".to_owned(),
+                source: None,
+            }
+            .into()),
+        }
     }
 
     /// The store alone.
@@ -95,12 +129,18 @@ impl Session {
         self.ends_on_interrupt.store(true, Ordering::Release);
     }
 
+    /// What whoever interrupts us should know.
+    pub(crate) fn hint_on_interrupt(&self, hint: &'static str) {
+        *self.hint_on_interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(hint);
+    }
+
     /// How a verb ends that was interrupted.
     pub(crate) fn interrupted(&self, exit: u8) -> Result<(), Failure> {
         if self.ends_on_interrupt.load(Ordering::Acquire) {
             Ok(())
         } else {
-            Err(Failure::Interrupted { exit })
+            let hint = *self.hint_on_interrupt.lock().unwrap_or_else(PoisonError::into_inner);
+            Err(Failure::Interrupted { exit, hint })
         }
     }
 

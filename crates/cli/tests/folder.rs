@@ -232,8 +232,6 @@ fn a_copy_beside_a_live_owner_is_one_consistent_state() {
     let exported = place.run(&["--store", "there", "kv", "export", "-", "--format", "jsonl"]);
     let late = "{\"partition\":\"late\",\"sort\":\"\",\"value\":\"but acknowledged\"}\n";
     assert_eq!(sorted(&exported.stdout), sorted((source + late).as_bytes()));
-    let refused = atoll(&place, &["store", "snapshot", "create", "now"]);
-    assert!(refused.fails(14).contains("another process owns"), "{}", refused.stderr);
     owner.kill().unwrap();
     owner.wait().unwrap();
 }
@@ -278,4 +276,147 @@ fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
     let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert!(!report["damage"].as_array().unwrap().is_empty(), "{report}");
     atoll(&place, &["store", "check"]).fails(18);
+}
+
+#[test]
+fn a_flag_that_does_not_exist_never_becomes_a_value() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "--durabilty"]).fails(2);
+    atoll(&place, &["kv", "put", "p", "--durabilty", "v"]).fails(2);
+    atoll(&place, &["kv", "put", "p", "s", "--", "--text"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "--text");
+    atoll(&place, &["kv", "put", "p", "-1", "-2.5e3"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "-1"]).text(), "-2.5e3");
+}
+
+#[test]
+fn listing_stops_at_its_limit() {
+    let place = Place::new();
+    for (partition, sort) in [("p", "1"), ("p", "2"), ("p", "3"), ("q", "1")] {
+        atoll(&place, &["kv", "put", partition, sort, "v"]).text();
+    }
+    assert_eq!(lines(&atoll(&place, &["ls", "p", "--limit", "2"])), ["1\t1", "2\t1"]);
+    assert_eq!(lines(&atoll(&place, &["ls", "--limit", "1"])).len(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    atoll(&place, &["store", "snapshot", "create", "monday"]).text();
+    let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
+    assert!(taken.fails(11).contains("there is a snapshot \"monday\" already"), "{}", taken.stderr);
+    let absent = atoll(&place, &["store", "snapshot", "delete", "tuesday"]);
+    assert!(absent.fails(10).contains("store snapshot list"), "{}", absent.stderr);
+    atoll(&place, &["store", "snapshot", "create", ""]).fails(12);
+    atoll(&place, &["store", "snapshot", "create", "two\nlines"]).fails(12);
+}
+
+/// A server of the store of this place, once it serves.
+fn served(place: &Place) -> std::process::Child {
+    let mut server = place.spawn(&["serve", "--store", "data"]);
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving"), "{line}");
+    server
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
+#[test]
+fn snapshots_are_made_and_given_up_beside_the_owner() {
+    let place = Place::new();
+    let mut server = served(&place);
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    assert!(atoll(&place, &["store", "snapshot", "create", "monday"]).text().starts_with("monday\tcommit "));
+    let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
+    assert!(taken.fails(11).contains("there is a snapshot \"monday\" already"), "{}", taken.stderr);
+    assert_eq!(lines(&atoll(&place, &["store", "snapshot", "list"])).len(), 1);
+    atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
+    assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
+    let absent = atoll(&place, &["store", "snapshot", "delete", "monday"]);
+    assert!(absent.fails(10).contains("store snapshot list"), "{}", absent.stderr);
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() {
+    let place = Place::new();
+    let mut server = served(&place);
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    signal(&server, "-STOP");
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "v");
+    let refused = atoll(&place, &["kv", "put", "p", "s", "w"]);
+    let pid = format!("process {}", server.id());
+    assert!(refused.fails(16).contains(&pid), "{}", refused.stderr);
+    signal(&server, "-CONT");
+    atoll(&place, &["kv", "put", "p", "s", "w"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_copy_is_about_as_large_as_what_is_in_it() {
+    let place = Place::new();
+    let line = format!("{{\"partition\":\"p\",\"sort\":\"NUMBER\",\"value\":\"{}\"}}\n", "x".repeat(1000));
+    let cells: String = (0..40_000).map(|number| line.replace("NUMBER", &format!("{number:08}"))).collect();
+    place.write("cells.jsonl", cells);
+    atoll(&place, &["kv", "import", "cells.jsonl"]).text();
+    atoll(&place, &["store", "copy", "copy"]).text();
+    let bytes = std::fs::metadata(place.folder.path().join("copy/store.atoll")).unwrap().len();
+    assert!(bytes < 100 << 20, "{bytes} bytes for 40 MB of values");
+}
+
+#[test]
+fn what_a_snapshot_keeps_is_read_from_a_copy_of_it() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "monday"]).text();
+    atoll(&place, &["store", "snapshot", "create", "then"]).text();
+    atoll(&place, &["kv", "put", "p", "s", "tuesday"]).text();
+    atoll(&place, &["store", "copy", "old", "--snapshot", "then"]).text();
+    assert_eq!(place.run(&["--store", "old", "kv", "get", "p", "s"]).text(), "monday");
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "tuesday");
+    let absent = atoll(&place, &["store", "copy", "older", "--snapshot", "never"]);
+    assert!(absent.fails(10).contains("there is no snapshot \"never\""), "{}", absent.stderr);
+    assert!(!place.folder.path().join("older").exists());
+}
+
+#[test]
+fn a_path_that_cannot_be_is_told_with_what_would_be_right() {
+    let place = Place::new();
+    let long = "x".repeat(300);
+    let refused = place.run(&["--store", &long, "kv", "put", "p", "s", "v"]);
+    assert!(refused.fails(16).contains("shorter path"), "{}", refused.stderr);
+}
+
+/// The program as somebody to whom the rights on files apply: root gives its own up.
+fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
+    use std::os::unix::process::CommandExt;
+    let folder = place.folder.path();
+    let program = folder.join("atoll");
+    let mut command = place.command(arguments);
+    if std::fs::read(folder.join("data/lock")).is_ok() {
+        std::fs::copy(command.get_program(), &program).unwrap();
+        command = std::process::Command::new(program);
+        command.args(arguments).current_dir(folder).env_clear().uid(65534).gid(65534);
+    }
+    Answer::from(command.stdin(std::process::Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn who_may_not_use_the_lock_still_reads_the_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", 0o644), ("data/lock", 0o000)] {
+        let rights = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
+    }
+    assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
+    unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]).fails(20);
 }

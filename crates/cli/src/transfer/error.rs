@@ -149,9 +149,12 @@ impl TransferError {
                 crate::failure::hint_of_io(source).unwrap_or("look at it with `ls -l`")
             }
             Self::TooLong { .. } => "a value has at most 64 MiB; is the format right? name it with --format",
+            Self::Columns { present, .. } if present.is_empty() => {
+                "the first line of a CSV file names its columns"
+            }
             Self::Columns { present, .. } => {
                 return Some(format!(
-                    "the columns are: {}; name some with --partition-columns, --sort-column and --value-columns",
+                    "the columns are: {}; name some with --partition-columns, --sort-columns and --value-columns",
                     present.join(", ")
                 ));
             }

@@ -225,7 +225,8 @@ fn show(session: &Session, folder: &Folder, findings: &[Finding]) -> Result<(), 
             .collect();
         return session.output.json(&json!({ "folder": folder.name(), "findings": rows }));
     }
-    session.output.line(format!("looked at {}", folder.name()))?;
+    let missing = folder.asked().map(|place| format!(", the nearest folder to {place} that exists"));
+    session.output.line(format!("looked at {}{}", folder.name(), missing.unwrap_or_default()))?;
     for finding in findings {
         let sign = match finding.grade {
             Grade::Good => "+",

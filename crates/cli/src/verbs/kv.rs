@@ -96,7 +96,7 @@ struct CellArguments {
     /// Partition key
     partition: String,
     /// Sort key; '' is the empty one
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     sort: String,
     #[command(flatten)]
     encoding: EncodingArguments,

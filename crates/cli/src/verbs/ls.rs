@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 #[command(after_help = "Examples:
   atoll ls --store ./data
   atoll ls --store ./data --prefix UA/
-  atoll ls --store ./data stations
+  atoll ls --store ./data stations --limit 10
 Partitions come in no order. The keys of a partition come in theirs, with the length of each value.")]
 pub struct Ls {
     /// Partition whose keys to list
@@ -21,6 +21,9 @@ pub struct Ls {
     /// Only partitions (or keys) that start with this
     #[arg(long)]
     prefix: Option<String>,
+    /// At most this many
+    #[arg(long)]
+    limit: Option<u64>,
     /// Also partitions that belong to Atoll itself
     #[arg(long)]
     all: bool,
@@ -47,9 +50,14 @@ impl Ls {
 
     async fn partitions(&self, session: &Session, store: &dyn Store, prefix: Vec<u8>) -> Result<(), Failure> {
         let mut query = PartitionQuery::prefix(prefix);
+        let mut left = self.limit.unwrap_or(u64::MAX);
         loop {
             let page = store.partition_keys(query.clone()).await?;
             for key in page.partitions.iter().filter(|key| self.all || !key.starts_with(RESERVED_PREFIX)) {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 session.output.either(
                     || self.encoding.show(key),
                     || Value::Object(crate::cells::bytes_object([("partition", key.as_slice())])),
@@ -72,9 +80,14 @@ impl Ls {
         let range = atoll_store::SortRange::prefix(prefix);
         let mut request =
             ScanRequest { range, projection: Projection::KeysOnly, ..ScanRequest::all(partition) };
+        let mut left = self.limit.unwrap_or(u64::MAX);
         loop {
             let page = store.scan(request.clone()).await?;
             for entry in &page.entries {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 session.output.either(
                     || format!("{}\t{}", self.encoding.show(&entry.sort), entry.value_bytes),
                     || {

@@ -32,7 +32,9 @@ Exits with 18 when something is damaged.")]
     Snapshot(SnapshotVerb),
     /// Copy one consistent state to another folder, while the store serves
     #[command(after_help = "Examples:
-  atoll store copy --store ./data /backup/data-monday")]
+  atoll store copy --store ./data /backup/data-monday
+  atoll store copy --store ./data ./before-run-7 --snapshot before-run-7
+A copy is a store like any other: look into it with --store.")]
     Copy(Copy),
 }
 
@@ -64,6 +66,9 @@ pub enum SnapshotVerb {
 pub struct Copy {
     /// Folder of the new store; it must not exist, or be empty
     folder: PathBuf,
+    /// Copy the state that this snapshot keeps, instead of the present one
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
 }
 
 const EXPORT_INSTEAD: &str = "`atoll kv export` writes its cells to a file";
@@ -234,7 +239,7 @@ impl Copy {
             progress.set_total(total);
             progress.set(copied, String::new());
         };
-        let report = maintenance.copy_to(&self.folder, Box::new(tell)).await?;
+        let report = maintenance.copy_to(&self.folder, self.snapshot.as_deref(), Box::new(tell)).await?;
         session.output.either(
             || format!("copied {} bytes, the state of commit {}", report.bytes, report.sequence),
             || json!({ "bytes": report.bytes, "sequence": report.sequence }),

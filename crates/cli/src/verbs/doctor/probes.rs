@@ -14,6 +14,7 @@ const SYNCS: usize = 32;
 /// The folder that is looked at: the place itself, or the nearest one above it that exists.
 pub(super) struct Folder {
     path: PathBuf,
+    asked: PathBuf,
 }
 
 impl Folder {
@@ -22,7 +23,12 @@ impl Folder {
             |source| Failure::File { action: "look at", place: place.display().to_string(), source };
         let absolute = std::path::absolute(place).map_err(failure)?;
         let path = absolute.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_path_buf();
-        Ok(Self { path })
+        Ok(Self { path, asked: absolute })
+    }
+
+    /// The place that was asked about, if it is not there and this is only the nearest folder above it.
+    pub(super) fn asked(&self) -> Option<String> {
+        (self.asked != self.path).then(|| self.asked.display().to_string())
     }
 
     pub(super) fn name(&self) -> String {

@@ -15,7 +15,7 @@ pub struct Put {
     #[command(flatten)]
     cell: CellArguments,
     /// Value; `-` reads it from standard input
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     value: String,
 }
 
@@ -35,7 +35,7 @@ pub struct Append {
     #[command(flatten)]
     cell: CellArguments,
     /// Bytes to add; `-` reads them from standard input
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     value: String,
 }
 
@@ -101,7 +101,7 @@ pub struct Delete {
     /// Partition key
     partition: String,
     /// Sort key of the one cell to remove
-    #[arg(allow_hyphen_values = true, conflicts_with_all = ["all", "prefix", "from", "to"])]
+    #[arg(allow_negative_numbers = true, conflicts_with_all = ["all", "prefix", "from", "to"])]
     sort: Option<String>,
     /// Remove the whole partition
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
@@ -168,7 +168,7 @@ pub struct Cas {
     #[command(flatten)]
     cell: CellArguments,
     /// Value to set; `-` reads it from standard input
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     value: String,
     /// Value that the cell must hold
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, required_unless_present = "expect_absent")]

@@ -65,6 +65,9 @@ impl ImportArguments {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let import_of = self.import(session)?;
         let store = session.store(Access::Create).await?;
+        if import_of.input.repeatable().is_some() {
+            session.hint_on_interrupt("what was read so far is in; the same command goes on from there");
+        }
         let imported = import(&*store, import_of).await?;
         session.output.either(
             || {

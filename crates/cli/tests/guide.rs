@@ -1,0 +1,50 @@
+//! The first page of the guide, typed word by word.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use support::{Answer, Place};
+
+const PAGE: &str = include_str!("../../../docs/guide/ten-minutes.md");
+
+/// The lines of the page's shell blocks, but those that install the program.
+fn typed() -> impl Iterator<Item = &'static str> {
+    let mut is_shell = false;
+    let lines = PAGE.lines().filter(move |line| {
+        if line.starts_with("```") {
+            is_shell = *line == "```sh";
+            return false;
+        }
+        is_shell
+    });
+    lines.filter(|line| !line.is_empty() && !line.starts_with("cargo "))
+}
+
+#[test]
+fn every_command_of_the_first_page_does_what_the_page_says() {
+    let place = Place::new();
+    let mut script = "set -o pipefail\n".to_owned();
+    for line in typed() {
+        // What waits is for a second terminal.
+        let end = if line.contains(" kv wait ") { "&" } else { "; echo \"exit $?\"" };
+        script += &format!("{line} {end}\n");
+    }
+    script += "wait %1; echo \"waited $?\"\n";
+    let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(place.folder.path()).env("PATH", path);
+    let answer = Answer::from(shell.env("HOME", place.folder.path()).output().unwrap());
+    let told = String::from_utf8_lossy(&answer.stdout);
+    let ends: Vec<&str> =
+        told.lines().filter_map(|line| line.split_once("exit ")).map(|(_, end)| end).collect();
+    // One is refused, as the page says; an output without a newline may stand before an exit.
+    let refused = ends.iter().filter(|end| **end != "0").copied().collect::<Vec<_>>();
+    assert_eq!(refused, ["11"], "{told}\n{}", answer.stderr);
+    assert!(ends.len() > 20, "{told}");
+    assert!(told.contains("waited 0"), "{told}");
+    assert!(told.contains("energy\t-1.25\nsteps\t4000\n"), "{told}");
+    assert!(told.contains("['2026-01-01', '2026-01-02']"), "{told}");
+}
