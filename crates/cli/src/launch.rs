@@ -151,14 +151,16 @@ impl Signals {
         let signals = Self { first: Arc::default(), exit: Arc::default(), is_heard: Arc::default() };
         let (first, shared_exit, is_heard) =
             (signals.first.clone(), signals.exit.clone(), signals.is_heard.clone());
+        // Before the verb does anything: a signal that came earlier would be lost where it is ignored.
+        let mut interruptions = Interruptions::listen();
         tokio::spawn(async move {
-            let exit = interruption().await;
+            let exit = interruptions.next().await;
             shared_exit.store(exit, Ordering::Release);
             first.notify_one();
             // The second signal ends us at once; nothing acknowledged is lost by that.
-            let second = tokio::time::timeout(GRACE, interruption()).await;
+            let second = tokio::time::timeout(GRACE, interruptions.next()).await;
             if second.is_err() && is_heard.load(Ordering::Acquire) {
-                interruption().await;
+                interruptions.next().await;
             }
             std::process::exit(exit.into());
         });
@@ -173,25 +175,43 @@ impl Signals {
     }
 }
 
-/// Ends with the exit code of the signal that came; never ends when signals cannot be had.
+/// The signals that ask us to stop, heard from the moment this is made.
 #[cfg(unix)]
-async fn interruption() -> u8 {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => INTERRUPTED_EXIT,
-        _ = terminate.recv() => TERMINATED_EXIT,
+struct Interruptions {
+    signals: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
+}
+
+#[cfg(unix)]
+impl Interruptions {
+    fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        Self { signals: signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()) }
+    }
+
+    /// The exit code of the next signal; never ends when signals cannot be had.
+    async fn next(&mut self) -> u8 {
+        let Some((interrupt, terminate)) = &mut self.signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => INTERRUPTED_EXIT,
+            _ = terminate.recv() => TERMINATED_EXIT,
+        }
     }
 }
 
+/// The signal that asks us to stop.
 #[cfg(not(unix))]
-async fn interruption() -> u8 {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => INTERRUPTED_EXIT,
-        Err(_) => std::future::pending().await,
+struct Interruptions;
+
+#[cfg(not(unix))]
+impl Interruptions {
+    fn listen() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) -> u8 {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => INTERRUPTED_EXIT,
+            Err(_) => std::future::pending().await,
+        }
     }
 }
