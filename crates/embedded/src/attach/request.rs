@@ -166,14 +166,8 @@ impl Request {
             }
             Self::Now => to.byte(11),
             Self::Sync => to.byte(12),
-            Self::CreateSnapshot(name) => {
-                to.byte(13);
-                to.counted(name.as_bytes());
-            }
-            Self::DeleteSnapshot(name) => {
-                to.byte(14);
-                to.counted(name.as_bytes());
-            }
+            Self::CreateSnapshot(name) => snapshot(&mut to, 13, name),
+            Self::DeleteSnapshot(name) => snapshot(&mut to, 14, name),
         }
         to.bytes
     }
@@ -226,6 +220,11 @@ impl Request {
 
 fn key(from: &mut Reader<'_>) -> Decoded<Vec<u8>> {
     from.counted("key").map(<[u8]>::to_vec)
+}
+
+fn snapshot(to: &mut Writer, operation: u8, name: &str) {
+    to.byte(operation);
+    to.counted(name.as_bytes());
 }
 
 fn range(to: &mut Writer, range: ByteRange) {
