@@ -28,10 +28,10 @@ fn every_command_of_the_first_page_does_what_the_page_says() {
     let mut script = "set -o pipefail\n".to_owned();
     for line in typed() {
         // What waits is for a second terminal.
-        let end = if line.contains(" kv wait ") { "&" } else { "; echo \"exit $?\"" };
+        let end = if line.contains(" kv wait ") { "& waiter=$!" } else { "; echo \"exit $?\"" };
         script += &format!("{line} {end}\n");
     }
-    script += "wait %1; echo \"waited $?\"\n";
+    script += "wait $waiter; echo \"waited $?\"\n";
     let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
     let mut shell = Command::new("bash");
