@@ -112,11 +112,11 @@ impl Program {
 }
 
 impl Tests {
-    /// Builds them; says so.
+    /// Builds them as `test` does, with all the assertions of such a build; says so.
     pub fn build(&self) -> Result<(), Failure> {
         for (package, test, _) in self.programs {
             let mut command = cargo::building()?;
-            command.args(["test", "--release", "--no-run", "--package", package, "--test", test]);
+            command.args(["test", "--no-run", "--package", package, "--test", test]);
             run::step(&format!("build {package}/{test}"), &mut command)?;
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Tests {
     fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {
         let (package, test, left_out) = program;
         let mut command = cargo::command()?;
-        command.args(["test", "--quiet", "--release", "--package", package, "--test", test, "--"]);
+        command.args(["test", "--quiet", "--package", package, "--test", test, "--"]);
         // One after the other: beside each other, tests measure each other.
         command.args(["--show-output", "--test-threads", "1"]);
         for name in *left_out {
