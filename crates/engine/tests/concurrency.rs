@@ -3,7 +3,7 @@
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test concurrency`; the threads interleave
 //! anew each time, so it may take a few runs.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Tree, WriteBatch};
