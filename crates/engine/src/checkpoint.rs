@@ -94,7 +94,10 @@ impl Shared {
         match written {
             Ok(commit) => {
                 self.release(&mut writer, &frozen, &commit);
+                let let_go = self.forest.write().let_go_of_snapshots();
+                self.evict_above.store(0, Ordering::Relaxed);
                 drop(writer);
+                drop(let_go);
                 self.cut_free_end(disk)?;
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();

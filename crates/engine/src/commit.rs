@@ -131,10 +131,7 @@ impl Shared {
         }
         forest.sequence += 1;
         let sequence = forest.sequence;
-        let excess = self.backing.leaf_excess();
-        if excess > 0 && self.backing.disk().is_some() {
-            self.evict_leaves(&mut forest.trees, excess);
-        }
+        self.relieve(&mut forest.trees);
         drop(forest);
         let position = log.as_ref().map_or(0, |log| log.point().position);
         let tail = position - *checkpointed;
@@ -195,12 +192,38 @@ impl Shared {
         })
     }
 
-    /// Lets go of a tenth more leaves than the budget asks for, so that it is not done for every write.
-    fn evict_leaves(&self, trees: &mut [forest::TreeState], excess: u64) {
+    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it made
+    /// resident.
+    fn relieve(&self, trees: &mut [forest::TreeState]) {
+        let excess = self.backing.leaf_excess();
+        if !self.may_relieve() {
+            return;
+        }
+        let all_went = self.evict_leaves(trees, excess);
+        // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
+        // with every write; and what was just read is not taken away before it is used.
+        let above = self.backing.leaf_bytes() + (self.options.memory_bytes / 16).max(64 << 10);
+        self.evict_above.store(if all_went { 0 } else { above }, Ordering::Relaxed);
+        let still = self.backing.leaf_excess();
+        if still > self.options.memory_bytes / 4 && self.options.background && !self.options.read_only {
+            self.nudge.ask(Wanted::Checkpoint);
+        }
+    }
+
+    fn may_relieve(&self) -> bool {
+        self.backing.leaf_excess() > 0
+            && self.backing.leaf_bytes() > self.evict_above.load(Ordering::Relaxed)
+            && self.backing.disk().is_some()
+    }
+
+    /// Lets go of a tenth more leaves than the budget asks for, so that it is not done for every write; whether
+    /// so many could go.
+    fn evict_leaves(&self, trees: &mut [forest::TreeState], excess: u64) -> bool {
         let mut wanted = (excess + self.options.memory_bytes / 10) as usize;
         for state in trees {
             wanted = wanted.saturating_sub(tree::evict(&mut state.root, wanted, &self.backing));
         }
+        wanted == 0
     }
 
     /// Reads what the changes will touch, so that applying them needs no disk.

@@ -67,6 +67,7 @@ impl Engine {
         let shared = Shared {
             options,
             backing: found.backing,
+            placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
             writer: Mutex::new(writer),
             forest: RwLock::new(found.forest),
@@ -79,6 +80,7 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(Some(found.table)),
             checkpoints: AtomicU64::new(0),
+            evict_above: AtomicU64::new(0),
         };
         Self::start(shared)
     }
@@ -94,6 +96,7 @@ impl Engine {
         let shared = Shared {
             options: Options { background: false, ..options },
             backing: Arc::new(backing),
+            placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
             writer: Mutex::new(Writer { log: None, retired: RetiredList::default(), checkpointed: 0 }),
             forest: RwLock::new(Forest { epoch: 1, ..Forest::default() }),
@@ -106,6 +109,7 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(None),
             checkpoints: AtomicU64::new(0),
+            evict_above: AtomicU64::new(0),
         };
         Self::start(shared)
     }
@@ -169,7 +173,8 @@ impl Engine {
         self.shared.commit(&batch.ops(), durability)
     }
 
-    /// Reads, decides and writes in one step that no other write comes between.
+    /// Reads, decides and writes in one step that no other write comes between. `decide` reads through the
+    /// reader it is given and must not write: the writer lock is held meanwhile.
     ///
     /// # Errors
     /// Those of `decide` and of [`Engine::write`].
@@ -287,8 +292,16 @@ impl Engine {
             true => Ok(()),
             false => self.shared.checkpoint(true).map(|_| ()),
         };
+        // Whoever passed the check before is waited for: once this returns nothing more reaches the disk,
+        // which may then belong to somebody else.
+        let _placing = self.shared.placing.write();
+        let _running = self.shared.checkpointing.lock();
+        let mut writer = self.shared.writer.lock();
         self.shared.closed.store(true, Ordering::Release);
-        result
+        match &mut writer.log {
+            Some(log) if result.is_ok() => Ok(log.flush(&self.shared.backing)?),
+            _ => result,
+        }
     }
 }
 
@@ -373,7 +386,8 @@ impl Tree {
         self.lookup(key, |found| found.map(|found| found.to_value()))
     }
 
-    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory.
+    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show` must
+    /// not call this store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -424,7 +438,8 @@ impl Tree {
         }
     }
 
-    /// Shows the values of `keys`, in order; lookups overlap their waits for memory.
+    /// Shows the values of `keys`, in order; lookups overlap their waits for memory. `show` must not call this
+    /// store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -462,7 +477,9 @@ impl Tree {
                     show(done, Some(&value.to_buffer()?));
                     done += 1;
                 }
-                (None, Some((missing, pin))) => shared.load_missing(self.id, &missing, &pin)?,
+                (None, Some((missing, pin))) => {
+                    shared.load_missing(self.id, &missing, &pin)?;
+                }
                 (None, None) => {}
             }
         }

@@ -114,6 +114,17 @@ impl Forest {
         self.snapshots.push(NamedSnapshot { name: name.to_owned(), epoch, sequence, trees });
     }
 
+    /// Lets go of the nodes of named snapshots that can be read back; for the caller to drop outside the lock.
+    pub(crate) fn let_go_of_snapshots(&mut self) -> Vec<Slot> {
+        let trees = self.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.trees);
+        let replaced = trees.filter_map(|tree| {
+            tree.root.get()?;
+            let home = tree.root.home()?;
+            Some(std::mem::replace(&mut tree.root, Slot::on_disk(home)))
+        });
+        replaced.collect()
+    }
+
     pub(crate) fn remove_snapshot(&mut self, name: &str) {
         self.snapshots.retain(|snapshot| snapshot.name != name);
     }

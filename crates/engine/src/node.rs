@@ -147,6 +147,19 @@ impl Slot {
         self.node.get().ok_or_else(|| backing.corrupt(home.offset, Damage::PageContent))
     }
 
+    /// As [`Slot::load`], without keeping a leaf that was read.
+    pub(crate) fn read_apart(&self, backing: &Backing) -> Result<Node, EngineError> {
+        if let Some(node) = self.node.get() {
+            return Ok(node.clone());
+        }
+        let node = page::read(&self.page(), backing)?;
+        if let Node::Inner(_) = node {
+            // Small, and the way to all below it; should another reader have been faster, its copy stays.
+            let _ = self.node.set(node.clone());
+        }
+        Ok(node)
+    }
+
     /// Lets go of a node that can be read back; the bytes of leaves that it held.
     pub(crate) fn evict(&mut self) -> usize {
         let Some(home) = self.node.get().and_then(Node::home) else { return 0 };

@@ -30,7 +30,7 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    const ROOT: Self = Self { parent: None, child: 0 };
+    pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 }
 
 /// The leaf whose range holds `key`.

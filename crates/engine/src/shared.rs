@@ -1,6 +1,6 @@
 //! What all handles of one engine share, and the order in which its locks are taken.
 //!
-//! Order: `checkpointing`, `writer`, `forest`, `space`, `pins`; a later one is never held while an earlier
+//! Order: `placing`, `checkpointing`, `writer`, `forest`, `space`, `pins`; a later one is never held while an earlier
 //! one is taken.
 
 use crate::EngineError;
@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) backing: Arc<Backing>,
+    /// Shared by those who write large values ahead of their commit; closing waits for them.
+    pub(crate) placing: RwLock<()>,
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) forest: RwLock<Forest>,
@@ -33,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
+    /// Bytes of leaves below which looking for some to let go of was in vain.
+    pub(crate) evict_above: AtomicU64,
     /// Where the table of the last commit lies.
     pub(crate) table: Mutex<Option<Extent>>,
     pub(crate) checkpoints: AtomicU64,
@@ -118,6 +122,10 @@ impl Shared {
 
     /// The node of a slot that nobody changes while it is read.
     pub(crate) fn load_slot(&self, slot: &Slot) -> Result<Node, EngineError> {
+        // What a long scan reads beyond the budget is not kept.
+        if self.backing.leaf_excess() > 0 {
+            return slot.read_apart(&self.backing);
+        }
         slot.load(&self.backing).cloned()
     }
 }

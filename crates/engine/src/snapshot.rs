@@ -5,7 +5,7 @@ use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
 use crate::node::{Node, Slot};
 use crate::pins::Pin;
-use crate::search::{self, Direction, Range, Visit, Visited};
+use crate::search::{Direction, Missing, Range, Visit, Visited};
 use crate::shared::Shared;
 use crate::value::{Stored, Value, ValueRef};
 use std::ops::{Bound, ControlFlow};
@@ -65,8 +65,13 @@ impl Snapshot {
         let shared = &*self.engine.shared;
         shared.check_open()?;
         let Some(state) = self.state(tree) else { return Ok(None) };
-        crate::forest::load_leaf(&state.root, key, &shared.backing)?;
-        let stored = search::get(&state.root, key).ok().flatten();
+        let mut node = shared.load_slot(&state.root)?;
+        while let Node::Inner(inner) = &node {
+            let child = inner.child_of(key);
+            node = shared.load_slot(&inner.children[child])?;
+        }
+        let Node::Leaf(leaf) = node else { return Ok(None) };
+        let stored = leaf.find(key, crate::checksum::key_hash(key)).map(|slot| leaf.value(slot));
         Ok(stored.map(|stored| shared.value_ref(stored, self.epoch).to_value()))
     }
 
@@ -149,8 +154,17 @@ pub(crate) fn scan_current(
     mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Vec<u8>>, EngineError> {
     let shared = &*tree.engine.shared;
-    let forest = shared.forest.read();
-    shared.check_open()?;
+    // The root stays where later readers find it; what lies below it may be read for this scan alone.
+    let forest = loop {
+        let forest = shared.forest.read();
+        shared.check_open()?;
+        if forest.tree(tree.id()).is_none_or(|state| state.root.get().is_some()) {
+            break forest;
+        }
+        let pin = shared.pins.pin(forest.epoch);
+        drop(forest);
+        shared.load_missing(tree.id(), &Missing::ROOT, &pin)?;
+    };
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
     let epoch = forest.epoch;
     let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));

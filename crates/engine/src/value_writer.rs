@@ -64,6 +64,9 @@ impl ValueWriter {
     fn place_gathered(&mut self) -> Result<(), EngineError> {
         let bytes = Buffer::copy_from(&self.gathered);
         let shared = &self.tree.engine.shared;
+        // Not behind the writer lock: so closing waits for this one.
+        let _placing = shared.placing.read();
+        shared.check_writable()?;
         let epoch = shared.forest.read().epoch;
         self.placed.push(shared.place(Given::Buffer(&bytes), epoch, true)?);
         self.gathered.clear();

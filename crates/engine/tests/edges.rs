@@ -222,3 +222,68 @@ fn a_checkpoint_and_a_commit_never_sync_at_the_same_time() {
     });
     assert_eq!(disk.at_once.load(Ordering::Acquire), 1);
 }
+
+/// A store of many leaves, closed, and opened again with a budget of a few.
+fn large_behind_a_small_budget(options: Options) -> (Engine, Tree) {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let (engine, tree) = open(&disk);
+    for number in 0..3_000 {
+        tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
+    }
+    engine.create_snapshot("all").unwrap();
+    engine.close().unwrap();
+    let engine = Engine::open(disk, Options { memory_bytes: 96 << 10, ..options }).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+#[test]
+fn scans_and_snapshots_of_a_store_larger_than_memory_keep_to_the_budget() {
+    for read_only in [false, true] {
+        let (engine, tree) = large_behind_a_small_budget(Options { read_only, ..options() });
+        let assert_bounded = |what: &str| {
+            let held = engine.stats().leaf_memory_bytes;
+            assert!(held < 256 << 10, "{what}: {held}");
+        };
+        let keys = keys_of(&tree, Direction::Forward);
+        assert_eq!(keys.len(), 3_000);
+        assert_bounded("a scan");
+        let snapshot = engine.open_snapshot("all").unwrap();
+        for key in keys.iter().step_by(10) {
+            assert!(snapshot.get(&tree, key).unwrap().is_some());
+        }
+        assert_bounded("gets from a snapshot");
+    }
+}
+
+#[test]
+fn after_closing_nothing_more_reaches_the_disk() {
+    for _ in 0..20 {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let (engine, tree) = open(&disk);
+        std::thread::scope(|threads| {
+            for thread in 0..3u8 {
+                let tree = tree.clone();
+                threads.spawn(move || {
+                    for number in 0u32.. {
+                        let key = [&[thread][..], &number.to_be_bytes()].concat();
+                        if tree.put(&key, &[1; 400], Durability::Flushed).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            let mut writer = tree.value_writer(b"long").unwrap();
+            writer.write(&[5; 100]).unwrap();
+            while tree.len() < 50 {
+                std::thread::yield_now();
+            }
+            engine.clone().close().unwrap();
+            let then = image(&disk);
+            writer.write(&[6; 2 << 20]).unwrap_err();
+            engine.checkpoint().unwrap_err();
+            std::thread::yield_now();
+            assert!(image(&disk) == then);
+        });
+    }
+}
