@@ -34,7 +34,8 @@ impl ReadTicket {
     /// # Errors
     /// [`EngineError`] when the page cannot be read, or is damaged.
     pub fn run(self) -> Result<(), EngineError> {
-        self.tree.engine.shared.load_missing(self.tree.id(), &self.missing, &self.pin)
+        let Self { tree, missing, pin } = self;
+        tree.engine.shared.load_missing(tree.id(), missing, pin)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::engine::Tree;
 use crate::forest::Forest;
 use crate::leaf::{Leaf, Record};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
+use crate::retired::RetiredList;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
 use crate::{Durability, KEY_MAX};
 use atoll_buffer::Buffer;
@@ -22,7 +23,8 @@ impl Tree {
     /// makes all of them durable at once. How many there were.
     ///
     /// # Errors
-    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then.
+    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then, unless it
+    /// was the checkpoint that failed: the records are then there, and durable with the next one that succeeds.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -44,13 +46,19 @@ impl Tree {
     /// Puts the built tree in place and makes it durable, unless somebody wrote to the tree meanwhile.
     fn attach(&self, root: Slot, count: u64) -> Result<(), EngineError> {
         // The log does not have these records, so no commit may come between them and the checkpoint.
-        let place = |forest: &mut Forest| match forest.trees.get_mut(self.id() as usize) {
-            Some(state) if state.records == 0 => {
-                state.root = root;
-                state.records = count;
-                Ok(())
+        let place = |forest: &mut Forest, retired: &mut RetiredList| {
+            let death = forest.epoch + 1;
+            match forest.trees.get_mut(self.id() as usize) {
+                Some(state) if state.records == 0 => {
+                    if let Some(home) = state.root.home() {
+                        retired.page(home, death);
+                    }
+                    state.root = root;
+                    state.records = count;
+                    Ok(())
+                }
+                _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),
             }
-            _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),
         };
         self.engine.shared.checkpoint_with(place).map(|_| ())
     }

@@ -5,15 +5,17 @@
 use crate::EngineError;
 use crate::engine::Engine;
 use crate::forest::TreeState;
-use crate::log::Replay;
+use crate::log::{LogPoint, Replay};
 use crate::node::{Inner, Node, PageRef, Slot};
 use crate::page;
+use crate::pins::Pin;
 use crate::shared::Shared;
 use crate::space::{Extent, UNIT};
 use crate::superblock::{COPIES, Copy, Superblock};
 use crate::value::{Piece, Stored};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -38,10 +40,9 @@ impl Engine {
         self.shared.check_open()?;
         let mut check = Check { shared: &self.shared, report: CheckReport::default(), used: BTreeMap::new() };
         check.superblocks()?;
-        let (_snapshot, trees) = self.everything();
+        let (_pin, current, trees) = self.everything();
         for (index, tree) in trees.iter().enumerate() {
-            let is_current = index < self.shared.forest.read().trees.len();
-            check.tree(tree, is_current);
+            check.tree(tree, index < current);
         }
         check.free_space();
         if !self.shared.options.read_only {
@@ -50,13 +51,12 @@ impl Engine {
         Ok(check.report)
     }
 
-    /// All trees, current ones first, and a snapshot that keeps them in place.
-    fn everything(&self) -> (crate::Snapshot, Vec<TreeState>) {
-        let snapshot = self.snapshot();
+    /// All trees, current ones first, how many those are, and a pin that keeps them in place.
+    fn everything(&self) -> (Pin, usize, Vec<TreeState>) {
         let forest = self.shared.forest.read();
         let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
         let trees = forest.trees.iter().chain(named).cloned().collect();
-        (snapshot, trees)
+        (self.shared.pins.pin(forest.epoch), forest.trees.len(), trees)
     }
 }
 
@@ -88,24 +88,39 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The log since the last checkpoint, as recovery would read it.
+    /// The log from the last checkpoint to where it ends now, as recovery would read it.
     fn log(&mut self) -> Result<(), EngineError> {
         let Some(disk) = self.shared.backing.disk() else { return Ok(()) };
         let _still = self.shared.checkpointing.lock();
+        let Some(end) = self.flushed_end()? else { return Ok(()) };
         let mut bytes = vec![0; 4096];
         disk.read_at(COPIES[0], &mut bytes)?;
         let Copy::Intact(superblock) = Superblock::decode(&bytes) else { return Ok(()) };
-        let synced = self.shared.syncer.synced();
         let replayed = (|| {
-            let mut replay = Replay::start(&self.shared.backing, superblock.log, synced)?;
-            while let Some(group) = replay.next()? {
-                self.report.bytes += group.payload().len() as u64;
+            let mut replay = Replay::start(&self.shared.backing, superblock.log, superblock.log.position)?;
+            while replay.point().sequence < end.sequence {
+                match replay.next()? {
+                    Some(group) => self.report.bytes += group.payload().len() as u64,
+                    None => {
+                        let broken = replay.point();
+                        let offset = broken.offset_of(broken.position);
+                        return Err(self.shared.backing.corrupt(offset, crate::Damage::LogBeforeSyncedEnd));
+                    }
+                }
             }
-            let end = replay.point();
-            replay.end(end).map(|_| ())
+            Ok(())
         })();
         self.note(replayed);
         Ok(())
+    }
+
+    /// Where the log ends, once all of it was handed to the disk.
+    fn flushed_end(&self) -> Result<Option<LogPoint>, EngineError> {
+        let mut writer = self.shared.writer.lock();
+        let Some(log) = &mut writer.log else { return Ok(None) };
+        log.flush(&self.shared.backing)?;
+        self.shared.flushed.store(log.flushed(), Ordering::Release);
+        Ok(Some(log.point()))
     }
 
     /// What is in use must not count as free.

@@ -13,7 +13,7 @@ use crate::log::LogPoint;
 use crate::node::PageRef;
 use crate::page_writer::PageWriter;
 use crate::planted::{self, Bug};
-use crate::retired::Retired;
+use crate::retired::{Retired, RetiredList};
 use crate::shared::{Shared, Writer};
 use crate::space::{Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
@@ -66,12 +66,12 @@ impl Shared {
     /// Makes a change that is not in the log and the checkpoint that has it, with no commit in between.
     pub(crate) fn checkpoint_with(
         &self,
-        change: impl FnOnce(&mut Forest) -> Result<(), EngineError>,
+        change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Checkpoint, EngineError> {
         let _running = self.checkpointing.lock();
         let mut writer = self.writer.lock();
         self.check_writable()?;
-        change(&mut self.forest.write())?;
+        change(&mut self.forest.write(), &mut writer.retired)?;
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         match self.freeze(&mut writer)? {
             Some(frozen) => self.finish(&**disk, frozen, false, Some(writer)),
@@ -94,14 +94,20 @@ impl Shared {
         match written {
             Ok(commit) => {
                 self.release(&mut writer, &frozen, &commit);
-                let let_go = self.forest.write().let_go_of_snapshots();
                 self.evict_above.store(0, Ordering::Relaxed);
+                let Frozen { forest: frozen_forest, freeing, epoch, .. } = frozen;
+                // What the checkpoint held can go now, and so can leaves beyond the budget.
+                drop((frozen_forest, freeing));
+                let mut forest = self.forest.write();
+                let let_go = forest.let_go_of_snapshots();
+                self.let_go_of_leaves(&mut forest.trees);
+                drop(forest);
                 drop(writer);
                 drop(let_go);
-                self.cut_free_end(disk)?;
+                self.cut_free_end(disk);
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
-                Ok(Checkpoint { epoch: frozen.epoch, written_bytes: commit.written_bytes, freed_bytes })
+                Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })
             }
             Err(error) => {
                 // What was to be freed is still referred to by the last commit that succeeded.
@@ -167,7 +173,8 @@ impl Shared {
         table.retired = frozen.kept.iter().chain(&pages.of_snapshots).copied().collect();
         let (extents, dead) = self.freed_by(frozen);
         table.segments = frozen.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
-        let (home, extent) = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
+        let home = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
+        let table = Extent { offset: home.offset, len: u64::from(home.len) };
         let written_bytes = pages.written;
         let superblock = Superblock {
             store_id: self.backing.store_id(),
@@ -176,8 +183,13 @@ impl Shared {
             table: home,
             log: frozen.point,
         };
-        self.install(disk, &superblock, frozen.point.position)?;
-        Ok(Written { written_bytes, extents, dead, table: extent })
+        if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
+            // A copy on disk may refer to this table, so it goes only with the commit after it.
+            let (birth, death) = (frozen.epoch, frozen.epoch + 1);
+            pages.of_snapshots.push(Retired { offset: table.offset, len: table.len, birth, death });
+            return Err(error);
+        }
+        Ok(Written { written_bytes, extents, dead, table })
     }
 
     /// What becomes free with this commit: extents, and log segments that nothing needs.
@@ -206,26 +218,26 @@ impl Shared {
         table: &mut Table,
         freed: &[Extent],
         epoch: u64,
-    ) -> Result<(PageRef, Extent), EngineError> {
+    ) -> Result<PageRef, EngineError> {
         let mut guess = 4096;
         loop {
             let extent = self.space.lock().allocate(guess);
             let space = self.space.lock().free_for_commit(freed);
             table.end = space.end();
             table.free = space.free_extents().collect();
-            let bytes = table.encode();
+            let mut bytes = table.encode();
             if bytes.len() as u64 > extent.len {
                 self.space.lock().insert_free(extent);
                 guess = (bytes.len() as u64 + 1024).next_multiple_of(4096);
                 continue;
             }
+            bytes.resize(extent.len as usize, 0);
             if let Err(error) = pages.write_out(extent.offset, &bytes) {
                 self.space.lock().insert_free(extent);
                 return Err(error);
             }
             let checksum = self.backing.checksum(&bytes);
-            let home = PageRef { offset: extent.offset, len: bytes.len() as u32, checksum, birth: epoch };
-            return Ok((home, extent));
+            return Ok(PageRef { offset: extent.offset, len: bytes.len() as u32, checksum, birth: epoch });
         }
     }
 
@@ -234,11 +246,14 @@ impl Shared {
             self.sync_for_commit(disk)?;
         }
         self.syncer.reached(position);
-        let copies = if planted::is(Bug::SecondSuperblockSkipped) { &COPIES[..1] } else { &COPIES };
-        for &copy in copies {
+        // The copy that may be damaged goes first, so that one intact copy is there at every moment.
+        let first = self.doubtful_copy.load(Ordering::Relaxed);
+        let both = [first, 1 - first];
+        for &copy in if planted::is(Bug::SecondSuperblockSkipped) { &both[..1] } else { &both } {
             // Should this fail, the copies on disk are the former commit, this one, or both; all that either
             // needs stays in place, for nothing is given back.
-            disk.write_at(copy, &superblock.encode())?;
+            self.doubtful_copy.store(copy, Ordering::Relaxed);
+            disk.write_at(COPIES[copy], &superblock.encode())?;
             self.sync_for_commit(disk)?;
         }
         Ok(())
@@ -274,16 +289,17 @@ impl Shared {
     }
 
     /// Cuts the file when a good part of its end is free.
-    fn cut_free_end(&self, disk: &dyn Disk) -> Result<(), EngineError> {
+    fn cut_free_end(&self, disk: &dyn Disk) {
         let mut space = self.space.lock();
         let before = space.end();
         let mut trial = space.clone();
         let end = trial.shrink();
         if before - end >= self.options.log_segment_bytes * 2 {
             *space = trial;
-            disk.truncate(end)?;
+            if let Err(error) = disk.truncate(end) {
+                tracing::warn!(store = self.backing.name(), %error, "the file could not be cut; it stays longer");
+            }
         }
-        Ok(())
     }
 }
 

@@ -66,6 +66,11 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
+    /// Bytes not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }

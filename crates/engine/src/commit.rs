@@ -195,18 +195,42 @@ impl Shared {
     /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it made
     /// resident.
     fn relieve(&self, trees: &mut [forest::TreeState]) {
-        let excess = self.backing.leaf_excess();
-        if !self.may_relieve() {
-            return;
+        let tried = self.let_go_of_leaves(trees);
+        let still = self.backing.leaf_excess();
+        if tried
+            && still > self.options.memory_bytes / 4
+            && self.options.background
+            && !self.options.read_only
+        {
+            self.nudge.ask(Wanted::Checkpoint);
         }
-        let all_went = self.evict_leaves(trees, excess);
+    }
+
+    /// As [`Shared::relieve`], without asking for a checkpoint where too little could go; whether it was tried.
+    pub(crate) fn let_go_of_leaves(&self, trees: &mut [forest::TreeState]) -> bool {
+        if !self.may_relieve() {
+            return false;
+        }
+        let all_went = self.evict_leaves(trees, self.backing.leaf_excess());
         // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
         // with every write; and what was just read is not taken away before it is used.
         let above = self.backing.leaf_bytes() + (self.options.memory_bytes / 16).max(64 << 10);
         self.evict_above.store(if all_went { 0 } else { above }, Ordering::Relaxed);
-        let still = self.backing.leaf_excess();
-        if still > self.options.memory_bytes / 4 && self.options.background && !self.options.read_only {
-            self.nudge.ask(Wanted::Checkpoint);
+        true
+    }
+
+    /// Lets go of leaves when reads brought in too many.
+    ///
+    /// Only under the writer lock, which is not waited for: a write relies on the leaves it made resident.
+    pub(crate) fn make_room(&self) {
+        let slack = (self.options.memory_bytes / 8).max(1 << 20);
+        if self.backing.leaf_excess() <= slack || !self.may_relieve() {
+            return;
+        }
+        if let Some(_writer) = self.writer.try_lock()
+            && let Some(mut forest) = self.forest.try_write()
+        {
+            self.relieve(&mut forest.trees);
         }
     }
 
@@ -245,7 +269,7 @@ impl Shared {
     fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
         loop {
             let Some((missing, pin)) = self.missing_for(tree, key) else { return Ok(()) };
-            self.load_missing(tree, &missing, &pin)?;
+            self.load_missing(tree, missing, pin)?;
         }
     }
 
@@ -397,9 +421,10 @@ impl Shared {
             return Ok(());
         }
         let len = Log::segment_for(payload).max(self.options.log_segment_bytes).next_multiple_of(4096);
-        let extent = self.space.lock().allocate_for_writer(len);
+        let extent = self.space.lock().allocate_segment(len);
         if let Err(error) = log.switch(extent, self.syncer.synced(), &self.backing) {
-            self.space.lock().cancel(extent);
+            // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
+            self.space.lock().spare_segment(extent);
             return Err(error.into());
         }
         self.flushed.store(log.flushed(), Ordering::Release);

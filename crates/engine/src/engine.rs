@@ -20,7 +20,7 @@ use atoll_disk::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// A store: several named trees in one file, or in memory. Cheap to clone; all clones are the same store.
@@ -80,6 +80,7 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(Some(found.table)),
             checkpoints: AtomicU64::new(0),
+            doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };
         Self::start(shared)
@@ -109,6 +110,7 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(None),
             checkpoints: AtomicU64::new(0),
+            doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };
         Self::start(shared)
@@ -157,6 +159,12 @@ impl Engine {
             }
         };
         Ok(Tree { engine: self.clone(), id, name: name.into() })
+    }
+
+    /// Whether the store was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
     }
 
     /// Names of all trees, in the order of their making.
@@ -434,7 +442,7 @@ impl Tree {
                     Err(missing) => (missing, shared.pins.pin(forest.epoch)),
                 }
             };
-            shared.load_missing(self.id, &missing.0, &missing.1)?;
+            shared.load_missing(self.id, missing.0, missing.1)?;
         }
     }
 
@@ -478,7 +486,7 @@ impl Tree {
                     done += 1;
                 }
                 (None, Some((missing, pin))) => {
-                    shared.load_missing(self.id, &missing, &pin)?;
+                    shared.load_missing(self.id, missing, pin)?;
                 }
                 (None, None) => {}
             }

@@ -114,7 +114,7 @@ pub enum EngineError {
 #[non_exhaustive]
 pub enum Damage {
     /// Both copies of the superblock.
-    #[error("neither copy of the superblock is intact; run `atoll store check`")]
+    #[error("neither copy of the superblock is intact")]
     Superblocks,
     /// One copy of the superblock; the other is used.
     #[error("one copy of the superblock is damaged; opening the store for writing mends it")]

@@ -137,7 +137,11 @@ impl<'a> PageWriter<'a> {
         };
         if let Some(epoch) = self.only_until {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
-            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
+            let retired = Retired { offset, len, birth, death: epoch + 1 };
+            // What has its home already stays true even if the run is never written.
+            let list =
+                if piece.home().is_some() { &mut self.of_snapshots } else { &mut self.of_snapshots_in_run };
+            list.push(retired);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::space::{Extent, Space};
 use crate::sync::Syncer;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// Where the table of the last commit lies.
     pub(crate) table: Mutex<Option<Extent>>,
     pub(crate) checkpoints: AtomicU64,
+    /// Which copy of the superblock was written last, and may be damaged if that failed.
+    pub(crate) doubtful_copy: AtomicUsize,
 }
 
 /// What only the writer touches.
@@ -107,17 +109,23 @@ impl Shared {
     }
 
     /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
-    pub(crate) fn load_missing(&self, tree: u32, missing: &Missing, _pin: &Pin) -> Result<(), EngineError> {
+    ///
+    /// Room is made afterwards, when nothing here holds a node any more, and far enough that what was just
+    /// read does not have to go with the next read.
+    pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match &missing.parent {
-            Some(parent) => parent.children[missing.child].load(&self.backing).map(|_| ()),
+            Some(parent) => {
+                parent.children[missing.child].load(&self.backing)?;
+            }
             None => {
-                let forest = self.forest.read();
-                match forest.tree(tree) {
-                    Some(state) => state.root.load(&self.backing).map(|_| ()),
-                    None => Ok(()),
+                if let Some(state) = self.forest.read().tree(tree) {
+                    state.root.load(&self.backing)?;
                 }
             }
         }
+        drop((missing, pin));
+        self.make_room();
+        Ok(())
     }
 
     /// The node of a slot that nobody changes while it is read.

@@ -163,7 +163,7 @@ pub(crate) fn scan_current(
         }
         let pin = shared.pins.pin(forest.epoch);
         drop(forest);
-        shared.load_missing(tree.id(), &Missing::ROOT, &pin)?;
+        shared.load_missing(tree.id(), Missing::ROOT, pin)?;
     };
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
     let epoch = forest.epoch;

@@ -52,6 +52,8 @@ pub(crate) struct Space {
     since_freeze: Vec<Extent>,
     /// Written by somebody whose commit is yet to come; free by every commit before that.
     in_flight: Vec<Extent>,
+    /// A log segment that was about to be entered when a write failed; in flight until then.
+    spare: Option<Extent>,
     segments: BTreeMap<u64, SegmentUse>,
     /// Free by every commit on disk, but kept for readers of other processes, oldest first.
     kept: VecDeque<(Duration, Extent)>,
@@ -84,25 +86,21 @@ impl Space {
         self.segments.values()
     }
 
-    /// Takes `len` bytes that start on a block, from free space where some fits well, else at the end.
+    /// Takes `len` bytes that start on a block and share their last one with nobody, from free space where some
+    /// fits well, else at the end.
     pub(crate) fn allocate(&mut self, len: u64) -> Extent {
         let len = len.next_multiple_of(UNIT);
+        let whole = len.next_multiple_of(BLOCK);
         // An aligned start may cost up to a block at the front of a free extent.
-        for (free_len, offset) in self.by_length.range((len, 0)..).copied().take(16) {
-            let start = offset.next_multiple_of(BLOCK);
-            if start + len <= offset + free_len {
-                let extent = Extent { offset: start, len };
-                self.carve(extent);
-                return extent;
-            }
-        }
-        let wide = self.by_length.range((len + BLOCK, 0)..).next().copied();
-        if let Some((_, offset)) = wide {
-            let extent = Extent { offset: offset.next_multiple_of(BLOCK), len };
-            self.carve(extent);
-            return extent;
-        }
-        self.allocate_at_end(len)
+        let close = self.by_length.range((whole, 0)..(whole + BLOCK, 0)).copied().take(16);
+        let wide = self.by_length.range((whole + BLOCK, 0)..).next().copied();
+        let fitting = close
+            .chain(wide)
+            .find(|(free_len, offset)| offset.next_multiple_of(BLOCK) + whole <= offset + free_len);
+        let Some((_, offset)) = fitting else { return self.allocate_at_end(len) };
+        let extent = Extent { offset: offset.next_multiple_of(BLOCK), len };
+        self.carve(extent);
+        extent
     }
 
     /// As [`Space::allocate`], remembered until the next freeze as taken by a writer.
@@ -125,6 +123,25 @@ impl Space {
         self.since_freeze.push(extent);
     }
 
+    /// Space for a log segment: the one that could not be entered before, or fresh space.
+    pub(crate) fn allocate_segment(&mut self, len: u64) -> Extent {
+        match self.spare.take_if(|spare| spare.len >= len) {
+            Some(spare) => {
+                self.land(spare);
+                spare
+            }
+            None => self.allocate_for_writer(len),
+        }
+    }
+
+    /// Keeps a log segment that could not be entered for the next try.
+    pub(crate) fn spare_segment(&mut self, extent: Extent) {
+        self.since_freeze.retain(|other| *other != extent);
+        // A spare one that was too short stays out of use until the store is opened again.
+        self.in_flight.push(extent);
+        self.spare = Some(extent);
+    }
+
     fn allocate_at_end(&mut self, len: u64) -> Extent {
         let extent = Extent { offset: self.end.next_multiple_of(BLOCK), len };
         let gap = extent.offset - self.end;
@@ -138,7 +155,7 @@ impl Space {
     /// The longest free run of whole blocks of at most `most` bytes, if it has at least `least`.
     pub(crate) fn longest_free(&self, least: u64) -> Option<u64> {
         let (len, offset) = self.by_length.last().copied()?;
-        let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset);
+        let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset) / BLOCK * BLOCK;
         (usable >= least).then_some(usable)
     }
 
@@ -339,6 +356,25 @@ mod tests {
         let recorded = space.free_for_commit(&[]);
         assert!(recorded.free_extents().any(|free| free.offset <= late.offset && late.end() <= free.end()));
         assert_eq!(space.free_bytes(), 0);
+    }
+
+    #[test]
+    fn no_block_is_shared_by_an_allocation_and_what_was_there_before() {
+        let mut space = Space::new(4096);
+        let lives = space.allocate(4096 + 64);
+        let rest = Extent { offset: lives.end(), len: space.end().next_multiple_of(BLOCK) - lives.end() };
+        let mut random = 99u64;
+        for _ in 0..200 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let extent = space.allocate((random >> 40) % 20_000 + 1);
+            assert!(extent.offset / BLOCK > (lives.end() - 1) / BLOCK, "{extent:?} beside {rest:?}");
+            space.insert_free(Extent { offset: extent.offset, len: extent.len / 2 / UNIT * UNIT });
+            let kept =
+                Extent { offset: extent.offset + extent.len / 2 / UNIT * UNIT, len: extent.len.div_ceil(2) };
+            let other = space.allocate(64);
+            let apart = other.end().div_ceil(BLOCK) <= kept.offset / BLOCK || other.offset >= kept.end();
+            assert!(apart, "{other:?} {kept:?}");
+        }
     }
 
     #[test]

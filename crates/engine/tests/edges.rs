@@ -287,3 +287,34 @@ fn after_closing_nothing_more_reaches_the_disk() {
         });
     }
 }
+
+#[test]
+fn gets_of_a_store_larger_than_memory_keep_to_the_budget() {
+    let memory_bytes = 4 << 20;
+    let options = Options { background: false, memory_bytes, ..Options::default() };
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    let records: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..200_000u32).map(|number| (number.to_be_bytes().to_vec(), vec![number as u8; 100])).collect();
+    for batch in records.chunks(1000) {
+        tree.put_many(batch, Durability::Flushed).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    for (key, value) in &records {
+        tree.get_with(key, |found| assert_eq!(found, Some(value.as_slice()))).unwrap();
+    }
+    let held = engine.stats().leaf_memory_bytes;
+    assert!(
+        held < memory_bytes * 3 / 2 + (1 << 20),
+        "{held} bytes of leaves under a budget of {memory_bytes}"
+    );
+    for window in records.chunks(64) {
+        let keys: Vec<&[u8]> = window.iter().map(|(key, _)| key.as_slice()).collect();
+        tree.get_many(&keys, |index, found| assert_eq!(found, Some(window[index].1.as_slice()))).unwrap();
+    }
+    let held = engine.stats().leaf_memory_bytes;
+    assert!(
+        held < memory_bytes * 3 / 2 + (1 << 20),
+        "{held} bytes of leaves under a budget of {memory_bytes}"
+    );
+}

@@ -362,7 +362,7 @@ impl Inner {
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
-        self.cells.get_with(b"", |_| ()).map_err(|error| self.refused("use", error))
+        if self.engine.is_closed() { Err(StoreError::closed(self.place.clone())) } else { Ok(()) }
     }
 }
 
