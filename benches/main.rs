@@ -49,6 +49,9 @@ struct EngineArguments {
     /// Only these engines, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = engine_from_name)]
     engines: Vec<EngineName>,
+    /// So many rounds; figures are medians over them. Three unless said otherwise.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    rounds: Option<u8>,
     /// So many records instead, one round: to try the bench itself.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
     records: Option<u64>,
@@ -89,13 +92,14 @@ fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
         (None, true) => Scale::QUICK,
         (None, false) => Scale::FULL,
     };
+    let scale = Scale { repeats: arguments.rounds.map_or(scale.repeats, usize::from), ..scale };
     let plan = Plan { scale, engines: engines(arguments)?, work: work_folder()? };
     std::fs::create_dir_all(&plan.work)?;
     // A trial of the bench itself is nothing that builds beside it should wait for.
     let is_trial = arguments.records.is_some();
     let facts = MachineFacts::gather(&plan.work, !is_trial && raise_priority());
     plan::print_machine(&facts);
-    let calm = wait_for_calm(scale == Scale::FULL, |busy| {
+    let calm = wait_for_calm(scale.records == Scale::FULL.records, |busy| {
         eprintln!("waiting for a calm machine: {:.0} % busy with other work", busy * 100.0);
     });
     if let Calm::Busy(share) = calm {
@@ -142,7 +146,10 @@ fn work_folder() -> Result<PathBuf, EngineError> {
 
 fn print(rows: &[Row], measured: &Measured, scale: Scale, calm: Calm) {
     plan::print_phases(measured);
-    if scale != Scale::FULL {
+    if scale.repeats < Scale::FULL.repeats {
+        println!("Fewer rounds than the bars are about: {}.", scale.repeats);
+    }
+    if scale.records != Scale::FULL.records {
         println!(
             "Smaller than the bars are about ({} records); recovery is scaled up to 1 GB.",
             scale.records
