@@ -6,7 +6,7 @@ use atoll_disk::Disk;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The disk under an engine, or none for a store in memory, and what it takes to read it back.
 pub struct Backing {
@@ -17,6 +17,8 @@ pub struct Backing {
     values: Mutex<VecDeque<(Piece, u64)>>,
     value_bytes: AtomicU64,
     leaf_bytes: AtomicU64,
+    /// Whether a node of the current trees may lie on disk alone.
+    has_absent_nodes: AtomicBool,
     memory_bytes: u64,
 }
 
@@ -30,6 +32,7 @@ impl Backing {
             values: Mutex::default(),
             value_bytes: AtomicU64::new(0),
             leaf_bytes: AtomicU64::new(0),
+            has_absent_nodes: AtomicBool::new(false),
             memory_bytes,
         }
     }
@@ -84,6 +87,16 @@ impl Backing {
 
     pub(crate) fn leaves_shrank(&self, bytes: usize) {
         self.leaf_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Notes that a node was let go of, or was never read.
+    pub(crate) fn node_is_absent(&self) {
+        self.has_absent_nodes.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether every node of the current trees has been in memory since the store was made.
+    pub(crate) fn is_all_resident(&self) -> bool {
+        !self.has_absent_nodes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn leaf_bytes(&self) -> u64 {

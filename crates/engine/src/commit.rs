@@ -252,7 +252,8 @@ impl Shared {
 
     /// Reads what the changes will touch, so that applying them needs no disk.
     fn make_resident(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
-        if self.backing.disk().is_none() {
+        // Nodes are let go of only under the writer lock, which is held.
+        if self.backing.is_all_resident() {
             return Ok(());
         }
         for op in ops {

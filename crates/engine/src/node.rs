@@ -9,6 +9,7 @@
 use crate::backing::Backing;
 use crate::leaf::Leaf;
 use crate::page;
+use crate::prefetch::prefetch;
 use crate::{Damage, EngineError};
 use std::sync::{Arc, OnceLock};
 
@@ -226,11 +227,29 @@ impl Inner {
             return if key < prefix { 0 } else { self.pivots.len() };
         };
         let head = head_of(rest);
-        let mut index = self.heads.partition_point(|&other| other < head);
+        let mut index = self.heads_below(head);
         while index < self.heads.len() && self.heads[index] == head && &*self.pivots[index] <= key {
             index += 1;
         }
         index
+    }
+
+    /// How many heads are below `head`.
+    ///
+    /// A binary search without branches that brings the slots nearer once only a few are left to choose from:
+    /// slots are the first thing on the way to a leaf that caches do not hold.
+    #[inline]
+    fn heads_below(&self, head: u64) -> usize {
+        let (mut low, mut left) = (0, self.heads.len());
+        while left > 1 {
+            let half = left / 2;
+            low += usize::from(self.heads[low + half - 1] < head) * half;
+            left -= half;
+            if left == 4 || left == 3 {
+                prefetch(&raw const self.children[low], 2);
+            }
+        }
+        low + usize::from(self.heads.get(low).is_some_and(|&last| last < head))
     }
 
     /// Puts `right`, which starts at `pivot`, behind child `index`.
@@ -325,6 +344,20 @@ mod tests {
         ] {
             let expected = pivots.iter().filter(|pivot| **pivot <= key).count();
             assert_eq!(inner.child_of(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn heads_are_counted_as_a_plain_search_counts_them() {
+        for count in 0..40u64 {
+            let pivots: Vec<String> = (0..count).map(|number| format!("{:04}", number * 7)).collect();
+            let names: Vec<&str> = pivots.iter().map(String::as_str).collect();
+            let inner = inner(&names);
+            for key in 0..300 {
+                let key = format!("{key:04}");
+                let expected = names.iter().filter(|pivot| **pivot <= key.as_str()).count();
+                assert_eq!(inner.child_of(key.as_bytes()), expected, "{count} pivots, {key}");
+            }
         }
     }
 

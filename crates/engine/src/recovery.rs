@@ -162,6 +162,9 @@ fn open(
         .map_err(|Malformed| backing.corrupt(superblock.table.offset, Damage::PageContent))?;
     let space = Space::from_parts(table.end, &table.free, &table.segments)?;
     let forest = forest_of(&table, &superblock);
+    if !forest.trees.is_empty() {
+        backing.node_is_absent();
+    }
     let mut state = Replayer::new(&backing, forest, space, options.memory_bytes);
     for retired in &table.retired {
         state.retired.space(*retired);

@@ -427,6 +427,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: usize, backing: &Backing) -> usize 
         gone += match child.get() {
             Some(Node::Leaf(leaf)) if Arc::strong_count(leaf) == 1 => {
                 let bytes = child.evict();
+                backing.node_is_absent();
                 backing.leaves_shrank(bytes);
                 bytes
             }
