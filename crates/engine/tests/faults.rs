@@ -176,3 +176,23 @@ fn a_crash_after_a_failed_superblock_write_leaves_one_copy_intact() {
         }
     }
 }
+
+#[test]
+fn a_flipped_bit_in_the_head_of_the_last_group_is_never_passed_over() {
+    let disk = SimDisk::seeded(8);
+    let (engine, tree) = open(&disk);
+    tree.put(b"before", b"value", Durability::Synced).unwrap();
+    let without = disk.to_bytes();
+    tree.put(b"last", b"value", Durability::Synced).unwrap();
+    let with = disk.to_bytes();
+    drop(engine);
+    let start = (0..with.len()).find(|&at| without.get(at) != with.get(at)).unwrap();
+    for bit in 0..40 * 8 {
+        let mut bytes = with.clone();
+        bytes[start + bit / 8] ^= 1 << (bit % 8);
+        let damaged = SimDisk::with_bytes(9, &bytes);
+        let Ok(engine) = Engine::open(Arc::new(damaged), options()) else { continue };
+        let is_there = engine.tree("t").unwrap().get(b"last").unwrap().is_some();
+        assert!(is_there || engine.recovery().cut.is_some(), "bit {bit} of the group's head");
+    }
+}

@@ -144,13 +144,18 @@ impl<'a> Replay<'a> {
         let mut ahead = Ahead { synced: 0, bytes: 0 };
         let mut point = at;
         let mut bytes = Arc::clone(&self.bytes);
-        // A torn group right at the end counts as cut even when no intact one follows.
+        // A torn group right at the end counts as cut even when no intact one follows. One is there if its
+        // magic says so, or, should that be what is damaged, if it is chained to the group before.
         let here = (at.position - at.start) as usize;
-        if let Some(header) =
-            bytes.get(here..here + GROUP_HEADER).and_then(|head| GroupHeader::decode(head).ok())
+        if let Some(head) = bytes.get(here..here + GROUP_HEADER)
             && matches!(self.look_at(&at, &bytes), Found::Nothing)
         {
-            ahead.bytes = header.stride().min(at.room());
+            let chained = at.chain != 0 && head[24..32] == at.chain.to_le_bytes();
+            match GroupHeader::decode(head) {
+                Ok(header) => ahead.bytes = header.stride().min(at.room()),
+                Err(_) if chained => ahead.bytes = GROUP_HEADER as u64,
+                Err(_) => {}
+            }
         }
         let mut segments = 0u64;
         while point.room() > GROUP_HEADER as u64 {
