@@ -4,7 +4,7 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
-use crate::node::{Node, Slot};
+use crate::node::{Node, Slot, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::retired::RetiredList;
 use crate::search::{self, Direction, Visit};
@@ -201,19 +201,23 @@ impl TreeState {
         Ok(())
     }
 
-    /// Many puts, a few at a time, what the next ones touch brought nearer before.
+    /// Many puts, in the order of their keys, a few at a time, what the next ones touch brought nearer before.
     fn put_all(&mut self, puts: &[(u32, Change<'_>)], edit: &mut Edit<'_>) -> Result<(), EngineError> {
-        let mut windows = puts.chunks(search::LANES).peekable();
+        let order = key_order(puts);
+        let depth = puts[0].1.key().map_or(0, |key| search::depth_of(&self.root, key));
+        let mut windows = order.chunks(search::LANES).peekable();
         while let Some(window) = windows.next() {
-            windows.peek().into_iter().copied().flatten().for_each(|(_, change)| change.prefetch());
+            for &index in windows.peek().into_iter().copied().flatten() {
+                puts[index as usize].1.prefetch();
+            }
             let mut items = [(HashedKey::default(), Stored::Inline(&[])); search::LANES];
-            for ((_, change), item) in window.iter().zip(&mut items) {
-                if let Change::Put(key, value) = change {
+            for (&index, item) in window.iter().zip(&mut items) {
+                if let Change::Put(key, value) = &puts[index as usize].1 {
                     *item = (HashedKey::new(key), value.stored());
                 }
             }
             let items = &items[..window.len()];
-            search::prefetch_for_change(&self.root, items.iter().map(|(key, _)| *key));
+            search::prefetch_for_puts(&self.root, depth, items.iter().map(|(key, _)| key.bytes));
             self.put_run(items, edit)?;
         }
         Ok(())
@@ -308,4 +312,19 @@ pub(crate) fn load_range(
 
 fn piece_of(bytes: &[u8], edit: &Edit<'_>) -> Piece {
     Piece::resident(Buffer::copy_from(bytes), edit.backing.checksum(bytes), edit.epoch)
+}
+
+/// Indices of the puts in the order of their keys; those of one key in the order in which they came.
+fn key_order(puts: &[(u32, Change<'_>)]) -> Vec<u32> {
+    let key = |index: u32| puts[index as usize].1.key().unwrap_or_default();
+    let shared = (1..puts.len() as u32).fold(key(0).len(), |len, index| {
+        let first = &key(0)[..len];
+        common_prefix(first, key(index))
+    });
+    let mut order: Vec<(u64, u32)> =
+        (0..puts.len() as u32).map(|index| (head_of(&key(index)[shared..]), index)).collect();
+    order.sort_unstable_by(|a, b| {
+        a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))).then_with(|| a.1.cmp(&b.1))
+    });
+    order.into_iter().map(|(_, index)| index).collect()
 }

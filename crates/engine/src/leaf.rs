@@ -16,6 +16,7 @@
 use crate::node::HomeCell;
 use crate::prefetch::prefetch;
 use crate::value::{Chain, Stored};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Words (of 8 bytes) of the leaf sizes: regular, and for long keys.
@@ -184,9 +185,31 @@ impl Leaf {
         prefetch(&raw const self.count, 4);
     }
 
-    /// Brings what an insert touches nearer.
-    pub(crate) fn prefetch_for_insert(&self) {
-        prefetch(&raw const self.birth, 8);
+    /// Brings what a change looks at first nearer: header, fingerprints, offsets, heads.
+    pub(crate) fn prefetch_for_change(&self) {
+        // The counts of its owners lie in front of it.
+        prefetch((&raw const self.birth).wrapping_sub(2), 9);
+    }
+
+    /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
+    /// everything if the leaf must be built anew.
+    pub(crate) fn prefetch_for_put(&self, key: &[u8]) {
+        let Some(suffix) = key.get(self.prefix_len as usize..) else { return };
+        let head = head_of(suffix);
+        let slot = heads_below(self.heads(), head);
+        if self.heads().get(slot) == Some(&head) {
+            self.prefetch_record(slot);
+        } else if self.is_about_full() {
+            self.prefetch_all();
+        } else {
+            self.prefetch_heap_end();
+        }
+    }
+
+    fn is_about_full(&self) -> bool {
+        let used = self.prefix_at() + self.prefix_len as usize;
+        let average = (self.bytes().len() - self.heap_start as usize) / self.len().max(1);
+        self.count == self.capacity || (self.heap_start as usize) < used + average
     }
 
     /// Brings all records nearer.
@@ -311,6 +334,24 @@ impl Leaf {
         self.fingerprints().iter().position(|&candidate| candidate == fingerprint)
     }
 
+    /// The slot of `key`, or where it belongs; for a key between the separators around the leaf, which starts
+    /// with the prefix therefore.
+    pub(crate) fn locate(&self, key: &[u8]) -> Result<usize, usize> {
+        debug_assert!(key.starts_with(self.prefix()));
+        let suffix = &key[self.prefix_len as usize..];
+        let head = head_of(suffix);
+        let heads = self.heads();
+        let mut slot = heads_below(heads, head);
+        while slot < heads.len() && heads[slot] == head {
+            match self.suffix(slot).cmp(suffix) {
+                Ordering::Less => slot += 1,
+                Ordering::Equal => return Ok(slot),
+                Ordering::Greater => break,
+            }
+        }
+        Err(slot)
+    }
+
     /// The first slot whose key is at least `key`.
     pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = self.prefix();
@@ -319,7 +360,7 @@ impl Leaf {
         };
         let head = head_of(suffix);
         let heads = self.heads();
-        let mut slot = heads.partition_point(|&other| other < head);
+        let mut slot = heads_below(heads, head);
         while slot < heads.len() && heads[slot] == head && self.suffix(slot) < suffix {
             slot += 1;
         }
@@ -331,13 +372,18 @@ impl Leaf {
         slot < self.len() && key.strip_prefix(self.prefix()) == Some(self.suffix(slot))
     }
 
-    /// Inserts a record whose key is not there yet.
-    pub(crate) fn insert(&mut self, key: &[u8], fingerprint: u8, value: &Stored<'_>) -> Result<(), Full> {
+    /// Inserts a record whose key is not there yet, at the slot that [`Leaf::locate`] names.
+    pub(crate) fn insert_at(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        fingerprint: u8,
+        value: &Stored<'_>,
+    ) -> Result<(), Full> {
         let suffix = &key[self.prefix_len as usize..];
         if !self.has_room(suffix.len(), value) {
             return Err(Full);
         }
-        let slot = self.lower_bound(key);
         let count = self.len();
         let capacity = self.capacity as usize;
         let offset = self.write_record(suffix, value);
@@ -473,6 +519,17 @@ impl Leaf {
         bytemuck::cast_slice_mut::<_, u32>(&mut bytes[3 * capacity..7 * capacity])[slot] = head_of(suffix);
         self.count += 1;
     }
+}
+
+/// How many of the sorted `heads` are below `head`, without branches that depend on them.
+fn heads_below(heads: &[u32], head: u32) -> usize {
+    let (mut low, mut left) = (0, heads.len());
+    while left > 1 {
+        let half = left / 2;
+        low += usize::from(heads[low + half - 1] < head) * half;
+        left -= half;
+    }
+    low + usize::from(heads.get(low).is_some_and(|&last| last < head))
 }
 
 /// Bits of the bytes of `chunk` (at most 16) that equal `wanted`.

@@ -16,6 +16,9 @@ use std::sync::{Arc, OnceLock};
 /// Most children of an inner node.
 pub(crate) const FAN_OUT_MAX: usize = 512;
 
+/// The first key that belongs to the child behind it.
+pub(crate) type Pivot = Box<[u8]>;
+
 /// Where a page lies, and what its bytes must add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRef {
@@ -183,16 +186,19 @@ pub(crate) struct Inner {
     pub(crate) birth: u64,
     pub(crate) home: HomeCell,
     prefix_len: usize,
+    /// The first sixteen bytes of the common prefix as they lie, the rest zeros, and a mask of what they cover:
+    /// most prefixes are compared without following a pointer.
+    prefix_start: u128,
+    prefix_mask: u128,
     heads: Vec<u64>,
-    pivots: Vec<Box<[u8]>>,
+    pivots: Vec<Pivot>,
     pub(crate) children: Vec<Slot>,
 }
 
 impl Inner {
-    pub(crate) fn new(birth: u64, pivots: Vec<Box<[u8]>>, children: Vec<Slot>) -> Self {
+    pub(crate) fn new(birth: u64, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
         debug_assert_eq!(pivots.len() + 1, children.len());
-        let mut inner =
-            Self { birth, home: HomeCell::default(), prefix_len: 0, heads: Vec::new(), pivots, children };
+        let mut inner = Self { birth, pivots, children, ..Self::default() };
         inner.index_pivots();
         inner
     }
@@ -203,35 +209,60 @@ impl Inner {
             birth,
             home: HomeCell::default(),
             prefix_len: self.prefix_len,
+            prefix_start: self.prefix_start,
+            prefix_mask: self.prefix_mask,
             heads: self.heads.clone(),
             pivots: self.pivots.clone(),
             children: self.children.clone(),
         }
     }
 
-    pub(crate) fn pivots(&self) -> &[Box<[u8]>] {
+    pub(crate) fn pivots(&self) -> &[Pivot] {
         &self.pivots
     }
 
     /// Pivots and children, to be changed apart.
-    pub(crate) fn parts_mut(&mut self) -> (&[Box<[u8]>], &mut [Slot]) {
+    pub(crate) fn parts_mut(&mut self) -> (&[Pivot], &mut [Slot]) {
         (&self.pivots, &mut self.children)
     }
 
     /// The child whose range holds `key`.
     #[inline]
     pub(crate) fn child_of(&self, key: &[u8]) -> usize {
-        let Some(first) = self.pivots.first() else { return 0 };
-        let prefix = &first[..self.prefix_len];
-        let Some(rest) = key.strip_prefix(prefix) else {
-            return if key < prefix { 0 } else { self.pivots.len() };
-        };
-        let head = head_of(rest);
+        if !self.shares_prefix(key) {
+            return match self.pivots.first() {
+                Some(first) if key >= &first[..self.prefix_len] => self.pivots.len(),
+                _ => 0,
+            };
+        }
+        let head = head_of(&key[self.prefix_len..]);
         let mut index = self.heads_below(head);
         while index < self.heads.len() && self.heads[index] == head && &*self.pivots[index] <= key {
             index += 1;
         }
         index
+    }
+
+    /// Whether `key` is below pivot `index`, or there is no such pivot.
+    pub(crate) fn is_left_of_pivot(&self, key: &[u8], index: usize) -> bool {
+        let Some(&limit) = self.heads.get(index) else { return true };
+        let head = if self.shares_prefix(key) { Some(head_of(&key[self.prefix_len..])) } else { None };
+        match head {
+            Some(head) if head != limit => head < limit,
+            _ => key < &*self.pivots[index],
+        }
+    }
+
+    /// Whether `key` starts with what all pivots start with.
+    #[inline]
+    fn shares_prefix(&self, key: &[u8]) -> bool {
+        let covered = self.prefix_len.min(size_of::<u128>());
+        let starts_so = match key.first_chunk() {
+            Some(start) => u128::from_le_bytes(*start) & self.prefix_mask == self.prefix_start,
+            None => key.len() >= covered && self.prefix_start.to_le_bytes()[..covered] == key[..covered],
+        };
+        let rest = || self.pivots.first().map_or(&[][..], |first| &first[covered..self.prefix_len]);
+        starts_so && (self.prefix_len == covered || key[covered..].starts_with(rest()))
     }
 
     /// How many heads are below `head`.
@@ -253,10 +284,17 @@ impl Inner {
     }
 
     /// Puts `right`, which starts at `pivot`, behind child `index`.
-    pub(crate) fn insert_after(&mut self, index: usize, pivot: Box<[u8]>, right: Slot) {
+    pub(crate) fn insert_after(&mut self, index: usize, pivot: Pivot, right: Slot) {
+        let is_within = index > 0 && index < self.pivots.len();
+        if is_within {
+            // Between two others it changes nothing of what all share.
+            self.heads.insert(index, head_of(&pivot[self.prefix_len..]));
+        }
         self.pivots.insert(index, pivot);
         self.children.insert(index + 1, right);
-        self.index_pivots();
+        if !is_within {
+            self.index_pivots();
+        }
     }
 
     /// Removes child `index` and the pivot beside it.
@@ -270,7 +308,7 @@ impl Inner {
     }
 
     /// Cuts the upper half off: the pivot between the halves, and the upper one.
-    pub(crate) fn split(&mut self, at_end: bool) -> (Box<[u8]>, Self) {
+    pub(crate) fn split(&mut self, at_end: bool) -> (Pivot, Self) {
         // Ascending inserts fill nodes rather than leave them half empty.
         let middle = if at_end { self.children.len() - 2 } else { self.children.len() / 2 };
         let children = self.children.split_off(middle);
@@ -281,7 +319,7 @@ impl Inner {
     }
 
     /// Adds the children of `right`, which starts at `pivot`.
-    pub(crate) fn absorb(&mut self, pivot: Box<[u8]>, right: &Self) {
+    pub(crate) fn absorb(&mut self, pivot: Pivot, right: &Self) {
         self.pivots.push(pivot);
         self.pivots.extend(right.pivots.iter().cloned());
         self.children.extend(right.children.iter().cloned());
@@ -293,13 +331,21 @@ impl Inner {
             (Some(first), Some(last)) => common_prefix(first, last),
             _ => 0,
         };
+        let mut start = [0; size_of::<u128>()];
+        let mut mask = start;
+        let covered = self.prefix_len.min(start.len());
+        if let Some(first) = self.pivots.first() {
+            start[..covered].copy_from_slice(&first[..covered]);
+            mask[..covered].fill(0xff);
+        }
+        (self.prefix_start, self.prefix_mask) = (u128::from_le_bytes(start), u128::from_le_bytes(mask));
         self.heads.clear();
         self.heads.extend(self.pivots.iter().map(|pivot| head_of(&pivot[self.prefix_len..])));
     }
 }
 
 /// The first eight bytes as an integer that orders like them; shorter strings are padded with zeros.
-fn head_of(bytes: &[u8]) -> u64 {
+pub(crate) fn head_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => {

@@ -6,7 +6,6 @@
 use crate::checksum::key_hash;
 use crate::leaf::Leaf;
 use crate::node::{Inner, Node, Slot};
-use crate::tree::HashedKey;
 use crate::value::Stored;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -97,22 +96,43 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     (ready, missing)
 }
 
-/// Brings nearer what changes of these keys (at most [`LANES`]) will touch: first the slots of all leaves,
-/// then the record of each key, or the place where it will be written.
-pub(crate) fn prefetch_for_change<'k>(root: &Slot, keys: impl Iterator<Item = HashedKey<'k>>) {
-    let mut leaves: [Option<(&Leaf, u8)>; LANES] = [None; LANES];
-    for (key, lane) in keys.zip(&mut leaves) {
-        if let Ok(leaf) = leaf_of(root, key.bytes) {
-            leaf.prefetch_for_insert();
-            *lane = Some((leaf, key.fingerprint));
+/// How many inner nodes lie on the way to the leaf of `key`, as far as they are resident.
+pub(crate) fn depth_of(root: &Slot, key: &[u8]) -> usize {
+    let way = std::iter::successors(root.inner(), |inner| inner.children[inner.child_of(key)].inner());
+    way.count()
+}
+
+/// Brings nearer what puts of these keys (at most [`LANES`]) will touch, step by step for all of them at once:
+/// the slots that hold the ways to the leaves, the beginnings of the leaves, the records. `depth` is how many
+/// inner nodes lie above the leaves.
+pub(crate) fn prefetch_for_puts<'k>(root: &Slot, depth: usize, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+    let mut slots: [Option<&Slot>; LANES] = [None; LANES];
+    for (key, lane) in keys.clone().zip(&mut slots) {
+        *lane = slot_below(root, depth, key);
+    }
+    let mut leaves: [Option<&Leaf>; LANES] = [None; LANES];
+    for (slot, lane) in slots.iter().zip(&mut leaves) {
+        if let Some(Node::Leaf(leaf)) = slot.and_then(Slot::get) {
+            leaf.prefetch_for_change();
+            *lane = Some(leaf);
         }
     }
-    for (leaf, fingerprint) in leaves.iter().flatten() {
-        match leaf.likely_slot(*fingerprint) {
-            Some(slot) => leaf.prefetch_record(slot),
-            None => leaf.prefetch_heap_end(),
+    for (leaf, key) in leaves.iter().zip(keys) {
+        if let Some(leaf) = leaf {
+            leaf.prefetch_for_put(key);
         }
     }
+}
+
+/// The slot on the way to `key` below `depth` inner nodes, which is not looked at but brought nearer; `None` if
+/// a node on the way is not resident.
+fn slot_below<'a>(root: &'a Slot, depth: usize, key: &[u8]) -> Option<&'a Slot> {
+    let mut slot = root;
+    for _ in 0..depth {
+        let inner = slot.inner()?;
+        slot = &inner.children[inner.child_of(key)];
+    }
+    Some(slot)
 }
 
 /// How an ordered visit ended.

@@ -7,8 +7,8 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
-use crate::leaf::{Leaf, Record};
-use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
+use crate::leaf::{Full, Leaf, Record};
+use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, Slot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::value::{Chain, Stored};
@@ -38,23 +38,18 @@ impl<'a> HashedKey<'a> {
 }
 
 /// The separators around a node: keys from `low` on and below `high`.
+///
+/// They are named by where they lie: most changes need not look at them, and they would come from far.
 #[derive(Clone, Copy, Default)]
 struct Fences<'a> {
-    low: Option<&'a [u8]>,
-    high: Option<&'a [u8]>,
+    low: Option<&'a Pivot>,
+    high: Option<&'a Pivot>,
 }
 
 impl<'a> Fences<'a> {
-    fn of_child(self, pivots: &'a [Box<[u8]>], index: usize) -> Self {
+    fn of_child(self, pivots: &'a [Pivot], index: usize) -> Self {
         let below = index.checked_sub(1).and_then(|before| pivots.get(before));
-        Self {
-            low: below.map(|pivot| &**pivot).or(self.low),
-            high: pivots.get(index).map(|pivot| &**pivot).or(self.high),
-        }
-    }
-
-    fn hold(self, key: &[u8]) -> bool {
-        self.low.is_none_or(|low| key >= low) && self.high.is_none_or(|high| key < high)
+        Self { low: below.or(self.low), high: pivots.get(index).or(self.high) }
     }
 
     /// What every key between the fences starts with.
@@ -68,11 +63,11 @@ impl<'a> Fences<'a> {
 
 /// The upper part of a node that was split, and the first key that belongs to it.
 struct Upper {
-    pivot: Box<[u8]>,
+    pivot: Pivot,
     node: Node,
 }
 
-/// Keys and values to be set one after the other; those that share a leaf share the way to it.
+/// Keys in ascending order, and the values to be set; those that share a leaf share the way to it.
 pub(crate) struct Run<'r> {
     items: &'r [(HashedKey<'r>, Stored<'r>)],
     at: usize,
@@ -82,23 +77,21 @@ pub(crate) struct Run<'r> {
 
 impl<'r> Run<'r> {
     pub(crate) fn of(items: &'r [(HashedKey<'r>, Stored<'r>)]) -> Self {
+        debug_assert!(items.is_sorted_by_key(|(key, _)| key.bytes));
         Self { items, at: 0, added: 0 }
     }
 
-    fn current(&self) -> Option<&'r (HashedKey<'r>, Stored<'r>)> {
-        self.items.get(self.at)
-    }
-
-    /// Whether the next key belongs between these fences.
-    fn goes_on_in(&self, fences: Fences<'_>) -> bool {
-        self.current().is_some_and(|(key, _)| fences.hold(key.bytes))
+    /// End of the items that belong into child `index` of `inner`, of which the next does.
+    fn end_in(&self, inner: &Inner, index: usize, end: usize) -> usize {
+        let following = &self.items[self.at + 1..end];
+        self.at + 1 + following.iter().take_while(|(key, _)| inner.is_left_of_pivot(key.bytes, index)).count()
     }
 }
 
 /// Sets all keys of a run.
 pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
-    while run.current().is_some() {
-        if let Some(upper) = put_in(root, Fences::default(), run, edit)? {
+    while run.at < run.items.len() {
+        if let Some(upper) = put_in(root, Fences::default(), run, run.items.len(), edit)? {
             let lower = std::mem::take(root);
             let children = vec![lower, Slot::resident(upper.node)];
             let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
@@ -108,29 +101,27 @@ pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Re
     Ok(())
 }
 
-/// Sets keys of the run for as long as they belong below this node and it is not split.
+/// Sets keys of the run up to `end`, which all belong below this node, until it is split.
 fn put_in(
     slot: &mut Slot,
     fences: Fences<'_>,
     run: &mut Run<'_>,
+    end: usize,
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
     match own(slot, edit)? {
         Owned::Leaf(leaf) => {
-            while let Some((key, value)) = run.current() {
-                let (is_new, upper) = put_in_leaf(leaf, fences, *key, value, edit);
-                run.at += 1;
-                run.added += u64::from(is_new);
-                if upper.is_some() || !run.goes_on_in(fences) {
-                    return Ok(upper);
+            while run.at < end {
+                if let Some(upper) = put_in_leaf(leaf, fences, run, end, edit) {
+                    return Ok(Some(upper));
                 }
             }
             Ok(None)
         }
         Owned::Inner(inner) => {
-            while let Some((key, _)) = run.current() {
-                let upper = put_in_child(inner, fences, key.bytes, run, edit)?;
-                if upper.is_some() || !run.goes_on_in(fences) {
+            while run.at < end {
+                let upper = put_in_child(inner, fences, run, end, edit)?;
+                if upper.is_some() {
                     return Ok(upper);
                 }
             }
@@ -142,14 +133,15 @@ fn put_in(
 fn put_in_child(
     inner: &mut Inner,
     fences: Fences<'_>,
-    key: &[u8],
     run: &mut Run<'_>,
+    end: usize,
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
-    let index = inner.child_of(key);
+    let index = inner.child_of(run.items[run.at].0.bytes);
+    let end = run.end_in(inner, index, end);
     let (pivots, children) = inner.parts_mut();
     let inside = fences.of_child(pivots, index);
-    let Some(upper) = put_in(&mut children[index], inside, run, edit)? else { return Ok(None) };
+    let Some(upper) = put_in(&mut children[index], inside, run, end, edit)? else { return Ok(None) };
     let at_end = index + 1 == inner.children.len();
     inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
     if inner.children.len() <= FAN_OUT_MAX {
@@ -159,29 +151,35 @@ fn put_in_child(
     Ok(Some(Upper { pivot, node: Node::Inner(Arc::new(right)) }))
 }
 
+/// Sets keys of the run up to `end`, until the leaf had to be built anew.
 fn put_in_leaf(
     shared: &mut Arc<Leaf>,
     fences: Fences<'_>,
-    key: HashedKey<'_>,
-    value: &Stored<'_>,
+    run: &mut Run<'_>,
+    end: usize,
     edit: &mut Edit<'_>,
-) -> (bool, Option<Upper>) {
-    let found = shared.find(key.bytes, key.fingerprint);
-    if let Some(leaf) = Arc::get_mut(shared) {
-        let done = match found {
-            Some(slot) => leaf.replace(slot, value),
-            None => leaf.insert(key.bytes, key.fingerprint, value).map(|()| None),
+) -> Option<Upper> {
+    let leaf = sole(shared);
+    while run.at < end {
+        let (key, value) = &run.items[run.at];
+        let place = leaf.locate(key.bytes);
+        let done = match place {
+            Ok(slot) => leaf.replace(slot, value),
+            Err(slot) => leaf.insert_at(slot, key.bytes, key.fingerprint, value).map(|()| None),
         };
-        if let Ok(old) = done {
-            retire_chain(old.as_ref(), value, edit);
-            return (found.is_none(), None);
+        run.at += 1;
+        run.added += u64::from(place.is_err());
+        match done {
+            Ok(old) => retire_chain(old.as_ref(), value, edit),
+            Err(Full) => {
+                if let Ok(Stored::Chain(old)) = place.map(|slot| leaf.value(slot)) {
+                    retire_chain(Some(old), value, edit);
+                }
+                return rebuild(shared, fences, *key, place, value, edit);
+            }
         }
     }
-    if let Some(Stored::Chain(old)) = found.map(|slot| shared.value(slot)) {
-        retire_chain(Some(old), value, edit);
-    }
-    let upper = rebuild(shared, fences, key, found, value, edit);
-    (found.is_none(), upper)
+    None
 }
 
 fn retire_chain(old: Option<&Chain>, new: &Stored<'_>, edit: &mut Edit<'_>) {
@@ -199,17 +197,16 @@ fn rebuild(
     shared: &mut Arc<Leaf>,
     fences: Fences<'_>,
     key: HashedKey<'_>,
-    found: Option<usize>,
+    place: Result<usize, usize>,
     value: &Stored<'_>,
     edit: &mut Edit<'_>,
 ) -> Option<Upper> {
     let old = Arc::clone(shared);
     let changed = Record { key: [key.bytes, &[]], fingerprint: key.fingerprint, value: *value };
     let mut records: Vec<Record<'_>> = (0..old.len()).map(|slot| old.record(slot)).collect();
-    let at = found.unwrap_or_else(|| old.lower_bound(key.bytes));
-    match found {
-        Some(slot) => records[slot] = changed,
-        None => records.insert(at, changed),
+    match place {
+        Ok(slot) => records[slot] = changed,
+        Err(slot) => records.insert(slot, changed),
     }
     edit.backing.leaves_shrank(old.memory_bytes());
     let bytes = |records: &[Record<'_>]| -> usize {
@@ -220,10 +217,10 @@ fn rebuild(
         *shared = new_leaf(fences, &records, edit);
         return None;
     }
-    let middle = if found.is_none() && at + 1 == records.len() {
-        at
-    } else {
-        split_point(&records, fences.prefix().len(), total)
+    let middle = match place {
+        // Ascending inserts fill leaves rather than leave them half empty.
+        Err(slot) if slot + 1 == records.len() => slot,
+        _ => split_point(&records, fences.prefix().len(), total),
     };
     let pivot = separator(&records[middle - 1], &records[middle]);
     *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
@@ -377,41 +374,41 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
     slot.load(edit.backing)?;
     match slot.get_mut() {
         Some(Node::Leaf(shared)) => {
-            match Arc::get_mut(shared) {
-                Some(leaf) => {
-                    if !planted::is(Bug::HomeKept)
-                        && let Some(home) = leaf.home.take()
-                    {
-                        edit.retired.page(home, edit.epoch + 1);
-                    }
-                    leaf.birth = edit.epoch;
+            if Arc::strong_count(shared) > 1 {
+                edit.retired.shared_node(Node::Leaf(Arc::clone(shared)), edit.epoch);
+                *shared = shared.fork(edit.epoch);
+            } else {
+                let leaf = sole(shared);
+                if !planted::is(Bug::HomeKept)
+                    && let Some(home) = leaf.home.take()
+                {
+                    edit.retired.page(home, edit.epoch + 1);
                 }
-                None => {
-                    edit.retired.shared_node(Node::Leaf(Arc::clone(shared)), edit.epoch);
-                    *shared = shared.fork(edit.epoch);
-                }
+                leaf.birth = edit.epoch;
             }
             Ok(Owned::Leaf(shared))
         }
         Some(Node::Inner(shared)) => {
-            match Arc::get_mut(shared) {
-                Some(inner) => {
-                    if let Some(home) = inner.home.take() {
-                        edit.retired.page(home, edit.epoch + 1);
-                    }
-                    inner.birth = edit.epoch;
-                }
-                None => {
-                    edit.retired.shared_node(Node::Inner(Arc::clone(shared)), edit.epoch);
-                    *shared = Arc::new(shared.fork(edit.epoch));
-                }
+            if Arc::strong_count(shared) > 1 {
+                edit.retired.shared_node(Node::Inner(Arc::clone(shared)), edit.epoch);
+                *shared = Arc::new(shared.fork(edit.epoch));
             }
-            match Arc::get_mut(shared) {
-                Some(inner) => Ok(Owned::Inner(inner)),
-                None => unreachable!("a fresh node has one owner"),
+            let inner = sole(shared);
+            if let Some(home) = inner.home.take() {
+                edit.retired.page(home, edit.epoch + 1);
             }
+            inner.birth = edit.epoch;
+            Ok(Owned::Inner(inner))
         }
         None => unreachable!("a slot that was loaded holds a node"),
+    }
+}
+
+/// The node, which nobody shares: whoever shared it let go, and nobody can begin to while it is being changed.
+fn sole<T: ?Sized>(shared: &mut Arc<T>) -> &mut T {
+    match Arc::get_mut(shared) {
+        Some(node) => node,
+        None => unreachable!("a node that is being changed has one owner"),
     }
 }
 
