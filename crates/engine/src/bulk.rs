@@ -4,6 +4,7 @@ use crate::EngineError;
 use crate::commit::check_size;
 use crate::engine::Tree;
 use crate::forest::Forest;
+use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
 use crate::retired::RetiredList;
@@ -158,7 +159,7 @@ impl<'a> Builder<'a> {
                 value: held.stored(),
             })
             .collect();
-        let leaf = Leaf::build(prefix, self.epoch, &records, 0);
+        let leaf = Leaf::build(prefix, self.epoch, &records, 0, Purpose::Writing);
         self.tree.engine.shared.backing.leaves_grew(leaf.memory_bytes());
         self.leaves.push((self.low.take(), Slot::resident(Node::Leaf(leaf))));
         self.low = high;

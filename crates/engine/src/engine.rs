@@ -9,12 +9,13 @@ use crate::pins::Pins;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
 use crate::retired::RetiredList;
-use crate::search::{self, Direction, Range};
+use crate::search;
 use crate::shared::{Nudge, Shared, Wanted, Writer};
 use crate::snapshot::{Reader, Snapshot};
 use crate::space::Space;
 use crate::sync::Syncer;
 use crate::value::{Value, ValueRef};
+use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -557,6 +558,7 @@ impl Tree {
 }
 
 impl Shared {
+    #[inline]
     pub(crate) fn value_ref<'a>(&'a self, stored: crate::value::Stored<'a>, epoch: u64) -> ValueRef<'a> {
         ValueRef { stored, backing: &self.backing, pins: &self.pins, epoch }
     }

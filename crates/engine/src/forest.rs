@@ -7,9 +7,10 @@ use crate::backing::Backing;
 use crate::node::{Node, Slot, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::retired::RetiredList;
-use crate::search::{self, Direction, Visit};
+use crate::search;
 use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
+use crate::visit::{Direction, Range, Visit};
 use atoll_buffer::Buffer;
 use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
@@ -271,14 +272,13 @@ impl TreeState {
     }
 
     /// The first keys of a range, all resident.
-    fn keys_in(&self, range: search::Range<'_>, most: usize) -> Vec<Vec<u8>> {
+    fn keys_in(&self, range: Range<'_>, most: usize) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let visitor = |key: &[u8], _: Stored<'_>| {
             keys.push(key.to_vec());
             if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let mut visit =
-            Visit { range, direction: Direction::Forward, key: Vec::new(), visited_any: false, visitor };
+        let mut visit = Visit::new(range, Direction::Forward, visitor);
         // Nodes that are not resident hold no key of the range: the caller made those that do resident.
         let skipped = Node::Leaf(crate::leaf::Leaf::empty(&[], 0));
         let ended: Result<_, Infallible> = visit.run(&self.root, &mut |_, _| Ok(skipped.clone()));
@@ -299,14 +299,9 @@ pub(crate) fn load_leaf(root: &Slot, key: &[u8], backing: &Backing) -> Result<()
 }
 
 /// Reads every leaf of a range.
-pub(crate) fn load_range(
-    root: &Slot,
-    range: search::Range<'_>,
-    backing: &Backing,
-) -> Result<(), EngineError> {
+pub(crate) fn load_range(root: &Slot, range: Range<'_>, backing: &Backing) -> Result<(), EngineError> {
     let visitor = |_: &[u8], _: Stored<'_>| ControlFlow::Continue(());
-    let mut visit =
-        Visit { range, direction: Direction::Forward, key: Vec::new(), visited_any: false, visitor };
+    let mut visit = Visit::new(range, Direction::Forward, visitor);
     visit.run(root, &mut |slot, _| slot.load(backing).cloned()).map(|_| ())
 }
 

@@ -13,14 +13,26 @@
 //! Invariant: slots are sorted by key; `fingerprints`, `offsets` and `heads` run in parallel.
 //! Invariant: record offsets count in words of four bytes and lie within the heap.
 
+mod change;
+mod nearer;
+mod shared;
+
+pub(crate) use shared::SharedLeaf;
+
+use crate::frames::Purpose;
 use crate::node::HomeCell;
-use crate::prefetch::prefetch;
 use crate::value::{Chain, Stored};
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-/// Words (of 8 bytes) of the leaf sizes: regular, and for long keys.
-const CLASSES: [usize; 3] = [1024, 4096, 32768];
+/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, and for long keys.
+const CLASSES: [usize; 3] = [1019, 4096, 32768];
+
+/// Lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
+pub(crate) const SLOT_LINES: usize = 5;
+
+/// Lines of a leaf that a change reads before it knows the place: the same and the heads.
+pub(crate) const HEAD_LINES: usize = 9;
 
 /// Bytes of slot arrays for each record.
 const SLOT_BYTES: usize = 7;
@@ -33,15 +45,17 @@ const CHAIN_FLAG: u32 = 1 << 31;
 /// A leaf; `T` is an array of words of one of the classes, or their slice.
 #[repr(C)]
 pub(crate) struct LeafOf<T: ?Sized> {
+    owners: AtomicUsize,
     pub(crate) birth: u64,
-    pub(crate) home: HomeCell,
-    chains: Vec<Option<Chain>>,
+    word_count: u32,
     count: u16,
     capacity: u16,
     prefix_len: u32,
     heap_start: u32,
     garbage: u32,
     vacant_chains: u16,
+    chains: Vec<Option<Chain>>,
+    pub(crate) home: HomeCell,
     words: T,
 }
 
@@ -99,13 +113,19 @@ fn head_of(suffix: &[u8]) -> u32 {
 
 impl Leaf {
     /// An empty leaf for keys that start with `prefix`.
-    pub(crate) fn empty(prefix: &[u8], birth: u64) -> Arc<Self> {
-        Self::build(prefix, birth, &[], 64)
+    pub(crate) fn empty(prefix: &[u8], birth: u64) -> SharedLeaf {
+        Self::build(prefix, birth, &[], 64, Purpose::Writing)
     }
 
     /// A leaf of `records`, which are sorted and start with `prefix`, with room for a few more of about
     /// `spare` bytes.
-    pub(crate) fn build(prefix: &[u8], birth: u64, records: &[Record<'_>], spare: usize) -> Arc<Self> {
+    pub(crate) fn build(
+        prefix: &[u8],
+        birth: u64,
+        records: &[Record<'_>],
+        spare: usize,
+        purpose: Purpose,
+    ) -> SharedLeaf {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let average = if records.is_empty() { spare } else { (heap / records.len()).max(spare.min(heap)) };
         let least = (records.len() + usize::from(spare > 0)).next_multiple_of(16);
@@ -115,8 +135,8 @@ impl Leaf {
         let fitting = (words * 8 - prefix.len()) / (average.max(8) + SLOT_BYTES);
         let most = (words * 8).saturating_sub(fixed) / SLOT_BYTES / 16 * 16;
         let capacity = fitting.next_multiple_of(16).min(most).max(least).min(8192);
-        let mut leaf = allocate(words, birth);
-        if let Some(fresh) = Arc::get_mut(&mut leaf) {
+        let mut leaf = SharedLeaf::allocate(words, birth, purpose);
+        if let Some(fresh) = leaf.get_mut() {
             fresh.capacity = capacity as u16;
             fresh.prefix_len = prefix.len() as u32;
             fresh.heap_start = (words * 8) as u32;
@@ -137,9 +157,9 @@ impl Leaf {
     }
 
     /// A copy that nobody shares, without a home on disk.
-    pub(crate) fn fork(&self, birth: u64) -> Arc<Self> {
-        let mut leaf = allocate(self.words.len(), birth);
-        if let Some(fresh) = Arc::get_mut(&mut leaf) {
+    pub(crate) fn fork(&self, birth: u64) -> SharedLeaf {
+        let mut leaf = SharedLeaf::allocate(self.words.len(), birth, Purpose::Writing);
+        if let Some(fresh) = leaf.get_mut() {
             fresh.chains.clone_from(&self.chains);
             fresh.count = self.count;
             fresh.capacity = self.capacity;
@@ -179,58 +199,6 @@ impl Leaf {
         joined(self) + joined(other) < CLASSES[0] * 8 * 2 / 3
     }
 
-    /// Brings what a lookup touches first nearer.
-    pub(crate) fn prefetch_slots(&self) {
-        // Header, fingerprints, offsets: what a point lookup reads before it knows the record.
-        prefetch(&raw const self.count, 4);
-    }
-
-    /// Brings what a change looks at first nearer: header, fingerprints, offsets, heads.
-    pub(crate) fn prefetch_for_change(&self) {
-        // The counts of its owners lie in front of it.
-        prefetch((&raw const self.birth).wrapping_sub(2), 9);
-    }
-
-    /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
-    /// everything if the leaf must be built anew.
-    pub(crate) fn prefetch_for_put(&self, key: &[u8]) {
-        let Some(suffix) = key.get(self.prefix_len as usize..) else { return };
-        let head = head_of(suffix);
-        let slot = heads_below(self.heads(), head);
-        if self.heads().get(slot) == Some(&head) {
-            self.prefetch_record(slot);
-        } else if self.is_about_full() {
-            self.prefetch_all();
-        } else {
-            self.prefetch_heap_end();
-        }
-    }
-
-    fn is_about_full(&self) -> bool {
-        let used = self.prefix_at() + self.prefix_len as usize;
-        let average = (self.bytes().len() - self.heap_start as usize) / self.len().max(1);
-        self.count == self.capacity || (self.heap_start as usize) < used + average
-    }
-
-    /// Brings all records nearer.
-    pub(crate) fn prefetch_all(&self) {
-        prefetch(&raw const self.birth, 9);
-        let bytes = self.bytes();
-        let tail = bytes.len().min(6400);
-        prefetch(bytes[bytes.len() - tail..].as_ptr(), tail / 64);
-    }
-
-    /// Brings the place nearer where the next record will be written.
-    pub(crate) fn prefetch_heap_end(&self) {
-        let at = (self.heap_start as usize).saturating_sub(128);
-        prefetch(self.bytes()[at..].as_ptr(), 3);
-    }
-
-    /// Brings the record of a slot nearer.
-    pub(crate) fn prefetch_record(&self, slot: usize) {
-        prefetch(self.bytes()[self.offset(slot)..].as_ptr(), 3);
-    }
-
     fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
     }
@@ -265,6 +233,7 @@ impl Leaf {
         self.offsets()[slot] as usize * 4
     }
 
+    #[inline(always)]
     fn header(&self, slot: usize) -> (usize, u32) {
         let at = self.offset(slot);
         let mut word = [0; 4];
@@ -272,6 +241,7 @@ impl Leaf {
         (at, u32::from_le_bytes(word))
     }
 
+    #[inline]
     pub(crate) fn suffix(&self, slot: usize) -> &[u8] {
         let (at, header) = self.header(slot);
         &self.bytes()[at + RECORD_HEADER..][..(header & SUFFIX_MASK) as usize]
@@ -292,6 +262,17 @@ impl Leaf {
             Some(chain) => Stored::Chain(chain),
             None => unreachable!("a record names a chain that was removed"),
         }
+    }
+
+    /// What [`Leaf::suffix`] and [`Leaf::value`] answer.
+    #[inline(always)]
+    pub(crate) fn suffix_and_value(&self, slot: usize) -> (&[u8], Stored<'_>) {
+        let (at, header) = self.header(slot);
+        let (suffix, rest) = self.bytes()[at + RECORD_HEADER..].split_at((header & SUFFIX_MASK) as usize);
+        if header & CHAIN_FLAG == 0 {
+            return (suffix, Stored::Inline(&rest[..(header >> SUFFIX_BITS) as usize]));
+        }
+        (suffix, self.value(slot))
     }
 
     fn chain_index(&self, at: usize) -> usize {
@@ -371,157 +352,9 @@ impl Leaf {
     pub(crate) fn is_key(&self, slot: usize, key: &[u8]) -> bool {
         slot < self.len() && key.strip_prefix(self.prefix()) == Some(self.suffix(slot))
     }
-
-    /// Inserts a record whose key is not there yet, at the slot that [`Leaf::locate`] names.
-    pub(crate) fn insert_at(
-        &mut self,
-        slot: usize,
-        key: &[u8],
-        fingerprint: u8,
-        value: &Stored<'_>,
-    ) -> Result<(), Full> {
-        let suffix = &key[self.prefix_len as usize..];
-        if !self.has_room(suffix.len(), value) {
-            return Err(Full);
-        }
-        let count = self.len();
-        let capacity = self.capacity as usize;
-        let offset = self.write_record(suffix, value);
-        let bytes = self.bytes_mut();
-        bytes.copy_within(slot..count, slot + 1);
-        bytes[slot] = fingerprint;
-        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut bytes[capacity..3 * capacity]);
-        offsets.copy_within(slot..count, slot + 1);
-        offsets[slot] = offset;
-        let heads: &mut [u32] = bytemuck::cast_slice_mut(&mut bytes[3 * capacity..7 * capacity]);
-        heads.copy_within(slot..count, slot + 1);
-        heads[slot] = head_of(suffix);
-        self.count += 1;
-        Ok(())
-    }
-
-    /// Replaces the value of a slot; the old chain comes back, so that its pieces can be let go.
-    pub(crate) fn replace(&mut self, slot: usize, value: &Stored<'_>) -> Result<Option<Chain>, Full> {
-        let (at, header) = self.header(slot);
-        let suffix_len = (header & SUFFIX_MASK) as usize;
-        let start = at + RECORD_HEADER + suffix_len;
-        match (*value, header & CHAIN_FLAG != 0) {
-            (Stored::Inline(bytes), false) if bytes.len() == (header >> SUFFIX_BITS) as usize => {
-                self.bytes_mut()[start..start + bytes.len()].copy_from_slice(bytes);
-                return Ok(None);
-            }
-            (Stored::Chain(chain), true) => {
-                let index = self.chain_index(start);
-                return Ok(self.chains[index].replace(chain.clone()));
-            }
-            _ => {}
-        }
-        if !self.has_room(suffix_len, value) {
-            return Err(Full);
-        }
-        let suffix = self.suffix(slot).to_vec();
-        let old = self.forget_record(slot);
-        let offset = self.write_record(&suffix, value);
-        let capacity = self.capacity as usize;
-        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut self.bytes_mut()[capacity..3 * capacity]);
-        offsets[slot] = offset;
-        Ok(old)
-    }
-
-    /// Removes a slot; its chain comes back, so that its pieces can be let go.
-    pub(crate) fn remove(&mut self, slot: usize) -> Option<Chain> {
-        let old = self.forget_record(slot);
-        let count = self.len();
-        let capacity = self.capacity as usize;
-        let bytes = self.bytes_mut();
-        bytes.copy_within(slot + 1..count, slot);
-        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut bytes[capacity..3 * capacity]);
-        offsets.copy_within(slot + 1..count, slot);
-        let heads: &mut [u32] = bytemuck::cast_slice_mut(&mut bytes[3 * capacity..7 * capacity]);
-        heads.copy_within(slot + 1..count, slot);
-        self.count -= 1;
-        old
-    }
-
-    fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {
-        let used = self.prefix_at() + self.prefix_len as usize;
-        self.count < self.capacity
-            && (self.heap_start as usize).saturating_sub(used) >= record_bytes(suffix, value)
-    }
-
-    /// Writes a record into the heap; its offset in words.
-    fn write_record(&mut self, suffix: &[u8], value: &Stored<'_>) -> u16 {
-        let at = self.heap_start as usize - record_bytes(suffix.len(), value);
-        let start = at + RECORD_HEADER + suffix.len();
-        let header = match value {
-            Stored::Inline(inline) => {
-                self.bytes_mut()[start..start + inline.len()].copy_from_slice(inline);
-                suffix.len() as u32 | ((inline.len() as u32) << SUFFIX_BITS)
-            }
-            Stored::Chain(chain) => {
-                let index = self.keep_chain(chain);
-                self.bytes_mut()[start..start + 4].copy_from_slice(&index.to_le_bytes());
-                suffix.len() as u32 | CHAIN_FLAG
-            }
-        };
-        let bytes = self.bytes_mut();
-        bytes[at..at + 4].copy_from_slice(&header.to_le_bytes());
-        bytes[at + RECORD_HEADER..start].copy_from_slice(suffix);
-        self.heap_start = at as u32;
-        (at / 4) as u16
-    }
-
-    fn keep_chain(&mut self, chain: &Chain) -> u32 {
-        let vacant =
-            if self.vacant_chains == 0 { None } else { self.chains.iter().position(Option::is_none) };
-        let index = match vacant {
-            Some(index) => {
-                self.vacant_chains -= 1;
-                index
-            }
-            None => {
-                self.chains.push(None);
-                self.chains.len() - 1
-            }
-        };
-        self.chains[index] = Some(chain.clone());
-        index as u32
-    }
-
-    fn forget_record(&mut self, slot: usize) -> Option<Chain> {
-        let (at, header) = self.header(slot);
-        let suffix_len = (header & SUFFIX_MASK) as usize;
-        self.garbage += record_bytes(suffix_len, &self.value(slot)) as u32;
-        if header & CHAIN_FLAG == 0 {
-            return None;
-        }
-        let index = self.chain_index(at + RECORD_HEADER + suffix_len);
-        self.vacant_chains += 1;
-        self.chains[index].take()
-    }
-
-    /// Adds a record that is above all others to a leaf that was built with room for it.
-    fn push(&mut self, record: &Record<'_>) {
-        let prefix = self.prefix_len as usize;
-        let front = record.key[0].len();
-        let joined;
-        let suffix = if front <= prefix {
-            &record.key[1][prefix - front..]
-        } else {
-            joined = record.key.concat();
-            &joined[prefix..]
-        };
-        let (slot, capacity) = (self.len(), self.capacity as usize);
-        let offset = self.write_record(suffix, &record.value);
-        let bytes = self.bytes_mut();
-        bytes[slot] = record.fingerprint;
-        bytemuck::cast_slice_mut::<_, u16>(&mut bytes[capacity..3 * capacity])[slot] = offset;
-        bytemuck::cast_slice_mut::<_, u32>(&mut bytes[3 * capacity..7 * capacity])[slot] = head_of(suffix);
-        self.count += 1;
-    }
 }
 
-/// How many of the sorted `heads` are below `head`, without branches that depend on them.
+/// How many of the sorted `heads` are below `head`.
 fn heads_below(heads: &[u32], head: u32) -> usize {
     let (mut low, mut left) = (0, heads.len());
     while left > 1 {
@@ -543,27 +376,5 @@ fn matches(chunk: &[u8], wanted: u8) -> u32 {
             .iter()
             .enumerate()
             .fold(0, |bits, (index, &byte)| bits | (u32::from(byte == wanted) << index)),
-    }
-}
-
-fn allocate(words: usize, birth: u64) -> Arc<Leaf> {
-    fn of<const WORDS: usize>(birth: u64) -> Arc<Leaf> {
-        Arc::new(LeafOf {
-            birth,
-            home: HomeCell::default(),
-            chains: Vec::new(),
-            count: 0,
-            capacity: 0,
-            prefix_len: 0,
-            heap_start: 0,
-            garbage: 0,
-            vacant_chains: 0,
-            words: [0u64; WORDS],
-        })
-    }
-    match words {
-        1024 => of::<1024>(birth),
-        4096 => of::<4096>(birth),
-        _ => of::<32768>(birth),
     }
 }

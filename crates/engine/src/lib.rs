@@ -23,11 +23,13 @@ mod batch;
 mod bulk;
 mod commit;
 mod forest;
+mod frames;
 mod log;
 mod record;
 mod sync;
 mod tree;
 mod value_writer;
+mod visit;
 
 // Reads.
 mod attempt;
@@ -69,11 +71,11 @@ pub use options::Options;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
 pub use recovery::{Cut, RecoveryReport};
-pub use search::Direction;
 pub use snapshot::{Reader, Snapshot};
 pub use stats::Stats;
 pub use value::{Value, ValueBytes, ValueRef};
 pub use value_writer::ValueWriter;
+pub use visit::Direction;
 
 /// Longest key, in bytes.
 pub const KEY_MAX: usize = 64 << 10;

@@ -14,6 +14,7 @@
 use crate::backing::Backing;
 use crate::checksum::key_hash;
 use crate::codec::{Decoder, Encode, Malformed};
+use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::node::{HomeCell, Inner, Node, PageRef, Slot};
 use crate::planted::{self, Bug};
@@ -141,8 +142,8 @@ fn decode_leaf(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed
     if !Leaf::can_hold(prefix, &records) {
         return Err(Malformed);
     }
-    let mut leaf = Leaf::build(prefix, home.birth, &records, 0);
-    if let Some(fresh) = Arc::get_mut(&mut leaf) {
+    let mut leaf = Leaf::build(prefix, home.birth, &records, 0, Purpose::Reading);
+    if let Some(fresh) = leaf.get_mut() {
         fresh.home = HomeCell::at(*home);
     }
     Ok(Node::Leaf(leaf))

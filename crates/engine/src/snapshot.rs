@@ -5,9 +5,10 @@ use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
 use crate::node::{Node, Slot};
 use crate::pins::Pin;
-use crate::search::{Direction, Missing, Range, Visit, Visited};
+use crate::search::Missing;
 use crate::shared::Shared;
 use crate::value::{Stored, Value, ValueRef};
+use crate::visit::{Direction, Range, Visit, Visited};
 use std::ops::{Bound, ControlFlow};
 
 /// All trees of a store at one moment.
@@ -168,7 +169,7 @@ pub(crate) fn scan_current(
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
     let epoch = forest.epoch;
     let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
-    let mut scan = Visit { range, direction, key: Vec::new(), visited_any: false, visitor };
+    let mut scan = Visit::new(range, direction, visitor);
     let last = match scan.run(&state.root, &mut |_: &Slot, _| Err::<Node, _>(Stalled)) {
         Ok(Visited::All) => return Ok(None),
         Ok(Visited::Stopped) => return Ok(Some(scan.key)),
@@ -194,7 +195,7 @@ fn scan_loading(
     mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Vec<u8>>, EngineError> {
     let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
-    let mut scan = Visit { range, direction, key: Vec::new(), visited_any: false, visitor };
+    let mut scan = Visit::new(range, direction, visitor);
     Ok(match scan.run(root, &mut |slot, _| shared.load_slot(slot))? {
         Visited::All => None,
         Visited::Stopped => Some(scan.key),

@@ -7,7 +7,8 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
-use crate::leaf::{Full, Leaf, Record};
+use crate::frames::Purpose;
+use crate::leaf::{Full, Leaf, Record, SharedLeaf};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, Slot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
@@ -15,7 +16,7 @@ use crate::value::{Chain, Stored};
 use std::sync::Arc;
 
 /// Bytes of records beyond which a leaf is split rather than rebuilt.
-const LEAF_SPLIT_BYTES: usize = 7600;
+const LEAF_SPLIT_BYTES: usize = 7560;
 
 /// What a change needs beside the tree.
 pub(crate) struct Edit<'a> {
@@ -153,13 +154,13 @@ fn put_in_child(
 
 /// Sets keys of the run up to `end`, until the leaf had to be built anew.
 fn put_in_leaf(
-    shared: &mut Arc<Leaf>,
+    shared: &mut SharedLeaf,
     fences: Fences<'_>,
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
 ) -> Option<Upper> {
-    let leaf = sole(shared);
+    let leaf = sole_leaf(shared);
     while run.at < end {
         let (key, value) = &run.items[run.at];
         let place = leaf.locate(key.bytes);
@@ -194,14 +195,14 @@ fn retire_chain(old: Option<&Chain>, new: &Stored<'_>, edit: &mut Edit<'_>) {
 
 /// Builds the leaf anew with one record put in; splits it where it would be too full.
 fn rebuild(
-    shared: &mut Arc<Leaf>,
+    shared: &mut SharedLeaf,
     fences: Fences<'_>,
     key: HashedKey<'_>,
     place: Result<usize, usize>,
     value: &Stored<'_>,
     edit: &mut Edit<'_>,
 ) -> Option<Upper> {
-    let old = Arc::clone(shared);
+    let old = shared.clone();
     let changed = Record { key: [key.bytes, &[]], fingerprint: key.fingerprint, value: *value };
     let mut records: Vec<Record<'_>> = (0..old.len()).map(|slot| old.record(slot)).collect();
     match place {
@@ -247,9 +248,9 @@ fn separator(left: &Record<'_>, right: &Record<'_>) -> Box<[u8]> {
     right[..len.min(right.len())].into()
 }
 
-fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> Arc<Leaf> {
+fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf {
     let spare = records.iter().map(|record| record.memory(fences.prefix().len())).max().unwrap_or(64);
-    let leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024));
+    let leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024), Purpose::Writing);
     edit.backing.leaves_grew(leaf.memory_bytes());
     leaf
 }
@@ -291,7 +292,7 @@ fn delete_in(
     match own(slot, edit)? {
         Owned::Leaf(shared) => {
             let found = shared.find(key.bytes, key.fingerprint);
-            if let (Some(leaf), Some(found)) = (Arc::get_mut(shared), found)
+            if let (Some(leaf), Some(found)) = (shared.get_mut(), found)
                 && let Some(old) = leaf.remove(found)
             {
                 edit.retired.chain(&old, None, edit.epoch);
@@ -365,7 +366,7 @@ fn join_sparse_child(
 }
 
 enum Owned<'a> {
-    Leaf(&'a mut Arc<Leaf>),
+    Leaf(&'a mut SharedLeaf),
     Inner(&'a mut Inner),
 }
 
@@ -374,11 +375,11 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
     slot.load(edit.backing)?;
     match slot.get_mut() {
         Some(Node::Leaf(shared)) => {
-            if Arc::strong_count(shared) > 1 {
-                edit.retired.shared_node(Node::Leaf(Arc::clone(shared)), edit.epoch);
+            if shared.is_shared() {
+                edit.retired.shared_node(Node::Leaf(shared.clone()), edit.epoch);
                 *shared = shared.fork(edit.epoch);
             } else {
-                let leaf = sole(shared);
+                let leaf = sole_leaf(shared);
                 if !planted::is(Bug::HomeKept)
                     && let Some(home) = leaf.home.take()
                 {
@@ -393,7 +394,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
                 edit.retired.shared_node(Node::Inner(Arc::clone(shared)), edit.epoch);
                 *shared = Arc::new(shared.fork(edit.epoch));
             }
-            let inner = sole(shared);
+            let inner = sole_inner(shared);
             if let Some(home) = inner.home.take() {
                 edit.retired.page(home, edit.epoch + 1);
             }
@@ -404,10 +405,18 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
     }
 }
 
-/// The node, which nobody shares: whoever shared it let go, and nobody can begin to while it is being changed.
-fn sole<T: ?Sized>(shared: &mut Arc<T>) -> &mut T {
+/// The leaf, which nobody shares: whoever shared it let go, and nobody can begin to while it is being changed.
+fn sole_leaf(shared: &mut SharedLeaf) -> &mut Leaf {
+    match shared.get_mut() {
+        Some(leaf) => leaf,
+        None => unreachable!("a leaf that is being changed has one owner"),
+    }
+}
+
+/// As [`sole_leaf`].
+fn sole_inner(shared: &mut Arc<Inner>) -> &mut Inner {
     match Arc::get_mut(shared) {
-        Some(node) => node,
+        Some(inner) => inner,
         None => unreachable!("a node that is being changed has one owner"),
     }
 }
@@ -422,7 +431,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: usize, backing: &Backing) -> usize 
             break;
         }
         gone += match child.get() {
-            Some(Node::Leaf(leaf)) if Arc::strong_count(leaf) == 1 => {
+            Some(Node::Leaf(leaf)) if !leaf.is_shared() => {
                 let bytes = child.evict();
                 backing.node_is_absent();
                 backing.leaves_shrank(bytes);

@@ -105,6 +105,12 @@ impl Piece {
         Arc::as_ptr(&self.0).addr()
     }
 
+    /// How many hold it.
+    #[cfg(test)]
+    pub(crate) fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     pub(crate) fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -222,6 +228,7 @@ impl<'a> ValueRef<'a> {
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
+    #[inline]
     pub fn bytes(&self) -> Result<ValueBytes<'a>, EngineError> {
         match self.stored {
             Stored::Inline(bytes) => Ok(ValueBytes::Inline(bytes)),
@@ -261,6 +268,7 @@ pub enum ValueBytes<'a> {
 impl std::ops::Deref for ValueBytes<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             Self::Inline(bytes) => bytes,

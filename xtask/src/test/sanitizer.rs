@@ -1,4 +1,5 @@
-//! The crates that allow `unsafe` code, again: under AddressSanitizer, and under Miri where it is installed.
+//! The crates that allow `unsafe` code, again: all tests under AddressSanitizer, unit tests under Miri where it
+//! is installed.
 
 use super::judge;
 use super::summary::Visit;
@@ -11,7 +12,7 @@ use crate::workspace::{Package, packages, root, target_dir};
 use crate::{cargo, requirements, rooms, run};
 use std::time::Instant;
 
-/// Tests every crate with such code, its unit tests only: the code is there.
+/// Tests every crate with such code.
 pub fn visit() -> Result<Visit, Failure> {
     let started = Instant::now();
     let files = unsafe_files(&Tree::read(&root()?)?);
@@ -29,10 +30,10 @@ pub fn visit() -> Result<Visit, Failure> {
 fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
     let name = format!("{} under AddressSanitizer", package.name);
     let mut command = cargo::building()?;
-    command.args(["test", "--lib", "--package", &package.name, "--target", &cargo::host()?]);
+    command.args(["test", "--tests", "--package", &package.name, "--target", &cargo::host()?]);
     command.env("CARGO_TARGET_DIR", target_dir()?.join("sanitizer"));
     // The flag is not stable yet; the stable compiler has it all the same.
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg atoll_plain_memory");
     tests(&name, &mut command)
 }
 

@@ -1,0 +1,286 @@
+//! Memory for leaves: frames of one size, cut from slabs of two megabytes.
+//!
+//! A slab is as large and as aligned as a huge page of the processor, so that a lookup in one seldom misses the
+//! table of translations. The kernel zeroes a huge page when its first byte is touched, which takes up to two
+//! milliseconds where a hypervisor takes free memory back: that suits leaves that are read from disk, and is
+//! no wait for a writer. So slabs for reading are huge pages from the start; slabs for writing begin with small
+//! ones, and when such a slab is full, the kernel is told that it may make one huge page of it when it has time.
+//!
+//! The pool is one for the process, so that small stores share slabs. A slab in which nothing is left goes back
+//! to the system; one such slab is kept.
+//!
+//! Invariant: a frame is in use or free in its slab, never both.
+//! Invariant: the bytes of a frame are initialised: zeros from the system, or what was there before.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+
+/// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a cache.
+pub(crate) const FRAME_BYTES: usize = 129 * 64;
+
+/// Bytes and alignment of a slab.
+const SLAB_BYTES: usize = 2 << 20;
+
+const FRAMES: usize = SLAB_BYTES / FRAME_BYTES;
+
+/// What a frame is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A leaf that is read from disk.
+    Reading,
+    /// A leaf that a write makes.
+    Writing,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
+
+/// Takes a frame: [`FRAME_BYTES`] initialised bytes on a boundary of 64, for the caller alone.
+pub(crate) fn take(purpose: Purpose) -> NonNull<u8> {
+    POOL.lock().take(purpose)
+}
+
+/// Gives a frame back.
+///
+/// # Safety
+/// `frame` came from [`take`], was not given back since, and nothing refers to it any more.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn give(frame: NonNull<u8>) {
+    let emptied = POOL.lock().give(frame);
+    if let Some(slab) = emptied {
+        memory::unmap(slab);
+    }
+}
+
+/// Every slab that was not given back to the system.
+struct Pool {
+    /// By address.
+    slabs: BTreeMap<usize, Slab>,
+    /// Those with a free frame, by purpose; the lowest is used first, so that the others may empty.
+    open: [BTreeSet<usize>; 2],
+    /// How many are empty.
+    empty: usize,
+}
+
+struct Slab {
+    memory: memory::Slab,
+    purpose: Purpose,
+    /// One bit for each frame that is free.
+    free: [u64; FRAMES.div_ceil(64)],
+    used: usize,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self { slabs: BTreeMap::new(), open: [BTreeSet::new(), BTreeSet::new()], empty: 0 }
+    }
+
+    fn take(&mut self, purpose: Purpose) -> NonNull<u8> {
+        let base = match self.open[purpose as usize].first() {
+            Some(&base) => base,
+            None => self.add_slab(purpose),
+        };
+        let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
+        self.empty -= usize::from(slab.used == 0);
+        let index = slab.take();
+        if slab.used == FRAMES {
+            self.open[purpose as usize].remove(&base);
+            if purpose == Purpose::Writing {
+                slab.memory.may_be_huge();
+            }
+        }
+        slab.memory.at(index * FRAME_BYTES)
+    }
+
+    /// The slab that is to go back to the system, if this frame was its last and another one is empty.
+    fn give(&mut self, frame: NonNull<u8>) -> Option<memory::Slab> {
+        let address = frame.as_ptr().addr();
+        let (&base, slab) = self.slabs.range_mut(..=address).next_back()?;
+        let index = (address - base) / FRAME_BYTES;
+        debug_assert!(index < FRAMES && (address - base).is_multiple_of(FRAME_BYTES), "no frame of ours");
+        debug_assert!(slab.free[index / 64] & (1 << (index % 64)) == 0, "given back twice");
+        slab.free[index / 64] |= 1 << (index % 64);
+        slab.used -= 1;
+        let open = &mut self.open[slab.purpose as usize];
+        open.insert(base);
+        if slab.used > 0 {
+            return None;
+        }
+        if self.empty == 0 {
+            self.empty = 1;
+            return None;
+        }
+        open.remove(&base);
+        self.slabs.remove(&base).map(|slab| slab.memory)
+    }
+
+    fn add_slab(&mut self, purpose: Purpose) -> usize {
+        let memory = memory::map();
+        if purpose == Purpose::Reading {
+            memory.may_be_huge();
+        }
+        let base = memory.at(0).as_ptr().addr();
+        let mut free = [u64::MAX; FRAMES.div_ceil(64)];
+        let last = FRAMES % 64;
+        if last > 0 {
+            free[FRAMES / 64] = (1 << last) - 1;
+        }
+        self.slabs.insert(base, Slab { memory, purpose, free, used: 0 });
+        self.open[purpose as usize].insert(base);
+        self.empty += 1;
+        base
+    }
+}
+
+impl Slab {
+    /// Marks the first free frame as used; there is one.
+    fn take(&mut self) -> usize {
+        let word = self.free.iter().position(|&bits| bits != 0).unwrap_or_default();
+        let bit = self.free[word].trailing_zeros() as usize;
+        self.free[word] &= !(1 << bit);
+        self.used += 1;
+        word * 64 + bit
+    }
+}
+
+/// Slabs from the system.
+mod memory {
+    #![allow(unsafe_code)]
+
+    use super::SLAB_BYTES;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::alloc::{Layout, handle_alloc_error};
+    use std::ptr::NonNull;
+
+    /// The memory of one slab.
+    pub(super) struct Slab(NonNull<u8>);
+
+    // SAFETY: it is an address; what lies there is given out frame by frame, each to one owner.
+    unsafe impl Send for Slab {}
+
+    impl Slab {
+        /// The address of the byte at `offset`, which is below [`SLAB_BYTES`].
+        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
+            debug_assert!(offset < SLAB_BYTES);
+            // SAFETY: the mapping is this long.
+            unsafe { self.0.add(offset) }
+        }
+
+        /// Tells the kernel that a huge page may lie behind it.
+        pub(super) fn may_be_huge(&self) {
+            // Where that is refused, small pages do the same more slowly.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            // SAFETY: advice on a mapping of ours, which changes no content.
+            let _ = unsafe {
+                use rustix::mm::{Advice, madvise};
+                madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage)
+            };
+        }
+    }
+
+    /// Maps a slab of zeros. As elsewhere, the process ends when there is no memory.
+    pub(super) fn map() -> Slab {
+        let layout = Layout::new::<[u8; SLAB_BYTES]>();
+        // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
+        let mapped = unsafe {
+            let flags = MapFlags::PRIVATE;
+            mmap_anonymous(std::ptr::null_mut(), 2 * SLAB_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let Some(start) = mapped.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
+            handle_alloc_error(layout)
+        };
+        let before = start.as_ptr().align_offset(SLAB_BYTES);
+        // SAFETY: the aligned part lies within the mapping, which is twice as long; what is cut off in front
+        // of it and behind it was mapped above and nothing refers to it.
+        unsafe {
+            let slab = start.add(before);
+            cut(start, before);
+            cut(slab.add(SLAB_BYTES), SLAB_BYTES - before);
+            Slab(slab)
+        }
+    }
+
+    /// Gives the memory of a slab back, of which no frame is in use.
+    pub(super) fn unmap(slab: Slab) {
+        // SAFETY: the slab was mapped by `map`, and no frame of it is in use.
+        unsafe { cut(slab.0, SLAB_BYTES) };
+    }
+
+    /// # Safety
+    /// The range is mapped and nothing refers to it.
+    unsafe fn cut(start: NonNull<u8>, bytes: usize) {
+        if bytes > 0 {
+            // A failure would leave memory mapped that nobody uses: no reason to stop.
+            // SAFETY: as the caller promises.
+            let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn frames_are_apart_and_aligned_and_come_back() {
+        let mut pool = Pool::new();
+        let taken: Vec<NonNull<u8>> = (0..3 * FRAMES + 1).map(|_| pool.take(Purpose::Writing)).collect();
+        let other = pool.take(Purpose::Reading);
+        assert_eq!(pool.slabs.len(), 5, "readers and writers share no slab");
+        let mut addresses: HashSet<usize> = taken.iter().map(|frame| frame.as_ptr().addr()).collect();
+        addresses.insert(other.as_ptr().addr());
+        assert_eq!(addresses.len(), taken.len() + 1);
+        for (&base, slab) in &pool.slabs {
+            assert!(base.is_multiple_of(SLAB_BYTES));
+            let inside = (0..FRAMES).filter(|index| addresses.contains(&(base + index * FRAME_BYTES)));
+            assert_eq!(inside.count(), slab.used, "every frame lies in a slab, at a place of its own");
+        }
+        let mut emptied = Vec::new();
+        for frame in taken {
+            emptied.extend(pool.give(frame));
+        }
+        assert_eq!((emptied.len(), pool.slabs.len(), pool.empty), (3, 2, 1), "one empty slab is kept");
+        let again = pool.take(Purpose::Writing);
+        assert_eq!((pool.slabs.len(), pool.empty), (2, 0), "and used again");
+        emptied.extend(pool.give(again));
+        emptied.extend(pool.give(other));
+        pool.slabs.into_values().map(|slab| slab.memory).chain(emptied).for_each(memory::unmap);
+    }
+
+    #[test]
+    fn a_frame_keeps_what_was_written_while_others_come_and_go() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut pool = Pool::new();
+        let mut held: Vec<(NonNull<u8>, u8)> = Vec::new();
+        for step in 0..4000_u32 {
+            if random.u8(..) < 140 || held.is_empty() {
+                let frame = pool.take(if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
+                let mark = step as u8;
+                fill(frame, mark);
+                held.push((frame, mark));
+            } else {
+                let (frame, mark) = held.swap_remove(random.usize(..held.len()));
+                assert!(is_filled(frame, mark), "step {step}");
+                if let Some(slab) = pool.give(frame) {
+                    memory::unmap(slab);
+                }
+            }
+        }
+        assert!(held.iter().all(|&(frame, mark)| is_filled(frame, mark)));
+        pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
+    }
+
+    #[allow(unsafe_code)]
+    fn fill(frame: NonNull<u8>, mark: u8) {
+        // SAFETY: the frame is the test's own.
+        unsafe { frame.write_bytes(mark, FRAME_BYTES) };
+    }
+
+    #[allow(unsafe_code)]
+    fn is_filled(frame: NonNull<u8>, mark: u8) -> bool {
+        // SAFETY: the frame is the test's own, and was filled.
+        let bytes = unsafe { std::slice::from_raw_parts(frame.as_ptr(), FRAME_BYTES) };
+        bytes.iter().all(|&byte| byte == mark)
+    }
+}

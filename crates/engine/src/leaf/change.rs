@@ -1,0 +1,157 @@
+//! Changes of a leaf in place.
+//!
+//! The heap only grows, downwards: a record that is removed or replaced by a longer one leaves garbage, which
+//! goes when the leaf is built anew.
+
+use super::{CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of, record_bytes};
+use crate::value::{Chain, Stored};
+
+impl Leaf {
+    /// Inserts a record whose key is not there yet, at the slot that [`Leaf::locate`] names.
+    pub(crate) fn insert_at(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        fingerprint: u8,
+        value: &Stored<'_>,
+    ) -> Result<(), Full> {
+        let suffix = &key[self.prefix_len as usize..];
+        if !self.has_room(suffix.len(), value) {
+            return Err(Full);
+        }
+        let count = self.len();
+        let capacity = self.capacity as usize;
+        let offset = self.write_record(suffix, value);
+        let bytes = self.bytes_mut();
+        bytes.copy_within(slot..count, slot + 1);
+        bytes[slot] = fingerprint;
+        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut bytes[capacity..3 * capacity]);
+        offsets.copy_within(slot..count, slot + 1);
+        offsets[slot] = offset;
+        let heads: &mut [u32] = bytemuck::cast_slice_mut(&mut bytes[3 * capacity..7 * capacity]);
+        heads.copy_within(slot..count, slot + 1);
+        heads[slot] = head_of(suffix);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Replaces the value of a slot; the old chain comes back, so that its pieces can be let go.
+    pub(crate) fn replace(&mut self, slot: usize, value: &Stored<'_>) -> Result<Option<Chain>, Full> {
+        let (at, header) = self.header(slot);
+        let suffix_len = (header & SUFFIX_MASK) as usize;
+        let start = at + RECORD_HEADER + suffix_len;
+        match (*value, header & CHAIN_FLAG != 0) {
+            (Stored::Inline(bytes), false) if bytes.len() == (header >> SUFFIX_BITS) as usize => {
+                self.bytes_mut()[start..start + bytes.len()].copy_from_slice(bytes);
+                return Ok(None);
+            }
+            (Stored::Chain(chain), true) => {
+                let index = self.chain_index(start);
+                return Ok(self.chains[index].replace(chain.clone()));
+            }
+            _ => {}
+        }
+        if !self.has_room(suffix_len, value) {
+            return Err(Full);
+        }
+        let suffix = self.suffix(slot).to_vec();
+        let old = self.forget_record(slot);
+        let offset = self.write_record(&suffix, value);
+        let capacity = self.capacity as usize;
+        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut self.bytes_mut()[capacity..3 * capacity]);
+        offsets[slot] = offset;
+        Ok(old)
+    }
+
+    /// Removes a slot; its chain comes back, so that its pieces can be let go.
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Chain> {
+        let old = self.forget_record(slot);
+        let count = self.len();
+        let capacity = self.capacity as usize;
+        let bytes = self.bytes_mut();
+        bytes.copy_within(slot + 1..count, slot);
+        let offsets: &mut [u16] = bytemuck::cast_slice_mut(&mut bytes[capacity..3 * capacity]);
+        offsets.copy_within(slot + 1..count, slot);
+        let heads: &mut [u32] = bytemuck::cast_slice_mut(&mut bytes[3 * capacity..7 * capacity]);
+        heads.copy_within(slot + 1..count, slot);
+        self.count -= 1;
+        old
+    }
+
+    fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {
+        let used = self.prefix_at() + self.prefix_len as usize;
+        self.count < self.capacity
+            && (self.heap_start as usize).saturating_sub(used) >= record_bytes(suffix, value)
+    }
+
+    /// Writes a record into the heap; its offset in words.
+    fn write_record(&mut self, suffix: &[u8], value: &Stored<'_>) -> u16 {
+        let at = self.heap_start as usize - record_bytes(suffix.len(), value);
+        let start = at + RECORD_HEADER + suffix.len();
+        let header = match value {
+            Stored::Inline(inline) => {
+                self.bytes_mut()[start..start + inline.len()].copy_from_slice(inline);
+                suffix.len() as u32 | ((inline.len() as u32) << SUFFIX_BITS)
+            }
+            Stored::Chain(chain) => {
+                let index = self.keep_chain(chain);
+                self.bytes_mut()[start..start + 4].copy_from_slice(&index.to_le_bytes());
+                suffix.len() as u32 | CHAIN_FLAG
+            }
+        };
+        let bytes = self.bytes_mut();
+        bytes[at..at + 4].copy_from_slice(&header.to_le_bytes());
+        bytes[at + RECORD_HEADER..start].copy_from_slice(suffix);
+        self.heap_start = at as u32;
+        (at / 4) as u16
+    }
+
+    fn keep_chain(&mut self, chain: &Chain) -> u32 {
+        let vacant =
+            if self.vacant_chains == 0 { None } else { self.chains.iter().position(Option::is_none) };
+        let index = match vacant {
+            Some(index) => {
+                self.vacant_chains -= 1;
+                index
+            }
+            None => {
+                self.chains.push(None);
+                self.chains.len() - 1
+            }
+        };
+        self.chains[index] = Some(chain.clone());
+        index as u32
+    }
+
+    fn forget_record(&mut self, slot: usize) -> Option<Chain> {
+        let (at, header) = self.header(slot);
+        let suffix_len = (header & SUFFIX_MASK) as usize;
+        self.garbage += record_bytes(suffix_len, &self.value(slot)) as u32;
+        if header & CHAIN_FLAG == 0 {
+            return None;
+        }
+        let index = self.chain_index(at + RECORD_HEADER + suffix_len);
+        self.vacant_chains += 1;
+        self.chains[index].take()
+    }
+
+    /// Adds a record that is above all others to a leaf that was built with room for it.
+    pub(super) fn push(&mut self, record: &Record<'_>) {
+        let prefix = self.prefix_len as usize;
+        let front = record.key[0].len();
+        let joined;
+        let suffix = if front <= prefix {
+            &record.key[1][prefix - front..]
+        } else {
+            joined = record.key.concat();
+            &joined[prefix..]
+        };
+        let (slot, capacity) = (self.len(), self.capacity as usize);
+        let offset = self.write_record(suffix, &record.value);
+        let bytes = self.bytes_mut();
+        bytes[slot] = record.fingerprint;
+        bytemuck::cast_slice_mut::<_, u16>(&mut bytes[capacity..3 * capacity])[slot] = offset;
+        bytemuck::cast_slice_mut::<_, u32>(&mut bytes[3 * capacity..7 * capacity])[slot] = head_of(suffix);
+        self.count += 1;
+    }
+}

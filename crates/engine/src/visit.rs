@@ -1,0 +1,194 @@
+//! Ordered visits of a range of one tree.
+//!
+//! The way to a record is slot, leaf, offset, record, each of which may come from memory. So the beginning of
+//! the next leaf is asked for while this one is visited, and each record a few records ahead; what the visitor
+//! will not get to is not asked for, since fetching costs more than visiting.
+
+use crate::leaf::{HEAD_LINES, Leaf, SLOT_LINES, SharedLeaf};
+use crate::node::{Inner, Node, Slot};
+use crate::search::Missing;
+use crate::value::Stored;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// Records that are asked for before they are visited.
+const AHEAD: usize = 8;
+
+/// Bounds of a range of keys.
+pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Order of a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Ascending.
+    Forward,
+    /// Descending.
+    Backward,
+}
+
+impl Direction {
+    /// What is visited at `step` of `from..to`, which it may lie beyond.
+    #[inline]
+    fn at(self, step: usize, (from, to): (usize, usize)) -> Option<usize> {
+        if step >= to - from {
+            return None;
+        }
+        Some(match self {
+            Self::Forward => from + step,
+            Self::Backward => to - 1 - step,
+        })
+    }
+}
+
+/// How an ordered visit ended.
+pub(crate) enum Visited {
+    /// All keys of the range were visited.
+    All,
+    /// The visitor stopped; the key it stopped at is in the key buffer.
+    Stopped,
+}
+
+/// An ordered visit of a range; `key` holds the last key visited.
+pub(crate) struct Visit<'v, F> {
+    /// What is left of the range; a bound that is passed is no longer looked at.
+    range: Range<'v>,
+    direction: Direction,
+    pub(crate) key: Vec<u8>,
+    pub(crate) visited_any: bool,
+    visitor: F,
+}
+
+impl<'v, F> Visit<'v, F>
+where
+    F: FnMut(&[u8], Stored<'_>) -> ControlFlow<()>,
+{
+    pub(crate) fn new(range: Range<'v>, direction: Direction, visitor: F) -> Self {
+        Self { range, direction, key: Vec::new(), visited_any: false, visitor }
+    }
+
+    /// Visits what lies below `root`. `load` answers the node of a slot that is not resident, or fails.
+    pub(crate) fn run<E>(
+        &mut self,
+        root: &Slot,
+        load: &mut impl FnMut(&Slot, Missing) -> Result<Node, E>,
+    ) -> Result<Visited, E> {
+        let loaded;
+        let node = match root.get() {
+            Some(node) => node,
+            None => {
+                loaded = load(root, Missing::ROOT)?;
+                &loaded
+            }
+        };
+        let ended = match node {
+            Node::Inner(inner) => self.visit_inner(inner, load)?,
+            Node::Leaf(leaf) => self.visit_leaf(leaf, None),
+        };
+        Ok(if ended.is_break() { Visited::Stopped } else { Visited::All })
+    }
+
+    fn visit_inner<E>(
+        &mut self,
+        inner: &Arc<Inner>,
+        load: &mut impl FnMut(&Slot, Missing) -> Result<Node, E>,
+    ) -> Result<ControlFlow<()>, E> {
+        let first = match self.range.0 {
+            Bound::Included(key) | Bound::Excluded(key) => inner.child_of(key),
+            Bound::Unbounded => 0,
+        };
+        let end = match self.range.1 {
+            Bound::Included(key) | Bound::Excluded(key) => inner.child_of(key) + 1,
+            Bound::Unbounded => inner.children.len(),
+        };
+        let children = (first, end.max(first));
+        let mut step = 0;
+        while let Some(index) = self.direction.at(step, children) {
+            let slot = &inner.children[index];
+            let next = self.direction.at(step + 1, children).and_then(|next| inner.children[next].get());
+            let loaded;
+            let child = match slot.get() {
+                Some(child) => child,
+                None => {
+                    loaded = load(slot, Missing { parent: Some(Arc::clone(inner)), child: index })?;
+                    &loaded
+                }
+            };
+            let ended = match (child, next) {
+                (Node::Inner(child), _) => self.visit_inner(child, load)?,
+                (Node::Leaf(leaf), Some(Node::Leaf(next))) => {
+                    leaf.prefetch(HEAD_LINES);
+                    next.prefetch(SLOT_LINES);
+                    self.visit_leaf(leaf, Some(next))
+                }
+                (Node::Leaf(leaf), _) => self.visit_leaf(leaf, None),
+            };
+            if ended.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            step += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn visit_leaf(&mut self, leaf: &Leaf, next: Option<&SharedLeaf>) -> ControlFlow<()> {
+        let slots = self.slots_in(leaf);
+        // Nothing that comes now lies on the other side of where the range begins.
+        match self.direction {
+            Direction::Forward => self.range.0 = Bound::Unbounded,
+            Direction::Backward => self.range.1 = Bound::Unbounded,
+        }
+        for step in 0..AHEAD {
+            self.prefetch(step, slots, leaf, next);
+        }
+        let mut step = 0;
+        while let Some(slot) = self.direction.at(step, slots) {
+            self.prefetch(step + AHEAD, slots, leaf, next);
+            let (suffix, value) = leaf.suffix_and_value(slot);
+            if step == 0 {
+                self.key.clear();
+                self.key.extend_from_slice(leaf.prefix());
+                self.visited_any = true;
+            } else {
+                self.key.truncate(leaf.prefix().len());
+            }
+            self.key.extend_from_slice(suffix);
+            if (self.visitor)(&self.key, value).is_break() {
+                return ControlFlow::Break(());
+            }
+            step += 1;
+        }
+        // Where there was nothing, the key stays that of the last record: a scan that stalls goes on behind it.
+        ControlFlow::Continue(())
+    }
+
+    /// The slots of a leaf that lie in the range: from one up to another, which is not below it.
+    fn slots_in(&self, leaf: &Leaf) -> (usize, usize) {
+        let bound = |key: &[u8], behind: bool| {
+            let slot = leaf.lower_bound(key);
+            slot + usize::from(behind && leaf.is_key(slot, key))
+        };
+        let from = match self.range.0 {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => bound(key, false),
+            Bound::Excluded(key) => bound(key, true),
+        };
+        let to = match self.range.1 {
+            Bound::Unbounded => leaf.len(),
+            Bound::Excluded(key) => bound(key, false),
+            Bound::Included(key) => bound(key, true),
+        };
+        (from, to.max(from))
+    }
+
+    /// Brings the record of a step nearer, which may be one of the next leaf.
+    #[inline(always)]
+    fn prefetch(&self, step: usize, slots: (usize, usize), leaf: &Leaf, next: Option<&SharedLeaf>) {
+        if let Some(slot) = self.direction.at(step, slots) {
+            leaf.prefetch_record(slot);
+        } else if let Some(next) = next
+            && let Some(slot) = self.direction.at(step - (slots.1 - slots.0), (0, next.len()))
+        {
+            next.prefetch_record(slot);
+        }
+    }
+}
