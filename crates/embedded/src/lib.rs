@@ -18,4 +18,4 @@ pub mod owner;
 pub use folder::{FolderOptions, OpenStore, background, open_folder};
 pub use open::{FolderStore, OpenOptions, STORE_FILE, open, open_last_state};
 pub use owner::Mode;
-pub use store::{EmbeddedStore, StoreOptions};
+pub use store::{EmbeddedStore, StoreOptions, refused};

@@ -9,9 +9,9 @@ use crate::{
     CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
 use atoll_disk::{FileDisk, Mode as DiskMode};
-use atoll_embedded::{EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state};
+use atoll_embedded::{EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state, refused};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Stats, Tree, WriteBatch};
-use atoll_store::{ErrorKind, StoreError, StoreFuture};
+use atoll_store::{StoreError, StoreFuture};
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Upkeep {
         run: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let place = self.place();
-        off_thread(what, move || run(store.engine()).map_err(|error| engine_error(what, &place, error))).await
+        off_thread(what, move || run(store.engine()).map_err(|error| refused(what, &place, error))).await
     }
 }
 
@@ -103,7 +103,7 @@ impl Maintenance for Upkeep {
             off_thread("copy", move || {
                 let engine = store.engine();
                 let snapshot = name.map_or_else(|| Ok(engine.snapshot()), |name| engine.open_snapshot(&name));
-                let snapshot = snapshot.map_err(|error| engine_error("copy", &place, error))?;
+                let snapshot = snapshot.map_err(|error| refused("copy", &place, error))?;
                 copy(engine, &snapshot, &place, &target, &progress)
             })
             .await
@@ -150,8 +150,7 @@ fn copy(
     prepare_target(folder, &target_place)?;
     // The name appears when the copy is whole; until then nobody takes it for a store.
     let part = folder.join(format!("{STORE_FILE}.part"));
-    let copied =
-        copy_into(source, snapshot, &part, progress).map_err(|error| engine_error("copy", place, error));
+    let copied = copy_into(source, snapshot, &part, progress).map_err(|error| refused("copy", place, error));
     let named =
         copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
             Ok(()) => Ok(report),
@@ -269,22 +268,4 @@ async fn off_thread<T: Send + 'static>(
             source: Some(Arc::new(lost)),
         })
     })
-}
-
-/// What a failure of the engine means to an operator.
-fn engine_error(what: &'static str, place: &str, error: EngineError) -> StoreError {
-    let place = place.to_owned();
-    match error {
-        EngineError::NewerFormat { found, supported, .. } => {
-            StoreError::NewerFormat { place, found, supported }
-        }
-        EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
-        EngineError::Closed { .. } => StoreError::closed(place),
-        error => match error.kind() {
-            ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
-            ErrorKind::ReadOnly => StoreError::ReadOnly { place },
-            ErrorKind::Corrupt => StoreError::Corrupt { place, problem: error.to_string() },
-            _ => StoreError::Failed { what, place, source: Arc::new(error) },
-        },
-    }
 }

@@ -5,8 +5,9 @@ use atoll_errors::ErrorKind;
 use atoll_store::StoreError;
 use std::sync::Arc;
 
-/// What a failed operation of the engine means to a caller of the contract.
-pub(crate) fn refused(what: &'static str, place: &str, error: EngineError) -> StoreError {
+/// What a failed operation of the engine means to a caller of the contract; `what` was done, at `place`.
+#[must_use]
+pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreError {
     let place = place.to_owned();
     if error.is_unknown() {
         let reason = error.to_string();

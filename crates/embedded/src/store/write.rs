@@ -1,0 +1,210 @@
+//! The way of a write: pages it will change are read first, then conditions, mutations and the request id go
+//! into one commit, then the sync it asked for is waited for.
+//!
+//! Invariant: whoever waits for a cell is woken after the commit that changed it, never before.
+
+use super::{EmbeddedStore, Inner, LIMITS, keys, within};
+use atoll_engine::{Durability as Class, EngineError, Reader, SyncTicket, WriteBatch};
+use atoll_store::{
+    Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written,
+};
+
+impl EmbeddedStore {
+    pub(super) async fn commit(&self, batch: Batch, options: WriteOptions) -> Result<Written, StoreError> {
+        LIMITS.check_batch(&batch)?;
+        let durability = self.capabilities().durability_for(options.durability)?;
+        let deadline = options.deadline;
+        let written = async {
+            let ranges = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::DeleteRange(_)));
+            if ranges && !self.inner.is_in_memory {
+                // A range may have to be read from disk as a whole.
+                let decided = move |inner: &Inner| inner.commit(&batch, options, durability);
+                return self.made_durable(self.off_thread("write", decided).await?).await;
+            }
+            self.read_before(&batch).await?;
+            self.made_durable(self.inner.commit(&batch, options, durability)?).await
+        };
+        within(deadline, "write", written).await
+    }
+
+    /// Reads the pages that a write will change, elsewhere.
+    async fn read_before(&self, batch: &Batch) -> Result<(), StoreError> {
+        if self.inner.is_in_memory {
+            return Ok(());
+        }
+        let conditions = batch.conditions.iter().map(Condition::sort);
+        let mutations = batch.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => {
+                Some(sort.as_slice())
+            }
+            Mutation::DeleteRange(_) => None,
+        });
+        for sort in conditions.chain(mutations) {
+            self.read_before_key(&keys::joined(Cell::new(&batch.partition, sort))).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn read_before_key(&self, key: &[u8]) -> Result<(), StoreError> {
+        while let Some(ticket) = self.inner.cells.read_before_write(key) {
+            self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the sync that a write asked for.
+    async fn made_durable(
+        &self,
+        (written, ticket): (Written, Option<SyncTicket>),
+    ) -> Result<Written, StoreError> {
+        if let Some(ticket) = ticket {
+            self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
+                .await?;
+        } else if written.repeated && written.durability == Durability::Synced {
+            // The write took effect before, but the sync behind it may not have ended, or have failed.
+            self.off_thread("write", |inner| {
+                inner.engine.sync().map_err(|error| inner.refused("write", error))
+            })
+            .await?;
+        }
+        Ok(written)
+    }
+}
+
+impl Inner {
+    /// Conditions, mutations and the request id in one commit; then whoever waits is woken.
+    fn commit(
+        &self,
+        batch: &Batch,
+        options: WriteOptions,
+        durability: Durability,
+    ) -> Result<(Written, Option<SyncTicket>), StoreError> {
+        let now = options.request.map(|_| self.options.clock.now());
+        let remembering = options.request.zip(now).zip(self.requests.as_ref());
+        let mut remembered = None;
+        let decide = |reader: &Reader<'_>| -> Result<_, Failed> {
+            if let Some(((id, _), requests)) = remembering
+                && requests.is_known(id)?
+            {
+                return Ok((None, ()));
+            }
+            self.check_conditions(reader, batch)?;
+            let mut changes = self.changes_of(batch);
+            if let Some(((id, now), requests)) = remembering {
+                remembered = Some((requests, id, requests.remember(id, now, &mut changes)));
+            }
+            Ok((Some(changes), ()))
+        };
+        let ended = if durability == Durability::Synced && !self.is_in_memory {
+            self.engine.update_visible(decide).map(|((), ticket)| (ticket.is_none(), ticket))
+        } else {
+            let ended = self.engine.update(class_of(durability), decide);
+            ended.map(|((), commit)| (commit.is_none(), None))
+        };
+        let (repeated, ticket) = match ended {
+            Ok(ended) => ended,
+            Err(failed) => {
+                if let (Some((requests, id, cleared)), false) = (remembered, failed.is_unknown()) {
+                    requests.forget(id, cleared);
+                }
+                return Err(failed.into_store_error(self));
+            }
+        };
+        if !repeated {
+            self.watches.wrote(batch);
+        }
+        Ok((Written { durability, repeated }, ticket))
+    }
+
+    fn check_conditions(&self, reader: &Reader<'_>, batch: &Batch) -> Result<(), Failed> {
+        for (place, condition) in batch.conditions.iter().enumerate() {
+            let key = keys::joined(Cell::new(&batch.partition, condition.sort()));
+            let value = reader.get(&self.cells, &key)?;
+            let holds = match (condition, &value) {
+                (Condition::Absent(_), value) => value.is_none(),
+                (Condition::Equals(..), None) => false,
+                // Different lengths need no look at the bytes.
+                (Condition::Equals(_, expected), Some(value)) => {
+                    value.len() == expected.len() as u64 && *value.to_buffer()? == **expected
+                }
+            };
+            if !holds {
+                let actual = value.map(|value| value.to_buffer()).transpose()?;
+                let conflict = Conflict::new(place, condition.sort().to_vec(), actual.as_ref());
+                return Err(Failed::Store(StoreError::Conflict(Box::new(conflict))));
+            }
+        }
+        Ok(())
+    }
+
+    fn changes_of(&self, batch: &Batch) -> WriteBatch {
+        let mut changes = WriteBatch::new();
+        let key = |sort: &[u8]| keys::joined(Cell::new(&batch.partition, sort));
+        for mutation in &batch.mutations {
+            match mutation {
+                Mutation::Put(sort, value) => {
+                    changes.put_buffer(&self.cells, &key(sort), value.to_owned_alone())
+                }
+                Mutation::Append(sort, bytes) => {
+                    changes.append_buffer(&self.cells, &key(sort), bytes.to_owned_alone())
+                }
+                Mutation::Delete(sort) => changes.delete(&self.cells, &key(sort)),
+                Mutation::DeleteRange(range) if range.is_empty() => {}
+                Mutation::DeleteRange(range) => {
+                    let range = keys::KeyRange::of(&batch.partition, range);
+                    changes.delete_range(&self.cells, range.bounds());
+                }
+            }
+        }
+        changes
+    }
+
+    /// One cell set without conditions: the shortest way through the engine.
+    pub(super) fn put_one(
+        &self,
+        cell: Cell<'_>,
+        key: &[u8],
+        value: &[u8],
+        class: Durability,
+    ) -> Result<Written, StoreError> {
+        let put = self.cells.put(key, value, class_of(class));
+        put.map_err(|error| self.refused("put", error))?;
+        self.watches.wrote_cell(cell);
+        Ok(Written { durability: class, repeated: false })
+    }
+}
+
+/// A write that was given up while it was decided.
+enum Failed {
+    Engine(EngineError),
+    Store(StoreError),
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Failed {
+    /// Whether the write may have taken effect all the same.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.is_unknown())
+    }
+
+    fn into_store_error(self, inner: &Inner) -> StoreError {
+        match self {
+            Self::Engine(error) => inner.refused("write", error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+fn class_of(durability: Durability) -> Class {
+    match durability {
+        Durability::Buffered => Class::Buffered,
+        Durability::Flushed => Class::Flushed,
+        Durability::Synced => Class::Synced,
+    }
+}
