@@ -38,6 +38,8 @@ pub struct Checkpoint {
 struct Frozen {
     forest: Forest,
     point: LogPoint,
+    /// Offset of the log's signpost.
+    signpost: u64,
     /// Epoch that the checkpoint commits.
     epoch: u64,
     freeing: Vec<Retired>,
@@ -121,8 +123,10 @@ impl Shared {
     fn freeze(&self, writer: &mut Writer) -> Result<Option<Frozen>, EngineError> {
         let Some(log) = &mut writer.log else { return Ok(None) };
         log.flush(&self.backing)?;
+        // What a former life left there is about a log that this commit does not go on from.
+        log.renew_signpost()?;
         self.flushed.store(log.flushed(), Ordering::Release);
-        let point = log.point();
+        let (point, signpost) = (log.point(), log.signpost_offset());
         writer.retired.decide();
         let mut current = self.forest.write();
         let forest = current.clone();
@@ -147,7 +151,7 @@ impl Shared {
         }
         space.freeze();
         let segments = segments_after(&space, &freeing);
-        Ok(Some(Frozen { forest, point, epoch, freeing, kept, segments }))
+        Ok(Some(Frozen { forest, point, signpost, epoch, freeing, kept, segments }))
     }
 
     fn write_checkpoint(
@@ -182,6 +186,7 @@ impl Shared {
             clean,
             table: home,
             log: frozen.point,
+            signpost: frozen.signpost,
         };
         if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
             // A copy on disk may refer to this table, so it goes only with the commit after it.

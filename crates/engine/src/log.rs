@@ -21,10 +21,12 @@
 //! corruption, an error.
 
 mod replay;
+mod signpost;
 mod writer;
 
 pub(crate) use replay::{End, Group, Replay};
-pub(crate) use writer::Log;
+pub(crate) use signpost::{Found as FoundSignpost, Signpost};
+pub(crate) use writer::{Log, SignpostPlace};
 
 use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode, Malformed};

@@ -6,13 +6,13 @@
 use crate::backing::Backing;
 use crate::codec::Malformed;
 use crate::forest::{Forest, NamedSnapshot, TreeState};
-use crate::log::{Log, LogPoint, SEGMENT_HEADER};
+use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
 use crate::node::{PageRef, Slot};
 use crate::options::Options;
 use crate::page;
 use crate::replayer::Replayer;
 use crate::retired::RetiredList;
-use crate::space::{Extent, SegmentUse, Space};
+use crate::space::{BLOCK, Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, Copy, DATA_START, FORMAT, Superblock, Table, TreeEntry};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
@@ -87,6 +87,7 @@ fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
     let segment = space.allocate(options.log_segment_bytes);
     let log =
         LogPoint { segment, number: 1, start: 0, position: SEGMENT_HEADER, chain: store_id, sequence: 0 };
+    let signpost = space.allocate(BLOCK).offset;
     let extent = space.allocate(4096);
     let table = Table {
         segments: vec![SegmentUse { extent: segment, number: 1, live: 0 }],
@@ -100,8 +101,9 @@ fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
     let table = PageRef { offset: extent.offset, len: bytes.len() as u32, checksum, birth: 0 };
     disk.reserve(0, space.end())?;
     disk.write_at(extent.offset, &bytes)?;
+    disk.write_at(signpost, &Signpost::of(&log).encode(store_id))?;
     disk.sync()?;
-    let superblock = Superblock { store_id, epoch: 1, clean: true, table, log };
+    let superblock = Superblock { store_id, epoch: 1, clean: true, table, log, signpost };
     for copy in COPIES {
         disk.write_at(copy, &superblock.encode())?;
         disk.sync()?;
@@ -169,7 +171,13 @@ fn open(
     for retired in &table.retired {
         state.retired.space(*retired);
     }
-    let (end, synced) = state.replay(superblock.log)?;
+    // Before the log: beside a writer that goes on, the jump it speaks of is then there to be read.
+    let found = Signpost::read(&*disk, superblock.signpost, superblock.store_id)?;
+    let signpost = match found {
+        FoundSignpost::Intact(signpost) => Some(signpost),
+        FoundSignpost::None | FoundSignpost::Damaged => None,
+    };
+    let (end, synced) = state.replay(superblock.log, signpost)?;
     let Replayer { forest, space, retired, mut report, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();
@@ -179,7 +187,9 @@ fn open(
         disk.write_at(copy, &superblock.encode())?;
         disk.sync()?;
     }
-    let log = Log::new(disk, superblock.store_id, options.life.unwrap_or_else(random_id), end.point);
+    let is_stale = found != FoundSignpost::Intact(Signpost::of(&end.point));
+    let place = SignpostPlace { offset: superblock.signpost, is_stale };
+    let log = Log::new(disk, superblock.store_id, options.life.unwrap_or_else(random_id), end.point, place);
     let table = Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len) };
     let checkpointed = superblock.log.position;
     Ok(Recovered {

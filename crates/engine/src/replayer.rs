@@ -8,7 +8,7 @@
 use crate::backing::Backing;
 use crate::codec::{Decoder, Malformed};
 use crate::forest::{Change, Forest, NewValue};
-use crate::log::{End, Group, LogPoint, Replay};
+use crate::log::{End, Group, LogPoint, Replay, Signpost};
 use crate::planted::{self, Bug};
 use crate::record::{self, Logged, Record};
 use crate::recovery::{Cut, RecoveryReport};
@@ -51,8 +51,12 @@ impl<'a> Replayer<'a> {
     }
 
     /// Applies the log from `from` on; where it ends, and up to where it is known to have been synced.
-    pub(crate) fn replay(&mut self, from: LogPoint) -> Result<(End, u64), EngineError> {
-        let mut replay = Replay::start(self.backing, from, from.position)?;
+    pub(crate) fn replay(
+        &mut self,
+        from: LogPoint,
+        signpost: Option<Signpost>,
+    ) -> Result<(End, u64), EngineError> {
+        let mut replay = Replay::start(self.backing, from, from.position)?.with_signpost(signpost);
         let mut at = from;
         while let Some(group) = replay.next()? {
             self.enter_segments(&replay, group.next.number)?;

@@ -7,7 +7,8 @@
 //! ```text
 //! superblock: magic 8 | format 4 | flags 4 | read, write, optional features 8 each | store 8 | epoch 8
 //!             | table: offset 8, length 4, zero 4, checksum 8 | log: segment offset 8, length 8, number 8,
-//!             start 8, position 8, chain 8, sequence 8 | zero … | checksum 8 at the end of the 4 KiB
+//!             start 8, position 8, chain 8, sequence 8 | signpost: offset 8, or zero | zero …
+//!             | checksum 8 at the end of the 4 KiB
 //! table:      trees, snapshots, log segments, free extents, retired extents; see `Table::encode`
 //! ```
 
@@ -36,6 +37,8 @@ pub(crate) struct Superblock {
     pub(crate) clean: bool,
     pub(crate) table: PageRef,
     pub(crate) log: LogPoint,
+    /// Offset of the log's signpost; 0 for none.
+    pub(crate) signpost: u64,
 }
 
 /// What a copy of the superblock turned out to be.
@@ -81,6 +84,7 @@ impl Superblock {
         ] {
             bytes.put_u64(word);
         }
+        bytes.put_u64(self.signpost);
         bytes.resize(BLOCK as usize - 8, 0);
         let sum = crate::checksum::checksum(MAGIC, &bytes);
         bytes.put_u64(sum);
@@ -123,7 +127,8 @@ impl Superblock {
             chain: fields.u64()?,
             sequence: fields.u64()?,
         };
-        Ok(Copy::Intact(Self { store_id, epoch, clean, table, log }))
+        let signpost = fields.u64()?;
+        Ok(Copy::Intact(Self { store_id, epoch, clean, table, log, signpost }))
     }
 
     /// Whether the bytes are those of a store, intact or not.
@@ -267,7 +272,7 @@ mod tests {
             sequence: 12,
         };
         let table = PageRef { offset: 90112, len: 300, checksum: 5, birth: 9 };
-        Superblock { store_id: 42, epoch: 9, clean: true, table, log }
+        Superblock { store_id: 42, epoch: 9, clean: true, table, log, signpost: 81920 }
     }
 
     #[test]

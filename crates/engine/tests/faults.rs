@@ -196,3 +196,91 @@ fn a_flipped_bit_in_the_head_of_the_last_group_is_never_passed_over() {
         assert!(is_there || engine.recovery().cut.is_some(), "bit {bit} of the group's head");
     }
 }
+
+/// Offsets of the segments of the log, by their number.
+fn segments(bytes: &[u8]) -> Vec<(u64, usize)> {
+    let heads = (0..bytes.len()).step_by(4096).filter(|&at| bytes[at..].starts_with(b"ATOLLLOG"));
+    let mut found: Vec<_> =
+        heads.map(|at| (u64::from_le_bytes(*bytes[at + 16..].first_chunk().unwrap()), at)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// A store whose log goes over several segments since its last checkpoint, and its bytes.
+fn with_a_long_log(seed: u64, durability: Durability) -> Vec<u8> {
+    let disk = SimDisk::seeded(seed);
+    let (engine, tree) = open(&disk);
+    fill(&tree, 0, 2000);
+    engine.checkpoint().unwrap();
+    for number in 2000..3000_u32 {
+        tree.put(&number.to_be_bytes(), &[number as u8; 300], durability).unwrap();
+    }
+    disk.to_bytes()
+}
+
+#[test]
+fn a_log_whose_next_segment_was_written_over_as_a_whole_is_never_taken_for_one_that_ends_there() {
+    for durability in [Durability::Flushed, Durability::Synced] {
+        let bytes = with_a_long_log(10, durability);
+        let segments = segments(&bytes);
+        // The checkpoint lies in one of the first of these; the jumps into the last of them are what is hit.
+        let newest: Vec<usize> = segments.iter().rev().take(4).map(|&(_, at)| at).collect();
+        assert_eq!(newest.len(), 4);
+        let (engine, _) = open(&SimDisk::with_bytes(11, &bytes));
+        assert_eq!(engine.recovery().cut, None, "the log is whole");
+        for &at in &newest[1..] {
+            let mut bytes = bytes.clone();
+            bytes[at..at + (64 << 10)].fill(0xa5);
+            let opened = Engine::open(Arc::new(SimDisk::with_bytes(12, &bytes)), options());
+            match (opened, durability) {
+                (Ok(engine), Durability::Flushed) => {
+                    assert!(engine.recovery().cut.is_some(), "a silent step back: {:?}", engine.recovery());
+                }
+                // The segments behind it know that what was in it had been synced.
+                (
+                    Err(EngineError::Corrupt { problem: Damage::LogBeforeSyncedEnd, .. }),
+                    Durability::Synced,
+                ) => {}
+                (opened, _) => panic!("{durability:?}, segment at {at}: {:?}", opened.map(|_| ())),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_is_told_once_and_not_again_when_the_log_went_on_from_there() {
+    let bytes = with_a_long_log(13, Durability::Flushed);
+    let last_but_one = segments(&bytes).iter().rev().nth(1).unwrap().1;
+    let mut damaged = bytes;
+    damaged[last_but_one..last_but_one + (64 << 10)].fill(0xa5);
+    for goes_on_by in ["a write", "a checkpoint", "closing"] {
+        let disk = SimDisk::with_bytes(14, &damaged);
+        let (engine, tree) = open(&disk);
+        assert!(engine.recovery().cut.is_some());
+        match goes_on_by {
+            "a write" => drop(tree.put(b"k", b"v", Durability::Flushed).unwrap()),
+            "a checkpoint" => drop(engine.checkpoint().unwrap()),
+            _ => engine.clone().close().unwrap(),
+        }
+        drop((engine, tree));
+        let (engine, _) = open(&disk.kill());
+        assert_eq!(engine.recovery().cut, None, "after {goes_on_by}");
+        assert!(engine.check().unwrap().damage.is_empty(), "after {goes_on_by}");
+    }
+}
+
+#[test]
+fn a_torn_signpost_costs_nothing_and_is_mended_by_the_next_write() {
+    let whole = with_a_long_log(15, Durability::Flushed);
+    let signpost = (0..whole.len()).step_by(4096).find(|&at| whole[at..].starts_with(b"ATOLLSGN")).unwrap();
+    let mut torn = whole.clone();
+    torn[signpost + 20] ^= 1;
+    let disk = SimDisk::with_bytes(16, &torn);
+    let (engine, tree) = open(&disk);
+    assert_eq!(engine.recovery().cut, None);
+    assert_holds(&tree, 3000);
+    // The power may go in the middle of writing it, so that is no damage to report.
+    assert!(engine.check().unwrap().damage.is_empty());
+    tree.put(&3000_u32.to_be_bytes(), &[3000_u32 as u8; 300], Durability::Flushed).unwrap();
+    assert_eq!(disk.to_bytes()[signpost..signpost + 64], whole[signpost..signpost + 64]);
+}

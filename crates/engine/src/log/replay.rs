@@ -1,5 +1,6 @@
 //! The reading end of the log: what was committed after the last checkpoint, and where the log ends.
 
+use super::Signpost;
 use super::{
     GROUP_HEADER, GROUP_MAGIC, GroupHeader, JUMP_MAGIC, LogPoint, SEGMENT_HEADER, group_checksum,
     segment_header,
@@ -22,6 +23,7 @@ pub(crate) struct Replay<'a> {
     synced: u64,
     /// Segments that were entered by a jump.
     entered: Vec<(Extent, u64)>,
+    signpost: Option<Signpost>,
 }
 
 /// A group that was read and verified.
@@ -61,7 +63,12 @@ impl<'a> Replay<'a> {
     /// Starts at `point`; the log was synced at least up to `synced`.
     pub(crate) fn start(backing: &'a Backing, point: LogPoint, synced: u64) -> Result<Self, EngineError> {
         let bytes = read_segment(backing, point.segment)?;
-        Ok(Self { backing, point, bytes, synced, entered: Vec::new() })
+        Ok(Self { backing, point, bytes, synced, entered: Vec::new(), signpost: None })
+    }
+
+    /// Where to look for more of the log should it seem to end early; read before the log was.
+    pub(crate) fn with_signpost(self, signpost: Option<Signpost>) -> Self {
+        Self { signpost, ..self }
     }
 
     pub(crate) fn point(&self) -> LogPoint {
@@ -158,7 +165,17 @@ impl<'a> Replay<'a> {
             }
         }
         let mut segments = 0u64;
-        while point.room() > GROUP_HEADER as u64 {
+        let mut signpost = self.signpost.filter(|signpost| signpost.start > at.position);
+        loop {
+            if point.room() <= GROUP_HEADER as u64 {
+                // Where no jump was found that leads on, there may have been one.
+                let Some(lost) = signpost.take_if(|signpost| signpost.number > point.number) else { break };
+                bytes = read_segment(self.backing, lost.segment)?;
+                let (segment, number, start) = (lost.segment, lost.number, lost.start);
+                point = LogPoint { segment, number, start, position: start + SEGMENT_HEADER, ..at };
+                ahead.bytes = ahead.bytes.max(point.position - at.position);
+                continue;
+            }
             match self.look_at(&point, &bytes) {
                 Found::Group(header) if header.sequence > at.sequence => {
                     ahead.synced = ahead.synced.max(header.synced);
@@ -176,10 +193,8 @@ impl<'a> Replay<'a> {
                 }
                 _ => {
                     let from = (point.position - point.start) as usize + 8;
-                    match next_candidate(&bytes, from) {
-                        Some(candidate) => point.position = point.start + candidate as u64,
-                        None => break,
-                    }
+                    let candidate = next_candidate(&bytes, from).map(|candidate| candidate as u64);
+                    point.position = point.start + candidate.unwrap_or(point.segment.len);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The writing end of the log: one open group at a time, encoded where it will be written from.
 
+use super::Signpost;
 use super::{
     END_BYTES, GROUP_HEADER, GROUP_MAGIC, GroupHeader, JUMP_BYTES, JUMP_MAGIC, LogPoint, SEGMENT_HEADER,
     group_bytes, group_checksum, segment_header,
@@ -30,6 +31,16 @@ pub(crate) struct Log {
     life: u64,
     /// No group of this life was written yet.
     is_fresh: bool,
+    signpost: SignpostPlace,
+}
+
+/// Where the signpost lies, if the store has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SignpostPlace {
+    /// Offset in the file; 0 for none.
+    pub(crate) offset: u64,
+    /// What it says is not where the log goes on, and must not be left standing once it does.
+    pub(crate) is_stale: bool,
 }
 
 /// What is needed to leave the log as it was before a group was begun.
@@ -40,13 +51,24 @@ pub(crate) struct Prepared {
 }
 
 impl Log {
-    pub(crate) fn new(disk: Arc<dyn Disk>, store_id: u64, life: u64, point: LogPoint) -> Self {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        store_id: u64,
+        life: u64,
+        point: LogPoint,
+        signpost: SignpostPlace,
+    ) -> Self {
         let (flushed, pending, unsettled) = (point.position, Vec::new(), Vec::new());
-        Self { disk, store_id, point, pending, flushed, unsettled, life, is_fresh: true }
+        Self { disk, store_id, point, pending, flushed, unsettled, life, is_fresh: true, signpost }
     }
 
     pub(crate) fn point(&self) -> LogPoint {
         self.point
+    }
+
+    /// Offset of the signpost in the file; 0 for none.
+    pub(crate) fn signpost_offset(&self) -> u64 {
+        self.signpost.offset
     }
 
     /// Position up to which the log was handed to the disk.
@@ -84,9 +106,25 @@ impl Log {
             let jump = group_bytes(self.store_id, &point, JUMP_MAGIC, synced, &payload);
             self.disk.write_at(point.offset_of(point.position), &jump)?;
         }
+        // Only now: whoever reads the signpost first and the log then finds the jump as well.
+        self.put_signpost(&next)?;
         self.point = next;
         self.flushed = next.position;
         Ok(())
+    }
+
+    fn put_signpost(&mut self, point: &LogPoint) -> Result<(), DiskError> {
+        if self.signpost.offset > 0 {
+            let bytes = Signpost::of(point).encode(self.store_id);
+            self.disk.write_at(self.signpost.offset, &bytes)?;
+        }
+        self.signpost.is_stale = false;
+        Ok(())
+    }
+
+    /// Replaces a signpost that a former life left and that is not where the log goes on.
+    pub(crate) fn renew_signpost(&mut self) -> Result<(), DiskError> {
+        if self.signpost.is_stale { self.put_signpost(&self.point()) } else { Ok(()) }
     }
 
     /// Begins a group; its payload is then appended to [`Log::payload`].
@@ -156,6 +194,7 @@ impl Log {
     /// Hands all pending groups to the disk. After an error they are still pending.
     pub(crate) fn flush(&mut self, backing: &Backing) -> Result<(), DiskError> {
         if !self.pending.is_empty() {
+            self.renew_signpost()?;
             self.disk.write_at(self.point.offset_of(self.flushed), &self.pending)?;
             self.pending.clear();
             self.pending.shrink_to(PENDING_MAX * 2);
