@@ -108,11 +108,14 @@ fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
             share * 100.0
         );
     }
-    let measured = plan.run(|line| eprintln!("{line}"))?;
+    let told = |line: &str| eprintln!("{line}");
+    let measured = plan.run(told, |rounds, measured| {
+        let rows = plan::rows(measured, Scale::FULL.tail_bytes as f64 / scale.tail_bytes as f64);
+        let scale = Scale { repeats: rounds, ..scale };
+        print(&rows, measured, scale, calm);
+        write_files(arguments, &facts, scale, &rows, measured)
+    })?;
     plan::clear(&plan.work)?;
-    let rows = plan::rows(&measured, Scale::FULL.tail_bytes as f64 / scale.tail_bytes as f64);
-    print(&rows, &measured, scale, calm);
-    write_files(arguments, &facts, scale, &rows, &measured)?;
     Ok(measured.failures.is_empty() && measured.wrong(EngineName::Atoll).is_none())
 }
 

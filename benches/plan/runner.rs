@@ -73,8 +73,13 @@ struct Step {
 }
 
 impl Plan {
-    /// Runs everything; `told` hears what is done before and after each step.
-    pub fn run(&self, mut told: impl FnMut(&str)) -> Result<Measured, EngineError> {
+    /// Runs everything; `told` hears what is done before and after each step, and `round_ended` gets what was
+    /// measured after each round, so that a run that is broken off keeps the rounds it made.
+    pub fn run(
+        &self,
+        mut told: impl FnMut(&str),
+        mut round_ended: impl FnMut(usize, &Measured) -> Result<(), EngineError>,
+    ) -> Result<Measured, EngineError> {
         let mut measured = Measured::default();
         for repeat in 0..self.scale.repeats {
             told(&format!("round {} of {}", repeat + 1, self.scale.repeats));
@@ -86,6 +91,7 @@ impl Plan {
                     self.clear()?;
                 }
             }
+            round_ended(repeat + 1, &measured)?;
         }
         Ok(measured)
     }
