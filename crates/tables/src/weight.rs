@@ -1,0 +1,139 @@
+//! Weights: where a unit of sampling stands in every sample, for ever.
+//!
+//! A weight is XXH3-64 of the unit's canonical key with the table's salt as seed; docs/internals/tables-weights.md
+//! gives the bytes of a key, and vectors that Python reproduces. A sample is every unit below a [`Cut`].
+//!
+//! Invariant: a weight depends on nothing but the values of the sample key and the salt: not on the width of an
+//! integer or a float, the unit of a timestamp, a dictionary, an offset, or what else is in the batch.
+//! Invariant: no weight is 0, so a cut can say "nothing", and all weights lie below [`Cut::ALL`].
+
+mod cut;
+mod keys;
+mod order;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vectors;
+
+pub use cut::{Cut, Window};
+pub use order::order;
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use atoll_errors::ErrorKind;
+use keys::KeyColumns;
+use std::num::NonZeroU64;
+use twox_hash::XxHash3_64;
+
+/// The seed of a table's weights. Equal keys have equal weights in all tables of one salt, so joins of samples
+/// are samples of the join; another salt gives samples that know nothing of each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Salt(pub u64);
+
+/// Where a unit stands in every sample: lower is earlier. From 1 to 2^64 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Weight(NonZeroU64);
+
+impl Weight {
+    /// The weight with this number, as a block keeps it; none for 0, which is not a weight.
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The weight of a canonical key.
+    #[must_use]
+    pub fn of_key(key: &[u8], salt: Salt) -> Self {
+        Self::of_hash(XxHash3_64::oneshot_with_seed(salt.0, key))
+    }
+
+    /// 0 becomes 1, so a cut at 2 or above still takes exactly its share of all hashes; only the cut at 1 takes
+    /// nothing where it would take one of 2^64.
+    const fn of_hash(hash: u64) -> Self {
+        match NonZeroU64::new(hash) {
+            Some(number) => Self(number),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// The weight of each row's sample key, whose columns are given in the order of the schema.
+///
+/// # Errors
+/// [`WeightError::NoColumns`], [`WeightError::Rows`], or [`WeightError::NotAKey`] for lists, structures, decimals,
+/// intervals of calendar time and other types that have no canonical form.
+pub fn weights(columns: &[ArrayRef], salt: Salt) -> Result<Vec<Weight>, WeightError> {
+    Ok(KeyColumns::new(columns)?.weights(salt))
+}
+
+/// Why there are no weights, no order or no cut.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightError {
+    /// Without a column there is nothing to hash.
+    #[error("a key needs at least one column")]
+    NoColumns,
+    /// The columns do not have the same number of rows.
+    #[error("key column {column} has {rows} rows where {expected} are expected")]
+    Rows {
+        /// Place among the columns of the key.
+        column: usize,
+        /// Rows of that column.
+        rows: usize,
+        /// Rows of the first column, or weights.
+        expected: usize,
+    },
+    /// Values of this type have no canonical form.
+    #[error("key column {column} has type {data_type}, which cannot be part of a key")]
+    NotAKey {
+        /// Place among the columns of the key.
+        column: usize,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// More rows than one permutation can number.
+    #[error("{rows} rows are too many to put in order at once; {max} are possible")]
+    TooManyRows {
+        /// Rows that were given.
+        rows: usize,
+        /// Most rows.
+        max: u32,
+    },
+    /// A share is a number from 0 to 1.
+    #[error("a share must be from 0 to 1, not {share}")]
+    NotAShare {
+        /// What was given.
+        share: f64,
+    },
+    /// A window ends before it begins.
+    #[error("the window is inside out: it goes from {from} to {to}")]
+    WindowInsideOut {
+        /// The lower share.
+        from: f64,
+        /// The upper share.
+        to: f64,
+    },
+}
+
+impl WeightError {
+    /// What it means for the caller.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotAKey { .. } => ErrorKind::Unsupported,
+            Self::TooManyRows { .. } => ErrorKind::Limit,
+            Self::NoColumns | Self::Rows { .. } | Self::NotAShare { .. } | Self::WindowInsideOut { .. } => {
+                ErrorKind::InvalidInput
+            }
+        }
+    }
+}
