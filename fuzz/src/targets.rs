@@ -16,6 +16,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("options", options),
     ("import", import),
     ("text", text),
+    ("expression", expression),
     ("wire", wire),
     ("frames", frames),
     ("attach", atoll_embedded::attach::check_bytes),
@@ -45,6 +46,11 @@ fn import(input: &[u8]) {
 /// An escaped, hexadecimal or base64 text of the command line.
 fn text(input: &[u8]) {
     let _ = atoll_cli::fuzz::text(input);
+}
+
+/// A condition or a box, as a person types it.
+fn expression(input: &[u8]) {
+    let _ = atoll_tables::expression::fuzz::expression(input);
 }
 
 /// Frames of a peer, in pieces of a size that the first byte says.

@@ -15,6 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the suite", &["atoll-conformance"]),
     ("the implementations", &["atoll-embedded"]),
     ("the opener", &["atoll-open"]),
+    ("the models", &["atoll-tables"]),
     ("the doors", &["atoll"]),
     ("the whole", &["atoll-system-tests", "atoll-crash"]),
 ];

@@ -302,10 +302,13 @@ fn the_order_does_not_depend_on_how_the_rows_came() {
 
 #[test]
 fn rows_with_one_id_stay_as_they_came() {
-    let weights = [Weight::new(3).unwrap(); 100];
-    let ids = column(Int64Array::from_iter_values((0..100).map(|row| row % 2)));
-    let places = order(&weights, &[ids]).unwrap();
-    assert_eq!(places, (0..100).step_by(2).chain((1..100).step_by(2)).collect::<Vec<u32>>());
+    for_seeds("rows_with_one_id_stay_as_they_came", 20, |random| {
+        let weights: Vec<Weight> = (0..1_000).map(|_| Weight::new(random.u64(1..4)).unwrap()).collect();
+        let ids: Vec<i64> = (0..1_000).map(|_| random.i64(0..3)).collect();
+        let mut expected: Vec<u32> = (0..1_000).collect();
+        expected.sort_by_key(|&row| (weights[row as usize], ids[row as usize]));
+        assert_eq!(order(&weights, &[column(Int64Array::from(ids))]), Ok(expected));
+    });
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! Blocks: what a writer appended in one step, in the order of the weights.
+//!
+//! ```text
+//! head 64 B | directory | band 0: weights, column 0, column 1, … | band 1: … | …
+//! ```
+//!
+//! Rows lie in bands, each as long as all before it together, so that a sample is the first few bands and reads
+//! at most twice the rows it returns. The directory says for each band how heavy its rows are, what box they
+//! lie in, and where each column's slice is: a query reads the directory and then only the slices it needs.
+//!
+//! ```text
+//! head:      magic 8 | format 4 | directory length 4 | rows 8 | block length 8 | schema 8 | directory sum 8
+//!            | zero 8 | head sum 8
+//! directory: columns 4 | index columns 4 | bands 4 | zero 4 | bands …
+//! band:      rows 4 | zero 4 | least weight 8 | greatest weight 8 | extent 24 for each index column
+//!            | slice 24 for the weights and for each column
+//! extent:    kind 1 | rows without a value 1 | zero 6 | least 8 | greatest 8
+//! slice:     offset 8 | length 8 | checksum 8
+//! ```
+//!
+//! Integers are little-endian, slices start on multiples of 64 bytes, checksums are XXH3-64.
+//!
+//! Invariant: rows lie in the order of (weight, id), over all bands.
+//! Invariant: no byte of a block is believed before its checksum was found right.
+
+mod directory;
+mod read;
+mod slice;
+mod write;
+
+pub use directory::{Band, Directory, Slice};
+pub use read::{BlockReader, Wanted};
+pub use write::{encode_block, encode_sorted};
+
+use arrow_schema::{ArrowError, DataType};
+use atoll_errors::ErrorKind;
+
+/// Rows of the first band.
+pub const BAND_ROWS_FIRST: usize = 256;
+
+/// Bytes of a block's head.
+pub const HEAD_BYTES: usize = 64;
+
+/// Boundary on which slices start.
+const ALIGNMENT: usize = 64;
+
+/// Why a block cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlockError {
+    /// The rows have not the columns of the table.
+    #[error("the rows have not the columns of the table: {problem}")]
+    Columns {
+        /// The first difference.
+        problem: String,
+    },
+    /// A column that may not be null holds nulls.
+    #[error("column \"{column}\" may not be null, and row {row} is")]
+    Null {
+        /// The column.
+        column: String,
+        /// The first such row.
+        row: usize,
+    },
+    /// A weight could not be computed.
+    #[error(transparent)]
+    Weight(#[from] crate::WeightError),
+    /// An extent could not be computed.
+    #[error(transparent)]
+    Lattice(#[from] crate::lattice::LatticeError),
+    /// The bytes are no block, or damaged.
+    #[error("the block is damaged: {problem}")]
+    Damaged {
+        /// What is wrong.
+        problem: String,
+    },
+    /// The block was written by a newer release.
+    #[error("the block has format {found}; this release reads up to {supported}")]
+    NewerFormat {
+        /// The format found.
+        found: u32,
+        /// The newest that is known.
+        supported: u32,
+    },
+    /// The block belongs to a table with another schema.
+    #[error("the block was written with another schema")]
+    OtherSchema,
+    /// A type that blocks do not hold got past the schema.
+    #[error("blocks do not hold columns of type {data_type}")]
+    Type {
+        /// The type.
+        data_type: DataType,
+    },
+    /// Arrow refused.
+    #[error("the rows could not be rearranged: {0}")]
+    Arrow(#[from] ArrowError),
+}
+
+impl BlockError {
+    /// The kind of error, as all doors name it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Columns { .. } | Self::Null { .. } | Self::Type { .. } => ErrorKind::InvalidInput,
+            Self::Weight(error) => error.kind(),
+            Self::Lattice(error) => error.kind(),
+            Self::Damaged { .. } => ErrorKind::Corrupt,
+            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            Self::OtherSchema => ErrorKind::Conflict,
+            Self::Arrow(_) => ErrorKind::Internal,
+        }
+    }
+}
+
+fn damaged(problem: impl Into<String>) -> BlockError {
+    BlockError::Damaged { problem: problem.into() }
+}
+
+/// The checksum of bytes that belong to a block.
+fn checksum(bytes: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(bytes)
+}
+
+/// What ties a block to the schema it was written with.
+fn schema_sum(schema: &crate::TableSchema) -> u64 {
+    checksum(schema.to_json().as_bytes())
+}
+
+/// How many rows the bands of `rows` rows have: the first few, then each as many as all before it.
+pub fn band_rows(rows: usize) -> impl Iterator<Item = usize> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let next = done.max(BAND_ROWS_FIRST).min(rows - done);
+        done += next;
+        (next > 0).then_some(next)
+    })
+}
+
+#[cfg(test)]
+mod tests;

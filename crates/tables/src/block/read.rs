@@ -1,0 +1,145 @@
+//! Reading a block: which bytes a query needs, and what rows they hold.
+//!
+//! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
+
+use super::directory::Head;
+use super::{Band, BlockError, Directory, HEAD_BYTES, Slice, checksum, damaged, schema_sum, slice};
+use crate::lattice::Region;
+use crate::weight::Window;
+use crate::{TableSchema, Weight};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::{DataType, Schema};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a query wants of a block.
+#[derive(Clone, Debug)]
+pub struct Wanted<'q> {
+    /// Rows of these weights.
+    pub window: Window,
+    /// Rows in this region; bands outside are not read, rows outside are for the caller to leave out.
+    pub region: &'q Region,
+    /// Places of the columns to read, in the order in which they are answered.
+    pub columns: &'q [usize],
+}
+
+/// A block whose directory was read.
+#[derive(Clone, Debug)]
+pub struct BlockReader {
+    schema: Arc<TableSchema>,
+    directory: Directory,
+}
+
+impl BlockReader {
+    /// How many bytes at the front of a block hold its head and directory, by its first [`HEAD_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
+    pub fn front_bytes(head: &[u8]) -> Result<u64, BlockError> {
+        Ok(HEAD_BYTES as u64 + u64::from(Head::decode(head)?.directory_bytes))
+    }
+
+    /// Opens a block of a table by the bytes at its front.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
+    pub fn open(schema: Arc<TableSchema>, front: &[u8]) -> Result<Self, BlockError> {
+        let head = Head::decode(front)?;
+        if head.schema != schema_sum(&schema) {
+            return Err(BlockError::OtherSchema);
+        }
+        let directory = front.get(HEAD_BYTES..HEAD_BYTES + head.directory_bytes as usize);
+        let directory = directory.ok_or_else(|| damaged("its directory is cut off"))?;
+        let (columns, index) = (schema.columns().fields().len(), schema.index().len());
+        let directory = Directory::decode(&head, directory, columns, index)?;
+        Ok(Self { schema, directory })
+    }
+
+    /// What lies where.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The bands that may hold rows that are wanted, by their places.
+    pub fn bands(&self, wanted: &Wanted<'_>) -> impl Iterator<Item = usize> {
+        let may_hold = move |band: &Band| {
+            let from_here = wanted.window.until().takes(band.least);
+            let up_to_here = !wanted.window.after().takes(band.greatest);
+            from_here && up_to_here && !wanted.region.prunes(&band.extents)
+        };
+        let bands = self.directory.bands.iter().enumerate();
+        bands.filter(move |(_, band)| may_hold(band)).map(|(place, _)| place)
+    }
+
+    /// The slices to read of one band: the weights first, then the columns that are wanted.
+    ///
+    /// # Panics
+    /// Never for a place that [`BlockReader::bands`] named and columns of the table.
+    #[must_use]
+    pub fn slices(&self, band: usize, columns: &[usize]) -> Vec<Slice> {
+        let slices = &self.directory.bands[band].slices;
+        std::iter::once(slices[0]).chain(columns.iter().map(|&column| slices[column + 1])).collect()
+    }
+
+    /// The rows of a band with the weights that are wanted, from the bytes of its slices; and those weights.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`] where bytes do not match their checksum.
+    pub fn rows(
+        &self,
+        band: usize,
+        wanted: &Wanted<'_>,
+        slices: &[impl AsRef<[u8]>],
+    ) -> Result<(RecordBatch, Vec<Weight>), BlockError> {
+        let places = self.slices(band, wanted.columns);
+        if places.len() != slices.len() {
+            return Err(damaged("not all slices of a band were read"));
+        }
+        let rows = self.directory.bands[band].rows as usize;
+        let verified = |place: usize| verified(&places[place], slices[place].as_ref());
+        let weights = weights_of(rows, verified(0)?)?;
+        let kept = wanted.window.slice(&weights);
+        let mut columns = Vec::with_capacity(wanted.columns.len());
+        for (place, &column) in wanted.columns.iter().enumerate() {
+            let data_type = self.schema.columns().field(column).data_type();
+            let whole = slice::decode(data_type, rows, verified(place + 1)?)?;
+            columns.push(whole.slice(kept.start, kept.len()));
+        }
+        Ok((self.batch(wanted.columns, columns, &kept)?, weights[kept].to_vec()))
+    }
+
+    fn batch(
+        &self,
+        places: &[usize],
+        columns: Vec<ArrayRef>,
+        kept: &Range<usize>,
+    ) -> Result<RecordBatch, BlockError> {
+        let fields: Vec<_> =
+            places.iter().map(|&place| Arc::clone(&self.schema.columns().fields()[place])).collect();
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(kept.len()));
+        let schema = Arc::new(Schema::new(fields));
+        // Nulls where there must be none would be damage that its checksum did not show.
+        RecordBatch::try_new_with_options(schema, columns, &options)
+            .map_err(|error| damaged(error.to_string()))
+    }
+}
+
+fn verified<'b>(slice: &Slice, bytes: &'b [u8]) -> Result<&'b [u8], BlockError> {
+    if bytes.len() as u64 == slice.bytes && checksum(bytes) == slice.checksum {
+        return Ok(bytes);
+    }
+    Err(damaged(format!("the {} bytes at offset {} do not match their checksum", slice.bytes, slice.offset)))
+}
+
+fn weights_of(rows: usize, bytes: &[u8]) -> Result<Vec<Weight>, BlockError> {
+    let numbers = slice::decode(&DataType::UInt64, rows, bytes)?;
+    let numbers =
+        numbers.as_any().downcast_ref::<UInt64Array>().ok_or_else(|| damaged("weights are numbers"))?;
+    let weights: Option<Vec<Weight>> = numbers.values().iter().map(|&number| Weight::new(number)).collect();
+    let weights = weights.ok_or_else(|| damaged("a weight is zero"))?;
+    if !weights.is_sorted() {
+        return Err(damaged("weights are not in their order"));
+    }
+    Ok(weights)
+}

@@ -1,0 +1,126 @@
+//! Slices: one column of one band, as the buffers of an Arrow array one behind the other.
+//!
+//! ```text
+//! parts 4 | nulls 4 | length of each part 8 … | parts, each on a multiple of 8
+//! ```
+//!
+//! Parts: the validity bitmap if there are nulls, then the type's own buffers; for vectors, the parts of their
+//! elements. Everything starts at row 0 and is as long as the rows need, so a slice depends on nothing but them.
+
+use super::{BlockError, damaged};
+use arrow_array::{Array, ArrayRef, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_data::{ArrayData, ArrayDataBuilder};
+use arrow_schema::DataType;
+
+/// Appends the slice of `column`, which starts at its first row (as whatever was taken or built does).
+pub(super) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
+    let start = bytes.len();
+    let mut parts = Vec::new();
+    let nulls = collect_parts(&column.to_data(), &mut parts)?;
+    bytes.extend_from_slice(&(parts.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&nulls.to_le_bytes());
+    parts.iter().for_each(|part| bytes.extend_from_slice(&(part.len() as u64).to_le_bytes()));
+    for part in parts {
+        bytes.extend_from_slice(&part);
+        let padded = start + (bytes.len() - start).next_multiple_of(8);
+        bytes.resize(padded, 0);
+    }
+    Ok(())
+}
+
+/// The parts of an array; whether it and its elements have nulls, a bit for each level.
+fn collect_parts(data: &ArrayData, parts: &mut Vec<Vec<u8>>) -> Result<u32, BlockError> {
+    let rows = data.len();
+    let has_nulls = data.null_count() > 0;
+    if let Some(nulls) = data.nulls().filter(|_| has_nulls) {
+        parts.push(bits_of(nulls.inner(), rows));
+    }
+    let own = u32::from(has_nulls);
+    match data.data_type() {
+        DataType::Boolean => {
+            let bits = BooleanBuffer::new(data.buffers()[0].clone(), data.offset(), rows);
+            parts.push(bits_of(&bits, rows));
+        }
+        DataType::Utf8 | DataType::Binary => {
+            let offsets = &data.buffer::<i32>(0)[..=rows];
+            let first = offsets[0];
+            parts.push(offsets.iter().flat_map(|offset| (offset - first).to_le_bytes()).collect());
+            parts.push(data.buffers()[1].as_slice()[first as usize..offsets[rows] as usize].to_vec());
+        }
+        DataType::FixedSizeList(_, len) => {
+            let len = *len as usize;
+            let elements = data.child_data()[0].slice(data.offset() * len, rows * len);
+            return Ok(own | collect_parts(&elements, parts)? << 1);
+        }
+        other => {
+            let width =
+                other.primitive_width().ok_or_else(|| BlockError::Type { data_type: other.clone() })?;
+            let values = data.buffers()[0].as_slice();
+            parts.push(values[data.offset() * width..][..rows * width].to_vec());
+        }
+    }
+    Ok(own)
+}
+
+/// The bits of `rows` rows, from the first bit of the first byte on, zeros behind the last.
+fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
+    let mut bytes = bits.sliced().as_slice()[..rows.div_ceil(8)].to_vec();
+    if let (Some(last), over @ 1..) = (bytes.last_mut(), rows % 8) {
+        *last &= (1 << over) - 1;
+    }
+    bytes
+}
+
+/// The column of `rows` rows whose slice this is.
+pub(super) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef, BlockError> {
+    let cut_off = || damaged("a slice is cut off");
+    let (&count, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
+    let (&nulls, rest) = rest.split_first_chunk::<4>().ok_or_else(cut_off)?;
+    let (count, nulls) = (u32::from_le_bytes(count) as usize, u32::from_le_bytes(nulls));
+    let lengths = rest.get(..count.saturating_mul(8)).ok_or_else(cut_off)?;
+    let mut at = 8 + lengths.len();
+    let mut parts = Vec::with_capacity(count);
+    for length in lengths.chunks_exact(8) {
+        let length = u64::from_le_bytes(*length.first_chunk().ok_or_else(cut_off)?);
+        let length = usize::try_from(length).map_err(|_| cut_off())?;
+        let end = at.checked_add(length).ok_or_else(cut_off)?;
+        parts.push(Buffer::from(bytes.get(at..end).ok_or_else(cut_off)?));
+        at = end.next_multiple_of(8);
+    }
+    let mut parts = parts.into_iter();
+    let data = build(data_type, rows, nulls, &mut parts)?;
+    if parts.next().is_some() {
+        return Err(damaged("a slice has parts that its type has not"));
+    }
+    Ok(make_array(data))
+}
+
+fn build(
+    data_type: &DataType,
+    rows: usize,
+    nulls: u32,
+    parts: &mut impl Iterator<Item = Buffer>,
+) -> Result<ArrayData, BlockError> {
+    let mut next = || parts.next().ok_or_else(|| damaged("a slice lacks a part"));
+    // The builder reads this many bits without asking whether they are there.
+    let bitmap = |bits: Buffer| {
+        if bits.len() == rows.div_ceil(8) { Ok(bits) } else { Err(damaged("a bitmap has the wrong length")) }
+    };
+    let mut builder = ArrayDataBuilder::new(data_type.clone()).len(rows).align_buffers(true);
+    if nulls & 1 != 0 {
+        builder = builder.null_bit_buffer(Some(bitmap(next()?)?));
+    }
+    builder = match data_type {
+        DataType::Boolean => builder.add_buffer(bitmap(next()?)?),
+        DataType::Utf8 | DataType::Binary => builder.add_buffer(next()?).add_buffer(next()?),
+        DataType::FixedSizeList(item, len) => {
+            let elements = rows.checked_mul(*len as usize).ok_or_else(|| damaged("a vector is too long"))?;
+            builder.add_child_data(build(item.data_type(), elements, nulls >> 1, parts)?)
+        }
+        other if other.primitive_width().is_some() => builder.add_buffer(next()?),
+        other => return Err(BlockError::Type { data_type: other.clone() }),
+    };
+    // Checks lengths, offsets and UTF-8; what passes is safe to use.
+    builder.build().map_err(|error| damaged(error.to_string()))
+}

@@ -1,0 +1,333 @@
+//! Blocks against plain sorting and filtering of the same rows.
+//!
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-tables block`.
+#![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
+
+use super::*;
+use crate::lattice::{Interval, Region, Scalar};
+use crate::weight::{Cut, Window, order, weights};
+use crate::{Roles, Salt, TableSchema, Weight, column};
+use arrow_array::builder::{FixedSizeListBuilder, Float32Builder};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch,
+    StringArray, TimestampNanosecondArray, UInt8Array, UInt32Array,
+};
+use arrow_schema::{Field, Schema, TimeUnit};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use std::sync::Arc;
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("ATOLL_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=6).collect(),
+    }
+}
+
+/// Runs `test` with each seed, and says how to replay the one that fails.
+fn for_seeds(test: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    for seed in seeds() {
+        let result = std::panic::catch_unwind(|| test(seed));
+        assert!(result.is_ok(), "replay with ATOLL_SEED={seed} cargo test -p atoll-tables block");
+    }
+}
+
+fn schema() -> TableSchema {
+    let element = Arc::new(Field::new("item", DataType::Float32, true));
+    let columns = Schema::new(vec![
+        column("pid", DataType::Int64, false),
+        column("step", DataType::Int64, false),
+        column("x", DataType::Float64, true),
+        column("time", DataType::Timestamp(TimeUnit::Nanosecond, None), true),
+        column("kind", DataType::UInt8, false),
+        column("name", DataType::Utf8, true),
+        column("raw", DataType::Binary, false),
+        column("alive", DataType::Boolean, true),
+        column("day", DataType::Date32, false),
+        column("pos", DataType::FixedSizeList(element, 3), true),
+    ]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Roles {
+        id: names(&["pid", "step"]),
+        sample_key: names(&["pid"]),
+        index: names(&["x", "time", "kind"]),
+        salt: 5,
+    };
+    TableSchema::new(columns, &roles).unwrap()
+}
+
+/// Rows of all types, with nulls, NaN and infinities, several for each entity, and in no order.
+fn rows(random: &mut fastrand::Rng, count: usize) -> RecordBatch {
+    let entities = (count as i64 / 7).max(1);
+    let mut ids: Vec<i64> = (0..count as i64).collect();
+    random.shuffle(&mut ids);
+    let pid: Int64Array = ids.iter().map(|id| id % entities).collect::<Vec<_>>().into();
+    let step: Int64Array = ids.iter().map(|id| id / entities).collect::<Vec<_>>().into();
+    let mut maybe = |share: u8| random.u8(..100) >= share;
+    let present: Vec<bool> = (0..count).map(|_| maybe(5)).collect();
+    let x: Float64Array = present
+        .iter()
+        .map(|&is_there| {
+            is_there.then(|| match random.u8(..50) {
+                0 => f64::NAN,
+                1 => f64::INFINITY,
+                _ => random.f64() * 100.0 - 50.0,
+            })
+        })
+        .collect();
+    let time: TimestampNanosecondArray =
+        present.iter().map(|&is_there| is_there.then(|| random.i64(..1_000_000_000))).collect();
+    let kind: UInt8Array = (0..count).map(|_| random.u8(..4)).collect::<Vec<_>>().into();
+    let text = |random: &mut fastrand::Rng| "é".repeat(random.usize(..9));
+    let name: StringArray = present.iter().map(|&is_there| is_there.then(|| text(random))).collect();
+    let raw: BinaryArray = (0..count).map(|_| Some(vec![random.u8(..); random.usize(..12)])).collect();
+    let alive: BooleanArray = present.iter().map(|&is_there| is_there.then(|| random.bool())).collect();
+    let day: Date32Array = (0..count).map(|_| random.i32(..)).collect::<Vec<_>>().into();
+    let mut pos = FixedSizeListBuilder::new(Float32Builder::new(), 3);
+    for &is_there in &present {
+        for _ in 0..3 {
+            pos.values().append_option((random.u8(..10) > 0).then(|| random.f32()));
+        }
+        pos.append(is_there);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(pid),
+        Arc::new(step),
+        Arc::new(x),
+        Arc::new(time),
+        Arc::new(kind),
+        Arc::new(name),
+        Arc::new(raw),
+        Arc::new(alive),
+        Arc::new(day),
+        Arc::new(pos.finish()),
+    ];
+    RecordBatch::try_new(Arc::clone(schema().columns()), columns).unwrap()
+}
+
+/// The rows in the order of (weight, id), and their weights: what a block must hold.
+fn expected(rows: &RecordBatch) -> (RecordBatch, Vec<Weight>) {
+    let weights = weights(&[Arc::clone(rows.column(0))], Salt(5)).unwrap();
+    let order = order(&weights, &rows.columns()[..2]).unwrap();
+    let sorted = order.iter().map(|&row| weights[row as usize]).collect();
+    (take_record_batch(rows, &UInt32Array::from(order)).unwrap(), sorted)
+}
+
+fn open(bytes: &[u8]) -> Result<BlockReader, BlockError> {
+    let front = usize::try_from(BlockReader::front_bytes(bytes)?).unwrap();
+    let front = bytes.get(..front).ok_or_else(|| damaged("cut off"))?;
+    BlockReader::open(Arc::new(schema()), front)
+}
+
+/// Reads what is wanted the way a table does: directory, bands, slices. Also how many rows were decoded.
+fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<(RecordBatch, Vec<Weight>, usize), BlockError> {
+    let reader = open(bytes)?;
+    let (mut batches, mut weights, mut decoded) = (Vec::new(), Vec::new(), 0);
+    for band in reader.bands(wanted) {
+        let slices: Vec<&[u8]> = reader
+            .slices(band, wanted.columns)
+            .iter()
+            .map(|slice| {
+                let end = (slice.offset + slice.bytes) as usize;
+                bytes.get(slice.offset as usize..end).ok_or_else(|| damaged("cut off"))
+            })
+            .collect::<Result<_, _>>()?;
+        let (rows, of_rows) = reader.rows(band, wanted, &slices)?;
+        decoded += reader.directory().bands[band].rows as usize;
+        batches.push(rows);
+        weights.extend(of_rows);
+    }
+    let fields: Vec<_> =
+        wanted.columns.iter().map(|&place| Arc::clone(&schema().columns().fields()[place])).collect();
+    Ok((concat_batches(&Arc::new(Schema::new(fields)), &batches)?, weights, decoded))
+}
+
+const ALL_COLUMNS: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+fn everything(region: &Region) -> Wanted<'_> {
+    Wanted { window: Window::below(Cut::ALL), region, columns: &ALL_COLUMNS }
+}
+
+#[test]
+fn a_block_gives_back_every_row_in_the_order_of_its_weight() {
+    for_seeds(|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for count in [0, 1, 255, 256, 257, 513, random.usize(600..5000)] {
+            let rows = rows(&mut random, count);
+            let bytes = encode_block(&schema(), &rows).unwrap();
+            let region = Region::everything(3);
+            let (found, weights, _) = read(&bytes, &everything(&region)).unwrap();
+            let (sorted, expected_weights) = expected(&rows);
+            assert_eq!(found, sorted, "{count} rows");
+            assert_eq!(weights, expected_weights);
+            let again = encode_sorted(&schema(), &sorted, &expected_weights).unwrap();
+            assert_eq!(again, bytes, "a block depends on its rows alone, not on the order they came in");
+        }
+    });
+}
+
+#[test]
+fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows() {
+    for_seeds(|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rows = rows(&mut random, 4000);
+        let bytes = encode_block(&schema(), &rows).unwrap();
+        let (sorted, weights) = expected(&rows);
+        let region = Region::everything(3);
+        for _ in 0..40 {
+            let (from, to) = (random.f64() * random.f64(), random.f64());
+            let window = if random.bool() || from > to {
+                Window::below(Cut::of_share(to * random.f64()).unwrap())
+            } else {
+                Cut::window(from, to).unwrap()
+            };
+            let wanted = Wanted { window, region: &region, columns: &[5, 0] };
+            let (found, found_weights, decoded) = read(&bytes, &wanted).unwrap();
+            let kept: Vec<u32> = (0..4000).filter(|&row| window.takes(weights[row as usize])).collect();
+            let kept = UInt32Array::from(kept);
+            assert_eq!(found, take_record_batch(&sorted.project(&[5, 0]).unwrap(), &kept).unwrap());
+            assert_eq!(found_weights.len(), kept.len());
+            if window.after() == Cut::NOTHING {
+                assert!(decoded <= (2 * kept.len()).max(BAND_ROWS_FIRST), "{decoded} for {}", kept.len());
+            }
+        }
+    });
+}
+
+#[test]
+fn bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost() {
+    for_seeds(|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        // Steps of one entity far apart in time, so that bands differ.
+        let rows = rows(&mut random, 3000);
+        let bytes = encode_block(&schema(), &rows).unwrap();
+        let (sorted, _) = expected(&rows);
+        let mut pruned = 0;
+        for _ in 0..60 {
+            let low = random.f64() * 120.0 - 60.0;
+            let kind = random.u64(..6);
+            let region = Region::new(vec![
+                Interval {
+                    low: Some(Scalar::Float(low)),
+                    high: Some(Scalar::Float(low + random.f64() * 10.0)),
+                },
+                Interval { low: None, high: None },
+                Interval { low: Some(Scalar::Unsigned(kind)), high: Some(Scalar::Unsigned(kind + 1)) },
+            ])
+            .unwrap();
+            let (found, ..) = read(&bytes, &everything(&region)).unwrap();
+            let inside = |rows: &RecordBatch| -> Vec<(i64, i64)> {
+                let columns = [2, 3, 4].map(|place| Arc::clone(rows.column(place)));
+                let matches = region.matches(&columns).unwrap();
+                let id = |place: usize, row: usize| {
+                    rows.column(place).as_any().downcast_ref::<Int64Array>().unwrap().value(row)
+                };
+                (0..rows.num_rows())
+                    .filter(|&row| matches.value(row))
+                    .map(|row| (id(0, row), id(1, row)))
+                    .collect()
+            };
+            assert_eq!(inside(&found), inside(&sorted));
+            pruned += usize::from(found.num_rows() < sorted.num_rows());
+        }
+        assert!(pruned > 5, "only {pruned} of 60 regions left a band out");
+    });
+}
+
+#[test]
+fn no_flipped_bit_is_ever_read_as_rows() {
+    for_seeds(|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rows = rows(&mut random, 300);
+        let bytes = encode_block(&schema(), &rows).unwrap();
+        let region = Region::everything(3);
+        let whole = read(&bytes, &everything(&region)).unwrap();
+        let mut found = 0;
+        for _ in 0..3000 {
+            let mut flipped = bytes.clone();
+            let place = random.usize(..flipped.len());
+            flipped[place] ^= 1 << random.u8(..8);
+            match read(&flipped, &everything(&region)) {
+                // Only the zeros between slices may change without anybody noticing.
+                Ok(read) => assert_eq!((read.0, read.1), (whole.0.clone(), whole.1.clone()), "byte {place}"),
+                Err(error) => {
+                    assert!(matches!(error.kind(), ErrorKind::Corrupt), "byte {place}: {error}");
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 2000, "only {found} of 3000 flips found");
+    });
+}
+
+#[test]
+fn no_bytes_make_a_reader_panic_even_where_checksums_are_right() {
+    for_seeds(|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..4000 {
+            let data_type = schema().columns().field(random.usize(..10)).data_type().clone();
+            let rows = random.usize(..40);
+            let column = rows_of_type(&mut random, &data_type, rows);
+            let mut bytes = Vec::new();
+            slice::encode(&column, &mut bytes).unwrap();
+            for _ in 0..random.usize(..4) {
+                let place = random.usize(..bytes.len());
+                bytes[place] = [0, 1, 0x7f, 0x80, 0xff][random.usize(..5)];
+            }
+            bytes.truncate(random.usize(..=bytes.len()));
+            // Whatever is accepted can be looked at in full.
+            if let Ok(array) = slice::decode(&data_type, random.usize(..50), &bytes) {
+                array.to_data().validate_full().unwrap();
+            }
+        }
+    });
+}
+
+fn rows_of_type(random: &mut fastrand::Rng, data_type: &DataType, count: usize) -> ArrayRef {
+    let rows = rows(random, count);
+    let place = rows.schema().fields().iter().position(|field| field.data_type() == data_type).unwrap();
+    Arc::clone(rows.column(place))
+}
+
+#[test]
+fn rows_that_do_not_fit_the_table_are_refused_by_name() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let rows = rows(&mut random, 10);
+    let refused = |rows: &RecordBatch| encode_block(&schema(), rows).unwrap_err();
+    let fewer = rows.project(&[0, 1, 2]).unwrap();
+    assert!(refused(&fewer).to_string().contains("3 instead of 10"));
+    let mut order = ALL_COLUMNS;
+    order.swap(2, 3);
+    let swapped = refused(&rows.project(&order).unwrap());
+    assert!(swapped.to_string().contains("column 2 is \"time\""), "{swapped}");
+    let mut columns = rows.columns().to_vec();
+    columns[4] = Arc::new(UInt8Array::from((0..10).map(|row| (row != 3).then_some(1)).collect::<Vec<_>>()));
+    let fields: Vec<Field> =
+        rows.schema().fields().iter().map(|field| (**field).clone().with_nullable(true)).collect();
+    let with_null = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let refused = refused(&with_null).to_string();
+    assert_eq!(refused, "column \"kind\" may not be null, and row 3 is");
+}
+
+#[test]
+fn a_block_of_another_schema_or_a_newer_release_says_so() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let bytes = encode_block(&schema(), &rows(&mut random, 10)).unwrap();
+    let roles = Roles { salt: 6, ..schema().roles() };
+    let other = TableSchema::new(Arc::clone(schema().columns()), &roles).unwrap();
+    assert!(matches!(BlockReader::open(Arc::new(other), &bytes), Err(BlockError::OtherSchema)));
+    let mut newer = bytes;
+    newer[8] = 2;
+    let sum = checksum(&newer[..HEAD_BYTES - 8]);
+    newer[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
+    assert!(matches!(BlockReader::front_bytes(&newer), Err(BlockError::NewerFormat { found: 2, .. })));
+}
+
+#[test]
+fn each_band_is_as_long_as_all_before_it() {
+    let bands = |rows| band_rows(rows).collect::<Vec<_>>();
+    assert!(bands(0).is_empty());
+    assert_eq!(bands(256), [256]);
+    assert_eq!(bands(257), [256, 1]);
+    assert_eq!(bands(3000), [256, 256, 512, 1024, 952]);
+}

@@ -1,0 +1,112 @@
+//! Columns as expressions see them: what their values are, and how they come out of a batch.
+//!
+//! Invariant: the array of a leaf has the shape that the schema promised, or evaluation fails.
+
+use super::{Column, EvaluateError};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::{ArrowError, DataType, TimeUnit};
+use arrow_select::take::take;
+use std::sync::Arc;
+
+/// What a stored value is, whatever its width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// True or false.
+    Boolean,
+    /// A whole number of up to 64 bits.
+    Integer,
+    /// A float of up to 64 bits.
+    Float,
+    /// A text.
+    Text,
+    /// A point in time, as a number of units since 1970; what has no zone is UTC.
+    Instant {
+        /// Nanoseconds of a unit.
+        scale: i128,
+    },
+    /// Anything else: it may be null, nothing more is known.
+    Opaque,
+}
+
+impl Shape {
+    pub(super) fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean,
+            DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+            | DataType::UInt64 => Self::Integer,
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => Self::Float,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Timestamp(TimeUnit::Second, _) => Self::Instant { scale: 1_000_000_000 },
+            DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => {
+                Self::Instant { scale: 1_000_000 }
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => Self::Instant { scale: 1000 },
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Instant { scale: 1 },
+            DataType::Date32 => Self::Instant { scale: 86_400 * 1_000_000_000 },
+            DataType::Dictionary(_, values) => Self::of(values),
+            _ => Self::Opaque,
+        }
+    }
+}
+
+/// A column, or an element of one, that an expression reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Leaf {
+    pub(super) column: Column,
+    pub(super) shape: Shape,
+}
+
+impl Leaf {
+    /// Its values in a batch; dictionaries stay encoded.
+    pub(super) fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, EvaluateError> {
+        let name = &self.column.name;
+        let column = batch.column_by_name(name);
+        let column = column.ok_or_else(|| EvaluateError::MissingColumn { name: name.clone() })?;
+        let array = match self.column.element {
+            None => Arc::clone(column),
+            Some(element) => self.element(column, element)?,
+        };
+        match Shape::of(array.data_type()) == self.shape {
+            true => Ok(array),
+            false => Err(self.wrong_type(column)),
+        }
+    }
+
+    /// Its values in a batch, dictionaries unpacked.
+    pub(super) fn plain_array(&self, batch: &RecordBatch) -> Result<ArrayRef, EvaluateError> {
+        let array = self.array(batch)?;
+        match array.as_any_dictionary_opt() {
+            None => Ok(array),
+            Some(dictionary) => take(dictionary.values().as_ref(), dictionary.keys(), None)
+                .map_err(|source| self.failed(source)),
+        }
+    }
+
+    /// One element of each vector; null where the vector or the element is.
+    fn element(&self, column: &ArrayRef, element: u32) -> Result<ArrayRef, EvaluateError> {
+        let list = column.as_fixed_size_list_opt().ok_or_else(|| self.wrong_type(column))?;
+        let size = u64::try_from(list.value_length()).unwrap_or(0);
+        let element = u64::from(element);
+        if element >= size {
+            return Err(self.wrong_type(column));
+        }
+        let places = (0..list.len() as u64).map(|row| row * size + element).collect::<Vec<_>>();
+        let places = UInt64Array::new(places.into(), list.nulls().cloned());
+        take(list.values().as_ref(), &places, None).map_err(|source| self.failed(source))
+    }
+
+    pub(super) fn wrong_type(&self, found: &dyn Array) -> EvaluateError {
+        EvaluateError::ColumnType { column: self.column.to_string(), found: found.data_type().to_string() }
+    }
+
+    fn failed(&self, source: ArrowError) -> EvaluateError {
+        EvaluateError::Column { column: self.column.to_string(), source }
+    }
+}

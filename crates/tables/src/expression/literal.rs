@@ -1,0 +1,279 @@
+//! The words of the grammar: literals, columns, operators and functions.
+//!
+//! Invariant: what is displayed here is read back as the same by the parser.
+
+use super::instant;
+use std::fmt;
+
+/// Words that mean something by themselves: a column of such a name is written in double quotes.
+const RESERVED: [&str; 11] =
+    ["and", "or", "not", "in", "is", "between", "null", "nan", "inf", "true", "false"];
+
+/// Whether an unquoted word of this spelling is a keyword; upper and lower case are the same.
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
+}
+
+/// A constant.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Literal {
+    /// `null`: no value.
+    Null,
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A whole number, exactly; from the least `i64` to the greatest `u64`.
+    Integer(i128),
+    /// A number with a point or an exponent, `inf` or `nan`: the nearest double.
+    Float(f64),
+    /// `'text'`.
+    Text(String),
+    /// `timestamp '2026-01-01T00:00:00Z'`: nanoseconds since 1970 in UTC, years 0001 to 9999.
+    Timestamp(i128),
+}
+
+impl Literal {
+    /// The whole numbers that can be written.
+    pub(crate) const INTEGERS: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
+}
+
+impl PartialEq for Literal {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Boolean(left), Self::Boolean(right)) => left == right,
+            (Self::Integer(left), Self::Integer(right)) => left == right,
+            // By their bits, so that -0.0 is told from 0.0; a NaN is a NaN.
+            (Self::Float(left), Self::Float(right)) => {
+                left.to_bits() == right.to_bits() || (left.is_nan() && right.is_nan())
+            }
+            (Self::Text(left), Self::Text(right)) => left == right,
+            (Self::Timestamp(left), Self::Timestamp(right)) => left == right,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Float(value) if value.is_nan() => f.write_str("nan"),
+            // Shortest text that reads back as the same double; always with a point or an exponent.
+            Self::Float(value) => write!(f, "{value:?}"),
+            Self::Text(value) => write!(f, "'{}'", value.replace('\'', "''")),
+            Self::Timestamp(nanoseconds) => write!(f, "timestamp '{}'", instant::show(*nanoseconds)),
+        }
+    }
+}
+
+impl From<bool> for Literal {
+    fn from(value: bool) -> Self {
+        Self::Boolean(value)
+    }
+}
+
+impl From<i32> for Literal {
+    fn from(value: i32) -> Self {
+        Self::Integer(i128::from(value))
+    }
+}
+
+impl From<i64> for Literal {
+    fn from(value: i64) -> Self {
+        Self::Integer(i128::from(value))
+    }
+}
+
+impl From<u64> for Literal {
+    fn from(value: u64) -> Self {
+        Self::Integer(i128::from(value))
+    }
+}
+
+impl From<f64> for Literal {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Literal {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+/// A column, or an element of a vector column: `vz`, `"odd name"`, `pos[0]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Column {
+    /// Name in the schema; upper and lower case differ.
+    pub name: String,
+    /// Which element of a vector, from 0.
+    pub element: Option<u32>,
+}
+
+impl Column {
+    /// The whole column of this name.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), element: None }
+    }
+
+    /// One element of the vector column of this name.
+    #[must_use]
+    pub fn element(name: impl Into<String>, element: u32) -> Self {
+        Self { name: name.into(), element: Some(element) }
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut characters = self.name.chars();
+        let is_plain = characters.next().is_some_and(starts_word)
+            && characters.all(continues_word)
+            && !is_reserved(&self.name);
+        match is_plain {
+            true => f.write_str(&self.name)?,
+            false => write!(f, "\"{}\"", self.name.replace('"', "\"\""))?,
+        }
+        self.element.map_or(Ok(()), |element| write!(f, "[{element}]"))
+    }
+}
+
+/// Whether an unquoted name may begin with this.
+pub(super) fn starts_word(character: char) -> bool {
+    character == '_' || character.is_alphabetic()
+}
+
+/// Whether an unquoted name may go on with this.
+pub(super) fn continues_word(character: char) -> bool {
+    character == '_' || character.is_alphanumeric()
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Equal, Self::NotEqual, Self::Less, Self::LessOrEqual, Self::Greater, Self::GreaterOrEqual];
+
+    /// How it is written.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+
+    /// The same with its sides exchanged.
+    #[must_use]
+    pub fn flipped(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+
+    /// Whether it holds for two values of this order; none where they have no order, because one is NaN.
+    #[must_use]
+    pub fn holds(self, order: Option<std::cmp::Ordering>) -> bool {
+        match order {
+            None => self == Self::NotEqual,
+            Some(order) => match self {
+                Self::Equal => order.is_eq(),
+                Self::NotEqual => order.is_ne(),
+                Self::Less => order.is_lt(),
+                Self::LessOrEqual => order.is_le(),
+                Self::Greater => order.is_gt(),
+                Self::GreaterOrEqual => order.is_ge(),
+            },
+        }
+    }
+}
+
+/// How two numbers are computed together. Integers stay integers except under `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`, always a float, as in Python.
+    Divide,
+    /// `%`, with the sign of the divisor, as in Python; null for an integer modulo 0.
+    Modulo,
+}
+
+impl Arithmetic {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide, Self::Modulo];
+
+    /// How it is written.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+        }
+    }
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Function {
+    /// Without its sign; an integer stays one.
+    Abs,
+    /// Square root, a float; NaN of what is negative.
+    Sqrt,
+    /// Greatest whole number that is not greater; an integer stays one, a float a float.
+    Floor,
+    /// Least whole number that is not less; an integer stays one, a float a float.
+    Ceil,
+}
+
+impl Function {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Abs, Self::Sqrt, Self::Floor, Self::Ceil];
+
+    /// How it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Abs => "abs",
+            Self::Sqrt => "sqrt",
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+        }
+    }
+}

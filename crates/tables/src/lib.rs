@@ -1,0 +1,21 @@
+//! Tables: every sample of every region at the cost of what it returns.
+//!
+//! A table has a schema, an id, a sample key and up to eight index columns. Every unit of sampling has a fixed
+//! [`Weight`], a hash of its sample key; writers append blocks in the order of the weights, so that a sample of
+//! a block is its beginning.
+//!
+//! This crate knows nothing below the store contract.
+//!
+//! Invariant: the same query at the same version gives the same rows, whatever was packed meanwhile.
+
+pub mod block;
+pub mod expression;
+pub mod lattice;
+pub mod protocol;
+mod schema;
+mod table;
+mod weight;
+
+pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
+pub use table::{Answer, Query, TABLE_NAME_BYTES_MAX, Table, TableError, Work};
+pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

@@ -1,0 +1,127 @@
+//! Applying edits: whether a wish holds in the current version, and what the next version is.
+//!
+//! The current version may be newer than the one that the wish was made for. What is checked here is all
+//! that stands between two processes that changed the table at the same time.
+
+use super::run::not_begun;
+use super::{Block, Edit, EditError, Manifest, ObjectId, Run, RunId, Scope, StepRange, Version};
+use std::collections::BTreeSet;
+
+impl Manifest {
+    /// The next version, if the edit can become true in this one.
+    ///
+    /// Takes time and space in proportion to the manifest.
+    ///
+    /// # Errors
+    /// [`EditError::AlreadyDone`] if there is nothing left to do; the other variants of [`EditError`] if the
+    /// edit contradicts what has become true since it was made, or itself.
+    pub fn apply(&self, edit: &Edit) -> Result<Self, EditError> {
+        let mut next = Self { version: self.version.next(), ..self.clone() };
+        match edit {
+            Edit::Begin { run, attempt, ranks } => next.begin(run, *attempt, *ranks)?,
+            Edit::Append { blocks } => next.append(blocks)?,
+            Edit::Pack { base, remove, add, dropped } => next.pack(*base, remove, add, *dropped)?,
+            Edit::Delete { scope } => next.strike(scope),
+            Edit::RaiseFloor { to } => next.raise_floor(*to)?,
+            Edit::Forget { objects } => next.forget(objects)?,
+        }
+        next.settle(self);
+        Ok(next)
+    }
+
+    fn begin(&mut self, run: &RunId, attempt: u64, ranks: u32) -> Result<(), EditError> {
+        if ranks == 0 {
+            return Err(EditError::Ranks { run: run.clone(), actual: 1, asked: 0 });
+        }
+        let Some(known) = self.runs.get_mut(run) else {
+            self.runs.insert(run.clone(), Run::begin(attempt, ranks));
+            return Ok(());
+        };
+        if attempt < known.attempt {
+            return Err(EditError::StaleAttempt { run: run.clone(), attempt, current: known.attempt });
+        }
+        if attempt == known.attempt {
+            let same = EditError::AlreadyDone;
+            let other = EditError::Ranks { run: run.clone(), actual: known.ranks, asked: ranks };
+            return Err(if ranks == known.ranks { same } else { other });
+        }
+        let complete = std::mem::take(&mut known.complete);
+        *known = Run { complete, ..Run::begin(attempt, ranks) };
+        Ok(())
+    }
+
+    fn append(&mut self, blocks: &[Block]) -> Result<(), EditError> {
+        let mut is_news = false;
+        for block in blocks {
+            let run = self.runs.get(&block.id.run);
+            let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
+            if !run.has(&block.id) {
+                self.append_one(block)?;
+                is_news = true;
+            }
+        }
+        if is_news { Ok(()) } else { Err(EditError::AlreadyDone) }
+    }
+
+    fn append_one(&mut self, block: &Block) -> Result<(), EditError> {
+        if let Some(piece) = &block.piece {
+            self.check_unused(piece.object)?;
+        }
+        let at = self.version;
+        let run = self.runs.get_mut(&block.id.run);
+        let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
+        if run.take(block, at)? {
+            self.publish(&block.id.run, block.id.step);
+        }
+        Ok(())
+    }
+
+    /// Makes a step visible and, if it is the first of its attempt, supersedes what earlier attempts wrote of
+    /// it and of all later steps: both in this version, so that nobody sees neither or both.
+    fn publish(&mut self, run: &RunId, step: u64) {
+        let Some(state) = self.runs.get_mut(run) else { return };
+        let (blocks, is_first) = state.publish(step);
+        if is_first {
+            let steps = StepRange::since(step);
+            self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
+        }
+        for mut placed in blocks {
+            // Only now can anybody see the rows: what was deleted before was not about them.
+            placed.clean_to = self.version;
+            self.pieces.insert(placed.piece.key(), placed);
+        }
+    }
+
+    fn raise_floor(&mut self, to: Version) -> Result<(), EditError> {
+        // The version that this edit makes is not there for its maker to ask for.
+        if to >= self.version {
+            return Err(EditError::Ahead { asked: to, current: self.version });
+        }
+        if to <= self.floor {
+            return Err(EditError::AlreadyDone);
+        }
+        self.floor = to;
+        Ok(())
+    }
+
+    fn forget(&mut self, objects: &[ObjectId]) -> Result<(), EditError> {
+        let named: BTreeSet<ObjectId> = self.objects().collect();
+        let mut is_news = false;
+        for object in objects {
+            let is_early = self.retired.get(object).is_some_and(|life| life.retired > self.floor);
+            if is_early || named.contains(object) {
+                return Err(EditError::InUse { object: *object });
+            }
+            is_news |= self.retired.remove(object).is_some();
+        }
+        if is_news { Ok(()) } else { Err(EditError::AlreadyDone) }
+    }
+
+    /// Refuses an object that some version has named before.
+    pub(super) fn check_unused(&self, object: ObjectId) -> Result<(), EditError> {
+        if self.retired.contains_key(&object) || self.objects().any(|named| named == object) {
+            return Err(EditError::ObjectReused { object });
+        }
+        Ok(())
+    }
+}

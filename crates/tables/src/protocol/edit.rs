@@ -1,0 +1,86 @@
+//! Edits: the wishes that make the next version.
+
+use super::{Piece, RunId, Scope, Version, WeightRange};
+
+/// Which block: one rank's rows of one step, as one attempt wrote them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId {
+    /// The run.
+    pub run: RunId,
+    /// The attempt; every start of the simulation has a higher one.
+    pub attempt: u64,
+    /// The step.
+    pub step: u64,
+    /// The rank, `0..ranks`.
+    pub rank: u32,
+}
+
+/// A block and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// Which block.
+    pub id: BlockId,
+    /// Its rows; none for a rank that had no rows in the step.
+    pub piece: Option<Piece>,
+}
+
+/// Rows that a pack takes over from a piece.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Removal {
+    /// The piece's object and part, and the weights that are taken; the rest of the piece stays.
+    pub object: super::ObjectId,
+    /// Which part of the object.
+    pub part: u32,
+    /// Which weights of that part.
+    pub weights: WeightRange,
+    /// How many rows that is, dead ones included.
+    pub rows: u64,
+}
+
+/// A wish to change a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Edit {
+    /// Starts an attempt of a run. Attempts before it can append no longer, and what has come of their
+    /// incomplete steps goes.
+    Begin {
+        /// The run; a new one if nobody began it before.
+        run: RunId,
+        /// The attempt, higher than any before.
+        attempt: u64,
+        /// How many ranks write each step, at least 1.
+        ranks: u32,
+    },
+    /// Adds blocks. The version in which the last rank's block of a step comes is the one in which the step
+    /// becomes visible; the first such step of an attempt supersedes the same and all later steps of earlier
+    /// attempts, in that version.
+    Append {
+        /// The blocks; those that are there already are passed over.
+        blocks: Vec<Block>,
+    },
+    /// Replaces pieces, or ranges of them, by pieces in new objects that hold the same rows.
+    Pack {
+        /// The version that the packer read; it has heeded every tombstone up to this one.
+        base: Version,
+        /// What the packer read.
+        remove: Vec<Removal>,
+        /// What it wrote.
+        add: Vec<Piece>,
+        /// How many rows it left out because tombstones up to `base` had struck them.
+        dropped: u64,
+    },
+    /// Removes the rows in scope that are visible when the edit becomes true.
+    Delete {
+        /// Which rows.
+        scope: Scope,
+    },
+    /// Ends the promise that versions below `to` can still be read: the first half of a vacuum.
+    RaiseFloor {
+        /// The lowest version that stays readable.
+        to: Version,
+    },
+    /// Forgets retired objects that a vacuum has removed from the store: its second half.
+    Forget {
+        /// The objects; those that somebody else has forgotten already are passed over.
+        objects: Vec<super::ObjectId>,
+    },
+}

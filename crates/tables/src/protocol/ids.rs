@@ -1,0 +1,73 @@
+//! Names: versions, sessions, objects, edits and runs.
+
+use std::sync::Arc;
+
+/// The number of a version; each names one content, for ever.
+///
+/// An empty table is version 0, and each edit makes the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The version of a table that was just created.
+    pub const EMPTY: Self = Self(0);
+
+    /// The version after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// One process's stay at a table, from opening to closing; random, so that it is never used twice.
+///
+/// A process whose session ended while it was away gets another one, and with it other names for all that
+/// it writes: that is what lets a vacuum take away what an ended session left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u128);
+
+/// An object: immutable bytes, written with `create` before the edit that first names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// Who wrote it.
+    pub session: SessionId,
+    /// Its number in that session; a retry of the same bytes keeps it, other bytes get another.
+    pub sequence: u64,
+}
+
+/// One wish of one session to change the table; a retry keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EditId {
+    /// Whose wish.
+    pub session: SessionId,
+    /// Its number in that session.
+    pub sequence: u64,
+}
+
+/// A run: one simulation, over all its attempts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(pub Arc<str>);
+
+impl From<&str> for RunId {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl std::fmt::Display for RunId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}/{}", self.session.0, self.sequence)
+    }
+}

@@ -1,0 +1,90 @@
+//! Packing: the same rows in other objects.
+//!
+//! A pack reads one version and becomes true in a later one. Two things may have come in between. Pieces may
+//! be gone: superseded, deleted whole, or packed by somebody else; then it is refused. Tombstones may have
+//! come: the new pieces say up to which version they heeded them, so that the later ones go on to hold.
+
+use super::{EditError, Manifest, Piece, PieceKey, Placed, Removal, Version};
+use std::collections::BTreeSet;
+
+impl Manifest {
+    pub(super) fn pack(
+        &mut self,
+        base: Version,
+        remove: &[Removal],
+        add: &[Piece],
+        dropped: u64,
+    ) -> Result<(), EditError> {
+        if base >= self.version {
+            return Err(EditError::Ahead { asked: base, current: self.version });
+        }
+        check_sum(remove, add, dropped)?;
+        self.check_new(add)?;
+        for removal in remove {
+            self.take_out(base, removal)?;
+        }
+        for piece in add {
+            let placed = Placed { piece: piece.clone(), born: self.version, clean_to: base };
+            self.pieces.insert(piece.key(), placed);
+        }
+        Ok(())
+    }
+
+    /// Takes a range of weights out of the piece that has it; the rest of the piece stays.
+    fn take_out(&mut self, base: Version, removal: &Removal) -> Result<(), EditError> {
+        let gone = EditError::InputGone { object: removal.object };
+        let placed = self.holder(removal).filter(|placed| placed.clean_to <= base).cloned();
+        let Some(placed) = placed else { return Err(gone) };
+        self.pieces.remove(&placed.piece.key());
+        let mut rest = placed.piece.weights.without(&removal.weights);
+        let (left, more) = (rest.next(), rest.next());
+        let object = removal.object;
+        if more.is_some() {
+            return Err(EditError::MiddleTaken { object });
+        }
+        let rows = placed.piece.rows.checked_sub(removal.rows).filter(|rows| left.is_some() || *rows == 0);
+        let Some(rows) = rows else {
+            return Err(EditError::Miscounted { object, there: placed.piece.rows, asked: removal.rows });
+        };
+        if let Some(weights) = left {
+            let piece = Piece { weights, rows, ..placed.piece.clone() };
+            self.pieces.insert(piece.key(), Placed { piece, ..placed });
+        }
+        Ok(())
+    }
+
+    /// The piece that answers for all of these weights, if there is one.
+    fn holder(&self, removal: &Removal) -> Option<&Placed> {
+        let key = |weight_from| PieceKey { object: removal.object, part: removal.part, weight_from };
+        let mut below = self.pieces.range(key(0)..=key(removal.weights.from));
+        let (_, placed) = below.next_back()?;
+        placed.piece.weights.covers(&removal.weights).then_some(placed)
+    }
+
+    /// New pieces lie in objects that nobody named before, and do not overlap.
+    fn check_new(&self, add: &[Piece]) -> Result<(), EditError> {
+        let objects: BTreeSet<_> = add.iter().map(|piece| piece.object).collect();
+        for object in objects {
+            self.check_unused(object)?;
+        }
+        for (place, piece) in add.iter().enumerate() {
+            let same_part = |other: &&Piece| other.object == piece.object && other.part == piece.part;
+            let mut others = add.iter().take(place).filter(same_part);
+            if others.any(|other| other.weights.meets(&piece.weights)) {
+                return Err(EditError::ObjectReused { object: piece.object });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every row that is taken is added again or was struck.
+fn check_sum(remove: &[Removal], add: &[Piece], dropped: u64) -> Result<(), EditError> {
+    let removed = remove.iter().map(|removal| removal.rows).fold(0, u64::saturating_add);
+    let added = add.iter().map(|piece| piece.rows).fold(0, u64::saturating_add);
+    if added.checked_add(dropped) == Some(removed) {
+        Ok(())
+    } else {
+        Err(EditError::RowsDoNotAddUp { removed, added, dropped })
+    }
+}

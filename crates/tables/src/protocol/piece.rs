@@ -1,0 +1,176 @@
+//! Pieces: which range of weights of which part of which object answers for rows, and what is known of them.
+
+use super::{ObjectId, RunId, Version};
+use std::sync::Arc;
+
+/// Weights `from..to`, half open; no end for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightRange {
+    /// The lowest weight in it.
+    pub from: u64,
+    /// The lowest weight above it.
+    pub to: Option<u64>,
+}
+
+impl WeightRange {
+    /// Every weight.
+    pub const ALL: Self = Self { from: 0, to: None };
+
+    /// Whether there can be no weight in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.to.is_some_and(|to| to <= self.from)
+    }
+
+    /// Whether the weight lies in it.
+    #[must_use]
+    pub fn contains(&self, weight: u64) -> bool {
+        weight >= self.from && self.to.is_none_or(|to| weight < to)
+    }
+
+    /// Whether all of `other` lies in it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let ends_in_time = match (self.to, other.to) {
+            (None, _) => true,
+            (Some(to), Some(other_to)) => other_to <= to,
+            (Some(_), None) => false,
+        };
+        self.from <= other.from && ends_in_time
+    }
+
+    /// Whether the two have a weight in common.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.to.is_none_or(|to| other.from < to) && other.to.is_none_or(|to| self.from < to)
+    }
+
+    /// What is left below and above `taken`, which it covers; empty ranges are left out.
+    pub(super) fn without(&self, taken: &Self) -> impl Iterator<Item = Self> {
+        let below = Self { from: self.from, to: Some(taken.from) };
+        let above = taken.to.map(|to| Self { from: to, to: self.to });
+        std::iter::once(below).chain(above).filter(|range| !range.is_empty())
+    }
+}
+
+/// Steps `from..to`, half open; no end for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepRange {
+    /// The first step in it.
+    pub from: u64,
+    /// The first step behind it.
+    pub to: Option<u64>,
+}
+
+impl StepRange {
+    /// Every step.
+    pub const ALL: Self = Self { from: 0, to: None };
+
+    /// Just this step.
+    #[must_use]
+    pub const fn only(step: u64) -> Self {
+        Self { from: step, to: step.checked_add(1) }
+    }
+
+    /// This step and all after it.
+    #[must_use]
+    pub const fn since(step: u64) -> Self {
+        Self { from: step, to: None }
+    }
+
+    /// Whether the step lies in it.
+    #[must_use]
+    pub fn contains(&self, step: u64) -> bool {
+        step >= self.from && self.to.is_none_or(|to| step < to)
+    }
+
+    fn weights(&self) -> WeightRange {
+        WeightRange { from: self.from, to: self.to }
+    }
+}
+
+/// Where the rows of a piece come from, so that most tombstones need not look into it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// The run they all belong to; none if they may belong to several.
+    pub run: Option<RunId>,
+    /// The steps that they lie in.
+    pub steps: StepRange,
+}
+
+/// Rows that a writer or packer put into an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// The object.
+    pub object: ObjectId,
+    /// Which part of it; the cubes of a subtree share an object.
+    pub part: u32,
+    /// Which weights of that part.
+    pub weights: WeightRange,
+    /// How many rows that is, dead ones included.
+    pub rows: u64,
+    /// Where they come from.
+    pub extent: Extent,
+}
+
+/// How a manifest finds a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PieceKey {
+    /// The object.
+    pub object: ObjectId,
+    /// Which part of it.
+    pub part: u32,
+    /// The lowest weight of the range.
+    pub weight_from: u64,
+}
+
+/// A piece as a version has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Placed {
+    /// The piece.
+    pub piece: Piece,
+    /// The version that first named its object.
+    pub born: Version,
+    /// Up to which version its rows have heeded every tombstone: for a block the version in which its step
+    /// became visible, for a cube the version that its packer read.
+    pub clean_to: Version,
+}
+
+impl Piece {
+    /// How a manifest finds it.
+    #[must_use]
+    pub const fn key(&self) -> PieceKey {
+        PieceKey { object: self.object, part: self.part, weight_from: self.weights.from }
+    }
+}
+
+/// What a delete or a supersede is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// Rows of this run; of every run for none.
+    pub run: Option<RunId>,
+    /// Rows of these steps.
+    pub steps: StepRange,
+    /// Rows for which this expression holds, in the grammar of the tables; all for none.
+    pub expression: Option<Arc<str>>,
+}
+
+impl Scope {
+    /// Whether a row of a piece with this extent can be in scope.
+    #[must_use]
+    pub fn may_touch(&self, extent: &Extent) -> bool {
+        let runs_meet = match (&self.run, &extent.run) {
+            (Some(run), Some(other)) => run == other,
+            _ => true,
+        };
+        runs_meet && self.steps.weights().meets(&extent.steps.weights())
+    }
+
+    /// Whether every row of a piece with this extent is in scope.
+    #[must_use]
+    pub fn covers(&self, extent: &Extent) -> bool {
+        self.expression.is_none()
+            && (self.run.is_none() || self.run == extent.run)
+            && self.steps.weights().covers(&extent.steps.weights())
+    }
+}

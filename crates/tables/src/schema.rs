@@ -1,0 +1,413 @@
+//! What a table is made of: its columns, and which of them identify, sample and index its rows.
+//!
+//! Invariant: a [`TableSchema`] that exists is valid; [`TableSchema::new`] refuses everything else.
+
+mod json;
+mod types;
+
+pub use types::TypeName;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use atoll_errors::ErrorKind;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Most index columns of a table.
+pub const INDEX_COLUMNS_MAX: usize = 8;
+
+/// Most columns of a table.
+pub const COLUMNS_MAX: usize = 1000;
+
+/// Why a schema is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// A table needs at least one column, and no more than [`COLUMNS_MAX`].
+    #[error("a table has 1 to {COLUMNS_MAX} columns, not {count}")]
+    ColumnCount {
+        /// How many were given.
+        count: usize,
+    },
+    /// Two columns have one name.
+    #[error("there are two columns \"{column}\"")]
+    Twice {
+        /// The name.
+        column: String,
+    },
+    /// A column's name cannot be used.
+    #[error("a column cannot be called {column:?}: {problem}")]
+    Name {
+        /// The name.
+        column: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A column has a type that tables do not hold.
+    #[error(
+        "column \"{column}\" has type {found}, which a table cannot hold; it can hold {}",
+        TypeName::SUPPORTED
+    )]
+    Type {
+        /// The column.
+        column: String,
+        /// Its type.
+        found: String,
+    },
+    /// A role names a column that is not there.
+    #[error("{role} names \"{column}\", which is no column of the table{}", suggested(.nearest))]
+    Unknown {
+        /// Which role: id, sample key or index.
+        role: Role,
+        /// The name given.
+        column: String,
+        /// The column whose name is nearest, if one is near.
+        nearest: Option<String>,
+    },
+    /// A role names a column twice.
+    #[error("{role} names \"{column}\" twice")]
+    RoleTwice {
+        /// Which role.
+        role: Role,
+        /// The name.
+        column: String,
+    },
+    /// A role has no columns, or too many.
+    #[error("{role} needs {least} to {most} columns, not {count}")]
+    RoleCount {
+        /// Which role.
+        role: Role,
+        /// How many were given.
+        count: usize,
+        /// At least so many.
+        least: usize,
+        /// At most so many.
+        most: usize,
+    },
+    /// A column's type does not fit its role.
+    #[error("{role} cannot use \"{column}\": it is {found}, and {role} takes {takes}")]
+    RoleType {
+        /// Which role.
+        role: Role,
+        /// The column.
+        column: String,
+        /// Its type.
+        found: String,
+        /// What the role takes.
+        takes: &'static str,
+    },
+    /// An id or sample key may be null.
+    #[error("{role} cannot use \"{column}\": it may be null; declare it not nullable")]
+    RoleNullable {
+        /// Which role.
+        role: Role,
+        /// The column.
+        column: String,
+    },
+    /// A stored schema cannot be read.
+    #[error("the stored schema is damaged: {problem}")]
+    Damaged {
+        /// What is wrong.
+        problem: String,
+    },
+    /// A stored schema was written by a newer release.
+    #[error("the schema has format {found}; this release reads up to {supported}")]
+    NewerFormat {
+        /// The format found.
+        found: u64,
+        /// The newest that is known.
+        supported: u64,
+    },
+}
+
+fn suggested(name: &Option<String>) -> String {
+    name.as_deref().map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default()
+}
+
+impl SchemaError {
+    /// The kind of error, as all doors name it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Damaged { .. } => ErrorKind::Corrupt,
+            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// What a column does beside holding values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Names a row: no two rows are equal in all id columns.
+    Id,
+    /// Names a unit of sampling: rows that are equal here are sampled together.
+    SampleKey,
+    /// Regions are boxes over these.
+    Index,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Id => "id",
+            Self::SampleKey => "sample key",
+            Self::Index => "index",
+        })
+    }
+}
+
+/// The columns of a table and their roles.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSchema {
+    columns: SchemaRef,
+    id: Vec<usize>,
+    sample_key: Vec<usize>,
+    index: Vec<usize>,
+    salt: u64,
+}
+
+/// What [`TableSchema::new`] is told beside the columns: names of columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// The id: at least one column.
+    pub id: Vec<String>,
+    /// The sample key; the id if empty, so that each row is a unit of its own.
+    pub sample_key: Vec<String>,
+    /// 1 to [`INDEX_COLUMNS_MAX`] numeric columns. An element of a vector column is `name[0]`.
+    pub index: Vec<String>,
+    /// Mixed into every weight. With 0, equal entities are sampled alike in every table.
+    pub salt: u64,
+}
+
+impl TableSchema {
+    /// The schema of a table with these columns and roles.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which names the column and the role.
+    pub fn new(columns: impl Into<SchemaRef>, roles: &Roles) -> Result<Self, SchemaError> {
+        let columns: SchemaRef = columns.into();
+        check_columns(&columns)?;
+        let id = resolve(&columns, Role::Id, &roles.id, (1, columns.fields().len()))?;
+        let sample_key = if roles.sample_key.is_empty() {
+            id.clone()
+        } else {
+            resolve(&columns, Role::SampleKey, &roles.sample_key, (1, columns.fields().len()))?
+        };
+        let index = resolve(&columns, Role::Index, &roles.index, (1, INDEX_COLUMNS_MAX))?;
+        Ok(Self { columns, id, sample_key, index, salt: roles.salt })
+    }
+
+    /// The columns, in their order.
+    #[must_use]
+    pub fn columns(&self) -> &SchemaRef {
+        &self.columns
+    }
+
+    /// Places of the id columns.
+    #[must_use]
+    pub fn id(&self) -> &[usize] {
+        &self.id
+    }
+
+    /// Places of the columns of the sample key.
+    #[must_use]
+    pub fn sample_key(&self) -> &[usize] {
+        &self.sample_key
+    }
+
+    /// Places of the index columns.
+    #[must_use]
+    pub fn index(&self) -> &[usize] {
+        &self.index
+    }
+
+    /// Mixed into every weight.
+    #[must_use]
+    pub fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// Whether several rows may share a weight: the sample key names less than a row.
+    #[must_use]
+    pub fn samples_entities(&self) -> bool {
+        self.id.iter().any(|column| !self.sample_key.contains(column))
+    }
+
+    /// The roles by name, as they were given.
+    #[must_use]
+    pub fn roles(&self) -> Roles {
+        let names = |places: &[usize]| -> Vec<String> {
+            places.iter().map(|&place| self.columns.field(place).name().clone()).collect()
+        };
+        Roles {
+            id: names(&self.id),
+            sample_key: names(&self.sample_key),
+            index: names(&self.index),
+            salt: self.salt,
+        }
+    }
+
+    /// The schema as JSON text, as it is stored.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::write(self)
+    }
+
+    /// Reads what [`TableSchema::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`SchemaError::Damaged`], [`SchemaError::NewerFormat`], or what is wrong with the schema.
+    pub fn from_json(text: &str) -> Result<Self, SchemaError> {
+        json::read(text)
+    }
+}
+
+fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
+    let count = columns.fields().len();
+    if count == 0 || count > COLUMNS_MAX {
+        return Err(SchemaError::ColumnCount { count });
+    }
+    let mut seen = HashSet::new();
+    for field in columns.fields() {
+        check_name(field.name())?;
+        if !seen.insert(field.name()) {
+            return Err(SchemaError::Twice { column: field.name().clone() });
+        }
+        if TypeName::of(field.data_type()).is_none() {
+            let (column, found) = (field.name().clone(), field.data_type().to_string());
+            return Err(SchemaError::Type { column, found });
+        }
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<(), SchemaError> {
+    let problem = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 255 {
+        "it is longer than 255 bytes"
+    } else if name.chars().any(char::is_control) {
+        "it holds a control character"
+    } else {
+        return Ok(());
+    };
+    Err(SchemaError::Name { column: name.to_owned(), problem })
+}
+
+/// Places of the columns that a role names.
+fn resolve(
+    columns: &Schema,
+    role: Role,
+    names: &[String],
+    (least, most): (usize, usize),
+) -> Result<Vec<usize>, SchemaError> {
+    let count = names.len();
+    if !(least..=most).contains(&count) {
+        return Err(SchemaError::RoleCount { role, count, least, most });
+    }
+    let mut places = Vec::with_capacity(count);
+    for name in names {
+        let Some((place, field)) = columns.column_with_name(name) else {
+            let nearest = nearest_column(columns, name);
+            return Err(SchemaError::Unknown { role, column: name.clone(), nearest });
+        };
+        if places.contains(&place) {
+            return Err(SchemaError::RoleTwice { role, column: name.clone() });
+        }
+        check_role(role, field)?;
+        places.push(place);
+    }
+    Ok(places)
+}
+
+fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
+    let (fits, takes) = match role {
+        Role::Id | Role::SampleKey => (
+            !matches!(field.data_type(), DataType::FixedSizeList(..)),
+            "numbers, strings, bytes, booleans, dates and times, not vectors",
+        ),
+        Role::Index => (types::is_ordered_number(field.data_type()), "numbers, dates and times"),
+    };
+    if !fits {
+        let (column, found) = (field.name().clone(), field.data_type().to_string());
+        return Err(SchemaError::RoleType { role, column, found, takes });
+    }
+    // Rows without an index value live aside; a row without a name could not be told from another.
+    if role != Role::Index && field.is_nullable() {
+        return Err(SchemaError::RoleNullable { role, column: field.name().clone() });
+    }
+    Ok(())
+}
+
+fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
+    let scored =
+        columns.fields().iter().map(|field| (strsim::jaro_winkler(field.name(), name), field.name()));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > 0.5).map(|(_, name)| name.clone())
+}
+
+/// A field of a table, for those who make schemas in code.
+#[must_use]
+pub fn column(name: &str, data_type: DataType, nullable: bool) -> Arc<Field> {
+    Arc::new(Field::new(name, data_type, nullable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::TimeUnit;
+
+    fn particles() -> Schema {
+        let position = Arc::new(Field::new("item", DataType::Float64, false));
+        Schema::new(vec![
+            column("pid", DataType::Int64, false),
+            column("step", DataType::Int64, false),
+            column("x", DataType::Float32, true),
+            column("time", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
+            column("name", DataType::Utf8, false),
+            column("pos", DataType::FixedSizeList(position, 3), false),
+        ])
+    }
+
+    fn roles(id: &[&str], sample_key: &[&str], index: &[&str]) -> Roles {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Roles { id: names(id), sample_key: names(sample_key), index: names(index), salt: 0 }
+    }
+
+    fn refused(id: &[&str], sample_key: &[&str], index: &[&str]) -> String {
+        TableSchema::new(particles(), &roles(id, sample_key, index)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn roles_are_found_by_name_and_the_sample_key_is_the_id_unless_said() {
+        let rows = TableSchema::new(particles(), &roles(&["pid", "step"], &[], &["x", "time"])).unwrap();
+        assert_eq!((rows.id(), rows.sample_key(), rows.index()), (&[0, 1][..], &[0, 1][..], &[2, 3][..]));
+        assert!(!rows.samples_entities());
+        let paths = TableSchema::new(particles(), &roles(&["pid", "step"], &["pid"], &["x"])).unwrap();
+        assert!(paths.samples_entities());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_column_and_the_role() {
+        let message = refused(&["pdi"], &[], &["x"]);
+        assert_eq!(message, "id names \"pdi\", which is no column of the table; did you mean \"pid\"?");
+        assert!(refused(&[], &[], &["x"]).contains("id needs 1 to 6 columns, not 0"));
+        assert!(refused(&["pid"], &[], &[]).contains("index needs 1 to 8 columns, not 0"));
+        assert!(refused(&["pid"], &[], &["name"]).contains("index cannot use \"name\""));
+        assert!(refused(&["pos"], &[], &["x"]).contains("not vectors"));
+        assert!(refused(&["x"], &[], &["x"]).contains("may be null"));
+        assert!(refused(&["pid"], &["step", "step"], &["x"]).contains("sample key names \"step\" twice"));
+    }
+
+    #[test]
+    fn columns_that_cannot_be_held_are_refused() {
+        let refused = |fields: Vec<Arc<Field>>| {
+            TableSchema::new(Schema::new(fields), &roles(&["a"], &[], &["a"])).unwrap_err().to_string()
+        };
+        let a = || column("a", DataType::Int32, false);
+        assert!(refused(vec![]).contains("1 to 1000 columns, not 0"));
+        assert!(refused(vec![a(), a()]).contains("two columns \"a\""));
+        assert!(refused(vec![a(), column("", DataType::Int8, false)]).contains("it is empty"));
+        assert!(refused(vec![a(), column("d", DataType::Decimal128(9, 2), false)]).contains("Decimal128"));
+    }
+}

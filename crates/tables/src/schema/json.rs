@@ -1,0 +1,141 @@
+//! The stored form of a schema: JSON that a person can read.
+//!
+//! ```text
+//! {"format":1,"columns":[{"name":"x","type":"float64","nullable":false,"metadata":{"unit":"m"}}],
+//!  "id":["pid","step"],"sample_key":["pid"],"index":["x"],"salt":"0"}
+//! ```
+//!
+//! The salt is text: not every reader of JSON keeps 64 bits of a number.
+
+use super::{Roles, SchemaError, TableSchema, TypeName};
+use arrow_schema::{Field, Schema};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+/// The newest format that is known.
+const FORMAT: u64 = 1;
+
+pub(super) fn write(schema: &TableSchema) -> String {
+    let columns: Vec<Value> = schema.columns().fields().iter().map(|field| column_to_json(field)).collect();
+    let roles = schema.roles();
+    json!({
+        "format": FORMAT,
+        "columns": columns,
+        "id": roles.id,
+        "sample_key": roles.sample_key,
+        "index": roles.index,
+        "salt": roles.salt.to_string(),
+    })
+    .to_string()
+}
+
+fn column_to_json(field: &Field) -> Value {
+    let type_name = TypeName::of(field.data_type()).map(|name| name.to_string());
+    let mut column = Map::new();
+    column.insert("name".into(), field.name().as_str().into());
+    column.insert("type".into(), type_name.into());
+    column.insert("nullable".into(), field.is_nullable().into());
+    if !field.metadata().is_empty() {
+        let mut metadata: Vec<(&String, &String)> = field.metadata().iter().collect();
+        metadata.sort_unstable();
+        let metadata = metadata.into_iter().map(|(key, value)| (key.clone(), value.as_str().into()));
+        column.insert("metadata".into(), Value::Object(metadata.collect()));
+    }
+    Value::Object(column)
+}
+
+pub(super) fn read(text: &str) -> Result<TableSchema, SchemaError> {
+    let stored: Value = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+    let found = stored["format"].as_u64().ok_or_else(|| damaged("it has no format"))?;
+    if found > FORMAT {
+        return Err(SchemaError::NewerFormat { found, supported: FORMAT });
+    }
+    let columns = stored["columns"].as_array().ok_or_else(|| damaged("it has no columns"))?;
+    let columns = columns.iter().map(column_from_json).collect::<Result<Vec<Field>, _>>()?;
+    let roles = Roles {
+        id: names(&stored, "id")?,
+        sample_key: names(&stored, "sample_key")?,
+        index: names(&stored, "index")?,
+        salt: text_of(&stored, "salt")?.parse().map_err(|_| damaged("its salt is no number"))?,
+    };
+    TableSchema::new(Schema::new(columns), &roles)
+}
+
+fn column_from_json(column: &Value) -> Result<Field, SchemaError> {
+    let name = text_of(column, "name")?;
+    let type_name: TypeName = text_of(column, "type")?
+        .parse()
+        .map_err(|error: super::types::UnknownType| damaged(error.to_string()))?;
+    let nullable = column["nullable"].as_bool().ok_or_else(|| damaged("a column has no \"nullable\""))?;
+    let metadata = match &column["metadata"] {
+        Value::Null => HashMap::new(),
+        Value::Object(pairs) => pairs
+            .iter()
+            .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect::<Option<_>>()
+            .ok_or_else(|| damaged("a column's metadata holds something other than text"))?,
+        _ => return Err(damaged("a column's metadata is no object")),
+    };
+    Ok(Field::new(name, type_name.data_type().clone(), nullable).with_metadata(metadata))
+}
+
+fn names(stored: &Value, role: &str) -> Result<Vec<String>, SchemaError> {
+    let names = stored[role].as_array().ok_or_else(|| damaged(format!("it has no {role}")))?;
+    let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+    names
+        .collect::<Option<_>>()
+        .ok_or_else(|| damaged(format!("its {role} holds something other than names")))
+}
+
+fn text_of<'v>(value: &'v Value, key: &str) -> Result<&'v str, SchemaError> {
+    value[key].as_str().ok_or_else(|| damaged(format!("\"{key}\" is missing or no text")))
+}
+
+fn damaged(problem: impl Into<String>) -> SchemaError {
+    SchemaError::Damaged { problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::column;
+    use super::*;
+    use arrow_schema::DataType;
+
+    fn schema() -> TableSchema {
+        let position = Field::new("x", DataType::Float64, true)
+            .with_metadata(HashMap::from([("unit".to_owned(), "m".to_owned())]));
+        let columns = Schema::new(vec![
+            column("pid", DataType::UInt64, false),
+            column("step", DataType::Int64, false),
+            std::sync::Arc::new(position),
+        ]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let roles = Roles {
+            id: names(&["pid", "step"]),
+            sample_key: names(&["pid"]),
+            index: names(&["x", "step"]),
+            salt: u64::MAX,
+        };
+        TableSchema::new(columns, &roles).unwrap()
+    }
+
+    #[test]
+    fn a_schema_comes_back_as_it_was_with_its_units_and_all_bits_of_its_salt() {
+        let schema = schema();
+        assert_eq!(TableSchema::from_json(&schema.to_json()).unwrap(), schema);
+        assert!(schema.to_json().contains(r#""metadata":{"unit":"m"}"#));
+    }
+
+    #[test]
+    fn a_damaged_or_newer_schema_says_so() {
+        let text = schema().to_json();
+        for cut in 0..text.len() {
+            let read = TableSchema::from_json(&text[..cut]);
+            assert!(matches!(read, Err(SchemaError::Damaged { .. })), "cut at {cut}: {read:?}");
+        }
+        let newer = text.replace("\"format\":1", "\"format\":2");
+        assert!(matches!(TableSchema::from_json(&newer), Err(SchemaError::NewerFormat { found: 2, .. })));
+        let unknown = text.replace("uint64", "uint63");
+        assert!(matches!(TableSchema::from_json(&unknown), Err(SchemaError::Damaged { .. })));
+    }
+}

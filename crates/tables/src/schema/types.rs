@@ -1,0 +1,181 @@
+//! The types a column may have, and their names in stored schemas and messages.
+
+use arrow_schema::{DataType, Field, TimeUnit};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Longest vector of a column.
+const VECTOR_LEN_MAX: i32 = 65_536;
+
+/// A type that a column may have, by its name.
+///
+/// Names are those of Arrow's type strings in lower case: `int64`, `float32`, `utf8`, `timestamp[ns, UTC]`,
+/// `fixed_size_list[float64, 3]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeName(DataType);
+
+/// A name that is no type of a column.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no type of a column; there are {}", TypeName::SUPPORTED)]
+pub struct UnknownType {
+    /// The name.
+    pub name: String,
+}
+
+const PLAIN: &[(&str, DataType)] = &[
+    ("bool", DataType::Boolean),
+    ("int8", DataType::Int8),
+    ("int16", DataType::Int16),
+    ("int32", DataType::Int32),
+    ("int64", DataType::Int64),
+    ("uint8", DataType::UInt8),
+    ("uint16", DataType::UInt16),
+    ("uint32", DataType::UInt32),
+    ("uint64", DataType::UInt64),
+    ("float32", DataType::Float32),
+    ("float64", DataType::Float64),
+    ("utf8", DataType::Utf8),
+    ("binary", DataType::Binary),
+    ("date32", DataType::Date32),
+    ("timestamp[s]", DataType::Timestamp(TimeUnit::Second, None)),
+    ("timestamp[ms]", DataType::Timestamp(TimeUnit::Millisecond, None)),
+    ("timestamp[us]", DataType::Timestamp(TimeUnit::Microsecond, None)),
+    ("timestamp[ns]", DataType::Timestamp(TimeUnit::Nanosecond, None)),
+    ("duration[s]", DataType::Duration(TimeUnit::Second)),
+    ("duration[ms]", DataType::Duration(TimeUnit::Millisecond)),
+    ("duration[us]", DataType::Duration(TimeUnit::Microsecond)),
+    ("duration[ns]", DataType::Duration(TimeUnit::Nanosecond)),
+];
+
+impl TypeName {
+    /// What there is, for messages.
+    pub const SUPPORTED: &'static str = "bool, int8 to int64, uint8 to uint64, float32, float64, utf8, binary, date32, \
+         timestamp and duration in s, ms, us or ns, and vectors of fixed length of numbers";
+
+    /// The name of a type, if a column may have it.
+    #[must_use]
+    pub fn of(data_type: &DataType) -> Option<Self> {
+        let held = match data_type {
+            DataType::Timestamp(..) => true,
+            DataType::FixedSizeList(item, len) => {
+                (1..=VECTOR_LEN_MAX).contains(len)
+                    && item.data_type().is_numeric()
+                    && is_plain(item.data_type())
+            }
+            plain => is_plain(plain),
+        };
+        held.then(|| Self(data_type.clone()))
+    }
+
+    /// The type.
+    #[must_use]
+    pub fn data_type(&self) -> &DataType {
+        &self.0
+    }
+}
+
+fn is_plain(data_type: &DataType) -> bool {
+    PLAIN.iter().any(|(_, plain)| plain == data_type)
+}
+
+/// Whether values of this type have an order that regions can be about.
+pub(super) fn is_ordered_number(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Duration(_) => true,
+        plain => plain.is_numeric() && is_plain(plain),
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain =
+            |wanted: &DataType| PLAIN.iter().find(|(_, plain)| plain == wanted).map(|(name, _)| *name);
+        match &self.0 {
+            DataType::Timestamp(unit, Some(zone)) => {
+                write!(formatter, "timestamp[{}, {zone}]", unit_name(*unit))
+            }
+            DataType::FixedSizeList(item, len) => {
+                let null = if item.is_nullable() { "?" } else { "" };
+                let element = plain(item.data_type()).unwrap_or("unknown");
+                write!(formatter, "fixed_size_list[{element}{null}, {len}]")
+            }
+            other => formatter.write_str(plain(other).unwrap_or("unknown")),
+        }
+    }
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
+}
+
+impl FromStr for TypeName {
+    type Err = UnknownType;
+
+    fn from_str(name: &str) -> Result<Self, UnknownType> {
+        let unknown = || UnknownType { name: name.to_owned() };
+        if let Some((_, plain)) = PLAIN.iter().find(|(plain, _)| *plain == name) {
+            return Ok(Self(plain.clone()));
+        }
+        let (outer, inner) =
+            name.strip_suffix(']').and_then(|name| name.split_once('[')).ok_or_else(unknown)?;
+        let (first, second) = inner.split_once(", ").ok_or_else(unknown)?;
+        let data_type = match outer {
+            "timestamp" => match Self::from_str(&format!("timestamp[{first}]")).map(|name| name.0) {
+                Ok(DataType::Timestamp(unit, None)) if !second.is_empty() => {
+                    DataType::Timestamp(unit, Some(second.into()))
+                }
+                _ => return Err(unknown()),
+            },
+            "fixed_size_list" => {
+                let (element, nullable) =
+                    first.strip_suffix('?').map_or((first, false), |first| (first, true));
+                let element = Self::from_str(element).map_err(|_| unknown())?;
+                let len = second.parse().map_err(|_| unknown())?;
+                DataType::FixedSizeList(Arc::new(Field::new("item", element.0, nullable)), len)
+            }
+            _ => return Err(unknown()),
+        };
+        Self::of(&data_type).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back_as_the_type_it_names() {
+        let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Berlin".into()));
+        let vector =
+            |nullable| DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float32, nullable)), 3);
+        let all = PLAIN.iter().map(|(_, plain)| plain.clone()).chain([zoned, vector(false), vector(true)]);
+        for data_type in all {
+            let name = TypeName::of(&data_type).unwrap();
+            assert_eq!(name.to_string().parse::<TypeName>().unwrap(), name, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_no_type_are_refused_with_what_there_is() {
+        for name in [
+            "",
+            "int65",
+            "timestamp[]",
+            "timestamp[fs]",
+            "timestamp[ns, ]",
+            "fixed_size_list[utf8, 3]",
+            "fixed_size_list[float64, 0]",
+            "fixed_size_list[float64, 99999999999]",
+            "fixed_size_list[fixed_size_list[float64, 3], 3]",
+        ] {
+            let refused = name.parse::<TypeName>().unwrap_err().to_string();
+            assert!(refused.contains("float32"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Scenarios: which processes meet on which table, and what may happen to them.
+
+use super::oracle::{LIGHT, Table};
+use atoll_tables::protocol::{BlockId, Scope, StepRange};
+
+/// Who does what.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks.
+    Writer { attempt: u64, rank: u32, steps: Vec<u64>, begins: Option<u32>, opens_late: bool },
+    /// A packer of whole pieces, or of their light rows only, that tries so often.
+    Packer { light_only: bool, tries: u8 },
+    /// Deletes rows.
+    Deleter { scope: Scope },
+    /// Reads the current version, or the one that was current when it came.
+    Reader { as_of: bool },
+    /// Keeps the version that was current when it came.
+    Snapshotter,
+    /// A vacuum.
+    Vacuum { sweeps: bool },
+}
+
+/// One process of a scenario.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub role: Role,
+    /// How many of its conditional writes may have an unknown outcome.
+    pub doubts: u8,
+    /// Whether its session may end while it lives.
+    pub is_slow: bool,
+}
+
+/// A small table and those who meet there.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// How many ranks attempt 1 has.
+    pub ranks: u32,
+    /// Steps of attempt 1 that are visible at the beginning.
+    pub there: Vec<u64>,
+    /// Whether what is there was packed already.
+    pub is_packed: bool,
+    pub parts: Vec<Part>,
+    /// How many processes may crash.
+    pub crashes: u8,
+    /// Whether creating an object may have an unknown outcome too.
+    pub creates_in_doubt: bool,
+}
+
+/// The name of the only run.
+pub const RUN: &str = "run";
+
+impl Scenario {
+    fn new(name: &'static str, ranks: u32, there: &[u64], parts: Vec<Part>) -> Self {
+        let there = there.to_vec();
+        Self { name, ranks, there, is_packed: false, parts, crashes: 0, creates_in_doubt: false }
+    }
+
+    /// All blocks that anybody will write.
+    pub fn table(&self) -> Table {
+        let ranks = 0..self.ranks;
+        let mut blocks: Vec<BlockId> = Vec::new();
+        for step in &self.there {
+            blocks.extend(ranks.clone().map(|rank| block(1, *step, rank)));
+        }
+        for part in &self.parts {
+            if let Role::Writer { attempt, rank, steps, .. } = &part.role {
+                blocks.extend(steps.iter().map(|step| block(*attempt, *step, *rank)));
+            }
+        }
+        Table::of(blocks)
+    }
+
+    fn with_crashes(self, crashes: u8) -> Self {
+        Self { crashes, ..self }
+    }
+}
+
+pub fn block(attempt: u64, step: u64, rank: u32) -> BlockId {
+    BlockId { run: RUN.into(), attempt, step, rank }
+}
+
+fn part(role: Role, doubts: u8) -> Part {
+    Part { role, doubts, is_slow: false }
+}
+
+fn slow(role: Role, doubts: u8) -> Part {
+    Part { role, doubts, is_slow: true }
+}
+
+fn writer(attempt: u64, rank: u32, steps: &[u64]) -> Role {
+    Role::Writer { attempt, rank, steps: steps.to_vec(), begins: None, opens_late: false }
+}
+
+fn restarted(attempt: u64, steps: &[u64]) -> Role {
+    Role::Writer { attempt, rank: 0, steps: steps.to_vec(), begins: Some(1), opens_late: false }
+}
+
+fn packer(tries: u8) -> Role {
+    Role::Packer { light_only: false, tries }
+}
+
+fn light_packer(tries: u8) -> Role {
+    Role::Packer { light_only: true, tries }
+}
+
+fn delete(steps: StepRange, expression: Option<&str>) -> Role {
+    Role::Deleter { scope: Scope { run: None, steps, expression: expression.map(Into::into) } }
+}
+
+/// Two ranks write two steps, each may be in doubt once, while a packer packs what is visible.
+pub fn two_writers() -> Scenario {
+    let parts = vec![part(writer(1, 0, &[1, 2]), 1), part(writer(1, 1, &[1, 2]), 1), part(packer(2), 1)];
+    Scenario::new("two writers, two steps, a packer", 2, &[], parts).with_crashes(2)
+}
+
+/// Three packers want the same blocks, one of them only their light rows.
+pub fn three_packers() -> Scenario {
+    let parts = vec![part(packer(2), 1), part(light_packer(2), 1), part(packer(2), 1)];
+    Scenario::new("three packers on the same blocks", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// A writer, two deletes (one of whole steps, one by a predicate) and a packer.
+pub fn deletes() -> Scenario {
+    let parts = vec![
+        part(writer(1, 0, &[3]), 1),
+        part(delete(StepRange::since(2), Some(LIGHT)), 1),
+        part(delete(StepRange::only(1), None), 0),
+        part(packer(2), 1),
+    ];
+    Scenario::new("a writer, two deletes, a packer", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Attempt 2 takes over while a rank of attempt 1 still writes, somebody packs and somebody reads.
+pub fn restart() -> Scenario {
+    let parts = vec![
+        part(writer(1, 0, &[3]), 1),
+        part(restarted(2, &[2, 3]), 1),
+        part(packer(2), 0),
+        part(Role::Reader { as_of: false }, 0),
+    ];
+    Scenario::new("a restart, a packer, a reader", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Attempt 2 takes over a table whose older steps lie in cubes.
+pub fn restart_over_cubes() -> Scenario {
+    let parts = vec![part(restarted(2, &[2, 3]), 1), part(packer(2), 1), part(packer(1), 0)];
+    let scenario = Scenario::new("a restart over cubes, two packers", 1, &[1, 2, 3], parts);
+    Scenario { is_packed: true, ..scenario }.with_crashes(1)
+}
+
+/// Two readers, one of a version of the past, while a packer packs and a vacuum goes on.
+pub fn vacuum() -> Scenario {
+    let parts = vec![
+        part(Role::Reader { as_of: false }, 0),
+        part(Role::Reader { as_of: true }, 0),
+        part(packer(2), 1),
+        part(Role::Vacuum { sweeps: true }, 0),
+    ];
+    Scenario::new("two readers, a packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Somebody keeps a version while a packer packs and a vacuum goes on.
+pub fn snapshots() -> Scenario {
+    let parts = vec![
+        part(Role::Snapshotter, 0),
+        part(packer(1), 1),
+        part(light_packer(1), 0),
+        part(Role::Vacuum { sweeps: false }, 1),
+    ];
+    Scenario::new("a snapshot, two packers, a vacuum", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Sessions end though their processes live, while a vacuum sweeps what ended sessions left.
+pub fn slow_processes() -> Scenario {
+    let late = Role::Writer { attempt: 1, rank: 0, steps: vec![3], begins: None, opens_late: true };
+    let parts = vec![slow(late, 1), slow(packer(1), 0), part(Role::Vacuum { sweeps: true }, 0)];
+    Scenario::new("a slow writer, a slow packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Two vacuums at once, and a reader whose session may end while it reads.
+pub fn two_vacuums() -> Scenario {
+    let parts = vec![
+        slow(Role::Reader { as_of: true }, 0),
+        part(packer(1), 0),
+        part(Role::Vacuum { sweeps: true }, 0),
+        part(Role::Vacuum { sweeps: true }, 0),
+    ];
+    Scenario::new("a reader, a packer, two vacuums", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Writes and objects land late, while a vacuum takes history and sweeps.
+pub fn late_writes() -> Scenario {
+    let parts = vec![part(writer(1, 0, &[3]), 2), part(packer(1), 2), part(Role::Vacuum { sweeps: true }, 0)];
+    let scenario = Scenario::new("a writer and a packer in doubt, a vacuum", 1, &[1, 2], parts);
+    Scenario { creates_in_doubt: true, ..scenario }.with_crashes(1)
+}

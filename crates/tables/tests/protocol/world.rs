@@ -1,0 +1,293 @@
+//! The world of one exploration: rows, objects and versions, each kept once and named by a small number.
+//!
+//! A version is judged once, when it is first made: what a reader of it sees must equal the oracle.
+
+use super::mistake::Mistake;
+use super::oracle::{Oracle, Rows, Table};
+use atoll_tables::protocol::{Block, Commit, Edit, EditError, EditId, Manifest, ObjectId, Placed, SessionId};
+use std::collections::HashMap;
+
+/// A promise that does not hold, in words.
+#[derive(Debug)]
+pub struct Violation(pub String);
+
+impl Violation {
+    pub fn found<T>(what: impl Into<String>) -> Result<T, Self> {
+        Err(Self(what.into()))
+    }
+}
+
+pub type ObjectIndex = u16;
+pub type RecordIndex = u32;
+pub type WishIndex = u32;
+pub type CommitIndex = u32;
+
+/// One version.
+pub struct Record {
+    /// Who made it.
+    pub id: EditId,
+    /// Its content.
+    pub manifest: Manifest,
+    /// What ought to be visible in it.
+    pub oracle: Oracle,
+    /// The objects that it names, sorted.
+    pub named: Vec<ObjectIndex>,
+}
+
+/// An object's name and, by part, the rows in it.
+struct Object {
+    id: ObjectId,
+    is_cube: bool,
+    parts: Vec<Rows>,
+}
+
+/// Packers name their objects with tags from this one on.
+pub const CUBES: u8 = 128;
+
+/// Everything that was ever named in one exploration.
+pub struct World {
+    pub table: Table,
+    pub mistake: Option<Mistake>,
+    records: Vec<Record>,
+    record_of: HashMap<(EditId, Manifest, Oracle), RecordIndex>,
+    made: HashMap<(RecordIndex, WishIndex), RecordIndex>,
+    objects: Vec<Object>,
+    object_of: HashMap<(SessionId, u8, Vec<Rows>), ObjectIndex>,
+    wishes: Vec<(EditId, Edit)>,
+    wish_of: HashMap<(SessionId, Edit), WishIndex>,
+    commits: Vec<(WishIndex, Commit)>,
+    commit_of: HashMap<(WishIndex, Commit), CommitIndex>,
+}
+
+impl World {
+    pub fn new(table: Table, mistake: Option<Mistake>) -> Self {
+        let nobody = EditId { session: SessionId(0), sequence: 0 };
+        let manifest = Manifest::default();
+        let empty = Record { id: nobody, manifest, oracle: Oracle::default(), named: Vec::new() };
+        Self {
+            table,
+            mistake,
+            records: vec![empty],
+            record_of: HashMap::new(),
+            made: HashMap::new(),
+            objects: Vec::new(),
+            object_of: HashMap::new(),
+            wishes: Vec::new(),
+            wish_of: HashMap::new(),
+            commits: Vec::new(),
+            commit_of: HashMap::new(),
+        }
+    }
+
+    pub fn has(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    pub fn record(&self, index: RecordIndex) -> &Record {
+        &self.records[index as usize]
+    }
+
+    pub fn object_id(&self, index: ObjectIndex) -> ObjectId {
+        self.objects[index as usize].id
+    }
+
+    pub fn is_cube(&self, placed: &Placed) -> bool {
+        self.objects[usize::from(self.index_of(placed.piece.object))].is_cube
+    }
+
+    pub fn versions(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The object with this content that `session` names with its `tag`; the same name always holds the same.
+    pub fn object(&mut self, session: SessionId, tag: u8, parts: Vec<Rows>) -> ObjectIndex {
+        let key = (session, tag, parts);
+        if let Some(index) = self.object_of.get(&key) {
+            return *index;
+        }
+        let index = ObjectIndex::try_from(self.objects.len()).unwrap();
+        let id = ObjectId { session, sequence: u64::from(index) };
+        self.objects.push(Object { id, is_cube: tag >= CUBES, parts: key.2.clone() });
+        self.object_of.insert(key, index);
+        index
+    }
+
+    /// A wish of a session for an edit, on its way.
+    pub fn commit(&mut self, session: SessionId, edit: Edit) -> CommitIndex {
+        let wish = self.wish(session, edit);
+        let (id, edit) = self.wishes[wish as usize].clone();
+        self.keep(wish, Commit::new(id, edit))
+    }
+
+    pub fn wish(&mut self, session: SessionId, edit: Edit) -> WishIndex {
+        let next = WishIndex::try_from(self.wishes.len()).unwrap();
+        let key = (session, edit);
+        if let Some(index) = self.wish_of.get(&key) {
+            return *index;
+        }
+        self.wishes.push((EditId { session, sequence: u64::from(next) }, key.1.clone()));
+        self.wish_of.insert(key, next);
+        next
+    }
+
+    pub fn on_its_way(&self, index: CommitIndex) -> (WishIndex, Commit) {
+        self.commits[index as usize].clone()
+    }
+
+    pub fn keep(&mut self, wish: WishIndex, commit: Commit) -> CommitIndex {
+        let next = CommitIndex::try_from(self.commits.len()).unwrap();
+        let key = (wish, commit);
+        if let Some(index) = self.commit_of.get(&key) {
+            return *index;
+        }
+        self.commits.push(key.clone());
+        self.commit_of.insert(key, next);
+        next
+    }
+
+    /// The version after `before` that a wish makes, judged.
+    pub fn make(&mut self, before: RecordIndex, wish: WishIndex) -> Result<RecordIndex, Violation> {
+        if let Some(made) = self.made.get(&(before, wish)) {
+            return Ok(*made);
+        }
+        let (id, edit) = self.wishes[wish as usize].clone();
+        let manifest = self.next(&self.record(before).manifest, &edit)?;
+        let oracle = self.record(before).oracle.after(&self.table, &edit);
+        let index = self.intern(id, manifest, oracle)?;
+        self.made.insert((before, wish), index);
+        Ok(index)
+    }
+
+    fn intern(&mut self, id: EditId, manifest: Manifest, oracle: Oracle) -> Result<RecordIndex, Violation> {
+        let key = (id, manifest, oracle);
+        if let Some(index) = self.record_of.get(&key) {
+            return Ok(*index);
+        }
+        let (_, manifest, oracle) = key.clone();
+        let mut named: Vec<_> = manifest.objects().map(|object| self.index_of(object)).collect();
+        named.sort_unstable();
+        named.dedup();
+        self.judge(&manifest, &oracle)?;
+        let index = RecordIndex::try_from(self.records.len()).unwrap();
+        self.records.push(Record { id, manifest, oracle, named });
+        self.record_of.insert(key, index);
+        Ok(index)
+    }
+
+    /// Objects are numbered in the order of their sequences.
+    pub fn index_of(&self, object: ObjectId) -> ObjectIndex {
+        ObjectIndex::try_from(object.sequence).unwrap()
+    }
+
+    /// What a reader of the version sees is what the oracle says, each row once.
+    fn judge(&self, manifest: &Manifest, oracle: &Oracle) -> Result<(), Violation> {
+        let seen = self.rows_in(manifest, manifest.pieces.values())?;
+        if seen == oracle.visible {
+            return Ok(());
+        }
+        let name = |rows| self.table.names(rows);
+        Violation::found(format!(
+            "version {}: missing [{}], should not be there [{}]",
+            manifest.version,
+            name(oracle.visible & !seen),
+            name(seen & !oracle.visible),
+        ))
+    }
+
+    /// The live rows of some pieces.
+    pub fn rows_in<'a>(
+        &self,
+        manifest: &Manifest,
+        pieces: impl Iterator<Item = &'a Placed>,
+    ) -> Result<Rows, Violation> {
+        let mut seen: Rows = 0;
+        for placed in pieces {
+            let rows = self.live(manifest, placed);
+            if seen & rows != 0 {
+                let names = self.table.names(seen & rows);
+                return Violation::found(format!("version {}: twice there [{names}]", manifest.version));
+            }
+            seen |= rows;
+        }
+        Ok(seen)
+    }
+
+    /// All rows of a piece, dead ones included.
+    pub fn stored(&self, placed: &Placed) -> Rows {
+        let object = &self.objects[usize::from(self.index_of(placed.piece.object))];
+        let rows = object.parts[placed.piece.part as usize];
+        rows & self.table.rows_where(|row| placed.piece.weights.contains(row.weight))
+    }
+
+    /// The rows of a piece that no tombstone strikes.
+    pub fn live(&self, manifest: &Manifest, placed: &Placed) -> Rows {
+        let tombstones = manifest.tombstones_of(placed);
+        tombstones.fold(self.stored(placed), |rows, struck| rows & !self.table.rows_in_scope(&struck.scope))
+    }
+
+    /// What the edit makes of a manifest: the protocol's answer, or a mistaken one.
+    fn next(&self, before: &Manifest, edit: &Edit) -> Result<Manifest, Violation> {
+        let mut edit = edit.clone();
+        if let (true, Edit::Pack { base, .. }) = (self.has(Mistake::PackIgnoresDelete), &mut edit) {
+            *base = before.version;
+        }
+        match before.apply(&edit) {
+            Ok(next) => Ok(self.spoiled(before, &edit, next)),
+            Err(error) => match self.forced(before, &edit, &error) {
+                Some(next) => Ok(next),
+                None => Violation::found(format!("an edit became true that does not hold: {error}")),
+            },
+        }
+    }
+
+    /// What a mistake makes of a manifest that came out right.
+    fn spoiled(&self, before: &Manifest, edit: &Edit, mut next: Manifest) -> Manifest {
+        let is_pack = matches!(edit, Edit::Pack { .. });
+        let keeps_old = match self.mistake {
+            Some(Mistake::PackLeavesRange) => is_pack,
+            Some(Mistake::SupersedeInTwoWrites) => matches!(edit, Edit::Append { .. }),
+            _ => false,
+        };
+        if self.has(Mistake::PublishBeforeAllRanks) {
+            let arriving = next.runs.values().flat_map(|run| run.arriving.values());
+            let blocks: Vec<_> = arriving.flat_map(|ranks| ranks.values().flatten().cloned()).collect();
+            next.pieces.extend(blocks.into_iter().map(|placed| (placed.piece.key(), placed)));
+        }
+        if keeps_old {
+            next.pieces.extend(before.pieces.iter().map(|(key, placed)| (*key, placed.clone())));
+        }
+        if is_pack && self.has(Mistake::PackTakesTombstones) {
+            next.tombstones.clear();
+        }
+        next
+    }
+
+    /// What a mistake makes of an edit that has to be refused.
+    fn forced(&self, before: &Manifest, edit: &Edit, error: &EditError) -> Option<Manifest> {
+        let mut next = before.clone();
+        next.version = before.version.next();
+        let (added, clean_to): (Vec<_>, _) = match (self.mistake?, edit, error) {
+            (
+                Mistake::PackIgnoresSupersede,
+                Edit::Pack { base, remove, add, .. },
+                EditError::InputGone { .. },
+            ) => {
+                next.pieces.retain(|key, _| remove.iter().all(|removal| removal.object != key.object));
+                (add.clone(), *base)
+            }
+            (Mistake::AppendWithoutLooking, Edit::Append { blocks }, EditError::AlreadyDone) => {
+                let is_visible = |block: &&Block| {
+                    let run = before.runs.get(&block.id.run);
+                    run.is_some_and(|run| run.complete.contains_key(&block.id.step))
+                };
+                let visible = blocks.iter().filter(is_visible);
+                (visible.filter_map(|block| block.piece.clone()).collect(), next.version)
+            }
+            _ => return None,
+        };
+        for piece in added {
+            next.pieces.insert(piece.key(), Placed { born: next.version, clean_to, piece });
+        }
+        Some(next)
+    }
+}
