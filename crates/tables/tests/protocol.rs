@@ -6,6 +6,8 @@
 //! `cargo test -p atoll-tables --test protocol -- --nocapture` prints how many states there were, and the story
 //! by which each mistake was caught.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
 #[path = "protocol/explore.rs"]
 mod explore;
 #[path = "protocol/mistake.rs"]
