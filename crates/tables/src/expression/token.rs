@@ -168,7 +168,7 @@ impl<'a> Lexer<'a> {
         match SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
             Some(symbol) => {
                 self.at = start + symbol.len();
-                Ok(TokenKind::Symbol(*symbol))
+                Ok(TokenKind::Symbol(symbol))
             }
             None => {
                 let problem = Problem::Symbol { found: first.to_string(), instead: None };
