@@ -77,6 +77,8 @@ pub struct Oracle {
     pub ever: Rows,
     /// The rows of the blocks that have come.
     arrived: Rows,
+    /// The attempt that began last; there is one run.
+    begun: u64,
 }
 
 impl Oracle {
@@ -89,6 +91,7 @@ impl Oracle {
             Edit::Begin { run, attempt, .. } => {
                 let earlier = table.rows_where(|row| row.block.run == *run && row.block.attempt < *attempt);
                 next.arrived &= !earlier | next.ever;
+                next.begun = next.begun.max(*attempt);
             }
             Edit::Pack { .. } | Edit::RaiseFloor { .. } | Edit::Forget { .. } => {}
         }
@@ -96,6 +99,9 @@ impl Oracle {
     }
 
     fn come(&mut self, table: &Table, id: &BlockId) {
+        if id.attempt < self.begun {
+            return;
+        }
         self.arrived |= table.block(id);
         let step = table.step(id);
         if step & !self.arrived != 0 || step & self.ever != 0 {
