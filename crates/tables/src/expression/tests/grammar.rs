@@ -232,3 +232,18 @@ fn every_example_of_the_guide_is_read() {
     let error = read("type = 2 and vzz > 0.5").bind(&Schema::new(schema)).unwrap_err();
     assert_eq!(errors, [error.render()]);
 }
+
+#[test]
+fn every_seed_of_the_fuzzer_gets_past_the_surface() {
+    let seeds: [&[u8]; 4] = [
+        include_bytes!("../../../../../fuzz/seeds/expression/box"),
+        include_bytes!("../../../../../fuzz/seeds/expression/condition"),
+        include_bytes!("../../../../../fuzz/seeds/expression/numbers"),
+        include_bytes!("../../../../../fuzz/seeds/expression/quoted"),
+    ];
+    for seed in seeds {
+        let text = String::from_utf8_lossy(seed);
+        assert!(super::super::fuzz::expression(seed), "{text}");
+        assert!(text.contains('=') && Expression::parse(&text).is_ok() != parse_box(&text).is_ok(), "{text}");
+    }
+}
