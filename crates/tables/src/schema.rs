@@ -340,10 +340,12 @@ fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
 }
 
 fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
-    let scored =
-        columns.fields().iter().map(|field| (strsim::jaro_winkler(field.name(), name), field.name()));
+    let scored = columns
+        .fields()
+        .iter()
+        .map(|field| (strsim::normalized_damerau_levenshtein(field.name(), name), field.name()));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(score, _)| *score > 0.5).map(|(_, name)| name.clone())
+    best.filter(|(score, _)| *score >= 0.5).map(|(_, name)| name.clone())
 }
 
 /// A field of a table, for those who make schemas in code.
