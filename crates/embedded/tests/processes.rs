@@ -125,7 +125,7 @@ async fn read_on(folder: &Path, locking: Option<Locking>, mode: Mode) {
             let value = match store.get(Cell::new("all", "counter"), ReadOptions::default()).await {
                 Ok(value) => value,
                 Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => break,
-                Err(error) => panic!("get: {error} ({error:?})"),
+                Err(error) => panic!("get as {mode:?}: {error} ({error:?})"),
             };
             let count = value.map_or(0, |bytes| u64::from_le_bytes(bytes[..].try_into().unwrap()));
             assert!(mode == Mode::Read || count >= highest, "the counter fell from {highest} to {count}");
