@@ -52,6 +52,12 @@ async fn open(folder: &Path, mode: Mode, locking: Option<Locking>) -> Result<Arc
 #[test]
 fn worker() {
     let Ok(role) = std::env::var("ATOLL_WORKER") else { return };
+    // Told at once: a worker that fails at the very end is killed before it has ended by itself.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(format_args!("failed {}", panic.to_string().replace('\n', " ")));
+        report(panic);
+    }));
     let folder = PathBuf::from(std::env::var("ATOLL_FOLDER").unwrap());
     let locking = std::env::var("ATOLL_FILE_LOCK").is_ok().then_some(Locking::File);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -269,6 +275,7 @@ impl Driver {
             }
             "counted" => self.counted += 1,
             "maybe-counted" => self.maybe += 1,
+            "failed" => panic!("a worker failed: {number}"),
             _ => {}
         }
     }
