@@ -6,7 +6,7 @@
 //! Invariant: damage is reported only when it is in the newest state; never a wrong row, never a byte
 //! written.
 
-use crate::open::{STORE_FILE, open_last_state};
+use crate::open::open_last_state;
 use crate::store::{EmbeddedStore, StoreOptions};
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, ErrorKind, Expectation, PartitionPage, PartitionQuery, Place, Read,
@@ -16,7 +16,7 @@ use atoll_store::{
 use futures::StreamExt;
 use parking_lot::RwLock;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The last committed state of a folder.
@@ -28,7 +28,7 @@ pub(crate) struct ReadOnlyStore {
 
 impl ReadOnlyStore {
     pub(crate) async fn open(folder: PathBuf, options: StoreOptions) -> Result<Self, StoreError> {
-        let current = RwLock::new(open_newest(&folder, &options).await?);
+        let current = RwLock::new(open_last_state(&folder, options.clone()).await?);
         Ok(Self { folder, options, current })
     }
 
@@ -42,7 +42,7 @@ impl ReadOnlyStore {
             Err(error) if error.kind() == ErrorKind::Corrupt => error,
             answer => return answer,
         };
-        let newest = open_newest(&self.folder, &self.options).await?;
+        let newest = open_last_state(&self.folder, self.options.clone()).await?;
         if newest.engine().recovery().checkpoint == current.engine().recovery().checkpoint {
             return Err(error);
         }
@@ -54,33 +54,6 @@ impl ReadOnlyStore {
             answer => answer,
         }
     }
-}
-
-/// How often a state is opened anew because the owner overtook its opening.
-const OPENINGS_MAX: usize = 100;
-
-/// Opens the newest state. What looks damaged while the owner commits is no damage: its space was used again.
-async fn open_newest(folder: &Path, options: &StoreOptions) -> Result<EmbeddedStore, StoreError> {
-    let mut openings = 0;
-    loop {
-        let before = superblocks(folder);
-        openings += 1;
-        match open_last_state(folder, options.clone()).await {
-            Err(error)
-                if error.kind() == ErrorKind::Corrupt
-                    && openings < OPENINGS_MAX
-                    && superblocks(folder) != before => {}
-            answer => return answer,
-        }
-    }
-}
-
-/// The bytes that every commit changes; none where they cannot be read, which opening will say better.
-fn superblocks(folder: &Path) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; 8192];
-    let mut file = std::fs::File::open(folder.join(STORE_FILE)).ok()?;
-    std::io::Read::read_exact(&mut file, &mut bytes).ok()?;
-    Some(bytes)
 }
 
 impl Store for ReadOnlyStore {

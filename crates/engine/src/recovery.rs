@@ -61,22 +61,42 @@ pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
 }
 
+/// How often an opening for reading is begun anew because the owner of the store overtook it.
+const OPENINGS_MAX: usize = 100;
+
 /// Opens what is on `disk`, or makes a new store there.
 pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
-    let superblock = read_superblock(&*disk)?;
-    match superblock {
-        Some((superblock, mend)) => open(disk, options, superblock, mend),
-        None if options.read_only => Err(EngineError::NotAStore { store: disk.name().to_owned() }),
-        None => {
-            create(&disk, options)?;
-            let Some((superblock, _)) = read_superblock(&*disk)? else {
-                return Err(EngineError::NotAStore { store: disk.name().to_owned() });
-            };
-            let mut made = open(disk, options, superblock, None)?;
-            made.report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
-            Ok(made)
-        }
+    let Some((mut superblock, mend)) = read_superblock(&*disk)? else {
+        return create_and_open(disk, options);
+    };
+    if !options.read_only {
+        return open(disk, options, superblock, mend);
     }
+    let mut openings = 1;
+    loop {
+        let error = match open(Arc::clone(&disk), options, superblock, mend) {
+            Ok(recovered) => return Ok(recovered),
+            Err(error) => error,
+        };
+        // Beside an owner that went on, what looks damaged may be space that was used again, or given back.
+        match read_superblock(&*disk)? {
+            Some((newest, _)) if newest != superblock && openings < OPENINGS_MAX => superblock = newest,
+            _ => return Err(error),
+        }
+        openings += 1;
+    }
+}
+
+fn create_and_open(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
+    let not_a_store = || EngineError::NotAStore { store: disk.name().to_owned() };
+    if options.read_only {
+        return Err(not_a_store());
+    }
+    create(&disk, options)?;
+    let (superblock, _) = read_superblock(&*disk)?.ok_or_else(not_a_store)?;
+    let mut made = open(disk, options, superblock, None)?;
+    made.report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
+    Ok(made)
 }
 
 /// Writes an empty store.

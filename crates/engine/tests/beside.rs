@@ -1,0 +1,132 @@
+//! What a reader of the last state sees while the owner of the store goes on.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, DiskError, SimDisk};
+use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Where the superblocks end.
+const DATA_START: u64 = 8192;
+
+const KEYS: u32 = 2000;
+
+fn options() -> Options {
+    Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
+}
+
+fn fill(tree: &Tree, round: u32) {
+    for number in 0..KEYS {
+        tree.put(&number.to_be_bytes(), &[round as u8; 300], Durability::Flushed).unwrap();
+    }
+}
+
+type Happening = Box<dyn FnMut() + Send>;
+
+/// A disk on which something happens before each of the reads that follow the reading of a superblock.
+struct Overtaken {
+    disk: SimDisk,
+    /// How many openings are still to be overtaken.
+    openings: AtomicU32,
+    happening: Mutex<Happening>,
+    superblock_was_read: Mutex<bool>,
+}
+
+impl Overtaken {
+    fn new(disk: &SimDisk, openings: u32, happening: impl FnMut() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            disk: disk.clone(),
+            openings: AtomicU32::new(openings),
+            happening: Mutex::new(Box::new(happening)),
+            superblock_was_read: Mutex::new(false),
+        })
+    }
+
+    /// Whether this is the first read behind a superblock of an opening that is to be overtaken.
+    fn is_due(&self, offset: u64) -> bool {
+        let mut was_read = self.superblock_was_read.lock().unwrap();
+        let is_superblock = offset < DATA_START;
+        let is_first = std::mem::replace(&mut *was_read, is_superblock) && !is_superblock;
+        is_first
+            && self
+                .openings
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_ok()
+    }
+}
+
+impl Disk for Overtaken {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if self.is_due(offset) {
+            (self.happening.lock().unwrap())();
+        }
+        self.disk.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.disk.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.disk.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.disk.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.disk.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.disk.len()
+    }
+
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+}
+
+fn read(disk: Arc<dyn Disk>) -> Result<Engine, EngineError> {
+    Engine::open(disk, Options { read_only: true, ..options() })
+}
+
+#[test]
+fn a_reader_that_the_owner_overtakes_while_it_opens_finds_a_state_and_not_damage() {
+    let disk = SimDisk::seeded(1);
+    let owner = Engine::open(Arc::new(disk.clone()), options()).unwrap();
+    let tree = owner.tree("t").unwrap();
+    fill(&tree, 0);
+    owner.checkpoint().unwrap();
+    let mut round = 0;
+    let overtaken = Overtaken::new(&disk, 5, move || {
+        // Two checkpoints give back what the state before them used, and more writes use it again.
+        for _ in 0..4 {
+            round += 1;
+            fill(&tree, round);
+            owner.checkpoint().unwrap();
+        }
+    });
+    let reader = read(Arc::clone(&overtaken) as Arc<dyn Disk>).expect("there is no damage");
+    assert_eq!(overtaken.openings.load(Ordering::Relaxed), 0, "it was overtaken as often as was planned");
+    let tree = reader.tree("t").unwrap();
+    for number in 0..KEYS {
+        let value = tree.get(&number.to_be_bytes()).unwrap().unwrap().to_buffer().unwrap();
+        assert_eq!(*value, [20; 300], "key {number}");
+    }
+}
+
+#[test]
+fn damage_in_a_state_that_stays_is_told_at_once() {
+    let disk = SimDisk::seeded(2);
+    let owner = Engine::open(Arc::new(disk.clone()), options()).unwrap();
+    fill(&owner.tree("t").unwrap(), 0);
+    owner.close().unwrap();
+    let mut bytes = disk.to_bytes();
+    bytes[DATA_START as usize..].fill(0x5a);
+    let looks = Overtaken::new(&SimDisk::with_bytes(3, &bytes), 10, || {});
+    let error = read(Arc::clone(&looks) as Arc<dyn Disk>).err().expect("nothing is left of it");
+    assert!(matches!(error, EngineError::Corrupt { .. }), "{error}");
+    assert_eq!(looks.openings.load(Ordering::Relaxed), 9, "it was opened once");
+}
