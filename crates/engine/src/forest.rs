@@ -217,8 +217,8 @@ impl TreeState {
                     *item = (HashedKey::new(key), value.stored());
                 }
             }
-            let items = &items[..window.len()];
-            search::prefetch_for_puts(&self.root, depth, items.iter().map(|(key, _)| key.bytes));
+            let items = &mut items[..window.len()];
+            search::prefetch_for_puts(&self.root, depth, items);
             self.put_run(items, edit)?;
         }
         Ok(())

@@ -315,14 +315,18 @@ impl Leaf {
         self.fingerprints().iter().position(|&candidate| candidate == fingerprint)
     }
 
-    /// The slot of `key`, or where it belongs; for a key between the separators around the leaf, which starts
-    /// with the prefix therefore.
-    pub(crate) fn locate(&self, key: &[u8]) -> Result<usize, usize> {
+    /// The slot of `key`, or where it belongs, most likely `guess`; for a key between the separators around the
+    /// leaf, which starts with the prefix therefore.
+    pub(crate) fn locate(&self, key: &[u8], guess: usize) -> Result<usize, usize> {
         debug_assert!(key.starts_with(self.prefix()));
         let suffix = &key[self.prefix_len as usize..];
         let head = head_of(suffix);
         let heads = self.heads();
-        let mut slot = heads_below(heads, head);
+        let is_below = |slot: usize| heads[slot] < head;
+        let guess_fits = guess <= heads.len()
+            && (guess == 0 || is_below(guess - 1))
+            && (guess == heads.len() || !is_below(guess));
+        let mut slot = if guess_fits { guess } else { heads_below(heads, head) };
         while slot < heads.len() && heads[slot] == head {
             match self.suffix(slot).cmp(suffix) {
                 Ordering::Less => slot += 1,

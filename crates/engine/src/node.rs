@@ -11,6 +11,7 @@ use crate::leaf::SharedLeaf;
 use crate::page;
 use crate::prefetch::prefetch;
 use crate::{Damage, EngineError};
+use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
 /// Most children of an inner node.
@@ -243,6 +244,28 @@ impl Inner {
         index
     }
 
+    /// As [`Inner::child_of`], for a key whose child is most likely `guess` or one close behind it.
+    #[inline]
+    pub(crate) fn child_near(&self, key: &[u8], guess: usize) -> usize {
+        const STEPS: usize = 4;
+        if guess >= self.children.len() || !self.shares_prefix(key) {
+            return self.child_of(key);
+        }
+        prefetch(&raw const self.children[guess], 1);
+        let head = head_of(&key[self.prefix_len..]);
+        if guess > 0 && self.heads[guess - 1] >= head {
+            return self.child_of(key);
+        }
+        for (step, &limit) in self.heads[guess..].iter().take(STEPS).enumerate() {
+            match head.cmp(&limit) {
+                Ordering::Less => return guess + step,
+                Ordering::Equal => return self.child_of(key),
+                Ordering::Greater => {}
+            }
+        }
+        if self.heads.len() - guess < STEPS { self.heads.len() } else { self.child_of(key) }
+    }
+
     /// Whether `key` is below pivot `index`, or there is no such pivot.
     pub(crate) fn is_left_of_pivot(&self, key: &[u8], index: usize) -> bool {
         let Some(&limit) = self.heads.get(index) else { return true };
@@ -404,6 +427,22 @@ mod tests {
                 let key = format!("{key:04}");
                 let expected = names.iter().filter(|pivot| **pivot <= key.as_str()).count();
                 assert_eq!(inner.child_of(key.as_bytes()), expected, "{count} pivots, {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_child_is_guessed_the_right_one_is_found() {
+        for count in 0..12u64 {
+            let pivots: Vec<String> = (0..count).map(|number| format!("user{:09}", number * 3)).collect();
+            let names: Vec<&str> = pivots.iter().map(String::as_str).collect();
+            let inner = inner(&names);
+            let keys = (0..40).map(|number| format!("user{number:09}"));
+            for key in keys.chain(["a", "user", "z", "user00000000"].map(str::to_owned)) {
+                for guess in (0..16).chain([usize::MAX]) {
+                    let (key, found) = (key.as_bytes(), inner.child_near(key.as_bytes(), guess));
+                    assert_eq!(found, inner.child_of(key), "{count} pivots, {key:?}, guessed {guess}");
+                }
             }
         }
     }

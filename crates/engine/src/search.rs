@@ -6,6 +6,7 @@
 use crate::checksum::key_hash;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node, Slot};
+use crate::tree::HashedKey;
 use crate::value::Stored;
 use std::sync::Arc;
 
@@ -89,13 +90,46 @@ pub(crate) fn depth_of(root: &Slot, key: &[u8]) -> usize {
     way.count()
 }
 
-/// Brings nearer what puts of these keys (at most [`LANES`]) will touch, step by step for all of them at once:
-/// the slots that hold the ways to the leaves, the beginnings of the leaves, the records. `depth` is how many
-/// inner nodes lie above the leaves.
-pub(crate) fn prefetch_for_puts<'k>(root: &Slot, depth: usize, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+/// Levels of inner nodes that a way remembers: those of 512^4 leaves.
+const WAY_LEVELS: usize = 4;
+
+/// Which child led to a leaf, level by level from the root, and which slot of it to a record: guesses as soon as
+/// the tree changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    children: [u16; WAY_LEVELS],
+    slot: u16,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { children: [u16::MAX; WAY_LEVELS], slot: u16::MAX }
+    }
+}
+
+impl Way {
+    /// The child to try first; one that no node has where nothing is known.
+    #[inline]
+    pub(crate) fn child_at(&self, level: usize) -> usize {
+        self.children.get(level).map_or(usize::MAX, |&child| child.into())
+    }
+
+    /// As [`Way::child_at`], for the slot.
+    #[inline]
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.into()
+    }
+}
+
+/// Brings nearer what puts of these keys (at most [`LANES`], in ascending order) will touch, step by step for all
+/// of them at once: the slots that hold the ways to the leaves, the beginnings of the leaves, the records.
+/// `depth` is how many inner nodes lie above the leaves. Keeps the ways, so that they need not be found again.
+pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedKey<'_>, Stored<'_>)]) {
     let mut slots: [Option<&Slot>; LANES] = [None; LANES];
-    for (key, lane) in keys.clone().zip(&mut slots) {
-        *lane = slot_below(root, depth, key);
+    let mut before = Way::default();
+    for ((key, _), lane) in items.iter_mut().zip(&mut slots) {
+        *lane = slot_below(root, depth, key, &before);
+        before = key.way;
     }
     let mut leaves: [Option<&SharedLeaf>; LANES] = [None; LANES];
     for (slot, lane) in slots.iter().zip(&mut leaves) {
@@ -104,20 +138,28 @@ pub(crate) fn prefetch_for_puts<'k>(root: &Slot, depth: usize, keys: impl Iterat
             *lane = Some(leaf);
         }
     }
-    for (leaf, key) in leaves.iter().zip(keys) {
-        if let Some(leaf) = leaf {
-            leaf.prefetch_for_put(key);
+    for (leaf, (key, _)) in leaves.iter().zip(items) {
+        if let Some(slot) = leaf.and_then(|leaf| leaf.prefetch_for_put(key.bytes)) {
+            key.way.slot = slot as u16;
         }
     }
 }
 
 /// The slot on the way to `key` below `depth` inner nodes, which is not looked at but brought nearer; `None` if
-/// a node on the way is not resident.
-fn slot_below<'a>(root: &'a Slot, depth: usize, key: &[u8]) -> Option<&'a Slot> {
+/// a node on the way is not resident. The way is tried first that led to the key before.
+fn slot_below<'a>(root: &'a Slot, depth: usize, key: &mut HashedKey<'_>, before: &Way) -> Option<&'a Slot> {
     let mut slot = root;
-    for _ in 0..depth {
+    // Two keys share the node of a level only if they share all above it.
+    let mut shares_node = true;
+    for level in 0..depth {
         let inner = slot.inner()?;
-        slot = &inner.children[inner.child_of(key)];
+        let guess = if shares_node { before.child_at(level) } else { usize::MAX };
+        let child = inner.child_near(key.bytes, guess);
+        shares_node &= child == guess;
+        if let Some(kept) = key.way.children.get_mut(level) {
+            *kept = child as u16;
+        }
+        slot = &inner.children[child];
     }
     Some(slot)
 }

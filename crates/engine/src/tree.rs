@@ -12,6 +12,7 @@ use crate::leaf::{Full, Leaf, Record, SharedLeaf};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, Slot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
+use crate::search::Way;
 use crate::value::{Chain, Stored};
 use std::sync::Arc;
 
@@ -30,11 +31,12 @@ pub(crate) struct Edit<'a> {
 pub(crate) struct HashedKey<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) fingerprint: u8,
+    pub(crate) way: Way,
 }
 
 impl<'a> HashedKey<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, fingerprint: crate::checksum::key_hash(bytes) }
+        Self { bytes, fingerprint: crate::checksum::key_hash(bytes), way: Way::default() }
     }
 }
 
@@ -92,7 +94,7 @@ impl<'r> Run<'r> {
 /// Sets all keys of a run.
 pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     while run.at < run.items.len() {
-        if let Some(upper) = put_in(root, Fences::default(), run, run.items.len(), edit)? {
+        if let Some(upper) = put_in(root, Fences::default(), 0, run, run.items.len(), edit)? {
             let lower = std::mem::take(root);
             let children = vec![lower, Slot::resident(upper.node)];
             let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
@@ -102,10 +104,12 @@ pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Re
     Ok(())
 }
 
-/// Sets keys of the run up to `end`, which all belong below this node, until it is split.
+/// Sets keys of the run up to `end`, which all belong below this node, until it is split. `level` is how many
+/// inner nodes lie above it.
 fn put_in(
     slot: &mut Slot,
     fences: Fences<'_>,
+    level: usize,
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
@@ -121,7 +125,7 @@ fn put_in(
         }
         Owned::Inner(inner) => {
             while run.at < end {
-                let upper = put_in_child(inner, fences, run, end, edit)?;
+                let upper = put_in_child(inner, fences, level, run, end, edit)?;
                 if upper.is_some() {
                     return Ok(upper);
                 }
@@ -134,15 +138,19 @@ fn put_in(
 fn put_in_child(
     inner: &mut Inner,
     fences: Fences<'_>,
+    level: usize,
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
-    let index = inner.child_of(run.items[run.at].0.bytes);
+    let key = &run.items[run.at].0;
+    let index = inner.child_near(key.bytes, key.way.child_at(level));
     let end = run.end_in(inner, index, end);
     let (pivots, children) = inner.parts_mut();
     let inside = fences.of_child(pivots, index);
-    let Some(upper) = put_in(&mut children[index], inside, run, end, edit)? else { return Ok(None) };
+    let Some(upper) = put_in(&mut children[index], inside, level + 1, run, end, edit)? else {
+        return Ok(None);
+    };
     let at_end = index + 1 == inner.children.len();
     inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
     if inner.children.len() <= FAN_OUT_MAX {
@@ -163,7 +171,7 @@ fn put_in_leaf(
     let leaf = sole_leaf(shared);
     while run.at < end {
         let (key, value) = &run.items[run.at];
-        let place = leaf.locate(key.bytes);
+        let place = leaf.locate(key.bytes, key.way.slot());
         let done = match place {
             Ok(slot) => leaf.replace(slot, value),
             Err(slot) => leaf.insert_at(slot, key.bytes, key.fingerprint, value).map(|()| None),

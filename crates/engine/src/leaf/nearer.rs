@@ -5,10 +5,9 @@ use crate::prefetch::prefetch;
 
 impl Leaf {
     /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
-    /// everything if the leaf must be built anew.
-    pub(crate) fn prefetch_for_put(&self, key: &[u8]) {
-        let Some(suffix) = key.get(self.prefix_len as usize..) else { return };
-        let head = head_of(suffix);
+    /// everything if the leaf must be built anew. Answers the slot where it will go, as things are now.
+    pub(crate) fn prefetch_for_put(&self, key: &[u8]) -> Option<usize> {
+        let head = head_of(key.get(self.prefix_len as usize..)?);
         let slot = heads_below(self.heads(), head);
         if self.heads().get(slot) == Some(&head) {
             self.prefetch_record(slot);
@@ -17,6 +16,7 @@ impl Leaf {
         } else {
             self.prefetch_heap_end();
         }
+        Some(slot)
     }
 
     fn is_about_full(&self) -> bool {
@@ -43,5 +43,34 @@ impl Leaf {
     #[inline]
     pub(crate) fn prefetch_record(&self, slot: usize) {
         prefetch(self.bytes()[self.offset(slot)..].as_ptr(), 3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Purpose;
+    use crate::leaf::Record;
+    use crate::value::Stored;
+
+    #[test]
+    fn whatever_slot_is_guessed_the_right_one_is_found() {
+        // Some share a head, which is the first four bytes behind the prefix.
+        let keys = ["user1", "user15", "user1500", "user15001", "user15002", "user2", "user3333", "user9"];
+        let record = |key: &&'static str| Record {
+            key: [key.as_bytes(), &[]],
+            fingerprint: 0,
+            value: Stored::Inline(b"value"),
+        };
+        let records: Vec<Record<'_>> = keys.iter().map(record).collect();
+        let leaf = Leaf::build(b"user", 1, &records, 0, Purpose::Writing);
+        for key in keys.into_iter().chain(["user", "user0", "user150010", "user15003", "user4", "userz"]) {
+            let expected = keys.binary_search(&key);
+            for guess in (0..12).chain([usize::MAX]) {
+                assert_eq!(leaf.locate(key.as_bytes(), guess), expected, "{key}, guessed {guess}");
+            }
+            let told = leaf.prefetch_for_put(key.as_bytes()).unwrap_or(usize::MAX);
+            assert!(told <= expected.unwrap_or_else(|slot| slot), "{key}: a slot behind it cannot be right");
+        }
     }
 }
