@@ -2,8 +2,9 @@
 //!
 //! [`Expression::parse`] reads a text, [`Expression::bind`] gives it types against a schema, and
 //! [`Bound::evaluate`] says of each row of a batch whether the condition is true, false or unknown.
-//! [`Bound::ranges`] says what a column's values must lie between for that, so that whole blocks can be left
-//! out. [`parse_box`] reads the sides of a box, `x=0:1, time=2.0:`.
+//! [`Bound::ranges`] says what a column's values must lie between for that, and [`Bound::verdict`] what a box of
+//! rows can tell, so that whole blocks can be left out. [`parse_box`] reads the sides of a box,
+//! `x=0:1, time=2.0:`.
 //!
 //! Null in, null out, except for `is null`, `and` and `or` (SQL's three-valued logic). NaN compares as IEEE 754
 //! says: it differs from everything, itself included, and is neither less nor greater than anything. An integer
@@ -31,12 +32,14 @@ mod show;
 mod tests;
 mod token;
 mod truth;
+mod verdict;
 
 pub use bind::Bound;
 pub use boxes::{Side, parse_box};
 pub use error::{EvaluateError, ExpressionError, Kind, Problem};
 pub use interval::{Interval, Values};
 pub use literal::{Arithmetic, Column, Comparison, Function, Literal};
+pub use verdict::Verdict;
 
 /// Most bytes of a text: 1 MiB, room for a list of a hundred thousand ids.
 pub const LENGTH_MAX: usize = 1 << 20;

@@ -12,8 +12,6 @@ mod extent;
 mod numbers;
 mod region;
 mod scalar;
-#[cfg(test)]
-pub(crate) mod seeds;
 mod span;
 #[cfg(test)]
 mod tests;

@@ -11,11 +11,17 @@
 pub mod block;
 pub mod expression;
 pub mod lattice;
+mod name;
 pub mod protocol;
 mod schema;
+#[cfg(test)]
+mod seeds;
 mod table;
 mod weight;
 
+pub use name::NAME_BYTES_MAX;
 pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
-pub use table::{Answer, Query, TABLE_NAME_BYTES_MAX, Table, TableError, Work};
+pub use table::{
+    Answer, Batches, Count, Explanation, Query, Refined, Refinement, Table, TableError, Within, Work,
+};
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

@@ -7,6 +7,7 @@ mod types;
 
 pub use types::TypeName;
 
+use crate::name;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use atoll_errors::ErrorKind;
 use std::collections::HashSet;
@@ -269,7 +270,9 @@ fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
     }
     let mut seen = HashSet::new();
     for field in columns.fields() {
-        check_name(field.name())?;
+        if let Some(problem) = name::problem(field.name()) {
+            return Err(SchemaError::Name { column: field.name().clone(), problem });
+        }
         if !seen.insert(field.name()) {
             return Err(SchemaError::Twice { column: field.name().clone() });
         }
@@ -279,19 +282,6 @@ fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
         }
     }
     Ok(())
-}
-
-fn check_name(name: &str) -> Result<(), SchemaError> {
-    let problem = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > 255 {
-        "it is longer than 255 bytes"
-    } else if name.chars().any(char::is_control) {
-        "it holds a control character"
-    } else {
-        return Ok(());
-    };
-    Err(SchemaError::Name { column: name.to_owned(), problem })
 }
 
 /// Places of the columns that a role names.

@@ -12,9 +12,10 @@ mod ledger;
 mod names;
 mod query;
 
-pub use query::{Answer, Query, Work};
+pub use query::{Answer, Batches, Count, Explanation, Query, Refined, Refinement, Within, Work};
 
 use crate::block::BlockError;
+use crate::expression::{EvaluateError, ExpressionError};
 use crate::protocol::{EditError, SessionId, Version};
 use crate::{SchemaError, TableSchema};
 use atoll_errors::ErrorKind;
@@ -22,9 +23,6 @@ use atoll_store::{Cell, ReadOptions, Store, StoreError, WriteOptions};
 use ledger::Ledger;
 use names::{Names, REGISTRY};
 use std::sync::Arc;
-
-/// Longest name of a table, in bytes.
-pub const TABLE_NAME_BYTES_MAX: usize = 255;
 
 /// Why a table did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +74,16 @@ pub enum TableError {
         /// The table.
         table: String,
     },
+    /// A version that is asked for can be read no longer.
+    #[error("version {asked} of table \"{table}\" is gone; the oldest that can be read is {oldest}")]
+    VersionGone {
+        /// The table.
+        table: String,
+        /// The version asked for.
+        asked: Version,
+        /// The oldest that is left.
+        oldest: Version,
+    },
     /// A column that is asked for is not there.
     #[error("table \"{table}\" has no column \"{column}\"")]
     Column {
@@ -106,9 +114,12 @@ pub enum TableError {
         /// What is wrong.
         problem: String,
     },
-    /// A region does not fit the table.
+    /// The filter does not fit the table.
     #[error(transparent)]
-    Region(#[from] crate::lattice::LatticeError),
+    Filter(#[from] ExpressionError),
+    /// The filter could not be asked of the rows.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -119,7 +130,7 @@ impl TableError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { .. } | Self::Column { .. } => ErrorKind::NotFound,
+            Self::NotFound { .. } | Self::Column { .. } | Self::VersionGone { .. } => ErrorKind::NotFound,
             Self::Exists { .. } | Self::Fenced { .. } => ErrorKind::Conflict,
             Self::Name { .. } => ErrorKind::InvalidInput,
             Self::Schema(error) => error.kind(),
@@ -129,19 +140,21 @@ impl TableError {
             Self::TooLarge { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Damaged { .. } => ErrorKind::Corrupt,
-            Self::Region(error) => error.kind(),
+            Self::Filter(error) => error.kind(),
+            Self::Evaluate(error) => error.kind(),
             Self::Store(error) => error.kind(),
         }
     }
 }
 
-/// A table of a store, open.
+/// A table of a store, open. A clone is the same stay at the table.
+#[derive(Clone)]
 pub struct Table {
     store: Arc<dyn Store>,
     name: String,
     schema: Arc<TableSchema>,
     names: Names,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
 }
 
 /// What the registry says of a table.
@@ -156,7 +169,9 @@ impl Table {
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
     pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
-        check_name(name)?;
+        if let Some(problem) = crate::name::problem(name) {
+            return Err(TableError::Name { name: name.to_owned(), problem });
+        }
         let entry = Entry { id: names::random_id(), schema };
         // The manifest partition needs nothing to be empty, so the registry's cell is all there is to write.
         let text = codec::entry_to_json(&entry);
@@ -182,7 +197,7 @@ impl Table {
         let text = found.ok_or_else(|| TableError::NotFound { name: name.to_owned() })?;
         let Entry { id, schema } = codec::entry_from_json(name, &text)?;
         let names = Names::of(id);
-        let ledger = Ledger::open(Arc::clone(&store), name, &names).await?;
+        let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
         Ok(Self { store, name: name.to_owned(), schema: Arc::new(schema), names, ledger })
     }
 
@@ -217,19 +232,6 @@ impl std::fmt::Debug for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Table").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-fn check_name(name: &str) -> Result<(), TableError> {
-    let problem = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > TABLE_NAME_BYTES_MAX {
-        "it is longer than 255 bytes"
-    } else if name.chars().any(char::is_control) {
-        "it holds a control character"
-    } else {
-        return Ok(());
-    };
-    Err(TableError::Name { name: name.to_owned(), problem })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::directory::Head;
 use super::{Band, BlockError, Directory, HEAD_BYTES, Slice, checksum, damaged, schema_sum, slice};
-use crate::lattice::Region;
+use crate::lattice::Extent;
 use crate::weight::Window;
 use crate::{TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
@@ -13,12 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// What a query wants of a block.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wanted<'q> {
     /// Rows of these weights.
     pub window: Window,
-    /// Rows in this region; bands outside are not read, rows outside are for the caller to leave out.
-    pub region: &'q Region,
     /// Places of the columns to read, in the order in which they are answered.
     pub columns: &'q [usize],
 }
@@ -61,15 +59,13 @@ impl BlockReader {
         &self.directory
     }
 
-    /// The bands that may hold rows that are wanted, by their places.
-    pub fn bands(&self, wanted: &Wanted<'_>) -> impl Iterator<Item = usize> {
-        let may_hold = move |band: &Band| {
-            let from_here = wanted.window.until().takes(band.least);
-            let up_to_here = !wanted.window.after().takes(band.greatest);
-            from_here && up_to_here && !wanted.region.prunes(&band.extents)
-        };
+    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each
+    /// index column, pass a test.
+    pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> impl Iterator<Item = usize> {
+        let passes =
+            move |band: &Band| window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents);
         let bands = self.directory.bands.iter().enumerate();
-        bands.filter(move |(_, band)| may_hold(band)).map(|(place, _)| place)
+        bands.filter(move |(_, band)| passes(band)).map(|(place, _)| place)
     }
 
     /// The slices to read of one band: the weights first, then the columns that are wanted.

@@ -1,10 +1,8 @@
 //! Blocks against plain sorting and filtering of the same rows.
-//!
-//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-tables block`.
-#![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
 
 use super::*;
 use crate::lattice::{Interval, Region, Scalar};
+use crate::seeds::for_seeds;
 use crate::weight::{Cut, Window, order, weights};
 use crate::{Roles, Salt, TableSchema, Weight, column};
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder};
@@ -16,21 +14,6 @@ use arrow_schema::{Field, Schema, TimeUnit};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
-
-fn seeds() -> Vec<u64> {
-    match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=6).collect(),
-    }
-}
-
-/// Runs `test` with each seed, and says how to replay the one that fails.
-fn for_seeds(test: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    for seed in seeds() {
-        let result = std::panic::catch_unwind(|| test(seed));
-        assert!(result.is_ok(), "replay with ATOLL_SEED={seed} cargo test -p atoll-tables block");
-    }
-}
 
 fn schema() -> TableSchema {
     let element = Arc::new(Field::new("item", DataType::Float32, true));
@@ -120,10 +103,14 @@ fn open(bytes: &[u8]) -> Result<BlockReader, BlockError> {
 }
 
 /// Reads what is wanted the way a table does: directory, bands, slices. Also how many rows were decoded.
-fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<(RecordBatch, Vec<Weight>, usize), BlockError> {
+fn read(
+    bytes: &[u8],
+    wanted: &Wanted<'_>,
+    region: &Region,
+) -> Result<(RecordBatch, Vec<Weight>, usize), BlockError> {
     let reader = open(bytes)?;
     let (mut batches, mut weights, mut decoded) = (Vec::new(), Vec::new(), 0);
-    for band in reader.bands(wanted) {
+    for band in reader.bands(wanted.window, |extents| !region.prunes(extents)) {
         let slices: Vec<&[u8]> = reader
             .slices(band, wanted.columns)
             .iter()
@@ -144,19 +131,16 @@ fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<(RecordBatch, Vec<Weight>, 
 
 const ALL_COLUMNS: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
-fn everything(region: &Region) -> Wanted<'_> {
-    Wanted { window: Window::below(Cut::ALL), region, columns: &ALL_COLUMNS }
-}
+const EVERYTHING: Wanted<'static> = Wanted { window: Window::below(Cut::ALL), columns: &ALL_COLUMNS };
 
 #[test]
 fn a_block_gives_back_every_row_in_the_order_of_its_weight() {
-    for_seeds(|seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
+    for_seeds("a_block_gives_back_every_row_in_the_order_of_its_weight", 6, |random| {
         for count in [0, 1, 255, 256, 257, 513, random.usize(600..5000)] {
-            let rows = rows(&mut random, count);
+            let rows = rows(random, count);
             let bytes = encode_block(&schema(), &rows).unwrap();
             let region = Region::everything(3);
-            let (found, weights, _) = read(&bytes, &everything(&region)).unwrap();
+            let (found, weights, _) = read(&bytes, &EVERYTHING, &region).unwrap();
             let (sorted, expected_weights) = expected(&rows);
             assert_eq!(found, sorted, "{count} rows");
             assert_eq!(weights, expected_weights);
@@ -168,9 +152,8 @@ fn a_block_gives_back_every_row_in_the_order_of_its_weight() {
 
 #[test]
 fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows() {
-    for_seeds(|seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let rows = rows(&mut random, 4000);
+    for_seeds("a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows", 6, |random| {
+        let rows = rows(random, 4000);
         let bytes = encode_block(&schema(), &rows).unwrap();
         let (sorted, weights) = expected(&rows);
         let region = Region::everything(3);
@@ -181,8 +164,8 @@ fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows
             } else {
                 Cut::window(from, to).unwrap()
             };
-            let wanted = Wanted { window, region: &region, columns: &[5, 0] };
-            let (found, found_weights, decoded) = read(&bytes, &wanted).unwrap();
+            let wanted = Wanted { window, columns: &[5, 0] };
+            let (found, found_weights, decoded) = read(&bytes, &wanted, &region).unwrap();
             let kept: Vec<u32> = (0..4000).filter(|&row| window.takes(weights[row as usize])).collect();
             let kept = UInt32Array::from(kept);
             assert_eq!(found, take_record_batch(&sorted.project(&[5, 0]).unwrap(), &kept).unwrap());
@@ -196,10 +179,9 @@ fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows
 
 #[test]
 fn bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost() {
-    for_seeds(|seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
+    for_seeds("bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost", 6, |random| {
         // Steps of one entity far apart in time, so that bands differ.
-        let rows = rows(&mut random, 3000);
+        let rows = rows(random, 3000);
         let bytes = encode_block(&schema(), &rows).unwrap();
         let (sorted, _) = expected(&rows);
         let mut pruned = 0;
@@ -215,7 +197,7 @@ fn bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost() {
                 Interval { low: Some(Scalar::Unsigned(kind)), high: Some(Scalar::Unsigned(kind + 1)) },
             ])
             .unwrap();
-            let (found, ..) = read(&bytes, &everything(&region)).unwrap();
+            let (found, ..) = read(&bytes, &EVERYTHING, &region).unwrap();
             let inside = |rows: &RecordBatch| -> Vec<(i64, i64)> {
                 let columns = [2, 3, 4].map(|place| Arc::clone(rows.column(place)));
                 let matches = region.matches(&columns).unwrap();
@@ -236,18 +218,17 @@ fn bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost() {
 
 #[test]
 fn no_flipped_bit_is_ever_read_as_rows() {
-    for_seeds(|seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let rows = rows(&mut random, 300);
+    for_seeds("no_flipped_bit_is_ever_read_as_rows", 6, |random| {
+        let rows = rows(random, 300);
         let bytes = encode_block(&schema(), &rows).unwrap();
         let region = Region::everything(3);
-        let whole = read(&bytes, &everything(&region)).unwrap();
+        let whole = read(&bytes, &EVERYTHING, &region).unwrap();
         let mut found = 0;
         for _ in 0..3000 {
             let mut flipped = bytes.clone();
             let place = random.usize(..flipped.len());
             flipped[place] ^= 1 << random.u8(..8);
-            match read(&flipped, &everything(&region)) {
+            match read(&flipped, &EVERYTHING, &region) {
                 // Only the zeros between slices may change without anybody noticing.
                 Ok(read) => assert_eq!((read.0, read.1), (whole.0.clone(), whole.1.clone()), "byte {place}"),
                 Err(error) => {
@@ -262,12 +243,11 @@ fn no_flipped_bit_is_ever_read_as_rows() {
 
 #[test]
 fn no_bytes_make_a_reader_panic_even_where_checksums_are_right() {
-    for_seeds(|seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
+    for_seeds("no_bytes_make_a_reader_panic_even_where_checksums_are_right", 6, |random| {
         for _ in 0..4000 {
             let data_type = schema().columns().field(random.usize(..10)).data_type().clone();
             let rows = random.usize(..40);
-            let column = rows_of_type(&mut random, &data_type, rows);
+            let column = rows_of_type(random, &data_type, rows);
             let mut bytes = Vec::new();
             slice::encode(&column, &mut bytes).unwrap();
             for _ in 0..random.usize(..4) {

@@ -53,6 +53,10 @@ impl Bound {
         &self.columns
     }
 
+    pub(super) fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
     /// Where the values of a column must lie in a row that satisfies the condition.
     #[must_use]
     pub fn ranges(&self, column: &Column) -> Interval {

@@ -123,8 +123,8 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seeds::for_seeds;
     use super::*;
+    use crate::seeds::for_seeds;
 
     #[test]
     fn the_first_root_is_as_short_as_its_rows_allow() {

@@ -1,7 +1,7 @@
 //! What the lattice promises, on random values of every type.
 
-use super::seeds::for_seeds;
 use super::*;
+use crate::seeds::for_seeds;
 use arrow_array::types::{
     Float32Type, Float64Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
 };

@@ -29,6 +29,22 @@ impl Manifest {
         Ok(next)
     }
 
+    /// This version as it would be if every step that is arriving were complete with the blocks that have
+    /// come: what they would supersede is superseded.
+    #[must_use]
+    pub fn with_arriving(&self) -> Self {
+        // Tombstones hold for what is clean to a lower version, so that the content is that of a next one.
+        let mut next = Self { version: self.version.next(), ..self.clone() };
+        let steps = |(run, state): (&RunId, &Run)| {
+            let run = run.clone();
+            state.arriving.keys().map(move |&step| (run.clone(), step)).collect::<Vec<_>>()
+        };
+        for (run, step) in self.runs.iter().flat_map(steps) {
+            next.publish(&run, step);
+        }
+        Self { version: self.version, ..next }
+    }
+
     fn begin(&mut self, run: &RunId, attempt: u64, ranks: u32) -> Result<(), EditError> {
         if ranks == 0 {
             return Err(EditError::Ranks { run: run.clone(), actual: 1, asked: 0 });

@@ -169,8 +169,13 @@ impl Scope {
     /// Whether every row of a piece with this extent is in scope.
     #[must_use]
     pub fn covers(&self, extent: &Extent) -> bool {
-        self.expression.is_none()
-            && (self.run.is_none() || self.run == extent.run)
-            && self.steps.weights().covers(&extent.steps.weights())
+        self.expression.is_none() && self.covers_origin(extent)
+    }
+
+    /// Whether every row of a piece with this extent comes from a run and step in scope, so that the expression
+    /// alone decides.
+    #[must_use]
+    pub fn covers_origin(&self, extent: &Extent) -> bool {
+        (self.run.is_none() || self.run == extent.run) && self.steps.weights().covers(&extent.steps.weights())
     }
 }

@@ -3,6 +3,8 @@
 //! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session that
 //! is still on its way can become true, and what became true before is in the head.
 
+mod past;
+
 use super::names::{Names, random_id};
 use super::{TableError, codec};
 use crate::protocol::{

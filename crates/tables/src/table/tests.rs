@@ -1,12 +1,11 @@
 //! Tables on the model store, against plain sorting and filtering of the same rows.
-//!
-//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-tables table`.
-#![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
 
 use super::*;
+use crate::expression::parse_box;
 use crate::lattice::{Interval, Region, Scalar};
 use crate::protocol::BlockId;
-use crate::{Cut, Roles, Salt, Weight, Window, column, order, weights};
+use crate::seeds::for_seeds;
+use crate::{Cut, Roles, Salt, Window, column, order, weights};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
@@ -86,46 +85,53 @@ async fn written(random: &mut fastrand::Rng, steps: i64, count: usize) -> (Table
     (table, oracle)
 }
 
-fn some_region(random: &mut fastrand::Rng) -> Region {
+/// A box, as a user writes it and as the lattice judges it.
+fn some_box(random: &mut fastrand::Rng) -> (String, Region) {
     let low = random.f64() * 3.0;
+    let high = low + random.f64();
     let (first, last) = (random.i64(..12), random.i64(..12));
-    Region::new(vec![
-        Interval::from(Scalar::Float(low)..Scalar::Float(low + random.f64())),
-        if random.bool() { Interval::default() } else { Interval::from(..Scalar::Float(random.f64())) },
-        Interval::from(Scalar::Signed(first.min(last))..Scalar::Signed(first.max(last) + 1)),
-    ])
-    .unwrap()
+    let (first, last) = (first.min(last), first.max(last) + 1);
+    let y = random.bool().then(|| random.f64());
+    let region = Region::new(vec![
+        Interval::from(Scalar::Float(low)..Scalar::Float(high)),
+        y.map_or(Interval::default(), |y| Interval::from(..Scalar::Float(y))),
+        Interval::from(Scalar::Signed(first)..Scalar::Signed(last)),
+    ]);
+    let y = y.map(|y| format!(", y=:{y:?}")).unwrap_or_default();
+    (format!("x={low:?}:{high:?}, step={first}:{last}{y}"), region.unwrap())
 }
 
-fn seeds() -> Vec<u64> {
-    match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=4).collect(),
-    }
-}
-
-#[tokio::test]
-async fn every_query_equals_a_plain_scan_of_the_same_rows() {
-    for seed in seeds() {
-        println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables table");
-        let mut random = fastrand::Rng::with_seed(seed);
-        let (table, oracle) = written(&mut random, 12, 1500).await;
-        for _ in 0..80 {
-            let region = random.bool().then(|| some_region(&mut random));
-            let window = match random.u8(..3) {
-                0 => Window::below(Cut::ALL),
-                1 => Window::below(Cut::of_share(random.f64() * random.f64()).unwrap()),
-                _ => Cut::window(0.1, 0.1 + random.f64() * 0.9).unwrap(),
-            };
-            let limit = random.bool().then(|| random.usize(..3000));
-            let query = Query { region: region.clone(), window, limit, columns: None };
-            let answer = table.query(&query).await.unwrap();
-            let expected = oracle.answer(region.as_ref(), window, limit);
-            assert_eq!(answer.rows, expected, "{query:?}");
-            assert_eq!(answer.work.rows_returned as usize, expected.num_rows());
-            assert!(answer.work.rows_touched >= answer.work.rows_returned);
-        }
-    }
+#[test]
+fn every_query_equals_a_plain_scan_of_the_same_rows() {
+    for_seeds("every_query_equals_a_plain_scan", 4, |random| {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+            let (table, oracle) = written(random, 12, 1500).await;
+            for _ in 0..80 {
+                let asked = random.bool().then(|| some_box(random));
+                let window = match random.u8(..3) {
+                    0 => Window::below(Cut::ALL),
+                    1 => Window::below(Cut::of_share(random.f64() * random.f64()).unwrap()),
+                    _ => Cut::window(0.1, 0.1 + random.f64() * 0.9).unwrap(),
+                };
+                let limit = random.bool().then(|| random.usize(..3000));
+                let mut query = Query { window, limit, ..Query::default() };
+                if let Some((text, _)) = &asked {
+                    query = query.in_box(&parse_box(text).unwrap());
+                }
+                let answer = table.query(&query).await.unwrap();
+                let region = asked.map(|(_, region)| region);
+                let expected = oracle.answer(region.as_ref(), window, limit);
+                assert_eq!(answer.rows, expected, "{query:?}");
+                let of_rows = weights(&answer.rows.columns()[..2], Salt(0)).unwrap();
+                assert_eq!(answer.weights, of_rows);
+                assert_eq!(answer.work.rows_returned as usize, expected.num_rows());
+                assert!(answer.work.rows_touched >= answer.work.rows_returned);
+                let count = table.count(&query).await.unwrap();
+                assert_eq!(count.rows as usize, expected.num_rows(), "{query:?}");
+                assert!(count.work.bytes <= answer.work.bytes);
+            }
+        });
+    });
 }
 
 #[tokio::test]
@@ -244,14 +250,4 @@ async fn what_is_stored_comes_back_as_it_was() {
     let newer = text.replacen("\"format\":1", "\"format\":2", 1);
     let refused = codec::manifest_from_json("run", newer.as_bytes()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NewerFormat);
-}
-
-/// A weight is used here only to say that the lightest row comes first.
-#[tokio::test]
-async fn rows_come_in_the_order_of_their_weight() {
-    let mut random = fastrand::Rng::with_seed(6);
-    let (table, _) = written(&mut random, 3, 700).await;
-    let rows = table.query(&Query::default()).await.unwrap().rows;
-    let found: Vec<Weight> = weights(&rows.columns()[..2], Salt(0)).unwrap();
-    assert!(found.is_sorted());
 }

@@ -95,6 +95,12 @@ impl Window {
         Self { after: Cut::NOTHING, until }
     }
 
+    /// The window of everything that a cut does not take.
+    #[must_use]
+    pub const fn above(after: Cut) -> Self {
+        Self { after, until: Cut::ALL }
+    }
+
     /// The cut whose units it leaves out.
     #[must_use]
     pub const fn after(self) -> Cut {
@@ -107,10 +113,32 @@ impl Window {
         self.until
     }
 
+    /// Whether it takes no weight at all.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.until <= self.after
+    }
+
     /// Whether it takes this weight.
     #[must_use]
     pub const fn takes(self, weight: Weight) -> bool {
         self.until.takes(weight) && !self.after.takes(weight)
+    }
+
+    /// The weights that both take.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        let after = self.after.max(other.after);
+        Self { after, until: self.until.min(other.until).max(after) }
+    }
+
+    /// The least and the greatest weight that it takes of those from `least` to `greatest`, both included; none
+    /// if it takes none of them.
+    #[must_use]
+    pub fn clipped(self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
+        let least = Weight::new(least.get().max(self.after.last.saturating_add(1)))?;
+        let greatest = Weight::new(greatest.get().min(self.until.last))?;
+        (self.takes(least) && least <= greatest).then_some((least, greatest))
     }
 
     /// Which of these weights, which rise, it takes.
@@ -190,6 +218,44 @@ mod tests {
             assert!(rising[window.slice(&rising)].iter().all(|weight| window.takes(*weight)));
         }
         assert_eq!(next, rising.len());
+    }
+
+    #[test]
+    fn two_windows_share_what_both_take_and_clip_ranges_to_it() {
+        let window = |from, to| Window { after: Cut { last: from }, until: Cut { last: to } };
+        let ends = [0, 1, 4, 5, 9, u64::MAX - 1, u64::MAX];
+        let windows: Vec<Window> = ends
+            .iter()
+            .flat_map(|&from| ends.iter().filter(move |&&to| to >= from).map(move |&to| window(from, to)))
+            .collect();
+        let rising: Vec<Weight> = [1, 2, 4, 5, 6, 9, 10, u64::MAX - 1, u64::MAX].map(weight).to_vec();
+        for (left, right) in windows.iter().flat_map(|left| windows.iter().map(move |right| (*left, *right)))
+        {
+            let both = left.intersection(right);
+            for &one in &rising {
+                assert_eq!(
+                    both.takes(one),
+                    left.takes(one) && right.takes(one),
+                    "{left:?} {right:?} {one:?}"
+                );
+            }
+            assert!(both.slice(&rising).len() <= rising.len());
+        }
+        for window in windows {
+            for (place, &least) in rising.iter().enumerate() {
+                for &greatest in &rising[place..] {
+                    let clipped = window.clipped(least, greatest);
+                    let taken = |one: &&Weight| (least..=greatest).contains(*one) && window.takes(**one);
+                    assert!(
+                        rising
+                            .iter()
+                            .filter(taken)
+                            .all(|one| { clipped.is_some_and(|(first, last)| (first..=last).contains(one)) })
+                    );
+                    assert!(clipped.is_none_or(|(first, last)| window.takes(first) && window.takes(last)));
+                }
+            }
+        }
     }
 
     #[test]

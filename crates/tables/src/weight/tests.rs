@@ -1,7 +1,7 @@
 //! What weights and the order of rows promise.
 
 use super::*;
-use crate::lattice::seeds::for_seeds;
+use crate::seeds::for_seeds;
 use arrow_array::types::{Int32Type, Int64Type, UInt16Type};
 use arrow_array::{
     Array, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Date64Array, Decimal128Array,

@@ -2,8 +2,9 @@
 
 use super::super::{Bound, Comparison, DEPTH_MAX, Expression};
 use super::generator::Generator;
+use super::oracle;
 use super::rows::{Cell, Rows, rows};
-use super::{oracle, with_seeds};
+use crate::seeds::for_seeds;
 use arrow_array::types::Float64Type;
 use arrow_array::{
     ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt64Array,
@@ -28,7 +29,7 @@ fn check_agrees(expression: &Expression, rows: &Rows) {
 
 #[test]
 fn every_condition_says_of_every_row_what_the_interpreter_says() {
-    with_seeds(30, |random| {
+    for_seeds("every_condition_says_of_every_row_what_the_interpreter_says", 30, |random| {
         for _ in 0..2 {
             let count = random.usize(..150);
             let rows = rows(random, count);
@@ -192,7 +193,7 @@ fn a_batch_of_nothing_but_nulls_agrees_too() {
     let columns = rows(&mut fastrand::Rng::with_seed(1), 1).rows.remove(0).into_keys();
     let row: super::rows::Row = columns.map(|column| (column, Cell::Null)).collect();
     let rows = Rows { batch, rows: vec![row; 3] };
-    with_seeds(5, |random| {
+    for_seeds("a_batch_of_nothing_but_nulls_agrees_too", 5, |random| {
         for _ in 0..100 {
             check_agrees(&Generator::new(random).condition(2), &rows);
         }

@@ -4,7 +4,7 @@ use super::super::{
     Arithmetic, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, parse_box,
 };
 use super::generator::Generator;
-use super::with_seeds;
+use crate::seeds::for_seeds;
 use arrow_schema::{DataType, Field, Schema};
 
 fn read(text: &str) -> Expression {
@@ -93,7 +93,7 @@ fn integers_of_64_bits_are_read_exactly() {
 
 #[test]
 fn what_is_written_is_read_back_as_the_same() {
-    with_seeds(40, |random| {
+    for_seeds("what_is_written_is_read_back_as_the_same", 40, |random| {
         for _ in 0..300 {
             let expression = Generator::new(random).anything(4);
             let text = expression.to_string();
@@ -142,7 +142,7 @@ fn noise_is_refused_without_a_panic() {
         "e9",
         "\u{0}",
     ];
-    with_seeds(20, |random| {
+    for_seeds("noise_is_refused_without_a_panic", 20, |random| {
         for _ in 0..500 {
             let text: String =
                 (0..random.usize(..14)).map(|_| PIECES[random.usize(..PIECES.len())]).collect();

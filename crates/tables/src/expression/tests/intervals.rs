@@ -2,8 +2,9 @@
 
 use super::super::{Column, Expression, Interval, Values};
 use super::generator::Generator;
+use super::oracle;
 use super::rows::{Cell, Row, rows};
-use super::{oracle, with_seeds};
+use crate::seeds::for_seeds;
 use arrow_schema::{DataType, TimeUnit};
 
 /// Whether the interval holds the value; instants as they are stored in units of `scale`.
@@ -37,7 +38,7 @@ fn scale(data_type: &DataType) -> i128 {
 
 #[test]
 fn no_row_that_satisfies_a_condition_lies_outside_of_its_intervals() {
-    with_seeds(20, |random| {
+    for_seeds("no_row_that_satisfies_a_condition_lies_outside_of_its_intervals", 20, |random| {
         let rows = rows(random, 150);
         let schema = rows.batch.schema();
         for depth in 0..120 {

@@ -1,0 +1,155 @@
+//! What a condition says of all rows of a box at once, by the extents of some columns alone.
+//!
+//! Stronger than [`super::Interval`]s: of `(a and b) or (c and d)` each side is judged with all its columns.
+//!
+//! Invariant: what is said never is [`Verdict::Never`] of a row that satisfies the condition, nor
+//! [`Verdict::Always`] of one that does not.
+
+use super::condition::{Condition, Nullable};
+use super::criterion::Criterion;
+use super::{Bound, Column};
+use crate::lattice::{Extent, Scalar};
+
+/// What a condition says of all rows of a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every row satisfies it.
+    Always,
+    /// No row does.
+    Never,
+    /// Some may.
+    Perhaps,
+}
+
+/// What the condition may be for a row of the box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outcomes {
+    may_be_true: bool,
+    may_be_false: bool,
+    may_be_unknown: bool,
+}
+
+impl Outcomes {
+    const ANY: Self = Self { may_be_true: true, may_be_false: true, may_be_unknown: true };
+    const TRUE: Self = Self { may_be_true: true, may_be_false: false, may_be_unknown: false };
+    const FALSE: Self = Self { may_be_true: false, may_be_false: true, may_be_unknown: false };
+    const UNKNOWN: Self = Self { may_be_true: false, may_be_false: false, may_be_unknown: true };
+    const KNOWN: Self = Self { may_be_true: true, may_be_false: true, may_be_unknown: false };
+
+    fn not(self) -> Self {
+        Self { may_be_true: self.may_be_false, may_be_false: self.may_be_true, ..self }
+    }
+
+    fn and(self, other: Self) -> Self {
+        if self == Self::FALSE || other == Self::FALSE {
+            return Self::FALSE;
+        }
+        Self {
+            may_be_true: self.may_be_true && other.may_be_true,
+            may_be_false: self.may_be_false || other.may_be_false,
+            may_be_unknown: self.may_be_unknown || other.may_be_unknown,
+        }
+    }
+}
+
+impl Bound {
+    /// What the condition says of all rows of a box of which the extents of some columns are known.
+    pub fn verdict(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Verdict {
+        let outcomes = judge(self.condition(), extent_of);
+        match (outcomes.may_be_true, outcomes == Outcomes::TRUE) {
+            (_, true) => Verdict::Always,
+            (false, _) => Verdict::Never,
+            _ => Verdict::Perhaps,
+        }
+    }
+}
+
+fn judge(condition: &Condition, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Outcomes {
+    match condition {
+        Condition::Constant(Some(true)) => Outcomes::TRUE,
+        Condition::Constant(Some(false)) => Outcomes::FALSE,
+        Condition::Constant(None) => Outcomes::UNKNOWN,
+        Condition::Leaf(leaf, criterion) => {
+            extent_of(&leaf.column).map_or(Outcomes::ANY, |extent| judge_values(criterion, &extent))
+        }
+        Condition::IsNull(Nullable::Leaf(leaf)) => match extent_of(&leaf.column) {
+            Some(extent) if !extent.has_incomparable() => Outcomes::FALSE,
+            _ => Outcomes::KNOWN,
+        },
+        Condition::IsNull(_) => Outcomes::KNOWN,
+        Condition::Not(inner) => judge(inner, extent_of).not(),
+        Condition::All(parts) => {
+            parts.iter().map(|part| judge(part, extent_of)).fold(Outcomes::TRUE, Outcomes::and)
+        }
+        // One of them true is none of them false, seen from the other side.
+        Condition::Any(parts) => {
+            parts.iter().map(|part| judge(part, extent_of).not()).fold(Outcomes::TRUE, Outcomes::and).not()
+        }
+        Condition::Computed(..) | Condition::Numbers(..) | Condition::Texts(..) | Condition::Truths(..) => {
+            Outcomes::ANY
+        }
+    }
+}
+
+/// What a criterion may be for values of this extent.
+fn judge_values(criterion: &Criterion, extent: &Extent) -> Outcomes {
+    let of_comparable = match extent.range() {
+        // Without values there is nothing to be true or false.
+        None => Outcomes { may_be_true: false, may_be_false: false, may_be_unknown: false },
+        Some((least, greatest)) => judge_range(criterion, least, greatest),
+    };
+    if !extent.has_incomparable() {
+        return of_comparable;
+    }
+    // Null is unknown to every criterion; NaN is false to all but its own.
+    let may_be_true = of_comparable.may_be_true || *criterion == Criterion::IsNan;
+    Outcomes { may_be_true, may_be_false: true, may_be_unknown: true }
+}
+
+fn judge_range(criterion: &Criterion, least: Scalar, greatest: Scalar) -> Outcomes {
+    let known = |meets: bool, covers: bool| Outcomes {
+        may_be_true: meets,
+        may_be_false: !covers,
+        may_be_unknown: false,
+    };
+    match criterion {
+        Criterion::Never | Criterion::IsNan => Outcomes::FALSE,
+        Criterion::Integers { low, high } => match (integer(least), integer(greatest)) {
+            (Some(least), Some(greatest)) => {
+                known(least <= *high && *low <= greatest, *low <= least && greatest <= *high)
+            }
+            _ => Outcomes::KNOWN,
+        },
+        Criterion::Floats { low, high } => match (least, greatest) {
+            (Scalar::Float(least), Scalar::Float(greatest)) => {
+                known(least <= *high && *low <= greatest, *low <= least && greatest <= *high)
+            }
+            _ => Outcomes::KNOWN,
+        },
+        Criterion::IntegerSet(set) => match (integer(least), integer(greatest)) {
+            (Some(least), Some(greatest)) => {
+                let from = set.partition_point(|value| *value < least);
+                let meets = set.get(from).is_some_and(|value| *value <= greatest);
+                known(meets, meets && least == greatest)
+            }
+            _ => Outcomes::KNOWN,
+        },
+        Criterion::FloatSet(set) => match (least, greatest) {
+            (Scalar::Float(least), Scalar::Float(greatest)) => {
+                let from = set.partition_point(|value| *value < least);
+                let meets = set.get(from).is_some_and(|value| *value <= greatest);
+                known(meets, meets && least == greatest)
+            }
+            _ => Outcomes::KNOWN,
+        },
+        Criterion::Text(..) | Criterion::TextSet(_) | Criterion::IsTrue => Outcomes::KNOWN,
+    }
+}
+
+fn integer(scalar: Scalar) -> Option<i128> {
+    match scalar {
+        Scalar::Signed(value) => Some(value.into()),
+        Scalar::Unsigned(value) => Some(value.into()),
+        Scalar::Float(_) => None,
+    }
+}

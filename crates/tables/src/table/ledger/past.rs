@@ -1,0 +1,48 @@
+//! Older versions: what was true before the one that is current.
+
+use super::{Ledger, TableError, codec};
+use crate::protocol::{Cell, EditError, Manifest, Version};
+use atoll_store::{Direction, Projection, ScanRequest, SortRange};
+use std::sync::Arc;
+
+impl Ledger {
+    /// The content of a version.
+    pub(in crate::table) async fn as_of(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
+        let current = self.current().await?;
+        if version == current.head.version {
+            return Ok(current.manifest);
+        }
+        if version > current.head.version {
+            return Err(EditError::Ahead { asked: version, current: current.head.version }.into());
+        }
+        let oldest = current.manifest.floor;
+        if version < oldest {
+            return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
+        }
+        let mut manifest = self.full(self.full_before(version).await?).await?;
+        let missing: Vec<Version> = (manifest.version.0 + 1..=version.0).map(Version).collect();
+        for (version, text) in missing.iter().zip(self.edits(&missing).await?) {
+            let (_, edit) = codec::edit_from_json(&self.table, &text)?;
+            let next = manifest.apply(&edit).map_err(|error| self.contradicts(*version, &error))?;
+            manifest = Arc::new(next);
+        }
+        Ok(manifest)
+    }
+
+    /// The last version up to this one that has a whole manifest.
+    async fn full_before(&self, version: Version) -> Result<Version, TableError> {
+        let request = ScanRequest {
+            range: SortRange::half_open(
+                Cell::Full(Version::EMPTY).sort_key(),
+                Cell::Full(version.next()).sort_key(),
+            ),
+            direction: Direction::Backward,
+            projection: Projection::KeysOnly,
+            limit: 1,
+            ..ScanRequest::all(self.partition.as_slice())
+        };
+        let page = self.store.scan(request).await?;
+        let number = page.entries.first().and_then(|entry| entry.sort.get(1..)?.try_into().ok());
+        Ok(number.map_or(Version::EMPTY, |number| Version(u64::from_be_bytes(number))))
+    }
+}

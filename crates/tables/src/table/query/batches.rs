@@ -1,0 +1,76 @@
+//! Batches: an answer of any length in bounded memory, in no order.
+
+use super::asked::Asked;
+use super::reading::Reading;
+use super::{Query, Table, TableError, Work};
+use arrow_array::RecordBatch;
+
+/// Bytes that are read for one batch, or one band.
+const BATCH_BYTES: u64 = 32 << 20;
+
+/// The rows of a query, batch by batch, in no order.
+#[derive(Debug)]
+pub struct Batches {
+    table: Table,
+    query: Query,
+    reading: Option<Reading>,
+}
+
+impl Table {
+    /// The answer to a query in batches of bounded size, in no order: nothing is read yet.
+    ///
+    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells
+    /// which they are.
+    #[must_use]
+    pub fn batches(&self, query: &Query) -> Batches {
+        Batches { table: self.clone(), query: query.clone(), reading: None }
+    }
+}
+
+impl Batches {
+    /// The next batch, which has at least one row; none after the last.
+    ///
+    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    ///
+    /// # Errors
+    /// As [`Table::query`].
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            none => none.insert(begin(&self.table, &self.query).await?),
+        };
+        if self.query.units.is_some() || self.query.limit.is_some() {
+            if reading.is_over() {
+                return Ok(None);
+            }
+            reading.read_toward(None).await?;
+            let rows = reading.hand_over(None)?.rows;
+            return Ok((rows.num_rows() > 0).then_some(rows));
+        }
+        while !reading.is_over() {
+            reading.read_part(BATCH_BYTES).await?;
+            let rows = reading.hand_over_unordered()?;
+            if rows.num_rows() > 0 {
+                return Ok(Some(rows));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What it took so far.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        let rows = |reading: &Reading| Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };
+        self.reading.as_ref().map(rows).unwrap_or_default()
+    }
+}
+
+async fn begin(table: &Table, query: &Query) -> Result<Reading, TableError> {
+    let asked = Asked::rows(table, query)?;
+    let manifest = table.manifest_for(query).await?;
+    let mut reading = Reading::open(table, asked, &manifest).await?;
+    if query.units.is_none() && query.limit.is_none() {
+        reading.forget_order();
+    }
+    Ok(reading)
+}

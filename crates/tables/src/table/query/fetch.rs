@@ -1,0 +1,190 @@
+//! Fetching: ranges of objects, many at once, near ones together.
+//!
+//! Invariant: whatever is asked for, at most [`IN_FLIGHT_BYTES_MAX`] are on their way at a time, or one range.
+
+use super::{Table, TableError, Work};
+use crate::protocol::ObjectId;
+use crate::table::codec::damaged;
+use atoll_store::{Buffer, ByteRange, Read};
+use futures::StreamExt;
+
+/// Bytes between two ranges that are rather read than skipped: a request costs more.
+const GAP_BYTES: u64 = 4 << 10;
+
+/// Most bytes of a request of several ranges, so that a large object arrives in parts that overlap.
+const REQUEST_BYTES_MAX: u64 = 4 << 20;
+
+/// Most bytes that are asked for before the first of them were used.
+const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+
+/// Some bytes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Range {
+    pub(super) object: ObjectId,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+impl Range {
+    pub(super) fn bytes(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// What to request for some ranges, and which range lies in which request.
+pub(super) struct Requests {
+    pub(super) merged: Vec<Range>,
+    /// The ranges in the order of their places, each as (request, range).
+    within: Vec<(usize, usize)>,
+}
+
+impl Requests {
+    /// Ranges that lie near each other become one request.
+    pub(super) fn of(ranges: &[Range]) -> Self {
+        let mut sorted: Vec<usize> = (0..ranges.len()).collect();
+        sorted.sort_by_key(|&place| ranges[place]);
+        let (mut merged, mut within) = (Vec::<Range>::new(), Vec::with_capacity(ranges.len()));
+        for place in sorted {
+            let range = ranges[place];
+            match merged.last_mut() {
+                Some(last) if joins(last, &range) => last.to = last.to.max(range.to),
+                _ => merged.push(range),
+            }
+            within.push((merged.len() - 1, place));
+        }
+        Self { merged, within }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.merged.iter().map(Range::bytes).sum()
+    }
+
+    /// The ranges that lie in a request.
+    fn ranges_of(&self, request: usize) -> impl Iterator<Item = usize> {
+        let from = self.within.partition_point(|&(of, _)| of < request);
+        self.within[from..].iter().take_while(move |&&(of, _)| of == request).map(|&(_, range)| range)
+    }
+
+    /// The end of the requests from `from` on that may be on their way together.
+    fn wave(&self, from: usize) -> usize {
+        let mut bytes = 0;
+        let mut fits = |range: &&Range| {
+            bytes += range.bytes();
+            bytes <= IN_FLIGHT_BYTES_MAX
+        };
+        from + self.merged[from..].iter().take_while(&mut fits).count().max(1)
+    }
+}
+
+fn joins(last: &Range, next: &Range) -> bool {
+    let is_near = next.object == last.object && next.from <= last.to + GAP_BYTES;
+    is_near && (next.to <= last.to || next.to - last.from <= REQUEST_BYTES_MAX)
+}
+
+impl Table {
+    /// Fetches ranges, and hands each over, with its place, as soon as its bytes are there.
+    pub(super) async fn fetch(
+        &self,
+        ranges: &[Range],
+        work: &mut Work,
+        mut arrived: impl FnMut(usize, Buffer) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let requests = Requests::of(ranges);
+        let mut from = 0;
+        while from < requests.merged.len() {
+            let to = requests.wave(from);
+            let reads = requests.merged[from..to].iter().map(|range| self.read_of(range)).collect();
+            let mut answers = self.store.get_many(reads);
+            while let Some((place, answer)) = answers.next().await {
+                let request = requests.merged[from + place];
+                let bytes = answer?.ok_or_else(|| self.missing(request.object))?;
+                work.requests += 1;
+                work.bytes += bytes.len() as u64;
+                for place in requests.ranges_of(from + place) {
+                    let start = (ranges[place].from - request.from) as usize;
+                    let end = start + ranges[place].bytes() as usize;
+                    arrived(place, bytes.slice(start..end))?;
+                }
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Fetches ranges, in their order; one that reaches beyond its object is cut to it.
+    pub(super) async fn fetch_all(
+        &self,
+        ranges: &[Range],
+        work: &mut Work,
+    ) -> Result<Vec<Buffer>, TableError> {
+        let mut fetched = vec![Buffer::new(); ranges.len()];
+        let arrived = |place: usize, bytes| {
+            fetched[place] = bytes;
+            Ok(())
+        };
+        self.fetch(ranges, work, arrived).await?;
+        Ok(fetched)
+    }
+
+    fn read_of(&self, range: &Range) -> Read {
+        Read {
+            range: ByteRange::new(range.from, range.bytes()),
+            immutable: true,
+            ..Read::new(self.names.object(range.object), b"")
+        }
+    }
+
+    fn missing(&self, object: ObjectId) -> TableError {
+        damaged(&self.name, &format!("object {object} is named by a version and not there"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::SessionId;
+    use crate::seeds::for_seeds;
+
+    fn range(object: u64, from: u64, to: u64) -> Range {
+        Range { object: ObjectId { session: SessionId(1), sequence: object }, from, to }
+    }
+
+    #[test]
+    fn near_ranges_of_an_object_are_one_request_and_others_are_not() {
+        let near = Requests::of(&[range(1, 9000, 9100), range(1, 0, 100), range(1, 120, 5000)]);
+        assert_eq!(near.merged, [range(1, 0, 9100)]);
+        let far = Requests::of(&[range(1, 0, 100), range(1, 101 + GAP_BYTES, 9000), range(2, 100, 200)]);
+        assert_eq!(far.merged.len(), 3);
+        let long = REQUEST_BYTES_MAX - 10;
+        assert_eq!(Requests::of(&[range(1, 0, long), range(1, long, long + 20)]).merged.len(), 2);
+    }
+
+    #[test]
+    fn every_range_lies_in_the_request_that_it_is_found_under() {
+        for_seeds("every_range_lies_in_the_request", 200, |random| {
+            let ranges: Vec<Range> = (0..random.usize(..60))
+                .map(|_| {
+                    let from = random.u64(..3 * REQUEST_BYTES_MAX);
+                    range(random.u64(..3), from, from + random.u64(..REQUEST_BYTES_MAX * 2))
+                })
+                .collect();
+            let requests = Requests::of(&ranges);
+            let mut seen = vec![0; ranges.len()];
+            for (request, merged) in requests.merged.iter().enumerate() {
+                for place in requests.ranges_of(request) {
+                    let inside = merged.from <= ranges[place].from && ranges[place].to <= merged.to;
+                    assert!(inside && merged.object == ranges[place].object);
+                    seen[place] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{seen:?}");
+            let mut from = 0;
+            while from < requests.merged.len() {
+                let to = requests.wave(from);
+                let bytes: u64 = requests.merged[from..to].iter().map(Range::bytes).sum();
+                assert!(to > from && (bytes <= IN_FLIGHT_BYTES_MAX || to == from + 1));
+                from = to;
+            }
+        });
+    }
+}

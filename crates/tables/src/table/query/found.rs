@@ -1,0 +1,136 @@
+//! What was found: rows of bands, and how they become an answer in the order of (weight, id).
+
+use super::TableError;
+use crate::block::BlockError;
+use crate::{Cut, Weight};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat;
+use arrow_select::interleave::interleave;
+use std::sync::Arc;
+
+/// Rows of one band that answer, in its order, and their weights.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Which of the planned bands: rows that are equal in all else stay in this order.
+    pub(super) place: usize,
+    pub(super) rows: RecordBatch,
+    pub(super) weights: Vec<Weight>,
+}
+
+impl Found {
+    /// Takes out the rows below a cut.
+    fn split_below(&mut self, cut: Cut) -> Option<Self> {
+        let count = cut.prefix(&self.weights);
+        let rows = self.rows.slice(0, count);
+        self.rows = self.rows.slice(count, self.weights.len() - count);
+        let rest = self.weights.split_off(count);
+        let weights = std::mem::replace(&mut self.weights, rest);
+        (count > 0).then_some(Self { place: self.place, rows, weights })
+    }
+}
+
+/// Takes out the rows below a cut.
+pub(super) fn split_below(found: &mut Vec<Found>, cut: Cut) -> Vec<Found> {
+    let below = found.iter_mut().filter_map(|found| found.split_below(cut)).collect();
+    found.retain(|found| !found.weights.is_empty());
+    below
+}
+
+/// How many different weights these have.
+pub(super) fn units<'f>(found: impl Iterator<Item = &'f [Weight]>) -> usize {
+    let mut weights: Vec<Weight> = found.flatten().copied().collect();
+    weights.sort_unstable();
+    weights.dedup();
+    weights.len()
+}
+
+/// How many of these weights, which rise, belong to the first units.
+pub(super) fn rows_of_units(rising: &[Weight], units: usize) -> usize {
+    rising.chunk_by(PartialEq::eq).take(units).map(<[Weight]>::len).sum()
+}
+
+/// Rows of several bands that share one numbering, in the order in which they are to be answered.
+pub(super) struct Ordered {
+    parts: Vec<Found>,
+    /// For each row its part and its place in it.
+    places: Vec<(usize, usize)>,
+    pub(super) weights: Vec<Weight>,
+}
+
+impl Ordered {
+    /// All rows in the order of (weight, id), where the id is in these columns of the schema.
+    pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
+        let mut ordered = Self::as_found(parts);
+        let ids = id.iter().map(|&column| ordered.whole(schema, column)).collect::<Result<Vec<_>, _>>()?;
+        let order = crate::order(&ordered.weights, &ids).map_err(|error| of_answer(error.into()))?;
+        ordered.places = order.iter().map(|&row| ordered.places[row as usize]).collect();
+        ordered.weights = order.iter().map(|&row| ordered.weights[row as usize]).collect();
+        Ok(ordered)
+    }
+
+    /// All rows as they were found.
+    pub(super) fn as_found(parts: Vec<Found>) -> Self {
+        let places = parts.iter().enumerate();
+        let places = places.flat_map(|(part, found)| (0..found.weights.len()).map(move |row| (part, row)));
+        let weights = parts.iter().flat_map(|found| found.weights.iter().copied()).collect();
+        Self { places: places.collect(), weights, parts }
+    }
+
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A column of all rows, in the order of the parts.
+    fn whole(&self, schema: &SchemaRef, column: usize) -> Result<ArrayRef, TableError> {
+        let parts: Vec<&dyn Array> =
+            self.parts.iter().map(|part| part.rows.column(column).as_ref()).collect();
+        if parts.is_empty() {
+            return Ok(new_empty_array(schema.field(column).data_type()));
+        }
+        concat(&parts).map_err(arrow)
+    }
+
+    /// Some columns, by their places among those that were read, of the rows from one to another.
+    pub(super) fn batch(
+        &self,
+        rows: std::ops::Range<usize>,
+        schema: &SchemaRef,
+        columns: &[usize],
+    ) -> Result<RecordBatch, TableError> {
+        let places = &self.places[rows];
+        let column = |&column: &usize| -> Result<ArrayRef, TableError> {
+            let parts: Vec<&dyn Array> =
+                self.parts.iter().map(|part| part.rows.column(column).as_ref()).collect();
+            if parts.is_empty() {
+                return Ok(new_empty_array(schema.field(column).data_type()));
+            }
+            interleave(&parts, places).map_err(arrow)
+        };
+        let arrays = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+        let schema = Arc::new(schema.project(columns).map_err(arrow)?);
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
+    }
+
+    /// What was taken in, without the rows of the first so many that were handed over.
+    pub(super) fn without_first(self, rows: usize) -> Vec<Found> {
+        let mut parts = self.parts;
+        match rows.checked_sub(1).and_then(|last| self.weights.get(last)) {
+            None => parts,
+            Some(&last) => {
+                split_below(&mut parts, Cut::through(last));
+                parts
+            }
+        }
+    }
+}
+
+pub(super) fn of_answer(source: BlockError) -> TableError {
+    TableError::Block { object: "the rows of the answer".to_owned(), source }
+}
+
+pub(super) fn arrow(error: ArrowError) -> TableError {
+    of_answer(error.into())
+}

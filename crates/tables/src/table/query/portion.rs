@@ -1,0 +1,133 @@
+//! Portions: how much to read at once for a number of rows that only reading will tell.
+//!
+//! Weights are spread evenly, so the directory alone says about how many rows lie below a cut; what share of
+//! them the filter lets through is learned as the reading goes on.
+
+use crate::Weight;
+
+/// A band to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    /// Which source.
+    pub(super) source: usize,
+    /// Which of its bands.
+    pub(super) band: usize,
+    /// The least weight in it that can answer.
+    pub(super) least: Weight,
+    /// The greatest weight in it that can answer.
+    pub(super) greatest: Weight,
+    /// Rows of the whole band.
+    pub(super) rows: u64,
+    /// About how many of them have weights that can answer.
+    pub(super) expected: f64,
+    /// Whether each of these is known to answer.
+    pub(super) is_certain: bool,
+}
+
+impl Planned {
+    /// A band of a source with so many rows, and the weights in it that can answer of all that it has.
+    pub(super) fn new(
+        (source, band): (usize, usize),
+        (least, greatest): (Weight, Weight),
+        whole: (Weight, Weight),
+        rows: u64,
+        is_certain: bool,
+    ) -> Self {
+        let span = |(least, greatest): (Weight, Weight)| (greatest.get() - least.get()) as f64 + 1.0;
+        let expected = rows as f64 * span((least, greatest)) / span(whole);
+        Self { source, band, least, greatest, rows, expected, is_certain }
+    }
+
+    /// About how many of its rows that can answer lie below a weight.
+    fn below(&self, cut: Weight) -> f64 {
+        if cut <= self.least {
+            return 0.0;
+        }
+        let of = |weight: Weight| (weight.get() - self.least.get()) as f64 + 1.0;
+        self.expected * (of(cut) / of(self.greatest)).min(1.0)
+    }
+}
+
+/// How far a reading has come toward a number of rows or units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Progress {
+    /// How many are wanted.
+    pub(super) wanted: usize,
+    /// How many were found, wherever they lie.
+    pub(super) found: usize,
+    /// Rows that were read for that.
+    pub(super) touched: u64,
+}
+
+impl Progress {
+    /// About how many rows must lie below the cut, whether the filter lets them through or not.
+    fn rows(&self) -> f64 {
+        let wanted = self.wanted as f64;
+        // Two standard errors more, since one band too many costs less than another round.
+        let wanted = wanted + 2.0 * wanted.sqrt();
+        if self.touched == 0 {
+            return wanted;
+        }
+        let touched = self.touched as f64;
+        let share = (self.found as f64 / touched).min(1.0);
+        // What few rows say about the share is not believed far: reading grows at most fourfold.
+        (wanted / share).min((4.0 * touched).max(wanted))
+    }
+}
+
+/// How many of the planned bands, which rise in their least weights, must be read for that, of which `read`
+/// were; at least one more.
+pub(super) fn enough(planned: &[Planned], read: usize, progress: Progress) -> usize {
+    let wanted = progress.rows();
+    let lies_below = |count: &usize| -> f64 {
+        let cut = planned[*count].least;
+        planned[..*count].iter().map(|band| band.below(cut)).sum()
+    };
+    let counts: Vec<usize> = (read + 1..planned.len()).collect();
+    let place = counts.partition_point(|count| lies_below(count) < wanted);
+    counts.get(place).copied().unwrap_or(planned.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn band(least: f64, greatest: f64, rows: u64) -> Planned {
+        let weight = |share: f64| Weight::new((share * 2f64.powi(64)) as u64).unwrap();
+        let range = (weight(least), weight(greatest));
+        Planned::new((0, 0), range, range, rows, true)
+    }
+
+    /// Ten blocks of 1,024 rows in bands of 256, 256 and 512.
+    fn ten_blocks() -> Vec<Planned> {
+        let bands = [(0.001, 0.25, 256), (0.251, 0.5, 256), (0.501, 1.0, 512)];
+        let mut planned: Vec<Planned> = (0..10)
+            .flat_map(|block| {
+                let late = f64::from(block) * 1e-5;
+                bands.map(|(from, to, rows)| band(from + late, to - 1e-6, rows))
+            })
+            .collect();
+        planned.sort_by_key(|band| band.least);
+        planned
+    }
+
+    #[test]
+    fn what_the_first_bands_hold_is_read_in_one_round() {
+        let planned = ten_blocks();
+        let progress = |wanted| Progress { wanted, found: 0, touched: 0 };
+        assert_eq!(enough(&planned, 0, progress(1)), 10, "no row is known to be the lightest before");
+        assert_eq!(enough(&planned, 0, progress(2000)), 10);
+        assert_eq!(enough(&planned, 0, progress(3000)), 20);
+        assert_eq!(enough(&planned, 0, progress(10_240)), 30);
+    }
+
+    #[test]
+    fn a_share_that_was_learned_leads_further_but_not_too_far() {
+        let planned = ten_blocks();
+        let one_in_ten = Progress { wanted: 400, found: 256, touched: 2560 };
+        assert_eq!(enough(&planned, 10, one_in_ten), 20);
+        let none = Progress { wanted: 400, found: 0, touched: 256 };
+        assert_eq!(enough(&planned, 1, none), 10, "fourfold and no more");
+        assert_eq!(enough(&planned, 29, none), 30, "always one more");
+    }
+}

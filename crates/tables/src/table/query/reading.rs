@@ -1,0 +1,388 @@
+//! Reading: bands, lightest first, until enough is known.
+//!
+//! Invariant: every row that answers and lies below [`Reading::known`] was found.
+//! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
+
+use super::asked::Asked;
+use super::fetch::{Range, Requests};
+use super::found::{Found, Ordered, arrow, rows_of_units, split_below, units};
+use super::portion::{Planned, Progress, enough};
+use super::source::{Piece, Source, in_object, open, pieces};
+use super::{Table, TableError, Work};
+use crate::block::Wanted;
+use crate::expression::Verdict;
+use crate::protocol::Manifest;
+use crate::{Cut, Weight};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use atoll_store::Buffer;
+use std::sync::Arc;
+
+/// A query under way, in one version.
+pub(super) struct Reading {
+    table: Table,
+    asked: Asked,
+    /// The columns that are kept of the rows that answer.
+    schema: SchemaRef,
+    sources: Vec<Source>,
+    planned: Vec<Planned>,
+    /// How many of the planned bands were read.
+    read: usize,
+    /// Rows that are known to answer without being read.
+    counted: u64,
+    /// What was found and not handed over yet.
+    found: Vec<Found>,
+    handed_rows: usize,
+    handed_units: usize,
+    is_over: bool,
+    work: Work,
+}
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let of_bands = format_args!("{} of {} bands", self.read, self.planned.len());
+        formatter.debug_struct("Reading").field("read", &of_bands).finish_non_exhaustive()
+    }
+}
+
+/// What would be read next, by the directories alone.
+pub(super) struct ToRead {
+    pub(super) bands: u64,
+    pub(super) rows: u64,
+    pub(super) rows_expected: u64,
+    pub(super) bytes: u64,
+    pub(super) requests: u64,
+    pub(super) cut: Cut,
+    pub(super) may_go_on: bool,
+}
+
+/// Rows that are handed over.
+pub(super) struct Handed {
+    pub(super) rows: RecordBatch,
+    pub(super) weights: Vec<Weight>,
+    /// Every row of the range below this cut was handed over, now or before.
+    pub(super) cut: Cut,
+}
+
+impl Reading {
+    /// Opens what the version names and can answer, and plans which bands to read.
+    pub(super) async fn open(
+        table: &Table,
+        mut asked: Asked,
+        manifest: &Manifest,
+    ) -> Result<Self, TableError> {
+        let mut work = Work { blocks: manifest.pieces.len() as u64, ..Work::default() };
+        let mut pieces = pieces(table, &mut asked, manifest)?;
+        pieces.retain(|piece| !asked.bounds.is_empty() && !piece.is_beside(&asked));
+        let mut counted = 0;
+        if asked.only_counts() {
+            let (whole, rest): (Vec<Piece>, _) =
+                pieces.into_iter().partition(|piece| piece.answers_whole(&asked));
+            counted = whole.iter().map(|piece| piece.rows).sum();
+            pieces = rest;
+        }
+        let sources = open(table, &asked, pieces, &mut work).await?;
+        let fields = table.schema.columns().fields();
+        let needed = asked.columns[..asked.needed].iter();
+        let fields: Vec<_> = needed.map(|&place| Arc::clone(&fields[place])).collect();
+        let mut reading = Self {
+            table: table.clone(),
+            asked,
+            schema: Arc::new(Schema::new(fields)),
+            sources,
+            planned: Vec::new(),
+            read: 0,
+            counted,
+            found: Vec::new(),
+            handed_rows: 0,
+            handed_units: 0,
+            is_over: false,
+            work,
+        };
+        reading.plan();
+        Ok(reading)
+    }
+
+    /// Plans the bands that can answer, those with the lightest rows first.
+    fn plan(&mut self) {
+        for (place, source) in self.sources.iter().enumerate() {
+            let verdict = |extents: &[_]| self.asked.bounds.verdict(extents);
+            for band in source.reader.bands(source.window, |extents| verdict(extents) != Verdict::Never) {
+                let of_band = &source.reader.directory().bands[band];
+                let whole = (of_band.least, of_band.greatest);
+                let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
+                let rows = u64::from(of_band.rows);
+                let is_certain = source.struck.is_empty() && verdict(&of_band.extents) == Verdict::Always;
+                if self.asked.only_counts() && is_certain && clipped == whole {
+                    self.counted += rows;
+                } else {
+                    self.planned.push(Planned::new((place, band), clipped, whole, rows, is_certain));
+                }
+            }
+        }
+        self.planned.sort_by_key(|band| (band.least, band.source));
+    }
+
+    /// What the reading took so far.
+    pub(super) fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Whether nothing more will be handed over.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// How many rows were handed over.
+    pub(super) fn handed_rows(&self) -> usize {
+        self.handed_rows
+    }
+
+    /// Below this cut every row that answers was found.
+    fn known(&self) -> Cut {
+        self.planned.get(self.read).map_or(self.asked.window.until(), |next| Cut::below(next.least))
+    }
+
+    /// Reads until as many rows are known as are wanted, or all that the query asks for.
+    pub(super) async fn read_toward(&mut self, rows: Option<usize>) -> Result<(), TableError> {
+        let limit = [rows, self.asked.limit].into_iter().flatten().min();
+        while self.read < self.planned.len() && !self.is_enough(limit) {
+            self.read_to(self.next(limit)).await?;
+        }
+        Ok(())
+    }
+
+    /// Up to which planned band to read next.
+    fn next(&self, limit: Option<usize>) -> usize {
+        let touched = self.work.rows_touched;
+        let rows = limit.map(|wanted| (wanted, self.rows_below(Cut::ALL)));
+        let units = self.asked.units.map(|wanted| (wanted, self.units_below(Cut::ALL)));
+        let far = [rows, units]
+            .into_iter()
+            .flatten()
+            .map(|(wanted, found)| enough(&self.planned, self.read, Progress { wanted, found, touched }));
+        far.min().unwrap_or(self.planned.len())
+    }
+
+    /// What would be read next.
+    pub(super) fn to_read(&self) -> ToRead {
+        let to = self.next(self.asked.limit);
+        let planned = &self.planned[self.read..to];
+        let ranges: Vec<Range> = planned.iter().flat_map(|planned| self.ranges(planned)).collect();
+        let requests = Requests::of(&ranges);
+        ToRead {
+            bands: planned.len() as u64,
+            rows: planned.iter().map(|planned| planned.rows).sum(),
+            rows_expected: planned.iter().map(|planned| planned.expected).sum::<f64>().round() as u64,
+            bytes: requests.bytes(),
+            requests: requests.merged.len() as u64,
+            cut: self.planned.get(to).map_or(self.asked.window.until(), |next| Cut::below(next.least)),
+            may_go_on: to < self.planned.len(),
+        }
+    }
+
+    /// The columns that are read, by their places in the table.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.asked.columns
+    }
+
+    /// How many blocks were opened.
+    pub(super) fn opened(&self) -> u64 {
+        self.sources.len() as u64
+    }
+
+    /// How many bands they have.
+    pub(super) fn bands_seen(&self) -> u64 {
+        self.sources.iter().map(|source| source.reader.directory().bands.len() as u64).sum()
+    }
+
+    fn is_enough(&self, limit: Option<usize>) -> bool {
+        // Which rows these are makes no difference to how many there are.
+        let known = if self.asked.only_counts() { Cut::ALL } else { self.known() };
+        let rows = |cut| self.counted.saturating_add(self.rows_below(cut) as u64);
+        limit.is_some_and(|limit| rows(known) >= limit as u64)
+            || self.asked.units.is_some_and(|units| self.units_below(known) >= units)
+    }
+
+    fn rows_below(&self, cut: Cut) -> usize {
+        self.handed_rows + self.found.iter().map(|found| cut.prefix(&found.weights)).sum::<usize>()
+    }
+
+    fn units_below(&self, cut: Cut) -> usize {
+        let below = self.found.iter().map(|found| &found.weights[..cut.prefix(&found.weights)]);
+        self.handed_units + units(below)
+    }
+
+    /// The columns to read of a band.
+    fn columns_of(&self, planned: &Planned) -> &[usize] {
+        if planned.is_certain { &self.asked.columns[..self.asked.needed] } else { &self.asked.columns }
+    }
+
+    /// Where the slices of a band lie.
+    fn ranges(&self, planned: &Planned) -> impl Iterator<Item = Range> {
+        let source = &self.sources[planned.source];
+        let object = source.object;
+        let slices = source.reader.slices(planned.band, self.columns_of(planned));
+        slices.into_iter().map(move |slice| Range {
+            object,
+            from: slice.offset,
+            to: slice.offset + slice.bytes,
+        })
+    }
+
+    /// Reads on in the order of the objects from now on, for an answer without an order.
+    pub(super) fn forget_order(&mut self) {
+        self.planned.sort_by_key(|planned| (planned.source, planned.band));
+        self.is_over = self.planned.is_empty();
+    }
+
+    /// Reads the next bands, up to so many bytes of them, or one.
+    pub(super) async fn read_part(&mut self, bytes_max: u64) -> Result<(), TableError> {
+        let mut bytes = 0;
+        let fits = |planned: &&Planned| {
+            bytes += self.ranges(planned).map(|range| range.bytes()).sum::<u64>();
+            bytes <= bytes_max
+        };
+        let count = self.planned[self.read..].iter().take_while(fits).count().max(1);
+        self.read_to((self.read + count).min(self.planned.len())).await
+    }
+
+    /// Hands over all that was found, as it was found.
+    pub(super) fn hand_over_unordered(&mut self) -> Result<RecordBatch, TableError> {
+        let ordered = Ordered::as_found(std::mem::take(&mut self.found));
+        self.handed_rows += ordered.rows();
+        self.is_over = self.read == self.planned.len();
+        ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)
+    }
+
+    /// Reads the planned bands up to a place, all at once.
+    async fn read_to(&mut self, to: usize) -> Result<(), TableError> {
+        let (mut ranges, mut owners) = (Vec::new(), Vec::new());
+        let mut bands: Vec<Vec<Option<Buffer>>> = Vec::with_capacity(to - self.read);
+        for (place, planned) in self.planned[self.read..to].iter().enumerate() {
+            let slices = self.ranges(planned).enumerate().map(|(at, range)| {
+                let here = self.sources[planned.source].here(range);
+                if here.is_none() {
+                    ranges.push(range);
+                    owners.push((place, at));
+                }
+                here
+            });
+            bands.push(slices.collect());
+        }
+        let mut found = Vec::new();
+        for (place, slices) in bands.iter_mut().enumerate() {
+            found.extend(self.decode_if_whole(self.read + place, slices)?);
+        }
+        let mut work = self.work;
+        let arrived = |range: usize, bytes: Buffer| {
+            let (place, slice) = owners[range];
+            bands[place][slice] = Some(bytes);
+            found.extend(self.decode_if_whole(self.read + place, &mut bands[place])?);
+            Ok(())
+        };
+        self.table.fetch(&ranges, &mut work, arrived).await?;
+        found.sort_by_key(|found: &Found| found.place);
+        work.bands += (to - self.read) as u64;
+        work.rows_touched += self.planned[self.read..to].iter().map(|planned| planned.rows).sum::<u64>();
+        self.found.extend(found);
+        (self.work, self.read) = (work, to);
+        Ok(())
+    }
+
+    /// The rows of a band that answer, once all its slices are there; none before, and none if there are none.
+    fn decode_if_whole(
+        &self,
+        place: usize,
+        slices: &mut Vec<Option<Buffer>>,
+    ) -> Result<Option<Found>, TableError> {
+        if slices.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let slices: Vec<Buffer> = std::mem::take(slices).into_iter().flatten().collect();
+        let planned = &self.planned[place];
+        let source = &self.sources[planned.source];
+        let wanted = Wanted { window: source.window, columns: self.columns_of(planned) };
+        let rows = source.reader.rows(planned.band, &wanted, &slices);
+        let (mut rows, mut weights) = rows.map_err(|error| in_object(source.object, error))?;
+        if !planned.is_certain {
+            let kept = self.kept(source, &rows)?;
+            rows = rows.project(&(0..self.asked.needed).collect::<Vec<_>>()).map_err(arrow)?;
+            if kept.count_set_bits() < rows.num_rows() {
+                weights = kept.set_indices().map(|row| weights[row]).collect();
+                rows = filter_record_batch(&rows, &BooleanArray::new(kept, None)).map_err(arrow)?;
+            }
+        }
+        Ok((!weights.is_empty()).then_some(Found { place, rows, weights }))
+    }
+
+    /// Which rows of a band satisfy the filter and are not struck.
+    fn kept(&self, source: &Source, rows: &RecordBatch) -> Result<BooleanBuffer, TableError> {
+        let mut kept = match &self.asked.filter {
+            None => BooleanBuffer::new_set(rows.num_rows()),
+            Some(filter) => is_true(&filter.evaluate(rows)?),
+        };
+        for struck in &source.struck {
+            kept = &kept & &!&is_true(&struck.evaluate(rows)?);
+        }
+        Ok(kept)
+    }
+
+    /// How many rows answer.
+    pub(super) fn count(&self) -> u64 {
+        let found = match self.asked.units {
+            None => self.rows_below(Cut::ALL),
+            Some(units) => {
+                let weights = self.found.iter().flat_map(|found| &found.weights);
+                let mut weights: Vec<Weight> = weights.copied().collect();
+                weights.sort_unstable();
+                rows_of_units(&weights, units)
+            }
+        };
+        let rows = self.counted + found as u64;
+        self.asked.limit.map_or(rows, |limit| rows.min(limit as u64))
+    }
+
+    /// Hands over what is known and was not handed over yet, in the order of (weight, id): about `rows` rows at
+    /// most, but always whole units, and no more than the query asks for.
+    pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<Handed, TableError> {
+        let known = self.known();
+        let ready = split_below(&mut self.found, known);
+        let ordered = Ordered::by_weight(ready, &self.schema, &self.asked.id(&self.table.schema))?;
+        let weights = &ordered.weights;
+        let of_units = self.asked.units.map(|units| rows_of_units(weights, units - self.handed_units));
+        let of_limit = self.asked.limit.map(|limit| limit - self.handed_rows);
+        let asked = [of_units, of_limit].into_iter().flatten().fold(ordered.rows(), usize::min);
+        let portion = rows.map_or(asked, |rows| whole_units(weights, rows)).min(asked);
+        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
+        let batch = ordered.batch(0..portion, &self.schema, &self.asked.answered)?;
+        let handed = Handed { rows: batch, weights: weights[..portion].to_vec(), cut };
+        self.handed_rows += portion;
+        self.handed_units += units(std::iter::once(&handed.weights[..]));
+        let is_all = portion == ordered.rows() && self.read == self.planned.len();
+        self.is_over = is_all
+            || self.asked.limit.is_some_and(|limit| self.handed_rows >= limit)
+            || self.asked.units.is_some_and(|units| self.handed_units >= units);
+        if portion < ordered.rows() {
+            self.found.extend(ordered.without_first(portion));
+            self.found.sort_by_key(|found| found.place);
+        }
+        Ok(handed)
+    }
+}
+
+/// At least so many of these weights, which rise, and no unit in part.
+fn whole_units(rising: &[Weight], rows: usize) -> usize {
+    let last = rows.max(1).min(rising.len()).checked_sub(1);
+    last.map_or(0, |last| Cut::through(rising[last]).prefix(rising))
+}
+
+/// Where a condition holds: neither false nor unknown.
+fn is_true(truths: &BooleanArray) -> BooleanBuffer {
+    match truths.nulls() {
+        None => truths.values().clone(),
+        Some(known) => truths.values() & known.inner(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Refining: the rows of a query in the order of their weights, some now and more later.
+//!
+//! Invariant: a refinement reads one version, the one that was current when it was first asked for rows.
+//! Invariant: no row is handed over twice, and all batches together are the answer to the query.
+//! Invariant: what was handed over is every row of the range below the cut, so that it can be estimated from.
+
+use super::asked::Asked;
+use super::reading::{Handed, Reading};
+use super::{Query, Table, TableError, Work};
+use crate::protocol::Version;
+use crate::{Cut, Weight};
+use arrow_array::RecordBatch;
+
+/// Rows of the first batch, about; every batch is about twice as long as the one before.
+const BATCH_ROWS_FIRST: usize = 1000;
+
+/// Rows of a batch, about, at most, unless more are wanted.
+const BATCH_ROWS_MAX: usize = 256 << 10;
+
+/// A query whose rows come batch by batch, the lightest first.
+///
+/// Rows that were read but lie beyond the cut are kept for later: of blocks that were never packed that may be
+/// half of their rows in the end. [`Table::batches`] needs less memory, and has no order.
+#[derive(Debug)]
+pub struct Refinement {
+    table: Table,
+    query: Query,
+    reading: Option<(Version, Reading)>,
+    batch_rows: usize,
+    wanted: Option<usize>,
+}
+
+/// One batch of a refinement.
+#[derive(Clone, Debug)]
+pub struct Refined {
+    /// The version that is read.
+    pub version: Version,
+    /// The rows, in the order of (weight, id), after those of the batch before.
+    pub rows: RecordBatch,
+    /// The weight of each row.
+    pub weights: Vec<Weight>,
+    /// Every row of the range below this cut was handed over, in this batch or before.
+    pub cut: Cut,
+    /// Whether this is the last batch.
+    pub is_last: bool,
+    /// What it took so far, from the first batch on.
+    pub work: Work,
+}
+
+impl Table {
+    /// The answer to a query batch by batch, the lightest rows first: nothing is read yet.
+    #[must_use]
+    pub fn refine(&self, query: &Query) -> Refinement {
+        let (table, query) = (self.clone(), query.clone());
+        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None }
+    }
+}
+
+impl Refinement {
+    /// Asks for at least so many rows in the next batch, in place of about twice those of the last.
+    pub fn want(&mut self, rows: usize) {
+        self.wanted = Some(rows);
+    }
+
+    /// The version that is read; none before the first batch.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.reading.as_ref().map(|(version, _)| *version)
+    }
+
+    /// The next batch; none after the last. A query without rows has one batch, which is empty.
+    ///
+    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    ///
+    /// # Errors
+    /// As [`Table::query`].
+    pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
+        let (version, reading) = match &mut self.reading {
+            Some(reading) => reading,
+            none => none.insert(begin(&self.table, &self.query).await?),
+        };
+        if reading.is_over() {
+            return Ok(None);
+        }
+        let rows = self.wanted.unwrap_or(self.batch_rows);
+        reading.read_toward(Some(reading.handed_rows().saturating_add(rows))).await?;
+        let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
+        self.batch_rows = (self.batch_rows * 2).min(BATCH_ROWS_MAX);
+        self.wanted = None;
+        let work = Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };
+        Ok(Some(Refined { version: *version, rows, weights, cut, is_last: reading.is_over(), work }))
+    }
+}
+
+async fn begin(table: &Table, query: &Query) -> Result<(Version, Reading), TableError> {
+    let asked = Asked::rows(table, query)?;
+    let manifest = table.manifest_for(query).await?;
+    Ok((manifest.version, Reading::open(table, asked, &manifest).await?))
+}

@@ -1,0 +1,35 @@
+//! Queries against brute force: whatever is asked, of whatever was written, is answered as plain loops over
+//! every row would answer it, and what answering takes is counted.
+//!
+//! The oracle knows rows and runs: no blocks, bands, versions or weights' cuts but by their definition.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "queries/conditions.rs"]
+mod conditions;
+#[path = "queries/counted.rs"]
+mod counted;
+#[path = "queries/counts.rs"]
+mod counts;
+#[path = "queries/laws.rs"]
+mod laws;
+#[path = "queries/particles.rs"]
+mod particles;
+#[path = "queries/random.rs"]
+mod random;
+#[path = "../src/seeds.rs"]
+mod seeds;
+#[path = "queries/world.rs"]
+mod world;
+
+use std::future::Future;
+
+/// Runs a future to its end.
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}

@@ -1,0 +1,107 @@
+//! Random conditions: the text that a user writes, and what it means for a row.
+
+use crate::particles::{EPOCH_MS, NAMES, Particle};
+use atoll_tables::expression::Expression;
+use fastrand::Rng;
+
+/// Whether a condition holds for a row; none where it is unknown.
+type Holds = Box<dyn Fn(&Particle) -> Option<bool>>;
+
+/// A condition.
+pub struct Condition {
+    pub text: String,
+    pub holds: Holds,
+}
+
+impl Condition {
+    fn new(text: String, holds: impl Fn(&Particle) -> Option<bool> + 'static) -> Self {
+        Self { text, holds: Box::new(holds) }
+    }
+
+    pub fn expression(&self) -> Expression {
+        Expression::parse(&self.text).unwrap()
+    }
+
+    /// Whether the row answers a query with this filter.
+    pub fn takes(&self, row: &Particle) -> bool {
+        (self.holds)(row) == Some(true)
+    }
+
+    /// Any condition, nested so deep.
+    pub fn any(random: &mut Rng, depth: usize) -> Self {
+        if depth == 0 {
+            return Self::simple(random);
+        }
+        match random.u8(..10) {
+            0..5 => {
+                let (left, right) = (Self::any(random, depth - 1), Self::any(random, depth - 1));
+                let text = format!("({} and {})", left.text, right.text);
+                Self::new(text, move |row| match ((left.holds)(row), (right.holds)(row)) {
+                    (Some(false), _) | (_, Some(false)) => Some(false),
+                    (Some(true), Some(true)) => Some(true),
+                    _ => None,
+                })
+            }
+            5..7 => {
+                let (left, right) = (Self::any(random, depth - 1), Self::any(random, depth - 1));
+                let text = format!("({} or {})", left.text, right.text);
+                Self::new(text, move |row| match ((left.holds)(row), (right.holds)(row)) {
+                    (Some(true), _) | (_, Some(true)) => Some(true),
+                    (Some(false), Some(false)) => Some(false),
+                    _ => None,
+                })
+            }
+            7 => {
+                let inner = Self::any(random, depth - 1);
+                let text = format!("not ({})", inner.text);
+                Self::new(text, move |row| (inner.holds)(row).map(|holds| !holds))
+            }
+            _ => Self::simple(random),
+        }
+    }
+
+    fn simple(random: &mut Rng) -> Self {
+        match random.u8(..16) {
+            0..6 => {
+                let low = random.f64() * 3.0;
+                let high = low + random.f64();
+                let text = format!("(x >= {low:?} and x < {high:?})");
+                Self::new(text, move |row| Some(row.x >= low && row.x < high))
+            }
+            6 | 7 => {
+                let (first, length) = (random.i64(..14), random.i64(..4));
+                let text = format!("step between {first} and {}", first + length);
+                Self::new(text, move |row| Some((first..=first + length).contains(&row.step)))
+            }
+            8 => {
+                let steps = [random.i64(..14), random.i64(..14)];
+                let text = format!("step in ({}, {})", steps[0], steps[1]);
+                Self::new(text, move |row| Some(steps.contains(&row.step)))
+            }
+            9 => {
+                let minute = random.i64(..14);
+                let text = format!("time < timestamp '2026-01-01T00:{minute:02}:00.5Z'");
+                Self::new(text, move |row| Some(row.time_ms < EPOCH_MS + minute * 60_000 + 500))
+            }
+            10 => {
+                let low = random.f64();
+                Self::new(format!("y > {low:?}"), move |row| row.y.map(|y| y > low))
+            }
+            11 => Self::new("y is null".to_owned(), |row| Some(row.y.is_none())),
+            12 => Self::new("y is not nan".to_owned(), |row| row.y.map(|y| !y.is_nan())),
+            13 => {
+                let kind = random.u8(..5);
+                Self::new(format!("kind = {kind}"), move |row| Some(row.kind == kind))
+            }
+            14 => {
+                let name = random.choice(NAMES).unwrap();
+                Self::new(format!("name = '{name}'"), move |row| row.name.map(|own| own == name))
+            }
+            _ => {
+                let least = random.f64() * 3.0;
+                let text = format!("x + vz > {least:?}");
+                Self::new(text, move |row| Some(row.x + f64::from(row.vz) > least))
+            }
+        }
+    }
+}

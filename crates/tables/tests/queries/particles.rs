@@ -1,0 +1,96 @@
+//! Rows for tests: particles, with everything that index columns can hold.
+
+use arrow_array::{
+    ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+    UInt8Array,
+};
+use arrow_schema::{DataType, Schema, TimeUnit};
+use atoll_tables::{Roles, Salt, TableSchema, Weight, column, weights};
+use fastrand::Rng;
+use std::sync::Arc;
+
+/// Milliseconds from 1970 to 2026.
+pub const EPOCH_MS: i64 = 1_767_225_600_000;
+
+pub const NAMES: [&str; 3] = ["", "fluid", "wall"];
+
+/// One row, and its weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Particle {
+    pub pid: i64,
+    pub step: i64,
+    pub x: f64,
+    /// Null, NaN and infinity happen.
+    pub y: Option<f64>,
+    pub time_ms: i64,
+    pub kind: u8,
+    pub vz: f32,
+    pub name: Option<&'static str>,
+    pub weight: Weight,
+}
+
+/// A table of particles, sampled by row or by particle.
+pub fn schema(samples_entities: bool, salt: u64) -> TableSchema {
+    let columns = Schema::new(vec![
+        column("pid", DataType::Int64, false),
+        column("step", DataType::Int64, false),
+        column("x", DataType::Float64, false),
+        column("y", DataType::Float64, true),
+        column("time", DataType::Timestamp(TimeUnit::Millisecond, None), false),
+        column("kind", DataType::UInt8, false),
+        column("vz", DataType::Float32, false),
+        column("name", DataType::Utf8, true),
+    ]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Roles {
+        id: names(&["pid", "step"]),
+        sample_key: if samples_entities { names(&["pid"]) } else { Vec::new() },
+        index: names(&["x", "y", "time", "step"]),
+        salt,
+    };
+    TableSchema::new(columns, &roles).unwrap()
+}
+
+/// What some particles do in one step: they drift, so that steps lie apart.
+pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::Range<i64>) -> Vec<Particle> {
+    let mut rows: Vec<Particle> = pids
+        .map(|pid| Particle {
+            pid,
+            step,
+            x: random.f64() + step as f64 * 0.1,
+            y: match random.u8(..40) {
+                0 => None,
+                1 => Some(f64::NAN),
+                2 => Some(f64::INFINITY),
+                _ => Some(random.f64()),
+            },
+            time_ms: EPOCH_MS + step * 60_000 + random.i64(..1000),
+            kind: random.u8(..4),
+            vz: random.f32(),
+            name: (random.u8(..10) > 0).then(|| random.choice(NAMES).unwrap()),
+            weight: Weight::new(1).unwrap(),
+        })
+        .collect();
+    random.shuffle(&mut rows);
+    let batch = batch(schema, &rows);
+    let key: Vec<ArrayRef> =
+        schema.sample_key().iter().map(|&place| Arc::clone(batch.column(place))).collect();
+    let weights = weights(&key, Salt(schema.salt())).unwrap();
+    rows.iter_mut().zip(weights).for_each(|(row, weight)| row.weight = weight);
+    rows
+}
+
+/// The rows as columns of the table.
+pub fn batch(schema: &TableSchema, rows: &[Particle]) -> RecordBatch {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(rows.iter().map(|row| row.pid).collect::<Int64Array>()),
+        Arc::new(rows.iter().map(|row| row.step).collect::<Int64Array>()),
+        Arc::new(rows.iter().map(|row| row.x).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|row| row.y).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|row| row.time_ms).collect::<TimestampMillisecondArray>()),
+        Arc::new(rows.iter().map(|row| row.kind).collect::<UInt8Array>()),
+        Arc::new(rows.iter().map(|row| row.vz).collect::<Float32Array>()),
+        Arc::new(rows.iter().map(|row| row.name).collect::<StringArray>()),
+    ];
+    RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap()
+}
