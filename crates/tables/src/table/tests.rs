@@ -89,7 +89,7 @@ async fn written(random: &mut fastrand::Rng, steps: i64, count: usize) -> (Table
 fn some_box(random: &mut fastrand::Rng) -> (String, Region) {
     let low = random.f64() * 3.0;
     let high = low + random.f64();
-    let (first, last) = (random.i64(..12), random.i64(..12));
+    let (first, last) = (random.i64(0..12), random.i64(0..12));
     let (first, last) = (first.min(last), first.max(last) + 1);
     let y = random.bool().then(|| random.f64());
     let region = Region::new(vec![

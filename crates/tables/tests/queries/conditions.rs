@@ -19,7 +19,7 @@ impl Condition {
     }
 
     pub fn expression(&self) -> Expression {
-        Expression::parse(&self.text).unwrap()
+        Expression::parse(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.text))
     }
 
     /// Whether the row answers a query with this filter.
@@ -69,17 +69,17 @@ impl Condition {
                 Self::new(text, move |row| Some(row.x >= low && row.x < high))
             }
             6 | 7 => {
-                let (first, length) = (random.i64(..14), random.i64(..4));
+                let (first, length) = (random.i64(0..14), random.i64(0..4));
                 let text = format!("step between {first} and {}", first + length);
                 Self::new(text, move |row| Some((first..=first + length).contains(&row.step)))
             }
             8 => {
-                let steps = [random.i64(..14), random.i64(..14)];
+                let steps = [random.i64(0..14), random.i64(0..14)];
                 let text = format!("step in ({}, {})", steps[0], steps[1]);
                 Self::new(text, move |row| Some(steps.contains(&row.step)))
             }
             9 => {
-                let minute = random.i64(..14);
+                let minute = random.i64(0..14);
                 let text = format!("time < timestamp '2026-01-01T00:{minute:02}:00.5Z'");
                 Self::new(text, move |row| Some(row.time_ms < EPOCH_MS + minute * 60_000 + 500))
             }

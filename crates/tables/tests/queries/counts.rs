@@ -5,7 +5,6 @@ use crate::counted::{CountedStore, Counts};
 use crate::particles::{batch, schema, some};
 use crate::run;
 use atoll_memory::MemoryStore;
-use atoll_tables::expression::{Expression, parse_box};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{Query, Table, Work};
 use fastrand::Rng;

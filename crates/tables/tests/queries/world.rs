@@ -96,7 +96,7 @@ impl World {
 
     async fn append(&mut self, random: &mut Rng, name: &'static str, step: u64, rank: u32) {
         let first = if name == "left" { 0 } else { 1_000_000 } + i64::from(rank) * 100_000;
-        let count = if random.u8(..10) == 0 { 0 } else { random.i64(..self.rows_max) };
+        let count = if random.u8(..10) == 0 { 0 } else { random.i64(0..self.rows_max) };
         let rows = some(random, &self.schema, step as i64, first..first + count);
         let Some(run) = self.runs.get_mut(name) else { return };
         let id = BlockId { run: name.into(), attempt: run.attempt, step, rank };

@@ -168,7 +168,8 @@ impl Reading {
 
     /// What would be read next.
     pub(super) fn to_read(&self) -> ToRead {
-        let to = self.next(self.asked.limit);
+        let is_enough = self.is_enough(self.asked.limit);
+        let to = if is_enough { self.read } else { self.next(self.asked.limit) };
         let planned = &self.planned[self.read..to];
         let ranges: Vec<Range> = planned.iter().flat_map(|planned| self.ranges(planned)).collect();
         let requests = Requests::of(&ranges);
@@ -179,7 +180,7 @@ impl Reading {
             bytes: requests.bytes(),
             requests: requests.merged.len() as u64,
             cut: self.planned.get(to).map_or(self.asked.window.until(), |next| Cut::below(next.least)),
-            may_go_on: to < self.planned.len(),
+            may_go_on: !is_enough && to < self.planned.len(),
         }
     }
 
