@@ -1,4 +1,4 @@
-"""What every test here gets: the built program, and a store of its own."""
+"""What every test here gets: the built program, a store of its own, and particles to put into it."""
 
 import json
 import os
@@ -6,7 +6,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
+
+import atoll as package
 
 Atoll = Callable[..., subprocess.CompletedProcess]
 
@@ -35,3 +38,31 @@ def atoll(tmp_path: Path) -> Atoll:
 def read_lines() -> Callable[[bytes], list]:
     """JSON Lines, read by Python."""
     return lambda output: [json.loads(line) for line in output.decode().splitlines()]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> package.Store:
+    """An open store in a folder of its own."""
+    with package.open(tmp_path / "tables") as opened:
+        yield opened
+
+
+def particles(count: int, seed: int, steps: int = 10) -> dict[str, numpy.ndarray]:
+    """Particles of a few kinds over a few steps; the same for the same seed."""
+    random = numpy.random.default_rng(seed)
+    return {
+        "pid": numpy.arange(count, dtype="int64") // steps,
+        "step": numpy.arange(count, dtype="int64") % steps,
+        "x": random.uniform(size=count),
+        "pos": random.normal(size=(count, 3)).astype("float32"),
+        "type": random.integers(1, 4, size=count).astype("int32"),
+    }
+
+
+@pytest.fixture
+def table(store: package.Store) -> package.Table:
+    """5,000 particles."""
+    made = particles(5_000, seed=1)
+    opened = store.create_table("run", made, id=("pid", "step"), sample_key="pid", index=("x", "step"))
+    opened.append(made)
+    return opened

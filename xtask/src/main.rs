@@ -25,6 +25,7 @@ mod check;
 mod demo;
 mod fuzz;
 mod ledger;
+mod package;
 mod rooms;
 mod seeded;
 mod simulate;
@@ -33,6 +34,7 @@ mod test;
 mod tests_output;
 mod venv;
 mod verbs;
+mod wheel;
 
 use failure::Failure;
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::{bench, check, demo, fuzz, simulate, soak, test, venv};
+use crate::{bench, check, demo, fuzz, simulate, soak, test, venv, wheel};
 
 /// One thing that `cargo xtask` can do.
 pub struct Verb {
@@ -61,8 +61,14 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "venv",
         usage: "cargo xtask venv",
-        about: "make .venv with the pinned Python packages",
+        about: "make .venv with the pinned Python packages and the package of this checkout",
         run: venv::run,
+    },
+    Verb {
+        name: "wheel",
+        usage: "cargo xtask wheel [--out FOLDER]",
+        about: "build the Python package as it is published, and try it",
+        run: wheel::run,
     },
     Verb { name: "help", usage: "cargo xtask help", about: "list the verbs", run: help },
 ];

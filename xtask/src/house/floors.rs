@@ -16,7 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the implementations", &["atoll-embedded"]),
     ("the opener", &["atoll-open"]),
     ("the models", &["atoll-tables"]),
-    ("the doors", &["atoll"]),
+    ("the doors", &["atoll", "atoll-python"]),
     ("the whole", &["atoll-system-tests", "atoll-crash"]),
 ];
 

@@ -1,9 +1,11 @@
-//! The Python tests: they drive the built program from outside, with Python's own readers and writers.
+//! The Python tests: they use the package of this checkout, and drive the built program from outside, with Python's
+//! own readers and writers.
 
 use super::programs::Built;
 use super::summary::Visit;
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
+use crate::package::{self, Build};
 use crate::rooms;
 use crate::skip::Skip;
 use crate::tests_output::Tally;
@@ -18,6 +20,7 @@ pub fn visit(built: &Built) -> Result<Visit, Failure> {
     let started = Instant::now();
     let tally = match (venv::python(), &built.atoll) {
         (Ok(python), Some(atoll)) => {
+            package::install(&python, Build::Tests)?;
             let mut command = Command::new(python);
             command
                 .args(["-m", "pytest", "-v", "-p", "no:cacheprovider", FOLDER])

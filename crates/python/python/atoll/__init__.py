@@ -1,0 +1,37 @@
+"""Atoll: tables of which every sample of every region costs what it returns.
+
+>>> import atoll
+>>> store = atoll.open("mem:")
+>>> table = store.create_table("points", {"id": "int64", "x": "float64"}, id="id", index="x")
+>>> table.append({"id": [1, 2, 3], "x": [0.1, 0.5, 0.9]})
+2
+>>> sorted(table.box(x=(0, 0.6)).numpy()["id"].tolist())
+[1, 2]
+
+:func:`open` a store, :meth:`Store.create_table`, :meth:`Table.append`; then ask: ``table.box(...).where(...)
+.select(...).sample(0.01)``, and take the answer as Arrow, Polars, pandas or NumPy.
+"""
+
+from . import errors
+from ._answer import Answer, Work
+from ._atoll import __version__
+from ._expression import Expression, col
+from ._query import Query, Refined
+from ._store import Store, open
+from ._table import Table
+from .errors import AtollError
+
+__all__ = [
+    "Answer",
+    "AtollError",
+    "Expression",
+    "Query",
+    "Refined",
+    "Store",
+    "Table",
+    "Work",
+    "__version__",
+    "col",
+    "errors",
+    "open",
+]

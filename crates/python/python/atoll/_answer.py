@@ -1,0 +1,129 @@
+"""What a query answers: rows in memory, for every tool, and what finding them took."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _atoll
+from ._convert import needed, numpy_columns
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    import polars
+    import pyarrow
+
+_ROWS_SHOWN = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What an answer took: counts that no noise of the machine changes."""
+
+    #: Blocks that the version has.
+    blocks: int = 0
+    #: Bands of blocks that were decoded.
+    bands: int = 0
+    #: Rows in those bands.
+    rows_touched: int = 0
+    #: Rows that were answered.
+    rows_returned: int = 0
+    #: Requests to the store, each a contiguous range of one object.
+    requests: int = 0
+    #: Bytes that they brought.
+    bytes: int = 0
+
+
+class Answer:
+    """Rows, in the order of their weight: the first k are themselves a sample.
+
+    Arrow libraries take an answer as it is, without a copy: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)``,
+    ``duckdb.sql("select avg(vz) from answer")``.
+    """
+
+    def __init__(self, rows: _atoll.Rows, version: int, work: Work) -> None:
+        self._rows = rows
+        #: The version that was read.
+        self.version = version
+        #: What it took.
+        self.work = work
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in their order."""
+        return self._rows.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows take."""
+        return self._rows.nbytes
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._rows.__arrow_c_schema__()
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
+        return needed("pyarrow", ".arrow()").table(self)
+
+    def polars(self) -> polars.DataFrame:
+        """The rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
+        return needed("polars", ".polars()").DataFrame(self)
+
+    def pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas frame. Needs ``pandas``; with ``pyarrow`` there, nulls keep their places.
+
+        A vector column becomes a column of arrays.
+        """
+        frames = needed("pandas", ".pandas()")
+        try:
+            return self.arrow().to_pandas()
+        except ImportError:
+            pass
+        except Exception as error:  # UnsupportedError: PyArrow is not there.
+            if getattr(error, "kind", None) != "unsupported":
+                raise
+        columns = {name: list(array) if array.ndim > 1 else array for name, array in self.numpy().items()}
+        return frames.DataFrame(columns)
+
+    def numpy(self) -> dict[str, numpy.ndarray]:
+        """The columns as NumPy arrays by name, read-only, looking at the answer's own memory. Needs ``numpy``.
+
+        Shape (n,), or (n, k) for a column of vectors. Where values are missing, a masked array. Times without their
+        zone: they are UTC. Texts and bytes become arrays of objects.
+        """
+        return numpy_columns(self._rows)
+
+    def batches(self, rows: int = 65_536) -> Iterator[Answer]:
+        """The answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
+        for start in range(0, len(self), rows):
+            yield Answer(self._rows.slice(start, rows), self.version, self.work)
+
+    def __repr__(self) -> str:
+        touched, returned = self.work.rows_touched, self.work.rows_returned
+        return (
+            f"<atoll answer: {len(self):,} rows of {', '.join(self.columns)}; version {self.version}, "
+            f"read {touched:,} rows for {returned:,}>"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self._rows.slice(0, _ROWS_SHOWN)
+        try:
+            columns = numpy_columns(shown)
+        except Exception:  # Without NumPy there is nothing to format values with.
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        cells = zip(*columns.values(), strict=True)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>" for row in cells
+        )
+        more = f"<p>{len(self):,} rows, the lightest first; version {self.version}, read {self.work.rows_touched:,}</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

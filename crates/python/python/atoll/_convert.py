@@ -1,0 +1,236 @@
+"""Rows in and out: Python's and NumPy's ways of holding columns, and the tools that understand Arrow.
+
+What these tools are is asked only when it matters: none of them is needed to import Atoll.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from . import _atoll
+from .errors import InvalidInputError, UnsupportedError
+
+# How Atoll names the element types that NumPy knows by kind and size.
+_NUMPY_TYPES = {
+    "b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "f4": "float32", "f8": "float64",
+}  # fmt: skip
+_PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", str: "utf8", bytes: "binary"}
+#: A column as the native half takes it: name, type, values, missing, elements of a vector.
+_Column = tuple[str, str | None, Any, Any, int | None]
+_TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+def needed(module: str, what_for: str) -> Any:
+    """A module that only some calls need."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.split(".")[0]
+        raise UnsupportedError.hinted(
+            f"{what_for} needs {package}, which is not installed", f"pip install {package}"
+        ) from None
+
+
+def rows(data: Any) -> _atoll.Rows:
+    """Copies rows out of whatever holds them.
+
+    ``data``: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, an
+    answer of Atoll), a mapping of column names to arrays, or a structured NumPy array. An array of shape (n,) is a
+    column of numbers, one of shape (n, k) a column of vectors; masked arrays have missing values.
+
+    Raises ``InvalidInputError`` where columns differ in length or have a type without a counterpart.
+    """
+    if isinstance(data, _atoll.Rows):
+        return data
+    native = getattr(data, "_rows", None)
+    if isinstance(native, _atoll.Rows):
+        return native
+    if isinstance(data, Mapping):
+        return _atoll.rows([_column(str(name), values) for name, values in data.items()])
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _atoll.rows(data)
+    names = getattr(getattr(data, "dtype", None), "names", None)
+    if names:
+        return _atoll.rows([_column(name, data[name]) for name in names])
+    raise InvalidInputError.hinted(
+        f"rows cannot be read from a {type(data).__name__}",
+        "give a mapping of names to arrays, a data frame, or an Arrow table",
+    )
+
+
+def _column(name: str, values: Any) -> _Column:
+    if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
+        # A series of pandas or Polars: as a frame it speaks Arrow.
+        frame = values.to_frame()
+        if hasattr(frame, "__arrow_c_stream__"):
+            return name, None, _Only(_atoll.rows(frame)), None, None
+    if hasattr(values, "combine_chunks"):
+        values = values.combine_chunks()
+    if hasattr(values, "__arrow_c_array__"):
+        return name, None, values, None, None
+    if not hasattr(values, "__array_interface__") and not hasattr(values, "__array__"):
+        try:
+            return _buffer(name, memoryview(values))
+        except TypeError:
+            return _listed(name, list(values))
+    return _array(name, values)
+
+
+class _Only:
+    """The only column of some rows, as an Arrow array."""
+
+    def __init__(self, held: _atoll.Rows) -> None:
+        self._held = held
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._held.only_column()
+
+
+def _listed(name: str, values: list[Any]) -> _Column:
+    """A column from a list, in which ``None`` is a value that is missing."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if not kinds and values:
+        raise InvalidInputError(f'column "{name}": a list of None alone has no type; leave the column out')
+    if kinds <= {str} or kinds <= {bytes}:
+        return name, "binary" if kinds == {bytes} else "utf8", values, None, None
+    mask = bytes(value is None for value in values) if None in values else None
+    if kinds <= {bool}:
+        return name, "bool", bytes(bool(value) for value in values), mask, None
+    if kinds <= {int, bool}:
+        type_name, code = ("int64", "q") if max(filter(None, values), default=0) < 2**63 else ("uint64", "Q")
+        try:
+            return name, type_name, array.array(code, (int(value or 0) for value in values)), mask, None
+        except OverflowError:
+            raise InvalidInputError(f'column "{name}": its integers do not fit 64 bits') from None
+    if kinds <= {int, float, bool}:
+        return name, "float64", array.array("d", (float(value or 0) for value in values)), mask, None
+    return _of_numpy(name, values, kinds, mask)
+
+
+def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None) -> _Column:
+    """A column from a list of what only NumPy knows: times, or lists of numbers."""
+    numpy = needed("numpy", f'column "{name}", a list of {", ".join(sorted(kind.__name__ for kind in kinds))}')
+    present = next(value for value in values if value is not None)
+    try:
+        held = numpy.asarray([present if value is None else value for value in values])
+    except ValueError as error:
+        raise InvalidInputError(f'column "{name}": {error}') from None
+    if held.dtype.kind == "O":
+        first = type(present).__name__
+        raise InvalidInputError(f'column "{name}": a table cannot hold a {first}, or not beside the others')
+    if mask is not None:
+        if held.ndim != 1:
+            raise InvalidInputError(f'column "{name}": a vector as a whole cannot be None here; use a masked array')
+        held = numpy.ma.masked_array(held, mask=list(mask))
+    return _array(name, held)
+
+
+def _buffer(name: str, view: memoryview) -> _Column:
+    """A column from what has Python's buffer protocol alone, such as ``array.array``."""
+    kind = {"b": "i", "h": "i", "i": "i", "l": "i", "q": "i", "f": "f", "d": "f", "?": "b"}
+    code = view.format.lstrip("@=")
+    letter = kind.get(code) or {"B": "u", "H": "u", "I": "u", "L": "u", "Q": "u"}.get(code)
+    type_name = _NUMPY_TYPES.get(f"{letter}{view.itemsize}")
+    if type_name is None or view.ndim not in (1, 2):
+        raise InvalidInputError(f'column "{name}": a buffer of format {view.format} and shape {view.shape}')
+    elements = view.shape[1] if view.ndim == 2 else None
+    flat = memoryview(view.tobytes())
+    return name, type_name, flat if letter == "b" else flat.cast(code), None, elements
+
+
+def _array(name: str, values: Any) -> _Column:
+    numpy = needed("numpy", "a column that is neither text nor Arrow")
+    mask = None
+    if isinstance(values, numpy.ma.MaskedArray):
+        mask = numpy.ascontiguousarray(numpy.ma.getmaskarray(values)).reshape(-1).view(numpy.uint8)
+        values = values.data
+    held = numpy.asarray(values)
+    if held.dtype.kind in "OUST":
+        return _listed(name, [_text(value) for value in held.tolist()])
+    if held.ndim not in (1, 2):
+        raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column is (n,) or (n, k)')
+    elements = held.shape[1] if held.ndim == 2 else None
+    type_name, ticks = _numpy_type(name, held.dtype)
+    if held.dtype.kind in "mM":
+        # Not-a-time is NumPy's way to say that there is no value.
+        missing = numpy.isnat(held).reshape(-1)
+        mask = missing.view(numpy.uint8) if mask is None and missing.any() else mask
+    # In memory order and in the machine's byte order, as a flat buffer of the type that was named.
+    flat = numpy.ascontiguousarray(held).reshape(-1)
+    flat = flat.view(ticks) if ticks else flat.astype(flat.dtype.newbyteorder("="), copy=False)
+    if type_name == "date32":
+        flat = flat.astype("i4")
+    return name, type_name, flat, mask, elements
+
+
+def _text(value: Any) -> Any:
+    # pandas says NaN for a text that is missing.
+    return None if isinstance(value, float) and value != value else value
+
+
+def _numpy_type(name: str, dtype: Any) -> tuple[str, str | None]:
+    """The name of the type, and how to look at the values where Python's buffers do not know it."""
+    if dtype.kind in "mM":
+        unit = dtype.str.partition("[")[2].rstrip("]")
+        if dtype.kind == "M" and unit == "D":
+            return "date32", "i8"
+        if unit in _TIME_UNITS:
+            return f"{'timestamp' if dtype.kind == 'M' else 'duration'}[{unit}]", "i8"
+    elif dtype.kind == "b":
+        return "bool", "u1"
+    elif dtype.str[1:] in _NUMPY_TYPES:
+        return _NUMPY_TYPES[dtype.str[1:]], None
+    raise InvalidInputError(f'column "{name}": a table cannot hold NumPy\'s {dtype}')
+
+
+def numpy_columns(held: _atoll.Rows) -> dict[str, Any]:
+    """Columns as NumPy arrays that look at the rows' own memory; masked where values are missing.
+
+    Texts and bytes become arrays of objects, truth values are unpacked, dates get NumPy's width: these are copies.
+    """
+    numpy = needed("numpy", ".numpy()")
+    arrays: dict[str, Any] = {}
+    for name in held.columns:
+        column = held.column(name)
+        if not column.is_fixed:
+            arrays[name] = numpy.array(column.objects(), dtype=object)
+            continue
+        values, missing = numpy.asarray(column), column.missing()
+        arrays[name] = values if missing is None else numpy.ma.masked_array(values, mask=numpy.asarray(missing))
+    return arrays
+
+
+def fields(schema: Any) -> list[tuple[str, str, bool]]:
+    """The columns of a new table: name, type and whether it may be null, from any description of them."""
+    if hasattr(schema, "__arrow_c_schema__") or hasattr(schema, "__arrow_c_stream__"):
+        return _atoll.fields(schema)
+    if isinstance(schema, Mapping):
+        return [_field(str(name), described) for name, described in schema.items()]
+    return rows(schema).schema.fields()
+
+
+def _field(name: str, described: Any) -> tuple[str, str, bool]:
+    if isinstance(described, str):
+        return _named_field(name, described)
+    if isinstance(described, type) and described in _PYTHON_TYPES:
+        return name, _PYTHON_TYPES[described], False
+    if isinstance(described, type) or type(described).__name__.endswith("DType"):
+        numpy = needed("numpy", "a type of NumPy")
+        return name, _numpy_type(name, numpy.dtype(described))[0], False
+    if hasattr(described, "__arrow_c_schema__"):
+        return name, *_atoll.type_name(described)
+    _, type_name, nullable = _atoll.rows([_column(name, described)]).schema.fields()[0]
+    return name, type_name, nullable
+
+
+def _named_field(name: str, described: str) -> tuple[str, str, bool]:
+    """``float64``, ``timestamp[us]``, ``float32[3]`` for vectors; a question mark at the end for "may be null"."""
+    type_name, nullable = described.removesuffix("?"), described.endswith("?")
+    element, bracket, length = type_name.removesuffix("]").partition("[")
+    if bracket and length.isdigit():
+        type_name = f"fixed_size_list[{_NUMPY_TYPES.get(element, element)}, {length}]"
+    return name, _NUMPY_TYPES.get(type_name, {"str": "utf8", "string": "utf8"}.get(type_name, type_name)), nullable

@@ -1,0 +1,225 @@
+"""Conditions on rows, written with Python's operators: they become texts of the shared grammar.
+
+Nothing is evaluated here. An expression knows its text and how tightly the text binds, so that parentheses are set
+where the grammar needs them and long chains stay flat.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from .errors import InvalidInputError
+
+# How tightly texts bind, as the grammar has it.
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _NEGATION, _ATOM = range(1, 9)
+
+
+class Expression:
+    """A value computed from the columns of a row, or a condition on them.
+
+    Made with :func:`col`; combined with ``+ - * / %``, ``== != < <= > >=``, ``&`` (and), ``|`` (or), ``~`` (not),
+    ``abs()``. Python's ``and``, ``or`` and ``not`` cannot be used, nor chains such as ``0 < x < 1``.
+    ``str()`` gives the text, which the command line takes as it is.
+    """
+
+    __slots__ = ("_binds", "_text")
+    __hash__ = None  # type: ignore[assignment]
+    # NumPy scalars on the left give way: numpy.float64(1) < col("x") is an expression.
+    __array_ufunc__ = None
+
+    def __init__(self, text: str, binds: int) -> None:
+        self._text = text
+        self._binds = binds
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<atoll expression: {self._text}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a condition is neither true nor false by itself: use & | ~ instead of and, or, not")
+
+    def __getitem__(self, element: int) -> Expression:
+        """An element of a vector column, counted from 0: ``col("pos")[0]``."""
+        if not isinstance(element, int) or element < 0 or self._text.endswith("]"):
+            raise InvalidInputError(f"{self._text}[{element!r}]: only an element of a vector column, from 0 on")
+        return Expression(f"{self._text}[{element}]", _ATOM)
+
+    def _within(self, binds: int) -> str:
+        return self._text if self._binds >= binds else f"({self._text})"
+
+    def _with(self, symbol: str, other: Any, binds: int, *, is_chain: bool = False) -> Expression:
+        right = _of(other)._within(binds if is_chain else binds + 1)
+        # Comparisons do not chain, so their left side has to bind tighter as well.
+        left = self._within(binds + 1 if binds == _COMPARISON else binds)
+        return Expression(f"{left} {symbol} {right}", binds)
+
+    def __add__(self, other: Any) -> Expression:
+        return self._with("+", other, _SUM)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _of(other) + self
+
+    def __sub__(self, other: Any) -> Expression:
+        return self._with("-", other, _SUM)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _of(other) - self
+
+    def __mul__(self, other: Any) -> Expression:
+        return self._with("*", other, _PRODUCT)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _of(other) * self
+
+    def __truediv__(self, other: Any) -> Expression:
+        return self._with("/", other, _PRODUCT)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _of(other) / self
+
+    def __mod__(self, other: Any) -> Expression:
+        return self._with("%", other, _PRODUCT)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return _of(other) % self
+
+    def __neg__(self) -> Expression:
+        return Expression(f"-{self._within(_ATOM)}", _NEGATION)
+
+    def __abs__(self) -> Expression:
+        return self._call("abs")
+
+    def _compare(self, symbol: str, other: Any) -> Expression:
+        if other is None:
+            raise InvalidInputError.hinted(
+                f"{self._text} {symbol} None holds for no row", "use .is_null() or ~(...).is_null()"
+            )
+        return self._with(symbol, other, _COMPARISON)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._compare("=", other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __lt__(self, other: Any) -> Expression:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> Expression:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return self._compare(">=", other)
+
+    def __and__(self, other: Any) -> Expression:
+        return self._with("and", other, _AND, is_chain=True)
+
+    def __rand__(self, other: Any) -> Expression:
+        return _of(other) & self
+
+    def __or__(self, other: Any) -> Expression:
+        return self._with("or", other, _OR, is_chain=True)
+
+    def __ror__(self, other: Any) -> Expression:
+        return _of(other) | self
+
+    def __invert__(self) -> Expression:
+        return Expression(f"not {self._within(_NOT)}", _NOT)
+
+    def between(self, low: Any, high: Any) -> Expression:
+        """``low <= self <= high``: both ends included, as in SQL. A box leaves its high end out."""
+        low, high = (_of(end)._within(_SUM) for end in (low, high))
+        return Expression(f"{self._within(_SUM)} between {low} and {high}", _COMPARISON)
+
+    def is_in(self, values: Iterable[Any]) -> Expression:
+        """Whether it is one of these numbers, texts or times; of none at all it is never."""
+        listed = ", ".join(literal(value) for value in values)
+        if not listed:
+            return Expression("false", _ATOM)
+        return Expression(f"{self._within(_SUM)} in ({listed})", _COMPARISON)
+
+    def is_null(self) -> Expression:
+        """Whether there is no value. Never null itself."""
+        return Expression(f"{self._within(_SUM)} is null", _COMPARISON)
+
+    def is_nan(self) -> Expression:
+        """Whether it is not a number (IEEE 754); null where there is no value."""
+        return Expression(f"{self._within(_SUM)} is nan", _COMPARISON)
+
+    def _call(self, function: str) -> Expression:
+        return Expression(f"{function}({self._text})", _ATOM)
+
+    def sqrt(self) -> Expression:
+        """Its square root; NaN of what is negative."""
+        return self._call("sqrt")
+
+    def floor(self) -> Expression:
+        """The greatest whole number that is not greater."""
+        return self._call("floor")
+
+    def ceil(self) -> Expression:
+        """The least whole number that is not less."""
+        return self._call("ceil")
+
+
+def col(name: str) -> Expression:
+    """The value of a column: ``atoll.col("vz") > 0.5``.
+
+    Any name will do, also one with spaces. An element of a vector column is ``atoll.col("pos")[0]``.
+    """
+    if not isinstance(name, str):
+        raise InvalidInputError(f"a column is named by a text, not by {name!r}")
+    return Expression(quoted(name), _ATOM)
+
+
+def quoted(name: str) -> str:
+    """A column's name as the grammar takes any name."""
+    if name.isidentifier() and name.isascii() and name.lower() not in _RESERVED:
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+_RESERVED = {
+    "and", "or", "not", "in", "is", "between", "null", "nan", "inf", "true", "false",
+    "timestamp", "abs", "sqrt", "floor", "ceil",
+}  # fmt: skip
+
+
+def literal(value: Any) -> str:
+    """A Python or NumPy value as the grammar writes it.
+
+    A ``datetime`` without a zone is taken as UTC.
+    """
+    if type(value).__name__ == "datetime64":
+        return f"timestamp '{value}'"
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str):
+        doubled = value.replace("'", "''")
+        return f"'{doubled}'"
+    if isinstance(value, datetime.datetime | datetime.date):
+        return f"timestamp '{value.isoformat()}'"
+    raise InvalidInputError(f"{value!r} is a {type(value).__name__}: not a number, text, time or truth value")
+
+
+def _of(value: Any) -> Expression:
+    if isinstance(value, Expression):
+        return value
+    text = literal(value)
+    return Expression(text, _NEGATION if text.startswith("-") else _ATOM)

@@ -1,0 +1,249 @@
+"""Queries: which rows are wanted, said step by step, and nothing read until an answer is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _atoll
+from ._answer import Answer, Work
+from ._expression import Expression, literal, quoted
+from ._plot import Plot
+from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    import polars
+    import pyarrow
+
+    from ._table import Table
+
+
+class Asking:
+    """What can be asked, of a table as of a query on it. Every call gives a new query; none reads anything."""
+
+    def query(self) -> Query:
+        """The query itself; of a table, the one for all of it."""
+        raise NotImplementedError
+
+    def box(self, sides: Mapping[str, tuple[Any, Any]] | str | None = None, /, **named: tuple[Any, Any]) -> Query:
+        """Rows within ranges, each ``(low, high)``: low is within, high is not, ``None`` leaves an end open.
+
+        ``t.box(x=(0, 1), time=(2.0, None))``; names that are no Python names, and elements of vectors, in a mapping:
+        ``t.box({"pos[0]": (0, 1)})``; or the text that the command line takes: ``t.box("x=0:1, time=2.0:")``.
+
+        Raises ``InvalidInputError`` for a range inside out or a column named twice.
+        """
+        text = sides if isinstance(sides, str) else ", ".join(_side(*side) for side in (sides or {}).items())
+        text = ", ".join(part for part in (text, *(_side(*side) for side in named.items())) if part)
+        condition = _atoll.box_condition(text) if text else None
+        return self.query()._and(condition)
+
+    def where(self, *conditions: Expression | str) -> Query:
+        """Rows for which all of these conditions are true: ``t.where(atoll.col("type") == 2)`` or
+        ``t.where("type = 2")``.
+
+        Raises ``InvalidInputError`` for a text that is no condition, with the place.
+        """
+        query = self.query()
+        for condition in conditions:
+            if not isinstance(condition, Expression | str):
+                raise InvalidInputError.hinted(
+                    f"a condition is an expression or a text, not {condition!r}",
+                    'write atoll.col("type") == 2: a plain comparison of Python is done before Atoll sees it',
+                )
+            query = query._and(_atoll.condition(str(condition)))
+        return query
+
+    def select(self, *columns: str) -> Query:
+        """These columns, in this order."""
+        wrong = next((column for column in columns if not isinstance(column, str)), None)
+        if wrong is not None or not columns:
+            raise InvalidInputError.hinted(f"no names of columns: {columns!r}", 'write select("x", "vz")')
+        return dataclasses.replace(self.query(), columns=columns)
+
+    def sample(self, share: float) -> Query:
+        """A share, from 0 to 1, of the units: the same ones at every call, and with every box and condition.
+
+        Samples nest: ``sample(0.01)`` lies within ``sample(0.1)``. A unit is a row or, with a sample key, all rows of
+        an entity.
+        """
+        return self.window(0.0, share)
+
+    def window(self, after: float, until: float) -> Query:
+        """The units between two shares: ``window(0.1, 0.2)`` is a second sample, independent of ``sample(0.1)``."""
+        query = self.query()
+        _atoll.check_window(after, until)
+        after = max(query.after, after)
+        return dataclasses.replace(query, after=after, until=max(after, min(query.until, until)))
+
+    def first(self, units: int) -> Query:
+        """The first so many units, in an order that is random and always the same."""
+        return self.query()._least("units", units)
+
+    def limit(self, rows: int) -> Query:
+        """At most so many rows: the lightest. May cut an entity in two; :meth:`first` does not."""
+        return self.query()._least("rows", rows)
+
+    def as_of(self, version: int) -> Query:
+        """The table as it was at a version, for as long as what it needs is kept."""
+        return dataclasses.replace(self.query(), version=version)
+
+    def read(self) -> Answer:
+        """The rows, the version that was read, and what it took. Ctrl-C stops it; nothing is changed by that."""
+        query = self.query()
+        rows, version, work = query.table._native.query(query)
+        return Answer(rows, version, Work(**work))
+
+    def scan_polars(self) -> polars.LazyFrame:
+        """The rows as a lazy frame of Polars, read when it is collected. Needs ``polars``.
+
+        Columns and predicates are pushed down, also ``.head(n)``, which here is a random sample: rows come lightest
+        first.
+        """
+        from ._polars import scan
+
+        return scan(self.query())
+
+    @property
+    def plot(self) -> Plot:
+        """Pictures in one call: ``.plot.scatter("x", "z")``, ``.plot.density(...)``, ``.plot.histogram(...)``."""
+        return Plot(self.query())
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
+        return self.read().arrow()
+
+    def polars(self) -> polars.DataFrame:
+        """The rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
+        return self.read().polars()
+
+    def pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas frame. Needs ``pandas``."""
+        return self.read().pandas()
+
+    def numpy(self) -> dict[str, numpy.ndarray]:
+        """The columns as NumPy arrays by name: (n,), or (n, k) for vectors; masked where values are missing."""
+        return self.read().numpy()
+
+    def refine(self) -> Iterator[Refined]:
+        """The rows little by little, lightest first: an answer that gets better for as long as you look at it.
+
+        Each step brings more of one version: what came so far is all of a sample, ``sample(refined.share)``. The first
+        has about 1,000 rows, and each is as large as all before it together. Stop when you have seen enough.
+        """
+        query = self.query()
+        refinement = query.table._native.refine(query)
+        while (found := refinement.next()) is not None:
+            rows, version, work, share, is_last = found
+            yield Refined(Answer(rows, version, Work(**work)), share, is_last)
+
+    def batches(self, rows: int = 65_536) -> Iterator[Answer]:
+        """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for."""
+        for refined in self.refine():
+            yield from refined.batch.batches(rows)
+
+    def count(self) -> int:
+        """How many rows there are, exactly; what the directories tell is not read."""
+        return self.counted()[0]
+
+    def counted(self) -> tuple[int, Work]:
+        """How many rows there are, and what counting them took."""
+        query = self.query()
+        rows, work = query.table._native.count(query)
+        return rows, Work(**work)
+
+    def explain(self) -> str:
+        """What an answer would read, and why: for people. Nothing but directories is read for it."""
+        query = self.query()
+        return query.table._native.explain(query)[0]
+
+    def with_arriving(self) -> Query:
+        """Also the rows of steps of which not all ranks have written their part yet."""
+        return dataclasses.replace(self.query(), arriving=True)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.read().__arrow_c_stream__(requested_schema)
+
+
+class Refined(NamedTuple):
+    """A step of :meth:`Asking.refine`."""
+
+    #: The rows that are new.
+    batch: Answer
+    #: All units below this share have been read: what came so far is ``sample(share)`` of the query.
+    share: float
+    #: Whether nothing is left.
+    is_last: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Query(Asking):
+    """Which rows of a table are wanted. Immutable: each call gives another one.
+
+    Nothing is read until ``.arrow() .polars() .pandas() .numpy() .batches()`` or ``.read()``. Arrow libraries take a
+    query as it is, and read it then: ``polars.DataFrame(q)``. Can be pickled where its table can.
+    """
+
+    table: Table
+    conditions: tuple[str, ...] = ()
+    after: float = 0.0
+    until: float = 1.0
+    units: int | None = None
+    rows: int | None = None
+    columns: tuple[str, ...] | None = None
+    version: int | None = None
+    arriving: bool = False
+
+    def query(self) -> Query:
+        return self
+
+    @property
+    def condition(self) -> str | None:
+        """All conditions as one text of the grammar."""
+        if len(self.conditions) == 1:
+            return self.conditions[0]
+        return " and ".join(f"({condition})" for condition in self.conditions) or None
+
+    def _and(self, condition: str | None) -> Query:
+        if condition is None:
+            return self
+        return dataclasses.replace(self, conditions=(*self.conditions, condition))
+
+    def _least(self, name: str, count: int) -> Query:
+        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
+            raise InvalidInputError(f"{count!r} is no number of {name}")
+        known = getattr(self, name)
+        return dataclasses.replace(self, **{name: int(count) if known is None else min(known, int(count))})
+
+    def __repr__(self) -> str:
+        said = [repr(self.table)]
+        if self.condition:
+            said.append(f"where {self.condition}")
+        if (self.after, self.until) != (0.0, 1.0):
+            said.append(f"sample {self.until:g}" if self.after == 0.0 else f"window {self.after:g} to {self.until:g}")
+        for name in ("units", "rows"):
+            if getattr(self, name) is not None:
+                said.append(f"at most {getattr(self, name):,} {name}")
+        if self.columns is not None:
+            said.append(f"columns {', '.join(self.columns)}")
+        if self.version is not None:
+            said.append(f"as of version {self.version}")
+        return f"<atoll query: {'; '.join(said)}>"
+
+
+def _side(name: str, ends: Any) -> str:
+    """A side of a box as the grammar writes it."""
+    try:
+        low, high = ends
+    except (TypeError, ValueError):
+        raise InvalidInputError.hinted(
+            f"{name}={ends!r} is no range", f"write {name}=(low, high), with None for an end that is open"
+        ) from None
+    base, bracket, element = name.removesuffix("]").partition("[")
+    is_element = bracket and name.endswith("]") and element.isdigit()
+    column = f"{quoted(base)}[{element}]" if is_element else quoted(name)
+    low, high = ("" if end is None else literal(end) for end in (low, high))
+    return f"{column}={low}:{high}"

@@ -1,0 +1,148 @@
+"""Stores: where tables lie, named by a path or URL."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from . import _atoll
+from ._convert import fields
+from ._table import Table
+from .errors import UnavailableError, UnsupportedError
+
+#: Stores that are open in this process, by their place: what is unpickled here finds them again.
+_open: weakref.WeakValueDictionary[tuple[str, bool], Store] = weakref.WeakValueDictionary()
+
+
+class Store:
+    """A store, opened with :func:`open`. Several processes may have one open at once.
+
+    Closes with ``with atoll.open(...) as store:``, with :meth:`close`, or when nothing refers to it any more.
+    """
+
+    def __init__(self, url: str, native: _atoll.Store, *, read_only: bool) -> None:
+        self._url = url
+        self._read_only = read_only
+        self._held: _atoll.Store | None = native
+        _open[(url, read_only)] = self
+
+    @property
+    def url(self) -> str:
+        """The path or URL that it was opened with; a path is absolute."""
+        return self._url
+
+    @property
+    def _native(self) -> _atoll.Store:
+        if self._held is None:
+            raise UnavailableError.hinted("the store was closed", "open it again with atoll.open")
+        return self._held
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        id: str | Sequence[str],
+        index: str | Sequence[str],
+        sample_key: str | Sequence[str] | None = None,
+        salt: int = 0,
+    ) -> Table:
+        """Makes a table, or opens the one that is there if it has the same schema.
+
+        ``schema`` is a PyArrow schema, anything else with an Arrow schema, a mapping of names to types (``"float64"``,
+        ``"float32[3]"`` for vectors, ``"timestamp[us]"``, ``"utf8?"`` with a question mark where values may be
+        missing, types of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
+
+        ``id`` names a row: no two rows are equal in these columns. ``index`` names the one to eight columns of numbers
+        or times that are asked for most: boxes on these read the least. ``sample_key`` names the unit of
+        sampling: with ``"pid"`` a sampled particle keeps its whole path; without, it is the row. ``salt`` draws other
+        samples; with 0, equal entities are sampled alike in every table.
+
+        Raises ``ConflictError`` if there is one with another schema, ``InvalidInputError`` naming the column.
+        """
+        id, index, sample_key = _names(id), _names(index), _names(sample_key)
+        # What names a row is never missing; most tools do not say so.
+        named = {*id, *sample_key}
+        columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
+        return Table(self._native.create_table(name, columns, id, sample_key, index, salt), self)
+
+    def table(self, name: str) -> Table:
+        """Opens a table.
+
+        Raises ``NotFoundError`` if there is none of that name.
+        """
+        return Table(self._native.table(name), self)
+
+    def close(self) -> None:
+        """Closes it. What was appended stays. Tables of it that are still held keep working until they go."""
+        self._held = None
+        _open.pop((self._url, self._read_only), None)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _place(self) -> tuple[str, bool]:
+        if self._url == "mem:":
+            raise UnsupportedError.hinted(
+                "a store in memory cannot be reached from elsewhere", "use a folder to share it"
+            )
+        return self._url, self._read_only
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened_store, self._place()
+
+    def __repr__(self) -> str:
+        return f"<atoll store {self._url}{' (closed)' if self._held is None else ''}>"
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    memory_bytes: int | None = None,
+    keep_seconds: int | None = None,
+) -> Store:
+    """Opens a store: a folder by its path, ``file:/scratch/run?mode=read`` or ``mem:`` for one in memory.
+
+    ``read_only`` changes not a byte; ``create`` makes a folder that holds no store into one; ``memory_bytes`` is the
+    budget of caches and buffers (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more
+    is kept for readers (600 by default).
+
+    Raises ``NotFoundError`` where there is no store and none may be made, ``UnavailableError`` where the process that
+    owns it cannot be reached, ``InvalidInputError`` for a text that names no store.
+    """
+    url = _absolute(os.fspath(url))
+    native = _atoll.Store.open(
+        url, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
+    )
+    return Store(url, native, read_only=read_only)
+
+
+def reopened_store(url: str, read_only: bool) -> Store:
+    """A store that was pickled: the one that is open here, or opened anew."""
+    store = _open.get((url, read_only))
+    return store if store is not None else open(url, read_only=read_only, create=False)
+
+
+def reopened_table(place: tuple[str, bool], name: str) -> Table:
+    """A table that was pickled."""
+    return reopened_store(*place).table(name)
+
+
+def _absolute(url: str) -> str:
+    """A path as one that means the same in every process; a URL as it is."""
+    scheme = url.partition(":")[0]
+    is_url = ":" in url and scheme.isalnum() and "/" not in scheme
+    return url if is_url or not url or "?" in url else os.path.abspath(url)
+
+
+def _names(names: str | Iterable[str] | None) -> list[str]:
+    if names is None:
+        return []
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,54 @@
+//! What is asked of a table: attributes of a Python query become a [`Query`].
+
+use crate::error::Failure;
+use atoll_tables::expression::{Expression, parse_box};
+use atoll_tables::protocol::Version;
+use atoll_tables::{Cut, Query};
+use pyo3::prelude::*;
+
+/// The attributes of a Python query that the native half reads.
+#[derive(FromPyObject)]
+pub(crate) struct Ask {
+    condition: Option<String>,
+    after: f64,
+    until: f64,
+    units: Option<usize>,
+    rows: Option<usize>,
+    columns: Option<Vec<String>>,
+    version: Option<u64>,
+    arriving: bool,
+}
+
+impl Ask {
+    pub(crate) fn query(self) -> Result<Query, Failure> {
+        Ok(Query {
+            filter: self.condition.as_deref().map(Expression::parse).transpose()?,
+            window: Cut::window(self.after, self.until)?,
+            units: self.units,
+            limit: self.rows,
+            columns: self.columns,
+            as_of: self.version.map(Version),
+            with_arriving: self.arriving,
+        })
+    }
+}
+
+/// A condition as the grammar writes it; an error if it is none.
+#[pyfunction]
+pub(crate) fn condition(text: &str) -> PyResult<String> {
+    Ok(Expression::parse(text).map_err(Failure::from)?.to_string())
+}
+
+/// The sides of a box, `x=0:1, time=2.0:`, as a condition; none where every side is open.
+#[pyfunction]
+pub(crate) fn box_condition(text: &str) -> PyResult<Option<String>> {
+    let sides = parse_box(text).map_err(Failure::from)?;
+    let conditions = sides.iter().filter_map(|side| side.condition());
+    Ok(conditions.reduce(Expression::and).map(|condition| condition.to_string()))
+}
+
+/// An error unless these are shares, the first no greater than the second.
+#[pyfunction]
+pub(crate) fn check_window(after: f64, until: f64) -> PyResult<()> {
+    Cut::window(after, until).map(drop).map_err(|error| Failure::from(error).into())
+}

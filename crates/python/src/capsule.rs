@@ -1,0 +1,104 @@
+//! The Arrow PyCapsule interface: columns that come in and go out without a copy.
+//!
+//! Going out is safe Rust: Arrow's structures are handed to a capsule that drops them. Coming in means trusting
+//! a pointer: whoever made a capsule of that name promises that what it points at is the structure.
+
+// Reading what another library put into a capsule: the interface is in terms of C.
+#![allow(unsafe_code)]
+
+use crate::error::Failure;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use std::ffi::CStr;
+
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+const STREAM: &CStr = c"arrow_array_stream";
+
+/// Columns as a stream of batches, for `__arrow_c_stream__`.
+pub(crate) fn stream_out<'py>(
+    py: Python<'py>,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let batches = batches.into_iter().map(Ok::<_, ArrowError>);
+    let reader: Box<dyn RecordBatchReader + Send> =
+        Box::new(arrow_array::RecordBatchIterator::new(batches, schema));
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// A schema, for `__arrow_c_schema__`.
+pub(crate) fn schema_out<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema).map_err(Failure::from)?;
+    PyCapsule::new_with_value(py, schema, SCHEMA)
+}
+
+/// One array with its type, for `__arrow_c_array__`.
+pub(crate) fn array_out<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
+    let (array, schema) = to_ffi(&array.to_data()).map_err(Failure::from)?;
+    let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    PyTuple::new(py, [schema, array])
+}
+
+/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, under the interpreter lock.
+pub(crate) fn stream_in(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let capsule = object.call_method0("__arrow_c_stream__")?;
+    let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(STREAM))?;
+    // SAFETY: the name says that this is an `ArrowArrayStream`, which lives as long as the capsule. It is moved out:
+    // what stays behind is an empty one, so that the capsule releases nothing a second time.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
+    let reader = RecordBatchStreamReader::try_new(stream).map_err(Failure::from)?;
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
+    Ok((schema, batches))
+}
+
+/// The schema of an object with `__arrow_c_schema__`.
+pub(crate) fn schema_in(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
+    Ok(Schema::try_from(&described(object)?).map_err(Failure::from)?.into())
+}
+
+/// The one column that an object with `__arrow_c_schema__` describes.
+pub(crate) fn field_in(object: &Bound<'_, PyAny>) -> PyResult<Field> {
+    Ok(Field::try_from(&described(object)?).map_err(Failure::from)?)
+}
+
+fn described(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowSchema> {
+    let capsule = object.call_method0("__arrow_c_schema__")?;
+    let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(SCHEMA))?;
+    // SAFETY: the name says that this is an `ArrowSchema`; it is moved out, as above.
+    Ok(unsafe { FFI_ArrowSchema::from_raw(pointer.as_ptr().cast()) })
+}
+
+/// The array of an object with `__arrow_c_array__`: a column, or a batch as an array of structs.
+pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let pair = object.call_method0("__arrow_c_array__")?;
+    let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
+    let schema = schema.pointer_checked(Some(SCHEMA))?;
+    let array = array.pointer_checked(Some(ARRAY))?;
+    // SAFETY: the names say what these are; both are moved out, as above, and belong together, as the interface
+    // promises of the pair. `from_ffi` trusts their lengths, which the interface promises as well.
+    let imported = unsafe {
+        let schema = FFI_ArrowSchema::from_raw(schema.as_ptr().cast());
+        from_ffi(FFI_ArrowArray::from_raw(array.as_ptr().cast()), &schema)
+    };
+    let imported = imported.map_err(Failure::from)?;
+    Ok(make_array(imported))
+}
+
+/// A batch that came as an array of structs.
+pub(crate) fn batch_of(array: &ArrayRef) -> Result<RecordBatch, Failure> {
+    let structs = array.as_any().downcast_ref::<StructArray>();
+    let structs = structs.ok_or_else(|| {
+        Failure::input(format!("a table's rows have several columns; this is {}", array.data_type()))
+    })?;
+    if structs.null_count() > 0 {
+        return Err(Failure::input("a row as a whole may not be null"));
+    }
+    Ok(RecordBatch::from(structs))
+}

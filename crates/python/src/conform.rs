@@ -1,0 +1,235 @@
+//! Making columns fit a table: in its order, and in its types where no value changes by that.
+//!
+//! Texts come in several layouts and integers in several widths, depending on the tool. Nothing is ever rounded:
+//! what does not fit exactly is refused, with the column and the first row.
+
+use crate::error::Failure;
+use crate::schema::held_as;
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Int64Array, PrimitiveArray, RecordBatch, make_array,
+    new_empty_array, new_null_array,
+};
+use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use std::sync::Arc;
+
+/// The columns as a batch of the table's schema.
+///
+/// Columns that may be null and are not there are null in every row.
+pub(crate) fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
+    if rows.schema_ref() == schema {
+        return Ok(rows.clone());
+    }
+    let given = rows.schema();
+    if let Some(field) = given.fields().iter().find(|field| schema.column_with_name(field.name()).is_none()) {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let hint = format!("its columns are {}", names.join(", "));
+        return Err(Failure::hinted(format!("the table has no column \"{}\"", field.name()), hint));
+    }
+    let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
+        Some(column) => fit(field, column),
+        None if field.is_nullable() => Ok(new_null_array(field.data_type(), rows.num_rows())),
+        None => Err(Failure::input(format!("column \"{}\" is missing", field.name()))),
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// A column in the type of its field.
+fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
+    let fitted = Fit { name: field.name() }.array(column, field.data_type())?;
+    if fitted.null_count() > 0 && !field.is_nullable() {
+        let row = (0..fitted.len()).find(|&row| fitted.is_null(row)).unwrap_or_default();
+        return Err(Failure::input(format!("column \"{}\" may not be null, and row {row} is", field.name())));
+    }
+    Ok(fitted)
+}
+
+/// Conversions of one column, for their messages.
+struct Fit<'a> {
+    name: &'a str,
+}
+
+impl Fit<'_> {
+    fn array(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
+        match (from.data_type(), to) {
+            (same, to) if same == to => Ok(Arc::clone(from)),
+            (DataType::Null, _) => Ok(new_null_array(to, from.len())),
+            // A list without values has no type to speak of.
+            _ if from.is_empty() => Ok(new_empty_array(to)),
+            (DataType::Dictionary(..), _) => {
+                let dictionary = from.as_any_dictionary();
+                let plain = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)?;
+                self.array(&plain, to)
+            }
+            (text, DataType::Utf8) if held_as(text) == DataType::Utf8 => Ok(texts(from)),
+            (bytes, DataType::Binary) if held_as(bytes) == DataType::Binary => Ok(bytes_of(from)),
+            (DataType::FixedSizeList(..), DataType::FixedSizeList(..)) => self.vectors(from, to),
+            (DataType::Timestamp(from_unit, _), DataType::Timestamp(to_unit, _))
+            | (DataType::Duration(from_unit), DataType::Duration(to_unit)) => {
+                self.times(from, (*from_unit, *to_unit), to)
+            }
+            (DataType::Float32, DataType::Float64) => {
+                Ok(Arc::new(from.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from)))
+            }
+            (integers, _) if integers.is_integer() && to.is_numeric() => self.integers(from, to),
+            (found, _) => Err(self.refuse(found, to)),
+        }
+    }
+
+    fn refuse(&self, found: &DataType, to: &DataType) -> Failure {
+        let problem = format!("column \"{}\" is {to} in the table, and {found} was given", self.name);
+        if found.is_floating() && to.is_numeric() {
+            return Failure::hinted(
+                problem,
+                "nothing is rounded on the way in; convert it yourself first, say with astype",
+            );
+        }
+        Failure::input(problem)
+    }
+
+    fn vectors(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
+        let (DataType::FixedSizeList(_, given), DataType::FixedSizeList(item, wanted)) =
+            (from.data_type(), to)
+        else {
+            return Err(self.refuse(from.data_type(), to));
+        };
+        if given != wanted {
+            return Err(Failure::input(format!(
+                "column \"{}\" has vectors of {wanted} in the table, and of {given} were given",
+                self.name
+            )));
+        }
+        let list = from.as_fixed_size_list();
+        let len = *wanted as usize;
+        let values = list.values().slice(list.value_offset_at(0), list.len() * len);
+        let values = self.array(&values, item.data_type())?;
+        if values.null_count() > 0 && !item.is_nullable() {
+            return Err(Failure::input(format!(
+                "column \"{}\": elements of vectors may not be null",
+                self.name
+            )));
+        }
+        let rebuilt = FixedSizeListArray::try_new(Arc::clone(item), *wanted, values, list.nulls().cloned())?;
+        Ok(Arc::new(rebuilt))
+    }
+
+    fn times(
+        &self,
+        from: &ArrayRef,
+        (from_unit, to_unit): (TimeUnit, TimeUnit),
+        to: &DataType,
+    ) -> Result<ArrayRef, Failure> {
+        let ticks = retyped(from, DataType::Int64)?;
+        let ticks = ticks.as_primitive::<Int64Type>();
+        let (given, wanted) = (per_second(from_unit), per_second(to_unit));
+        let convert = |(row, tick): (usize, Option<i64>)| {
+            let Some(tick) = tick else { return Ok(None) };
+            let exact = match wanted >= given {
+                true => tick.checked_mul(wanted / given),
+                false => (tick % (given / wanted) == 0).then(|| tick / (given / wanted)),
+            };
+            exact.map(Some).ok_or_else(|| self.inexact(row, tick, to))
+        };
+        let converted = ticks.iter().enumerate().map(convert).collect::<Result<Int64Array, _>>()?;
+        let converted: ArrayRef = Arc::new(converted);
+        retyped(&converted, to.clone())
+    }
+
+    fn inexact(&self, row: usize, value: impl std::fmt::Display, to: &DataType) -> Failure {
+        Failure::input(format!("column \"{}\", row {row}: {value} does not fit {to} exactly", self.name))
+    }
+
+    fn integers(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
+        let values = integers_of(from).ok_or_else(|| self.refuse(from.data_type(), to))?;
+        match to {
+            DataType::Int8 => self.fitted::<Int8Type>(&values, to, |value| value.try_into().ok()),
+            DataType::Int16 => self.fitted::<Int16Type>(&values, to, |value| value.try_into().ok()),
+            DataType::Int32 => self.fitted::<Int32Type>(&values, to, |value| value.try_into().ok()),
+            DataType::Int64 => self.fitted::<Int64Type>(&values, to, |value| value.try_into().ok()),
+            DataType::UInt8 => self.fitted::<UInt8Type>(&values, to, |value| value.try_into().ok()),
+            DataType::UInt16 => self.fitted::<UInt16Type>(&values, to, |value| value.try_into().ok()),
+            DataType::UInt32 => self.fitted::<UInt32Type>(&values, to, |value| value.try_into().ok()),
+            DataType::UInt64 => self.fitted::<UInt64Type>(&values, to, |value| value.try_into().ok()),
+            DataType::Float32 => self.fitted::<Float32Type>(&values, to, |value| {
+                Some(value as f32).filter(|&float| float as i128 == value)
+            }),
+            DataType::Float64 => self.fitted::<Float64Type>(&values, to, |value| {
+                Some(value as f64).filter(|&float| float as i128 == value)
+            }),
+            _ => Err(self.refuse(from.data_type(), to)),
+        }
+    }
+
+    fn fitted<T: ArrowPrimitiveType>(
+        &self,
+        values: &[Option<i128>],
+        to: &DataType,
+        convert: impl Fn(i128) -> Option<T::Native>,
+    ) -> Result<ArrayRef, Failure> {
+        let fit = |(row, value): (usize, &Option<i128>)| match value {
+            Some(value) => convert(*value).map(Some).ok_or_else(|| self.inexact(row, value, to)),
+            None => Ok(None),
+        };
+        let fitted = values.iter().enumerate().map(fit).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(PrimitiveArray::<T>::from_iter(fitted)))
+    }
+}
+
+fn integers_of(array: &ArrayRef) -> Option<Vec<Option<i128>>> {
+    fn wide<T: ArrowPrimitiveType>(array: &ArrayRef) -> Vec<Option<i128>>
+    where
+        T::Native: Into<i128>,
+    {
+        array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
+    }
+    let values = match array.data_type() {
+        DataType::Int8 => wide::<Int8Type>(array),
+        DataType::Int16 => wide::<Int16Type>(array),
+        DataType::Int32 => wide::<Int32Type>(array),
+        DataType::Int64 => wide::<Int64Type>(array),
+        DataType::UInt8 => wide::<UInt8Type>(array),
+        DataType::UInt16 => wide::<UInt16Type>(array),
+        DataType::UInt32 => wide::<UInt32Type>(array),
+        DataType::UInt64 => wide::<UInt64Type>(array),
+        _ => return None,
+    };
+    Some(values)
+}
+
+fn texts(array: &ArrayRef) -> ArrayRef {
+    let mut builder = StringBuilder::new();
+    match array.data_type() {
+        DataType::LargeUtf8 => builder.extend(array.as_string::<i64>().iter()),
+        _ => builder.extend(array.as_string_view().iter()),
+    }
+    Arc::new(builder.finish())
+}
+
+fn bytes_of(array: &ArrayRef) -> ArrayRef {
+    let mut builder = BinaryBuilder::new();
+    match array.data_type() {
+        DataType::LargeBinary => builder.extend(array.as_binary::<i64>().iter()),
+        _ => builder.extend(array.as_binary_view().iter()),
+    }
+    Arc::new(builder.finish())
+}
+
+/// The same bits under another type of the same width.
+pub(crate) fn retyped(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, Failure> {
+    Ok(make_array(array.to_data().into_builder().data_type(data_type).build()?))
+}
+
+fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}

@@ -1,0 +1,124 @@
+//! Errors of the rooms below as Python exceptions: a class for each kind, the hint as an attribute and a note.
+
+use atoll_errors::ErrorKind;
+use atoll_store::StoreError;
+use atoll_tables::expression::ExpressionError;
+use atoll_tables::{SchemaError, TableError, WeightError};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::error::Error;
+
+/// Why a call from Python failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    #[error(transparent)]
+    Weight(#[from] WeightError),
+    /// What was handed over does not fit.
+    #[error("{problem}")]
+    Input { problem: String, hint: Option<String> },
+    /// Arrow found the columns that were handed over wrong.
+    #[error("the columns cannot be read: {0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+    #[error("the store was closed")]
+    Closed,
+    #[error("this process was forked from one that had used atoll already")]
+    Forked,
+    #[error("the operating system gives no threads: {problem}")]
+    NoThreads { problem: String },
+    #[error("a call ended without an answer; this is a bug in Atoll")]
+    Panicked,
+}
+
+impl Failure {
+    pub(crate) fn input(problem: impl Into<String>) -> Self {
+        Self::Input { problem: problem.into(), hint: None }
+    }
+
+    pub(crate) fn hinted(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Input { problem: problem.into(), hint: Some(hint.into()) }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Table(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Schema(error) => error.kind(),
+            Self::Expression(error) => error.kind(),
+            Self::Weight(error) => error.kind(),
+            Self::Input { .. } | Self::Arrow(_) => ErrorKind::InvalidInput,
+            Self::Forked => ErrorKind::Unsupported,
+            Self::Closed | Self::NoThreads { .. } => ErrorKind::Unavailable,
+            Self::Panicked => ErrorKind::Internal,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) | Self::Table(TableError::Store(error)) => error.hint(),
+            Self::Expression(error) | Self::Table(TableError::Filter(error)) => error.hint(),
+            Self::Input { hint, .. } => hint.clone(),
+            Self::Closed => Some("open it again with atoll.open".to_owned()),
+            Self::Forked => Some(
+                "start processes with multiprocessing.get_context(\"spawn\") or \"forkserver\"; \
+                 tables and queries can be handed to them"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// What is told: the error and its causes; an expression with carets under the place.
+    fn message(&self) -> String {
+        if let Self::Expression(error) | Self::Table(TableError::Filter(error)) = self {
+            return error.render();
+        }
+        let mut message = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            message = format!("{message}: {error}");
+            cause = error.source();
+        }
+        message
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        Python::attach(|py| raised(py, &failure).unwrap_or_else(|error| error))
+    }
+}
+
+fn raised(py: Python<'_>, failure: &Failure) -> PyResult<PyErr> {
+    let class = py.import("atoll.errors")?.getattr(failure.kind().names().python)?;
+    let exception = class.call1((failure.message(),))?;
+    if let Some(hint) = failure.hint() {
+        exception.setattr("hint", &hint)?;
+        if !failure.message().contains(&hint) {
+            exception.call_method1("add_note", (format!("hint: {hint}"),))?;
+        }
+    }
+    Ok(PyErr::from_value(exception))
+}
+
+/// The kinds of errors: code, name of the class, whether trying again can help.
+#[pyfunction]
+pub(crate) fn error_kinds() -> Vec<(&'static str, &'static str, bool)> {
+    let row = |kind: &ErrorKind| {
+        let names = kind.names();
+        (names.code, names.python, names.retry_can_help)
+    };
+    ErrorKind::ALL.iter().map(row).collect()
+}
+
+/// An error that only a wrong use of the native half by the Python beside it can bring.
+pub(crate) fn misuse(problem: &str) -> PyErr {
+    PyRuntimeError::new_err(problem.to_owned())
+}

@@ -1,0 +1,145 @@
+//! Rows that come in: Arrow from any tool, or columns as Python and NumPy hold them.
+//!
+//! Everything is copied here, under the interpreter lock: whoever handed it over may change it right afterwards.
+
+use crate::capsule;
+use crate::conform::retyped;
+use crate::error::{Failure, misuse};
+use crate::rows::Rows;
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, PrimitiveArray, RecordBatch, types};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
+use atoll_tables::TypeName;
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Rows from an object of the Arrow PyCapsule interface, or from a list of columns
+/// `(name, type, values, missing, elements)`.
+///
+/// `values` is a buffer of numbers in memory order, or a list of texts or bytes; `missing` a buffer of
+/// bytes, one for each value, or none; `elements` how many values a vector has, or none.
+#[pyfunction]
+pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    if let Ok(rows) = object.cast::<Rows>() {
+        return Ok(Rows::new(rows.get().batch.clone()));
+    }
+    if object.hasattr("__arrow_c_stream__")? {
+        let (schema, batches) = capsule::stream_in(object)?;
+        return Ok(Rows::new(concat_batches(&schema, &batches).map_err(Failure::from)?));
+    }
+    if object.hasattr("__arrow_c_array__")? {
+        return Ok(Rows::new(capsule::batch_of(&capsule::array_in(object)?)?));
+    }
+    let columns: Vec<Given<'_>> = object.extract()?;
+    let mut fields = Vec::with_capacity(columns.len());
+    let mut arrays = Vec::with_capacity(columns.len());
+    for column in columns {
+        let (name, array) = column.array()?;
+        fields.push(Field::new(name, array.data_type().clone(), array.null_count() > 0));
+        arrays.push(array);
+    }
+    check_lengths(&fields, &arrays)?;
+    Ok(Rows::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Failure::from)?))
+}
+
+fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {
+    let mut all = fields.iter().zip(arrays);
+    let Some((first, rows)) = all.next() else { return Err(Failure::input("there are no columns")) };
+    match all.find(|(_, array)| array.len() != rows.len()) {
+        None => Ok(()),
+        Some((other, array)) => Err(Failure::input(format!(
+            "column \"{}\" has {} rows, and column \"{}\" has {}",
+            first.name(),
+            rows.len(),
+            other.name(),
+            array.len()
+        ))),
+    }
+}
+
+/// A column as Python prepared it.
+#[derive(FromPyObject)]
+struct Given<'py>(String, Option<String>, Bound<'py, PyAny>, Option<PyBuffer<u8>>, Option<i32>);
+
+impl Given<'_> {
+    fn array(&self) -> PyResult<(String, ArrayRef)> {
+        let Self(name, type_name, values, missing, elements) = self;
+        let py = values.py();
+        let Some(type_name) = type_name else {
+            // A column of another library, as it is.
+            return Ok((name.clone(), capsule::array_in(values)?));
+        };
+        let data_type: TypeName =
+            type_name.parse().map_err(|error| Failure::input(format!("column \"{name}\": {error}")))?;
+        let missing = missing.as_ref().map(|missing| missing.to_vec(py)).transpose()?;
+        let nulls = missing
+            .map(|missing| NullBuffer::new(BooleanBuffer::from_iter(missing.iter().map(|&byte| byte == 0))));
+        let values = values_in(values, data_type.data_type(), nulls)?;
+        let Some(elements) = elements else { return Ok((name.clone(), values)) };
+        let item = Field::new("item", values.data_type().clone(), values.null_count() > 0);
+        let vectors =
+            FixedSizeListArray::try_new(Arc::new(item), *elements, values, None).map_err(Failure::from)?;
+        Ok((name.clone(), Arc::new(vectors)))
+    }
+}
+
+fn values_in(
+    values: &Bound<'_, PyAny>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> PyResult<ArrayRef> {
+    match data_type {
+        DataType::Utf8 => {
+            let texts: Vec<Option<String>> = values.extract()?;
+            let mut builder = StringBuilder::new();
+            builder.extend(texts);
+            Ok(Arc::new(builder.finish()))
+        }
+        DataType::Binary => {
+            let texts: Vec<Option<Vec<u8>>> = values.extract()?;
+            let mut builder = BinaryBuilder::new();
+            builder.extend(texts);
+            Ok(Arc::new(builder.finish()))
+        }
+        DataType::Boolean => {
+            let bytes: Vec<u8> = PyBuffer::get(values)?.to_vec(values.py())?;
+            let bits = BooleanBuffer::from_iter(bytes.iter().map(|&byte| byte != 0));
+            if nulls.as_ref().is_some_and(|nulls| nulls.len() != bits.len()) {
+                return Err(misuse("as many marks as values"));
+            }
+            Ok(Arc::new(BooleanArray::new(bits, nulls)))
+        }
+        DataType::Int8 => numbers::<types::Int8Type>(values, nulls),
+        DataType::Int16 => numbers::<types::Int16Type>(values, nulls),
+        DataType::Int32 => numbers::<types::Int32Type>(values, nulls),
+        DataType::Int64 => numbers::<types::Int64Type>(values, nulls),
+        DataType::UInt8 => numbers::<types::UInt8Type>(values, nulls),
+        DataType::UInt16 => numbers::<types::UInt16Type>(values, nulls),
+        DataType::UInt32 => numbers::<types::UInt32Type>(values, nulls),
+        DataType::UInt64 => numbers::<types::UInt64Type>(values, nulls),
+        DataType::Float32 => numbers::<types::Float32Type>(values, nulls),
+        DataType::Float64 => numbers::<types::Float64Type>(values, nulls),
+        // Python hands the ticks over as integers of 64 bits.
+        DataType::Timestamp(..) | DataType::Duration(_) => {
+            let ticks = numbers::<types::Int64Type>(values, nulls)?;
+            Ok(retyped(&ticks, data_type.clone())?)
+        }
+        DataType::Date32 => {
+            let days = numbers::<types::Int32Type>(values, nulls)?;
+            Ok(retyped(&days, DataType::Date32)?)
+        }
+        _ => Err(misuse("a type that is no element's")),
+    }
+}
+
+fn numbers<T>(values: &Bound<'_, PyAny>, nulls: Option<NullBuffer>) -> PyResult<ArrayRef>
+where
+    T: types::ArrowPrimitiveType,
+    T::Native: Element,
+{
+    let copied: Vec<T::Native> = PyBuffer::get(values)?.to_vec(values.py())?;
+    Ok(Arc::new(PrimitiveArray::<T>::try_new(copied.into(), nulls).map_err(Failure::from)?))
+}

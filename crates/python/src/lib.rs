@@ -1,0 +1,42 @@
+//! The native half of the Python package: conversions only.
+//!
+//! What is asked for arrives here as plain values and arrays, goes to the rooms below, and comes back as Arrow
+//! columns that any tool takes without a copy. Names, defaults and documentation that people see are in the Python
+//! beside it (`python/atoll`).
+//!
+//! Invariant: the interpreter lock is not held while a store is waited for or rows are worked on.
+//! Invariant: only `capsule.rs` trusts a pointer, and only from a capsule of the Arrow PyCapsule interface.
+
+mod ask;
+mod capsule;
+mod column;
+mod conform;
+mod error;
+mod input;
+mod refinement;
+mod rows;
+mod runtime;
+mod schema;
+mod store;
+mod table;
+
+use pyo3::prelude::*;
+
+/// The native half of the package `atoll`.
+#[pymodule]
+fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<store::Store>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<refinement::Refinement>()?;
+    module.add_class::<rows::Rows>()?;
+    module.add_class::<column::Column>()?;
+    module.add_class::<schema::Schema>()?;
+    module.add_function(wrap_pyfunction!(error::error_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::condition, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::box_condition, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::check_window, module)?)?;
+    module.add_function(wrap_pyfunction!(schema::fields, module)?)?;
+    module.add_function(wrap_pyfunction!(schema::type_name, module)?)?;
+    module.add_function(wrap_pyfunction!(input::rows, module)?)
+}

@@ -1,0 +1,96 @@
+//! Where calls wait: one runtime for the process, made when it is first needed.
+//!
+//! Invariant: whoever waits here has let go of the interpreter lock, and notices a signal within [`SIGNAL_INTERVAL`].
+//! Invariant: a forked child, which has none of the threads that a store needs, is told so instead of waiting for
+//! them for ever; and what it inherited is never closed by it, since its parent still uses it.
+
+use crate::error::Failure;
+use pyo3::prelude::*;
+use std::future::Future;
+use std::sync::OnceLock;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// How often a waiting call looks for signals, so that Ctrl-C stops it within 100 ms.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(40);
+
+/// The runtime, and the process that made it.
+struct Made {
+    runtime: Runtime,
+    process: u32,
+}
+
+fn runtime() -> Result<&'static Runtime, Failure> {
+    static MADE: OnceLock<Result<Made, String>> = OnceLock::new();
+    let make = || {
+        let runtime = Builder::new_multi_thread().thread_name("atoll").enable_all().build();
+        runtime
+            .map(|runtime| Made { runtime, process: std::process::id() })
+            .map_err(|error| error.to_string())
+    };
+    match MADE.get_or_init(make) {
+        Ok(made) if made.process == std::process::id() => Ok(&made.runtime),
+        Ok(_) => Err(Failure::Forked),
+        Err(problem) => Err(Failure::NoThreads { problem: problem.clone() }),
+    }
+}
+
+/// Waits for a call; a signal that raises ends the waiting, and the call with it.
+pub(crate) fn wait<T, E>(
+    py: Python<'_>,
+    call: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> PyResult<T>
+where
+    T: Send + 'static,
+    E: Into<Failure> + Send + 'static,
+{
+    let (answer, mut answers) = sync_channel(1);
+    let task = runtime()?.spawn(async move {
+        // Nobody listens any more if a signal came meanwhile.
+        let _ = answer.send(call.await);
+    });
+    loop {
+        let waited = py.detach(move || {
+            let waited = answers.recv_timeout(SIGNAL_INTERVAL);
+            (answers, waited)
+        });
+        answers = waited.0;
+        match waited.1 {
+            Ok(result) => return result.map_err(|error| PyErr::from(error.into())),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::Panicked.into()),
+        }
+        if let Err(signal) = py.check_signals() {
+            task.abort();
+            return Err(signal);
+        }
+    }
+}
+
+/// Something that belongs to the process that made it.
+pub(crate) struct Kept<T> {
+    value: Option<T>,
+    process: u32,
+}
+
+impl<T> Kept<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Some(value), process: std::process::id() }
+    }
+
+    /// It, unless this is a forked child.
+    pub(crate) fn get(&self) -> Result<&T, Failure> {
+        let value = self.value.as_ref().ok_or(Failure::Closed)?;
+        if self.process == std::process::id() { Ok(value) } else { Err(Failure::Forked) }
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // Its locks and sockets are the parent's; closing them here would pull the floor from under it.
+            std::mem::forget(self.value.take());
+        }
+    }
+}

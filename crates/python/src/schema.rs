@@ -1,0 +1,86 @@
+//! Schemas: of a table, as Arrow's; and columns as text, which is how Python hands over the schema of a new table.
+
+use crate::capsule;
+use crate::error::{Failure, misuse};
+use arrow_schema::{DataType, Field, SchemaRef};
+use atoll_tables::TypeName;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::sync::Arc;
+
+/// A column as text: its name, its type, and whether it may be null.
+pub(crate) type FieldText = (String, String, bool);
+
+/// The columns of a table or of an answer.
+#[pyclass(frozen, module = "atoll._atoll")]
+pub(crate) struct Schema(pub(crate) SchemaRef);
+
+#[pymethods]
+impl Schema {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        capsule::schema_out(py, &self.0)
+    }
+
+    /// Name, type and whether it may be null, of each column.
+    fn fields(&self) -> Vec<FieldText> {
+        self.0.fields().iter().map(|field| text_of(field)).collect()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// The columns of anything that has an Arrow schema, with types that a table can hold.
+#[pyfunction]
+pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<FieldText>> {
+    let schema = if object.hasattr("__arrow_c_schema__")? {
+        capsule::schema_in(object)?
+    } else if object.hasattr("__arrow_c_stream__")? {
+        capsule::stream_in(object)?.0
+    } else {
+        return Err(misuse("neither a schema nor a stream"));
+    };
+    Ok(schema.fields().iter().map(|field| text_of(field)).collect())
+}
+
+/// The name of an Arrow type, or of a field's, and whether it may be null.
+#[pyfunction]
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
+    let (_, name, is_nullable) = text_of(&capsule::field_in(object)?);
+    Ok((name, is_nullable))
+}
+
+fn text_of(field: &Field) -> FieldText {
+    let held = held_as(field.data_type());
+    // What a table cannot hold keeps Arrow's own name; the schema refuses it with the column's.
+    let name = TypeName::of(&held).map_or_else(|| held.to_string(), |name| name.to_string());
+    (field.name().clone(), name, field.is_nullable())
+}
+
+/// The type in which a table holds values of a type that differs only in its layout.
+pub(crate) fn held_as(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
+        DataType::Dictionary(_, values) => held_as(values),
+        DataType::FixedSizeList(item, len) => {
+            let item = Field::new("item", item.data_type().clone(), item.is_nullable());
+            DataType::FixedSizeList(Arc::new(item), *len)
+        }
+        other => other.clone(),
+    }
+}
+
+/// A schema from text.
+pub(crate) fn schema_of(fields: Vec<FieldText>) -> Result<SchemaRef, Failure> {
+    let field = |(name, data_type, is_nullable): FieldText| {
+        let parsed: Result<TypeName, _> = data_type.parse();
+        match parsed {
+            Ok(parsed) => Ok(Field::new(name, parsed.data_type().clone(), is_nullable)),
+            Err(error) => Err(Failure::input(format!("column \"{name}\": {error}"))),
+        }
+    };
+    let fields: Vec<Field> = fields.into_iter().map(field).collect::<Result<_, _>>()?;
+    Ok(Arc::new(arrow_schema::Schema::new(fields)))
+}

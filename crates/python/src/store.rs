@@ -1,0 +1,71 @@
+//! A store, opened by path or URL.
+
+use crate::error::Failure;
+use crate::runtime::{Kept, wait};
+use crate::schema::{FieldText, schema_of};
+use crate::table::Table;
+use atoll_open::{Mode, OpenOptions};
+use atoll_tables::{Roles, TableSchema};
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Handle = Arc<dyn atoll_store::Store>;
+
+/// A store.
+#[pyclass(frozen, module = "atoll._atoll")]
+pub(crate) struct Store {
+    handle: Kept<Handle>,
+}
+
+#[pymethods]
+impl Store {
+    /// Opens what `url` names. None leaves a setting as it is by default.
+    #[staticmethod]
+    #[pyo3(signature = (url, *, read_only=false, create=true, memory_bytes=None, keep_seconds=None))]
+    fn open(
+        py: Python<'_>,
+        url: String,
+        read_only: bool,
+        create: bool,
+        memory_bytes: Option<u64>,
+        keep_seconds: Option<u64>,
+    ) -> PyResult<Self> {
+        let defaults = OpenOptions::default();
+        let options = OpenOptions {
+            mode: if read_only { Mode::Read } else { Mode::Write },
+            create,
+            memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
+            keep: keep_seconds.map_or(defaults.keep, Duration::from_secs),
+            ..defaults
+        };
+        let handle = wait(py, async move { atoll_open::open(&url, &options).await })?;
+        Ok(Self { handle: Kept::new(handle) })
+    }
+
+    /// Makes a table, or opens the one that is there if it has the same schema.
+    #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
+    fn create_table(
+        &self,
+        py: Python<'_>,
+        name: String,
+        fields: Vec<FieldText>,
+        id: Vec<String>,
+        sample_key: Vec<String>,
+        index: Vec<String>,
+        salt: u64,
+    ) -> PyResult<Table> {
+        let handle = Arc::clone(self.handle.get()?);
+        let schema = TableSchema::new(schema_of(fields)?, &Roles { id, sample_key, index, salt })
+            .map_err(Failure::from)?;
+        let table = wait(py, async move { atoll_tables::Table::create(handle, &name, schema).await })?;
+        Ok(Table::new(table))
+    }
+
+    /// Opens a table.
+    fn table(&self, py: Python<'_>, name: String) -> PyResult<Table> {
+        let handle = Arc::clone(self.handle.get()?);
+        let table = wait(py, async move { atoll_tables::Table::open(handle, &name).await })?;
+        Ok(Table::new(table))
+    }
+}

@@ -1,0 +1,135 @@
+//! A table: appended to, and asked.
+
+use crate::ask::Ask;
+use crate::conform::conform;
+use crate::error::Failure;
+use crate::refinement::Refinement;
+use crate::rows::Rows;
+use crate::runtime::{Kept, wait};
+use crate::schema::Schema;
+use atoll_tables::protocol::{BlockId, RunId};
+use atoll_tables::{Table as Opened, Work};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+
+/// A table of a store.
+#[pyclass(frozen, module = "atoll._atoll")]
+pub(crate) struct Table {
+    handle: Kept<Arc<Opened>>,
+    name: String,
+    schema: Arc<atoll_tables::TableSchema>,
+}
+
+impl Table {
+    pub(crate) fn new(table: Opened) -> Self {
+        let (name, schema) = (table.name().to_owned(), Arc::clone(table.schema()));
+        Self { handle: Kept::new(Arc::new(table)), name, schema }
+    }
+
+    fn handle(&self) -> Result<Arc<Opened>, Failure> {
+        self.handle.get().map(Arc::clone)
+    }
+}
+
+#[pymethods]
+impl Table {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of the columns, in their order.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.schema.columns().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    #[getter]
+    fn schema(&self) -> Schema {
+        Schema(Arc::clone(self.schema.columns()))
+    }
+
+    /// Names of the columns of each role, and the salt: `(id, sample_key, index, salt)`.
+    #[getter]
+    fn roles(&self) -> (Vec<String>, Vec<String>, Vec<String>, u64) {
+        let roles = self.schema.roles();
+        (roles.id, roles.sample_key, roles.index, roles.salt)
+    }
+
+    /// A number of this process's stay at the table, which no other has.
+    #[getter]
+    fn session(&self) -> PyResult<u128> {
+        Ok(self.handle()?.session().0)
+    }
+
+    /// The number of the version that is current.
+    fn version(&self, py: Python<'_>) -> PyResult<u64> {
+        let table = self.handle()?;
+        Ok(wait(py, async move { table.version().await })?.0)
+    }
+
+    /// Begins an attempt of a run.
+    fn begin(&self, py: Python<'_>, run: String, attempt: u64, ranks: u32) -> PyResult<u64> {
+        let table = self.handle()?;
+        Ok(wait(py, async move { table.begin(&run, attempt, ranks).await })?.0)
+    }
+
+    /// Appends the rows of one rank and step; the version that has them.
+    fn append(
+        &self,
+        py: Python<'_>,
+        run: &str,
+        attempt: u64,
+        step: u64,
+        rank: u32,
+        rows: &Rows,
+    ) -> PyResult<u64> {
+        let table = self.handle()?;
+        let id = BlockId { run: RunId::from(run), attempt, step, rank };
+        let (schema, batch) = (Arc::clone(self.schema.columns()), rows.batch.clone());
+        let append = async move {
+            let batch = conform(&schema, &batch)?;
+            Ok::<_, Failure>(table.append(id, &batch).await?)
+        };
+        Ok(wait(py, append)?.0)
+    }
+
+    /// Answers a query: the rows, the version that was read, and what it took.
+    fn query<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(Rows, u64, Bound<'py, PyDict>)> {
+        let (table, query) = (self.handle()?, ask.query()?);
+        let answer = wait(py, async move { table.query(&query).await })?;
+        Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
+    }
+
+    /// Answers a query little by little.
+    fn refine(&self, ask: Ask) -> PyResult<Refinement> {
+        Ok(Refinement::new(self.handle()?.refine(&ask.query()?)))
+    }
+
+    /// How many rows a query has, and what counting took.
+    fn count<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(u64, Bound<'py, PyDict>)> {
+        let (table, query) = (self.handle()?, ask.query()?);
+        let count = wait(py, async move { table.count(&query).await })?;
+        Ok((count.rows, work_as_dict(py, &count.work)?))
+    }
+
+    /// What an answer would read: for people, and as JSON.
+    fn explain(&self, py: Python<'_>, ask: Ask) -> PyResult<(String, String)> {
+        let (table, query) = (self.handle()?, ask.query()?);
+        let explanation = wait(py, async move { table.explain(&query).await })?;
+        let json = serde_json::to_string(&explanation).map_err(|error| Failure::input(error.to_string()))?;
+        Ok((explanation.to_string(), json))
+    }
+}
+
+pub(crate) fn work_as_dict<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("blocks", work.blocks)?;
+    dict.set_item("bands", work.bands)?;
+    dict.set_item("rows_touched", work.rows_touched)?;
+    dict.set_item("rows_returned", work.rows_returned)?;
+    dict.set_item("requests", work.requests)?;
+    dict.set_item("bytes", work.bytes)?;
+    Ok(dict)
+}

@@ -1,0 +1,211 @@
+"""Rows go in from any tool and come out to any tool, unchanged, and without copies where none is needed."""
+
+import array
+import gc
+
+import duckdb
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+from conftest import particles
+
+import atoll
+
+MADE = particles(1_000, seed=2)
+
+
+def arrow_table(count: int = 1_000) -> pyarrow.Table:
+    made = particles(count, seed=2)
+    vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(made["pos"].reshape(-1)), 3)
+    return pyarrow.table({**{name: made[name] for name in ("pid", "step", "x", "type")}, "pos": vectors})
+
+
+def structured() -> numpy.ndarray:
+    fields = [(name, values.dtype, values.shape[1:]) for name, values in MADE.items()]
+    made = numpy.empty(1_000, dtype=fields)
+    for name, values in MADE.items():
+        made[name] = values
+    return made
+
+
+IN = {
+    "mapping of arrays": lambda: MADE,
+    "fortran order": lambda: {**MADE, "pos": numpy.asfortranarray(MADE["pos"]), "x": MADE["x"][::-1][::-1]},
+    "other byte order": lambda: {**MADE, "x": MADE["x"].astype(">f8")},
+    "structured array": structured,
+    "pyarrow table": arrow_table,
+    "pyarrow batch": lambda: arrow_table().to_batches()[0],
+    "pyarrow reader": lambda: arrow_table().to_reader(100),
+    "pyarrow columns": lambda: {name: arrow_table()[name] for name in MADE},
+    "polars frame": lambda: polars.from_arrow(arrow_table()),
+    "polars series": lambda: {name: polars.from_arrow(arrow_table())[name] for name in MADE},
+    "duckdb relation": lambda: duckdb.from_arrow(arrow_table()),
+    "mixed": lambda: {**MADE, "pid": MADE["pid"].tolist(), "x": array.array("d", MADE["x"])},
+}
+
+
+def sorted_by_id(columns: dict) -> dict:
+    order = numpy.lexsort((columns["step"], columns["pid"]))
+    return {name: values[order] for name, values in columns.items()}
+
+
+@pytest.mark.parametrize("source", IN)
+def test_rows_come_out_as_they_went_in(store: atoll.Store, source: str) -> None:
+    table = store.create_table("run", MADE, id=("pid", "step"), sample_key="pid", index="x")
+    table.append(IN[source]())
+    found = sorted_by_id(table.numpy())
+    for name, values in sorted_by_id(MADE).items():
+        assert found[name].dtype == values.dtype, name
+        numpy.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_a_pandas_frame_goes_in_and_comes_out(store: atoll.Store) -> None:
+    frame = pandas.DataFrame({name: MADE[name] for name in ("pid", "step", "x", "type")})
+    frame["name"] = [f"p{pid}" if pid % 3 else None for pid in frame["pid"]]
+    table = store.create_table("run", frame, id=("pid", "step"), index="x")
+    table.append(frame)
+    found = table.pandas().sort_values(["pid", "step"], ignore_index=True)
+    wanted = frame.sort_values(["pid", "step"], ignore_index=True)
+    assert found["name"].isna().tolist() == wanted["name"].isna().tolist()
+    pandas.testing.assert_frame_equal(found, wanted, check_dtype=False)
+
+
+def test_every_tool_takes_an_answer_and_a_query_as_they_are(table: atoll.Table) -> None:
+    query = table.select("pid", "x", "pos").sample(0.5)
+    answer = query.read()
+    total = answer.numpy()["x"].sum()
+    assert 1_000 < len(answer) < 4_000
+    assert pyarrow.table(answer)["x"].to_numpy().sum() == total
+    assert polars.DataFrame(answer)["x"].sum() == pytest.approx(total)
+    assert polars.DataFrame(query)["pos"].dtype == polars.Array(polars.Float32, 3)
+    counted = duckdb.sql("select count(*), sum(x) from answer").fetchall()
+    assert counted == [(len(answer), pytest.approx(total))]
+    assert len(query.pandas()) == len(query.polars()) == query.arrow().num_rows == len(answer)
+
+
+def test_nothing_is_copied_on_the_way_out(table: atoll.Table) -> None:
+    answer = table.read()
+    arrow, arrays = answer.arrow(), answer.numpy()
+    for name in ("x", "pid", "type"):
+        assert arrow[name].chunk(0).buffers()[1].address == arrays[name].ctypes.data, name
+    vectors = arrow["pos"].chunk(0).flatten().buffers()[1]
+    assert vectors.address == arrays["pos"].ctypes.data
+    assert arrays["pos"].shape == (5_000, 3)
+    assert not arrays["x"].flags.writeable
+
+
+def test_arrays_outlive_the_answer_that_they_look_at(table: atoll.Table) -> None:
+    xs = table.numpy()["x"]
+    copied = xs.copy()
+    # Whatever is freed now is written over by what comes next.
+    gc.collect()
+    again = [table.numpy()["x"] for _ in range(5)]
+    numpy.testing.assert_array_equal(xs, copied)
+    assert all(len(one) == len(xs) for one in again)
+
+
+def test_slices_of_an_answer_show_their_own_rows(table: atoll.Table) -> None:
+    answer = table.read()
+    whole, pieces = answer.numpy(), [piece.numpy() for piece in answer.batches(rows=999)]
+    for name in whole:
+        numpy.testing.assert_array_equal(numpy.concatenate([piece[name] for piece in pieces]), whole[name])
+    rejoined = pyarrow.concat_tables(piece.arrow() for piece in answer.batches(rows=999))
+    assert rejoined.combine_chunks() == answer.arrow()
+
+
+NULLABLE = {
+    "id": "int64",
+    "x": "float64?",
+    "n": "int32?",
+    "flag": "bool?",
+    "text": "utf8?",
+    "raw": "binary?",
+    "day": "date32?",
+    "at": "timestamp[us]?",
+    "took": "duration[ms]?",
+    "pos": "float32[2]",
+}
+
+
+def with_nulls() -> dict:
+    day, at = numpy.datetime64("2026-01-02"), numpy.datetime64("2026-01-02T03:04:05.000006")
+    return {
+        "id": [1, 2],
+        "x": [0.5, None],
+        "n": [None, 7],
+        "flag": [True, None],
+        "text": [None, "é'"],
+        "raw": [b"\0\xff", None],
+        "day": numpy.array([day, "NaT"], dtype="M8[D]"),
+        "at": numpy.array(["NaT", at], dtype="M8[us]"),
+        "took": numpy.ma.masked_array(numpy.array([5, 6], dtype="m8[ms]"), mask=[False, True]),
+        "pos": numpy.ones((2, 2), dtype="float32"),
+    }
+
+
+def test_missing_values_keep_their_places(store: atoll.Store) -> None:
+    table = store.create_table("gaps", NULLABLE, id="id", index="id")
+    table.append(with_nulls())
+    found = table.arrow().sort_by("id").to_pydict()
+    assert found["x"] == [0.5, None]
+    assert found["n"] == [None, 7]
+    assert found["flag"] == [True, None]
+    assert found["text"] == [None, "é'"]
+    assert found["raw"] == [b"\0\xff", None]
+    assert [str(day) for day in found["day"]] == ["2026-01-02", "None"]
+    assert str(found["at"][1]) == "2026-01-02 03:04:05.000006"
+    assert found["took"][1] is None
+    arrays = table.numpy()
+    order = numpy.argsort(arrays["id"])
+    assert arrays["n"][order].tolist() == [None, 7]
+    assert arrays["flag"][order].tolist() == [True, None]
+    assert arrays["text"][order].tolist() == [None, "é'"]
+    assert str(arrays["day"][order][0]) == "2026-01-02"
+    # What came out goes in again.
+    copied = store.create_table("copied", NULLABLE, id="id", index="id")
+    copied.append(arrays)
+    assert copied.arrow().sort_by("id").to_pydict() == found
+
+
+def test_integers_may_have_another_width_and_nothing_is_rounded(store: atoll.Store) -> None:
+    schema = {"id": "int64", "small": "int8", "x": "float32", "at": "timestamp[s]"}
+    table = store.create_table("exact", schema, id="id", index="x")
+    at = numpy.array([0], dtype="M8[ms]")
+    good = {"id": numpy.array([1], dtype="uint8"), "small": [127], "x": [2], "at": at}
+    table.append(good)
+    for column, value, told in [
+        ("small", [128], '"small", row 0: 128'),
+        ("x", [2**24 + 1], '"x", row 0: 16777217'),
+        ("x", [0.5], "nothing is rounded"),
+        ("at", numpy.array([1], dtype="M8[ms]"), '"at", row 0: 1'),
+        ("id", ["1"], '"id" is Int64'),
+        ("y", [1], 'no column "y"'),
+        ("small", [1, 2], "2"),
+        ("small", [None], "None alone"),
+    ]:
+        with pytest.raises(atoll.errors.InvalidInputError) as refused:
+            table.append({**good, column: value})
+        assert told in f"{refused.value} {refused.value.hint}", column
+    with pytest.raises(atoll.errors.InvalidInputError, match='"small" is missing'):
+        table.append({"id": [1], "x": [2], "at": at})
+    assert len(table.read()) == 1
+
+
+def test_schemas_are_read_from_whatever_describes_columns(store: atoll.Store) -> None:
+    wanted = [("id", "int64", False), ("v", "fixed_size_list[float32, 3]", False), ("s", "utf8", True)]
+    vector = pyarrow.list_(pyarrow.field("item", pyarrow.float32(), nullable=False), 3)
+    arrow = pyarrow.schema([("id", pyarrow.int64()), pyarrow.field("v", vector, False), ("s", pyarrow.large_string())])
+    described = {
+        "arrow": arrow,
+        "names": {"id": "i8", "v": "float32[3]", "s": "str?"},
+        "types": {"id": int, "v": numpy.ones((1, 3), dtype="f4"), "s": "utf8?"},
+        "numpy": {"id": numpy.int64, "v": vector, "s": pyarrow.field("s", pyarrow.string())},
+    }
+    for name, schema in described.items():
+        table = store.create_table("same", schema, id="id", index="id")
+        fields = table.schema.fields()
+        assert [field[:2] for field in fields] == [field[:2] for field in wanted], name
+        store = store if name == "numpy" else atoll.open("mem:")
+    assert pyarrow.schema(table.schema).names == ["id", "v", "s"]

@@ -1,0 +1,80 @@
+"""Errors reach Python as the class of their kind, with the hint, and say the column or the place."""
+
+import pytest
+
+import atoll
+from atoll import _atoll, errors
+
+
+def test_every_kind_has_its_class() -> None:
+    for code, name, retry_can_help in _atoll.error_kinds():
+        error = getattr(errors, name)
+        assert issubclass(error, atoll.AtollError)
+        assert (error.kind, error.retry_can_help) == (code, retry_can_help), name
+    kinds = {error.kind for error in errors.AtollError.__subclasses__()}
+    assert kinds == {code for code, _, _ in _atoll.error_kinds()}
+
+
+def test_a_table_that_is_not_there_is_not_found(store: atoll.Store) -> None:
+    with pytest.raises(errors.NotFoundError, match='no table "nothing"') as raised:
+        store.table("nothing")
+    assert isinstance(raised.value, LookupError)
+    assert raised.value.kind == "not-found"
+
+
+def test_a_store_that_is_not_there_is_not_found(tmp_path) -> None:
+    with pytest.raises(errors.NotFoundError):
+        atoll.open(tmp_path / "nowhere", create=False)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_another_schema_is_a_conflict(store: atoll.Store) -> None:
+    store.create_table("t", {"id": "int64"}, id="id", index="id")
+    store.create_table("t", {"id": "int64"}, id="id", index="id")
+    with pytest.raises(errors.ConflictError):
+        store.create_table("t", {"id": "int32"}, id="id", index="id")
+
+
+def test_a_column_that_is_mistyped_is_answered_with_the_nearest(store: atoll.Store) -> None:
+    with pytest.raises(errors.InvalidInputError, match='did you mean "pid"'):
+        store.create_table("t", {"pid": "int64"}, id="pdi", index="pid")
+
+
+def test_a_condition_that_is_none_shows_the_place(table: atoll.Table) -> None:
+    with pytest.raises(errors.InvalidInputError) as raised:
+        table.where("x > > 1")
+    assert "^" in str(raised.value)
+    with pytest.raises(errors.InvalidInputError, match="no range"):
+        table.box(x=1)
+    with pytest.raises(errors.InvalidInputError):
+        table.box(x=(1, 0))
+    with pytest.raises(errors.InvalidInputError):
+        table.sample(1.5)
+    with pytest.raises(errors.InvalidInputError, match="not True"):
+        table.where(1 == 1)
+
+
+def test_a_closed_store_says_so(tmp_path) -> None:
+    store = atoll.open(tmp_path / "s")
+    store.close()
+    with pytest.raises(errors.UnavailableError, match="closed") as raised:
+        store.table("t")
+    assert "atoll.open" in raised.value.hint
+    assert any("hint:" in note for note in raised.value.__notes__)
+
+
+def test_the_stub_names_what_the_native_half_has() -> None:
+    import ast
+    import pathlib
+
+    stub = ast.parse(pathlib.Path(_atoll.__file__).with_name("_atoll.pyi").read_text())
+    for node in stub.body:
+        if isinstance(node, ast.FunctionDef):
+            assert callable(getattr(_atoll, node.name)), node.name
+        if isinstance(node, ast.ClassDef):
+            native = getattr(_atoll, node.name)
+            names = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            names |= {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
+            missing = {name for name in names if not hasattr(native, name)}
+            unnamed = {name for name in vars(native) if not name.startswith("__")} - names
+            assert not missing and not unnamed, f"{node.name}: {missing} {unnamed}"

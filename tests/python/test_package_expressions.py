@@ -1,0 +1,118 @@
+"""Python's operators become the texts of the shared grammar, and mean there what they mean in Python."""
+
+import datetime
+import math
+import operator
+import os
+import random
+
+import numpy
+import pytest
+
+import atoll
+from atoll import _atoll, col
+
+WRITTEN = {
+    "(a + b) * c": (col("a") + col("b")) * col("c"),
+    "a + b * c": col("a") + col("b") * col("c"),
+    "a - (b - c)": col("a") - (col("b") - col("c")),
+    "a - b - c": col("a") - col("b") - col("c"),
+    "-(-a)": -(-col("a")),
+    "-5 - a": -5 - col("a"),
+    "a * -1.5": col("a") * -1.5,
+    "a > 1.0": 1 / 1 < col("a"),
+    "a = 1 and (b = 2 or c = 3)": (col("a") == 1) & ((col("b") == 2) | (col("c") == 3)),
+    "a = 1 and b = 2 and c = 3": (col("a") == 1) & ((col("b") == 2) & (col("c") == 3)),
+    "not a": ~col("a"),
+    "not (a and b)": ~(col("a") & col("b")),
+    "(a = b) = c": (col("a") == col("b")) == col("c"),
+    "abs(a + 1) % 2 >= sqrt(b)": abs(col("a") + 1) % 2 >= col("b").sqrt(),
+    'pos[2] between -1 and "odd name"': col("pos")[2].between(-1, col("odd name")),
+    "a in (1, 'it''s', true)": col("a").is_in([1, "it's", True]),
+    "a is null or a is nan": col("a").is_null() | col("a").is_nan(),
+    '"and" = \'\'': col("and") == "",
+    '"say ""x"""': col('say "x"'),
+    "a != 1e-05 and a != inf": (col("a") != 1e-5) & (col("a") != math.inf),
+    "t >= timestamp '2026-01-01T12:00:00'": col("t") >= datetime.datetime(2026, 1, 1, 12),
+    "t < timestamp '2026-01-01T00:00:00.000000001'": col("t") < numpy.datetime64("2026-01-01", "ns") + 1,
+    "a = 0.10000000149011612": col("a") == numpy.float32(0.1),
+    "a < 3": numpy.int64(3) > col("a"),
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_operators_are_written_as_the_grammar_has_them(text: str) -> None:
+    expression = WRITTEN[text]
+    assert str(expression) == text
+    # The parser reads it, and writes it as it was meant.
+    assert _atoll.condition(_atoll.condition(str(expression))) == _atoll.condition(text)
+
+
+def test_what_python_would_judge_itself_is_refused() -> None:
+    with pytest.raises(TypeError, match="instead of and"):
+        bool(col("a") == 1 and col("b") == 2)
+    with pytest.raises(TypeError):
+        0 < col("a") < 1  # noqa: B015
+    with pytest.raises(atoll.errors.InvalidInputError, match="no row") as raised:
+        col("a") == None  # noqa: B015, E711
+    assert "is_null" in raised.value.hint
+    with pytest.raises(atoll.errors.InvalidInputError, match="complex"):
+        col("a") == 1j  # noqa: B015
+
+
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+SUMS = [operator.add, operator.sub, operator.mul]
+
+
+def random_number(draw: random.Random, depth: int) -> tuple:
+    """An expression, and the function of a row that Python computes instead."""
+    if depth == 0 or draw.random() < 0.3:
+        if draw.random() < 0.4:
+            number = draw.choice([0, 1, -3, 2.5, -0.5])
+            return number, lambda row: number
+        name = draw.choice("abf")
+        return col(name), lambda row: row[name]
+    left, of_left = random_number(draw, depth - 1)
+    right, of_right = random_number(draw, depth - 1)
+    if draw.random() < 0.2 and isinstance(left, atoll.Expression):
+        return -left, lambda row: -of_left(row)
+    apply = draw.choice(SUMS)
+    return apply(left, right), lambda row: apply(of_left(row), of_right(row))
+
+
+def random_condition(draw: random.Random, depth: int) -> tuple:
+    if depth > 0 and draw.random() < 0.7:
+        left, of_left = random_condition(draw, depth - 1)
+        right, of_right = random_condition(draw, depth - 1)
+        return draw.choice(
+            [
+                (left & right, lambda row: of_left(row) and of_right(row)),
+                (left | right, lambda row: of_left(row) or of_right(row)),
+                (~left, lambda row: not of_left(row)),
+            ]
+        )
+    left, of_left = random_number(draw, 2)
+    right, of_right = random_number(draw, 2)
+    if not isinstance(left, atoll.Expression):
+        left, of_left = col("a"), lambda row: row["a"]
+    if draw.random() < 0.2:
+        return left.between(-2, right), lambda row: -2 <= of_left(row) <= of_right(row)
+    compare = draw.choice(COMPARISONS)
+    return compare(left, right), lambda row: compare(of_left(row), of_right(row))
+
+
+def test_random_conditions_hold_for_the_rows_that_python_finds(store: atoll.Store) -> None:
+    seed = int(os.environ.get("ATOLL_SEED", random.randrange(2**32)))
+    print(f"replay with ATOLL_SEED={seed} and -k test_random_conditions")
+    draw = random.Random(seed)
+    rows = [
+        {"id": n, "a": draw.randint(-3, 3), "b": draw.randint(-3, 3), "f": draw.choice([-1.5, 0.0, 0.5, 2.5])}
+        for n in range(200)
+    ]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    table = store.create_table("rows", columns, id="id", index=("a", "f"))
+    table.append(columns)
+    for _ in range(200):
+        condition, holds = random_condition(draw, 3)
+        found = sorted(table.where(condition).select("id").numpy()["id"].tolist())
+        assert found == [row["id"] for row in rows if holds(row)], f"seed {seed}: {condition}"

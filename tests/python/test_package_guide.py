@@ -1,0 +1,29 @@
+"""The guide's page about Python: every example of it runs, word for word and in its order."""
+
+import os
+import re
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"
+
+
+def examples() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_every_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    found = examples()
+    assert len(found) >= 8
+    names: dict = {"__name__": "guide"}
+    for number, example in enumerate(found, 1):
+        exec(compile(example, f"{PAGE.name}, example {number}", "exec"), names)
+        # A line `print(...)  # told` says what is told.
+        told = re.findall(r"^print\(.*\)  # (.*)$", example, flags=re.MULTILINE)
+        assert capsys.readouterr().out.splitlines()[: len(told)] == told, f"example {number}"
+    assert (tmp_path / "results").is_dir()
+    assert os.listdir(tmp_path) != []

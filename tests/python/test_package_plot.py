@@ -1,0 +1,51 @@
+"""Pictures are drawn in one call, say how many rows they show, and show a random part of what is too much."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy  # noqa: E402
+import pytest  # noqa: E402
+from matplotlib import pyplot  # noqa: E402
+
+import atoll  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def no_figure_is_left() -> None:
+    yield
+    pyplot.close("all")
+
+
+def test_a_scatter_has_a_point_for_each_row(table: atoll.Table) -> None:
+    query = table.where("x < 0.5")
+    axes = query.plot.scatter("x", "pos[2]", color="type")
+    drawn, rows = axes.collections[0], query.numpy()
+    points = numpy.column_stack([rows["x"], rows["pos"][:, 2]])
+    numpy.testing.assert_array_equal(numpy.asarray(drawn.get_offsets()), points)
+    numpy.testing.assert_array_equal(drawn.get_array(), rows["type"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "pos[2]")
+    assert axes.get_title() == f"{len(points):,} rows"
+
+
+def test_what_is_too_much_is_drawn_by_its_lightest_rows(table: atoll.Table) -> None:
+    axes = table.plot.scatter("x", "step", points=100)
+    assert len(axes.collections[0].get_offsets()) == 100
+    assert axes.get_title() == "the 100 lightest rows"
+    assert table.limit(100).plot.scatter("x", "step", points=100).get_title() == "100 rows"
+
+
+def test_densities_and_histograms_count_every_row(table: atoll.Table) -> None:
+    mesh = table.plot.density("x", "pos[0]", bins=20).collections[0]
+    assert mesh.get_array().sum() == 5_000
+    _, given = pyplot.subplots()
+    axes = table.plot.histogram("x", bins=10, ax=given)
+    assert axes is given
+    heights = [patch.get_height() for patch in axes.patches]
+    assert sum(heights) * 0.1 == pytest.approx(1, rel=0.01)
+
+
+def test_a_picture_can_be_saved(table: atoll.Table, tmp_path) -> None:
+    place = tmp_path / "run.png"
+    table.sample(0.2).plot.scatter("x", "pos[0]").figure.savefig(place)
+    assert place.stat().st_size > 5_000

@@ -1,0 +1,160 @@
+"""What a query answers is what a look at every row would: boxes, conditions, samples, and all of them together."""
+
+import numpy
+import pytest
+from conftest import particles
+
+import atoll
+
+MADE = particles(5_000, seed=1)
+KEYS = list(zip(MADE["pid"].tolist(), MADE["step"].tolist(), strict=True))
+
+
+def keys(query: atoll.Query) -> set:
+    found = query.select("pid", "step").numpy()
+    together = list(zip(found["pid"].tolist(), found["step"].tolist(), strict=True))
+    assert len(set(together)) == len(together)
+    return set(together)
+
+
+def those(mask: numpy.ndarray) -> set:
+    return {key for key, holds in zip(KEYS, mask.tolist(), strict=True) if holds}
+
+
+def test_a_box_holds_its_low_end_and_not_its_high_one(table: atoll.Table) -> None:
+    assert keys(table.box(step=(2, 5))) == those((MADE["step"] >= 2) & (MADE["step"] < 5))
+    assert keys(table.box(x=(None, 0.25))) == those(MADE["x"] < 0.25)
+    assert keys(table.box({"pos[0]": (0, None)}, x=(0.5, 0.75))) == those(
+        (MADE["pos"][:, 0] >= 0) & (MADE["x"] >= 0.5) & (MADE["x"] < 0.75)
+    )
+    assert keys(table.box("x=0.5:0.75")) == keys(table.box(x=(0.5, 0.75)))
+    assert keys(table.box(x=(None, None))) == set(KEYS)
+
+
+def test_conditions_and_boxes_add_up(table: atoll.Table) -> None:
+    query = table.where(atoll.col("type") == 2, "x > 0.1").box(step=(0, 5)).where("pos[1] > 0 or step = 3")
+    mask = (MADE["type"] == 2) & (MADE["x"] > 0.1) & (MADE["step"] < 5)
+    mask &= (MADE["pos"][:, 1] > 0) | (MADE["step"] == 3)
+    assert keys(query) == those(mask)
+
+
+def test_samples_nest_and_go_with_every_condition(table: atoll.Table) -> None:
+    small, large, half = keys(table.sample(0.1)), keys(table.sample(0.3)), keys(table.where("x < 0.5"))
+    assert small < large
+    assert keys(table.sample(0.1).where("x < 0.5")) == small & half
+    assert keys(table.where("x < 0.5").sample(0.1)) == small & half
+    assert keys(table.sample(0.3).sample(0.1)) == small
+    assert keys(table.window(0.1, 0.3)) == large - small
+    assert keys(table.window(0.1, 0.3).sample(0.1)) == set()
+
+
+def test_a_sampled_entity_keeps_its_whole_path(table: atoll.Table) -> None:
+    sampled = keys(table.sample(0.1))
+    entities = {pid for pid, _ in sampled}
+    assert 20 < len(entities) < 90
+    assert sampled == {key for key in KEYS if key[0] in entities}
+
+
+def test_a_limit_takes_the_lightest_rows(table: atoll.Table) -> None:
+    everything = table.select("pid", "step").read().numpy()
+    limited = table.select("pid", "step").limit(37).limit(50).read().numpy()
+    assert limited["pid"].tolist() == everything["pid"][:37].tolist()
+    assert len(table.limit(0).read()) == 0
+    with pytest.raises(atoll.errors.InvalidInputError):
+        table.limit(-1)
+
+
+def test_the_first_units_are_whole(table: atoll.Table) -> None:
+    everything = table.select("pid").read().numpy()["pid"]
+    first = list(dict.fromkeys(everything.tolist()))[:7]
+    found = table.first(7).select("pid").numpy()["pid"]
+    assert found.tolist() == [pid for pid in everything.tolist() if pid in set(first)]
+
+
+def test_columns_come_in_the_order_asked_for(table: atoll.Table) -> None:
+    assert table.select("x", "pid").read().columns == ["x", "pid"]
+    assert table.read().columns == list(MADE)
+    with pytest.raises(atoll.errors.NotFoundError, match="nope"):
+        table.select("nope").read()
+
+
+def test_a_query_never_changes(table: atoll.Table) -> None:
+    query = table.sample(0.1)
+    before = repr(query)
+    query.where("x > 0.5").limit(3).select("x")
+    assert repr(query) == before
+    with pytest.raises(AttributeError):
+        query.until = 1.0
+
+
+def test_an_answer_tells_what_it_took(table: atoll.Table) -> None:
+    answer = table.sample(0.01).read()
+    assert answer.work.rows_returned == len(answer)
+    assert len(answer) <= answer.work.rows_touched < 5_000
+    assert answer.version == table.version()
+
+
+def test_tables_and_queries_say_what_they_are(table: atoll.Table) -> None:
+    query = table.box(x=(0, 0.5)).sample(0.1).select("x").limit(5)
+    for said in ("run", "x >= 0 and x < 0.5", "sample 0.1", "5 rows", "columns x"):
+        assert said in repr(query), said
+    assert "sample key" in table._repr_html_()
+    shown = query.read()._repr_html_()
+    assert shown.count("<tr>") == 6
+    assert "5 rows" in shown
+
+
+def test_an_empty_table_answers_with_no_rows(store: atoll.Store) -> None:
+    table = store.create_table("empty", MADE, id=("pid", "step"), index="x")
+    answer = table.box(x=(0, 1)).sample(0.5).read()
+    assert len(answer) == 0
+    assert answer.numpy()["pos"].shape == (0, 3)
+    assert answer.arrow().num_rows == len(answer.pandas()) == len(answer.polars()) == 0
+
+
+def test_appending_no_rows_is_harmless(store: atoll.Store) -> None:
+    table = store.create_table("run", MADE, id=("pid", "step"), index="x")
+    table.append({name: values[:0] for name, values in MADE.items()})
+    table.append(MADE)
+    assert len(table.read()) == 5_000
+
+
+def test_each_append_adds_and_a_repeated_step_does_not(store: atoll.Store) -> None:
+    table = store.create_table("run", MADE, id=("pid", "step"), index="x")
+    first, second = ({name: values[part] for name, values in MADE.items()} for part in (slice(0, 9), slice(9, 20)))
+    table.append(first)
+    table.append(second)
+    assert len(table.read()) == 20
+    third = {name: values[20:30] for name, values in MADE.items()}
+    table.append(third, run="r", step=5)
+    table.append(third, run="r", step=5)
+    assert len(table.read()) == 30
+
+
+def test_a_count_is_exact_and_an_answer_comes_little_by_little(table: atoll.Table) -> None:
+    query = table.where("x < 0.5").select("pid", "step", "x")
+    assert query.count() == len(query.read()) == int((MADE["x"] < 0.5).sum())
+    shares, found = [0.0], []
+    for refined in query.refine():
+        found += refined.batch.numpy()["x"].tolist()
+        shares.append(refined.share)
+        so_far = query.sample(refined.share).read().numpy()["x"].tolist()
+        assert found == so_far, "what came so far is a sample"
+    assert refined.is_last and shares == sorted(shares) and len(shares) > 2
+    assert found == query.numpy()["x"].tolist()
+
+
+def test_batches_are_read_as_they_are_asked_for(table: atoll.Table) -> None:
+    batches = table.select("x").batches(rows=100)
+    first = next(batches)
+    assert len(first) == 100
+    assert first.work.rows_touched < 5_000
+    assert sum(len(batch) for batch in batches) == 4_900
+
+
+def test_an_explanation_tells_what_would_be_read(table: atoll.Table) -> None:
+    told = table.where("x < 0.5").sample(0.1).explain()
+    assert "x < 0.5" in told
+    with pytest.raises(atoll.errors.InvalidInputError, match="nope") as raised:
+        table.where("nope > 1").explain()
+    assert "^" in str(raised.value)
