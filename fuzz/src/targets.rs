@@ -17,6 +17,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import", import),
     ("text", text),
     ("expression", expression),
+    ("rows", rows),
     ("wire", wire),
     ("frames", frames),
     ("attach", atoll_embedded::attach::check_bytes),
@@ -51,6 +52,11 @@ fn text(input: &[u8]) {
 /// A condition or a box, as a person types it.
 fn expression(input: &[u8]) {
     let _ = atoll_tables::expression::fuzz::expression(input);
+}
+
+/// A file of rows: CSV, a LAMMPS dump or a NumPy array, as the first byte says.
+fn rows(input: &[u8]) {
+    let _ = atoll_row_files::fuzz::rows(input);
 }
 
 /// Frames of a peer, in pieces of a size that the first byte says.

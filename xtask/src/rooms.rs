@@ -39,7 +39,11 @@ pub const ROOMS: &[Room] = &[
         budget_minutes: 2,
     },
     Room { name: "tables", packages: &["atoll-tables"], budget_minutes: 6 },
-    Room { name: "doors", packages: &["atoll-open", "atoll", "atoll-python"], budget_minutes: 1 },
+    Room {
+        name: "doors",
+        packages: &["atoll-open", "atoll-row-files", "atoll", "atoll-python"],
+        budget_minutes: 1,
+    },
     Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 3 },
     Room { name: "system", packages: &["atoll-system-tests"], budget_minutes: 1 },
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },

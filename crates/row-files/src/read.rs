@@ -1,0 +1,112 @@
+//! Reading: which reader a file gets, and what it is told.
+
+mod arrow_file;
+mod batches;
+mod comma;
+mod dump;
+mod field;
+mod fit;
+pub(crate) mod fuzz;
+mod infer;
+mod numpy;
+mod origin;
+mod parquet_file;
+mod source;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use source::Input;
+
+use crate::{Format, RowFileError, RowReader};
+use arrow_schema::{DataType, Schema, SchemaRef};
+
+/// How a file is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// What stands between the fields of a CSV file.
+    pub delimiter: u8,
+    /// What stands for no value in a text file, besides nothing at all.
+    pub null: Option<String>,
+    /// Up to this many bad records are passed over.
+    pub skip_bad: u64,
+    /// Columns of the file that are called otherwise: from, to.
+    pub rename: Vec<(String, String)>,
+    /// Whether columns that nobody asked for are passed over, instead of being an error.
+    pub ignore_extra: bool,
+    /// Names of the columns of a NumPy array that has none.
+    pub columns: Vec<String>,
+    /// Types of columns that [`describe`] does not guess.
+    pub types: Vec<(String, DataType)>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            delimiter: b',',
+            null: None,
+            skip_bad: 0,
+            rename: Vec::new(),
+            ignore_extra: false,
+            columns: Vec::new(),
+            types: Vec::new(),
+        }
+    }
+}
+
+impl ReadOptions {
+    /// What a column of the file is called from here on.
+    fn renamed(&self, name: &str) -> String {
+        let renamed = self.rename.iter().find(|(from, _)| from == name);
+        renamed.map_or(name, |(_, to)| to).to_owned()
+    }
+}
+
+/// Opens a file to read its rows as the `wanted` columns.
+///
+/// # Errors
+/// [`RowFileError`] for a file that cannot be opened, is not of the format, or has not the columns.
+pub fn open(
+    input: &Input,
+    format: Format,
+    wanted: &SchemaRef,
+    options: &ReadOptions,
+) -> Result<Box<dyn RowReader>, RowFileError> {
+    Ok(match format {
+        Format::Csv => Box::new(text::TextReader::new(comma::Comma::open(input, options)?, wanted, options)?),
+        Format::LammpsDump => {
+            Box::new(text::TextReader::new(dump::Dump::open(input, options)?, wanted, options)?)
+        }
+        Format::Parquet => Box::new(batches::BatchReader::new(parquet_file::open(input)?, wanted, options)?),
+        Format::Arrow => Box::new(batches::BatchReader::new(arrow_file::open(input)?, wanted, options)?),
+        Format::Npy | Format::Npz => {
+            Box::new(batches::BatchReader::new(numpy::open(input, format, options)?, wanted, options)?)
+        }
+        Format::JsonLines => return Err(not_read(format)),
+    })
+}
+
+/// The columns of a file. Those of a text file get the types that its first hundred thousand records admit, and
+/// may be null, since any later field may be empty.
+///
+/// # Errors
+/// As for [`open`].
+pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<Schema, RowFileError> {
+    match format {
+        Format::Csv => infer::columns(comma::Comma::open(input, options)?, options),
+        Format::LammpsDump => infer::columns(dump::Dump::open(input, options)?, options),
+        Format::Parquet => fit::described(&parquet_file::open(input)?.schema, &input.name(), options),
+        Format::Arrow => fit::described(&arrow_file::open(input)?.schema, &input.name(), options),
+        Format::Npy | Format::Npz => {
+            fit::described(&numpy::open(input, format, options)?.schema, &input.name(), options)
+        }
+        Format::JsonLines => Err(not_read(format)),
+    }
+}
+
+fn not_read(format: Format) -> RowFileError {
+    RowFileError::Unsupported {
+        what: format!("rows are not read from {format}"),
+        hint: "use CSV, Parquet, Arrow IPC, NumPy or a LAMMPS dump",
+    }
+}

@@ -1,0 +1,52 @@
+//! Arrow IPC: files, which are also called Feather, and streams.
+
+use super::batches::{BatchSource, Batches};
+use super::source::Input;
+use crate::{Format, RowFileError};
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+/// How a file begins; a stream does not.
+const FILE_MAGIC: &[u8] = b"ARROW1";
+
+struct IpcSource {
+    file: String,
+    batches: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>,
+}
+
+pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
+    let mut file = input.file()?;
+    let mut start = Vec::new();
+    let begun = (&mut file).take(FILE_MAGIC.len() as u64).read_to_end(&mut start);
+    begun.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|source| input.read_error(source))?;
+    let opened = if start == FILE_MAGIC { of_file(file) } else { of_stream(file) };
+    let (schema, batches) = opened.map_err(|error| malformed(input.name(), &error))?;
+    let batches = Box::new(IpcSource { file: input.name(), batches });
+    Ok(Batches { file: input.name(), schema, size: None, batches })
+}
+
+type Opened = (SchemaRef, Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>);
+
+fn of_file(file: File) -> Result<Opened, ArrowError> {
+    let reader = FileReader::try_new(BufReader::new(file), None)?;
+    Ok((reader.schema(), Box::new(reader)))
+}
+
+fn of_stream(file: File) -> Result<Opened, ArrowError> {
+    let reader = StreamReader::try_new(BufReader::new(file), None)?;
+    Ok((Arc::clone(&reader.schema()), Box::new(reader)))
+}
+
+impl BatchSource for IpcSource {
+    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError> {
+        self.batches.next().transpose().map_err(|error| malformed(self.file.clone(), &error))
+    }
+}
+
+fn malformed(file: String, error: &ArrowError) -> RowFileError {
+    RowFileError::Malformed { file, format: Format::Arrow, problem: error.to_string() }
+}

@@ -1,0 +1,140 @@
+//! Files that come in batches of their own size, read as parts of the wanted size.
+
+use super::ReadOptions;
+use super::fit::Fit;
+use crate::{Part, PartLimits, RowFileError, RowReader};
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+
+/// A file of batches.
+pub(super) struct Batches {
+    pub(super) file: String,
+    pub(super) schema: SchemaRef,
+    /// Rows in the file, and its bytes.
+    pub(super) size: Option<(u64, u64)>,
+    pub(super) batches: Box<dyn BatchSource>,
+}
+
+/// What gives the batches of a file.
+pub(super) trait BatchSource: Send {
+    /// The next batch; none at the end.
+    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError>;
+
+    /// Passes over rows from the beginning where that costs less than reading them; how many.
+    fn skip(&mut self, _rows: u64) -> Result<u64, RowFileError> {
+        Ok(0)
+    }
+}
+
+/// Reads the rows of such a file.
+pub(super) struct BatchReader {
+    source: Batches,
+    fit: Fit,
+    /// What is left of a batch that was larger than a part.
+    rest: Option<RecordBatch>,
+    rows: u64,
+    failed: Option<RowFileError>,
+    is_done: bool,
+}
+
+impl BatchReader {
+    pub(super) fn new(
+        source: Batches,
+        wanted: &SchemaRef,
+        options: &ReadOptions,
+    ) -> Result<Self, RowFileError> {
+        let fit = Fit::new(source.file.clone(), &source.schema, wanted, options)?;
+        Ok(Self { source, fit, rest: None, rows: 0, failed: None, is_done: false })
+    }
+
+    /// The next rows that are not read, at most so many.
+    fn take(&mut self, rows_max: usize, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.source.batches.next()? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
+        };
+        let fitting = rows_within(&batch, bytes_max).min(rows_max);
+        if fitting < batch.num_rows() {
+            self.rest = Some(batch.slice(fitting, batch.num_rows() - fitting));
+            return Ok(Some(batch.slice(0, fitting)));
+        }
+        Ok(Some(batch))
+    }
+
+    fn gather(&mut self, limits: PartLimits) -> (Vec<RecordBatch>, usize) {
+        let (mut gathered, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        while !self.is_done && rows < limits.rows && bytes < limits.bytes {
+            let taken = self.take(limits.rows - rows, limits.bytes - bytes);
+            match taken.and_then(|batch| batch.map(|batch| self.fit.fit(&batch)).transpose()) {
+                Ok(Some(fitted)) => {
+                    rows += fitted.num_rows();
+                    bytes += fitted.num_rows() * row_bytes(&fitted);
+                    gathered.push(fitted);
+                }
+                Ok(None) => self.is_done = true,
+                Err(error) => {
+                    self.failed = Some(error);
+                    self.is_done = true;
+                }
+            }
+        }
+        (gathered, rows)
+    }
+}
+
+impl RowReader for BatchReader {
+    fn next(&mut self, limits: PartLimits) -> Result<Option<Part>, RowFileError> {
+        let (gathered, rows) = self.gather(limits);
+        let Some(first) = gathered.first().filter(|_| rows > 0) else {
+            return self.failed.take().map_or(Ok(None), Err);
+        };
+        self.rows += rows as u64;
+        let part = concat_batches(&first.schema(), &gathered).map_err(|error| RowFileError::Value {
+            file: self.source.file.clone(),
+            column: first.schema().field(0).name().clone(),
+            problem: error.to_string(),
+        })?;
+        Ok(Some(Part { rows: part, end: self.rows, bad: Vec::new() }))
+    }
+
+    fn skip(&mut self, records: u64) -> Result<u64, RowFileError> {
+        self.rows = self.source.batches.skip(records)?;
+        while self.rows < records {
+            let left = usize::try_from(records - self.rows).unwrap_or(usize::MAX);
+            match self.take(left, usize::MAX)? {
+                Some(batch) => self.rows += batch.num_rows() as u64,
+                None => break,
+            }
+        }
+        Ok(self.rows)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        let Some((rows, bytes)) = self.source.size.filter(|(rows, _)| *rows > 0) else { return 0 };
+        u64::try_from(u128::from(bytes) * u128::from(self.rows) / u128::from(rows)).unwrap_or(bytes)
+    }
+}
+
+/// About how many bytes a row takes: the buffers of a slice are those of the whole, so texts count by a guess.
+fn row_bytes(batch: &RecordBatch) -> usize {
+    width(&batch.schema()).max(1)
+}
+
+fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
+    let whole = batch.get_array_memory_size() / batch.num_rows().max(1);
+    (bytes / row_bytes(batch).max(whole.min(1 << 20))).max(1)
+}
+
+fn width(schema: &Schema) -> usize {
+    let of_field = |field: &arrow_schema::FieldRef| match field.data_type() {
+        arrow_schema::DataType::FixedSizeList(item, len) => {
+            item.data_type().primitive_width().unwrap_or(8) * usize::try_from(*len).unwrap_or(1)
+        }
+        plain => plain.primitive_width().unwrap_or(32),
+    };
+    schema.fields().iter().map(of_field).sum()
+}

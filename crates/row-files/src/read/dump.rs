@@ -1,0 +1,214 @@
+//! LAMMPS text dumps: snapshots of atoms, one line each.
+//!
+//! Every row has the columns of `ITEM: ATOMS`, and before them `step` (and `time`, where the dump has it).
+//!
+//! Invariant: a snapshot that is cut is an error, never a smaller snapshot.
+
+use super::ReadOptions;
+use super::source::{Input, Kept};
+use super::text::Records;
+use crate::{Format, RowFileError};
+use std::io::{BufRead, BufReader};
+
+/// The records of a dump.
+pub(super) struct Dump {
+    file: String,
+    lines: BufReader<Kept>,
+    /// Lines that were read.
+    line_number: u64,
+    line: Vec<u8>,
+    names: Vec<String>,
+    /// How many of the fields come from the snapshot's head.
+    head: Vec<Vec<u8>>,
+    /// Where the fields of an atom lie in its line.
+    fields: Vec<(usize, usize)>,
+    /// Atoms of the snapshot that are still to come.
+    left: u64,
+}
+
+impl Dump {
+    pub(super) fn open(input: &Input, _: &ReadOptions) -> Result<Self, RowFileError> {
+        Self::new(input.name(), input.stream()?)
+    }
+
+    pub(super) fn new(file: String, source: Kept) -> Result<Self, RowFileError> {
+        let mut dump = Self {
+            file,
+            lines: BufReader::with_capacity(64 << 10, source),
+            line_number: 0,
+            line: Vec::new(),
+            names: Vec::new(),
+            head: Vec::new(),
+            fields: Vec::new(),
+            left: 0,
+        };
+        if !dump.next_snapshot()? {
+            return Err(dump.malformed("there is no snapshot in it"));
+        }
+        Ok(dump)
+    }
+
+    fn malformed(&self, problem: &str) -> RowFileError {
+        let problem = format!("line {}: {problem}", self.line_number.max(1));
+        RowFileError::Malformed { file: self.file.clone(), format: Format::LammpsDump, problem }
+    }
+
+    fn torn(&self, problem: impl Into<String>) -> RowFileError {
+        RowFileError::Torn { file: self.file.clone(), problem: problem.into() }
+    }
+
+    /// Reads a line; false at the end of the file. A last line without its end is a line that was cut.
+    fn read_line(&mut self) -> Result<bool, RowFileError> {
+        self.line.clear();
+        let read_error = |source| RowFileError::Read { file: self.file.clone(), source };
+        let consumed = self.lines.read_until(b'\n', &mut self.line).map_err(read_error)?;
+        if consumed == 0 {
+            return Ok(false);
+        }
+        // The lines before are not asked for again: their number is counted here.
+        let read = self.lines.get_ref().bytes_read();
+        self.lines.get_mut().use_to(read);
+        self.line_number += 1;
+        if self.line.pop() != Some(b'\n') {
+            return Err(self.torn(format!("line {} has no end", self.line_number)));
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(true)
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.line).unwrap_or("\u{fffd}").trim()
+    }
+
+    fn need_line(&mut self) -> Result<(), RowFileError> {
+        if self.read_line()? { Ok(()) } else { Err(self.torn("it ends in the head of a snapshot")) }
+    }
+
+    /// Reads the head of the next snapshot; false at the end of the file.
+    fn next_snapshot(&mut self) -> Result<bool, RowFileError> {
+        let (mut step, mut time, mut atoms) = (None, None, None);
+        let mut is_first = true;
+        loop {
+            if is_first {
+                if !self.read_line()? {
+                    return Ok(false);
+                }
+            } else {
+                self.need_line()?;
+            }
+            if self.text().is_empty() && is_first {
+                continue;
+            }
+            is_first = false;
+            let Some(item) = self.text().strip_prefix("ITEM:").map(|item| item.trim().to_owned()) else {
+                return Err(self.malformed("`ITEM:` was expected"));
+            };
+            match item.split_whitespace().next().unwrap_or_default() {
+                "TIMESTEP" => step = Some(self.value_line()?),
+                "TIME" => time = Some(self.value_line()?),
+                "UNITS" => drop(self.value_line()?),
+                "NUMBER" => {
+                    let text = self.value_line()?;
+                    let count = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                    atoms = Some(count.ok_or_else(|| self.malformed("a number of atoms was expected"))?);
+                }
+                "BOX" => (0..3).try_for_each(|_| self.need_line())?,
+                "ATOMS" => {
+                    let names = item.split_whitespace().skip(1).map(str::to_owned).collect();
+                    return self.begin(step, time, atoms, names).map(|()| true);
+                }
+                other => return Err(self.malformed(&format!("`ITEM: {other}` is not known"))),
+            }
+        }
+    }
+
+    fn value_line(&mut self) -> Result<Vec<u8>, RowFileError> {
+        self.need_line()?;
+        Ok(self.text().as_bytes().to_vec())
+    }
+
+    fn begin(
+        &mut self,
+        step: Option<Vec<u8>>,
+        time: Option<Vec<u8>>,
+        atoms: Option<u64>,
+        columns: Vec<String>,
+    ) -> Result<(), RowFileError> {
+        let step = step.ok_or_else(|| self.malformed("the snapshot has no `ITEM: TIMESTEP`"))?;
+        self.left = atoms.ok_or_else(|| self.malformed("the snapshot has no `ITEM: NUMBER OF ATOMS`"))?;
+        let mut names = vec!["step".to_owned()];
+        self.head = vec![step];
+        if let Some(time) = time {
+            names.push("time".to_owned());
+            self.head.push(time);
+        }
+        names.extend(columns);
+        if self.names.is_empty() {
+            self.names = names;
+        } else if self.names != names {
+            return Err(self.malformed("the columns are others than those of the first snapshot"));
+        }
+        Ok(())
+    }
+}
+
+impl Records for Dump {
+    fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn advance(&mut self) -> Result<bool, RowFileError> {
+        while self.left == 0 {
+            if !self.next_snapshot()? {
+                return Ok(false);
+            }
+        }
+        if !self.read_line()? {
+            let step = String::from_utf8_lossy(self.head.first().map_or(&[], Vec::as_slice)).into_owned();
+            return Err(self.torn(format!("{} atoms of step {step} are missing", self.left)));
+        }
+        self.left -= 1;
+        self.fields.clear();
+        let mut start = None;
+        for (place, byte) in self.line.iter().enumerate() {
+            match (byte.is_ascii_whitespace(), start) {
+                (true, Some(from)) => {
+                    self.fields.push((from, place));
+                    start = None;
+                }
+                (false, None) => start = Some(place),
+                _ => {}
+            }
+        }
+        self.fields.extend(start.map(|from| (from, self.line.len())));
+        Ok(true)
+    }
+
+    fn len(&self) -> usize {
+        self.head.len() + self.fields.len()
+    }
+
+    fn field(&self, place: usize) -> &[u8] {
+        match self.head.get(place) {
+            Some(field) => field,
+            None => {
+                let (from, to) = self.fields.get(place - self.head.len()).copied().unwrap_or_default();
+                &self.line[from..to]
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.line_number
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.lines.get_ref().bytes_read()
+    }
+}

@@ -1,0 +1,169 @@
+//! Fields of a text file as values of a column's type.
+//!
+//! Invariant: every call adds exactly one value, be it null.
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_cast::parse::Parser;
+use arrow_schema::{DataType, TimeUnit};
+use std::sync::Arc;
+
+/// Values of one type, made of texts.
+pub(super) trait Values: Send {
+    /// Adds the value that the text stands for; false, and null, if it stands for none.
+    fn push(&mut self, text: &str) -> bool;
+    /// Adds null.
+    fn push_null(&mut self);
+    /// Everything that was added.
+    fn finish(&mut self) -> ArrayRef;
+}
+
+/// Values of this type; none for a type that has no text.
+pub(super) fn values(data_type: &DataType) -> Option<Box<dyn Values>> {
+    Some(match data_type {
+        DataType::Boolean => Box::new(Booleans(BooleanBuilder::new())),
+        DataType::Int8 => number::<Int8Type>(data_type, integer),
+        DataType::Int16 => number::<Int16Type>(data_type, integer),
+        DataType::Int32 => number::<Int32Type>(data_type, integer),
+        DataType::Int64 => number::<Int64Type>(data_type, integer),
+        DataType::UInt8 => number::<UInt8Type>(data_type, integer),
+        DataType::UInt16 => number::<UInt16Type>(data_type, integer),
+        DataType::UInt32 => number::<UInt32Type>(data_type, integer),
+        DataType::UInt64 => number::<UInt64Type>(data_type, integer),
+        DataType::Float32 => number::<Float32Type>(data_type, |text| text.parse().ok()),
+        DataType::Float64 => number::<Float64Type>(data_type, |text| text.parse().ok()),
+        DataType::Date32 => number::<Date32Type>(data_type, Date32Type::parse),
+        DataType::Timestamp(unit, _) => instants(*unit, data_type),
+        DataType::Duration(unit) => durations(*unit, data_type),
+        DataType::Utf8 => Box::new(Texts(StringBuilder::new())),
+        DataType::Binary => Box::new(Bytes(BinaryBuilder::new())),
+        _ => return None,
+    })
+}
+
+fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
+    match unit {
+        TimeUnit::Second => number::<TimestampSecondType>(data_type, TimestampSecondType::parse),
+        TimeUnit::Millisecond => {
+            number::<TimestampMillisecondType>(data_type, TimestampMillisecondType::parse)
+        }
+        TimeUnit::Microsecond => {
+            number::<TimestampMicrosecondType>(data_type, TimestampMicrosecondType::parse)
+        }
+        TimeUnit::Nanosecond => number::<TimestampNanosecondType>(data_type, TimestampNanosecondType::parse),
+    }
+}
+
+/// A duration is a whole number of its unit.
+fn durations(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
+    match unit {
+        TimeUnit::Second => number::<DurationSecondType>(data_type, integer),
+        TimeUnit::Millisecond => number::<DurationMillisecondType>(data_type, integer),
+        TimeUnit::Microsecond => number::<DurationMicrosecondType>(data_type, integer),
+        TimeUnit::Nanosecond => number::<DurationNanosecondType>(data_type, integer),
+    }
+}
+
+fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.parse().ok()
+}
+
+fn number<T: ArrowPrimitiveType>(
+    data_type: &DataType,
+    parse: fn(&str) -> Option<T::Native>,
+) -> Box<dyn Values> {
+    let builder = PrimitiveBuilder::<T>::new().with_data_type(data_type.clone());
+    Box::new(Numbers { builder, parse })
+}
+
+struct Numbers<T: ArrowPrimitiveType> {
+    builder: PrimitiveBuilder<T>,
+    parse: fn(&str) -> Option<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType> Values for Numbers<T> {
+    fn push(&mut self, text: &str) -> bool {
+        let value = (self.parse)(text.trim());
+        self.builder.append_option(value);
+        value.is_some()
+    }
+
+    fn push_null(&mut self) {
+        self.builder.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.builder.finish())
+    }
+}
+
+struct Booleans(BooleanBuilder);
+
+impl Values for Booleans {
+    fn push(&mut self, text: &str) -> bool {
+        let value = match text.trim() {
+            "true" | "True" | "TRUE" | "1" => Some(true),
+            "false" | "False" | "FALSE" | "0" => Some(false),
+            _ => None,
+        };
+        self.0.append_option(value);
+        value.is_some()
+    }
+
+    fn push_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+struct Texts(StringBuilder);
+
+impl Values for Texts {
+    fn push(&mut self, text: &str) -> bool {
+        self.0.append_value(text);
+        true
+    }
+
+    fn push_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+/// Bytes are written as two hexadecimal digits each.
+struct Bytes(BinaryBuilder);
+
+impl Values for Bytes {
+    fn push(&mut self, text: &str) -> bool {
+        let bytes = from_hex(text.trim());
+        self.0.append_option(bytes.as_deref());
+        bytes.is_some()
+    }
+
+    fn push_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits = text.as_bytes();
+    let pairs = digits.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?));
+    if digits.len().is_multiple_of(2) { pairs.collect() } else { None }
+}

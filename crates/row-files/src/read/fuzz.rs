@@ -1,0 +1,38 @@
+//! Readers of bytes in memory, for the fuzzer.
+
+use super::source::Kept;
+use super::text::{Records, TextReader};
+use super::{ReadOptions, comma, dump, infer, numpy as arrays};
+use crate::RowReader;
+use std::sync::Arc;
+
+/// Which text format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    Comma,
+    Dump,
+}
+
+/// A reader of the bytes, with the columns that they say they have.
+pub(crate) fn text_reader(source: Source, bytes: &[u8]) -> Option<Box<dyn RowReader>> {
+    let options = ReadOptions { skip_bad: 3, ..ReadOptions::default() };
+    let kept = || Kept::of(bytes.to_vec());
+    let name = || "fuzz".to_owned();
+    match source {
+        Source::Comma => reader(|| comma::Comma::new(name(), kept(), &options).ok(), &options),
+        Source::Dump => reader(|| dump::Dump::new(name(), kept()).ok(), &options),
+    }
+}
+
+fn reader<R: Records + 'static>(
+    open: impl Fn() -> Option<R>,
+    options: &ReadOptions,
+) -> Option<Box<dyn RowReader>> {
+    let columns = Arc::new(infer::columns(open()?, options).ok()?);
+    Some(Box::new(TextReader::new(open()?, &columns, options).ok()?))
+}
+
+/// Reads the bytes as a NumPy array; whether it has a row.
+pub(crate) fn numpy(bytes: &[u8]) -> bool {
+    arrays::read_bytes(bytes).is_some_and(|columns| columns > 0)
+}

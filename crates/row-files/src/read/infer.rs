@@ -1,0 +1,86 @@
+//! Types of the columns of a text file: the narrowest that all fields looked at admit.
+
+use super::ReadOptions;
+use super::field::{Values, values};
+use super::text::Records;
+use crate::{RowFileError, nearest};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+
+/// How many records are looked at.
+const RECORDS_MAX: usize = 100_000;
+
+/// A type that a column may still have.
+struct Candidate {
+    data_type: DataType,
+    values: Box<dyn Values>,
+}
+
+/// What a column may be, from narrow to wide; a text is always possible.
+fn candidates() -> Vec<Candidate> {
+    let types = [
+        DataType::Int64,
+        DataType::UInt64,
+        DataType::Float64,
+        DataType::Boolean,
+        DataType::Date32,
+        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+    ];
+    let candidate = |data_type: DataType| Some(Candidate { values: values(&data_type)?, data_type });
+    types.into_iter().filter_map(candidate).collect()
+}
+
+/// The columns of a text file, by their new names.
+pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Result<Schema, RowFileError> {
+    let names: Vec<String> = records.names().iter().map(|name| options.renamed(name)).collect();
+    check_named(records.file(), &names, options)?;
+    let mut possible: Vec<Vec<Candidate>> = names.iter().map(|_| candidates()).collect();
+    let mut has_value = vec![false; names.len()];
+    let mut seen = 0;
+    while seen < RECORDS_MAX && records.advance()? {
+        seen += 1;
+        // Whether a record is bad is told when it is read.
+        for place in 0..names.len().min(records.len()) {
+            let Ok(text) = std::str::from_utf8(records.field(place)) else { continue };
+            if text.is_empty() || options.null.as_deref() == Some(text) {
+                continue;
+            }
+            has_value[place] = true;
+            possible[place].retain_mut(|candidate| candidate.admits(text));
+        }
+    }
+    let fields = names.iter().zip(possible).zip(has_value).map(|((name, possible), has_value)| {
+        let named = options.types.iter().find(|(column, _)| column == name);
+        let guessed = possible.into_iter().next().filter(|_| has_value);
+        let guessed = guessed.map_or(DataType::Utf8, |candidate| candidate.data_type);
+        Field::new(name, named.map_or(guessed, |(_, data_type)| data_type.clone()), true)
+    });
+    Ok(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+impl Candidate {
+    /// Whether a text stands for a value of the type, and for none that is merely like one.
+    fn admits(&mut self, text: &str) -> bool {
+        let is_like_one = match &self.data_type {
+            // 0 and 1 are numbers.
+            DataType::Boolean => !matches!(text, "0" | "1"),
+            DataType::Date32 => text.len() == 10,
+            DataType::Timestamp(..) => text.len() > 10,
+            _ => true,
+        };
+        is_like_one && self.values.push(text)
+    }
+}
+
+/// Types may be given only for columns that are there.
+pub(super) fn check_named(file: &str, names: &[String], options: &ReadOptions) -> Result<(), RowFileError> {
+    let unknown = options.types.iter().find(|(column, _)| !names.contains(column));
+    match unknown {
+        None => Ok(()),
+        Some((column, _)) => Err(RowFileError::Missing {
+            file: file.to_owned(),
+            column: column.clone(),
+            nearest: nearest(column, names.iter().map(String::as_str)).map(str::to_owned),
+            present: names.to_vec(),
+        }),
+    }
+}

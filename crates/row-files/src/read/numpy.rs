@@ -1,0 +1,171 @@
+//! NumPy: an array in a file of its own (`.npy`), or one array for each column in an archive (`.npz`).
+//!
+//! An array of structures has a column for each field. An array of two dimensions has a column for each of the
+//! names that it is given, or is one vector column.
+//!
+//! Invariant: no row of an archive is handed out before the checksums of all its arrays were found right.
+
+mod archive;
+mod header;
+mod item;
+mod literal;
+
+use super::ReadOptions;
+use super::batches::{BatchSource, Batches};
+use super::source::Input;
+use crate::{Format, RowFileError};
+use archive::{Archive, Member};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema, SchemaRef};
+use header::Header;
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+
+/// Rows that are decoded at a time.
+const BATCH_ROWS: u64 = 8192;
+
+/// An array under way.
+struct Array {
+    header: Header,
+    bytes: Stream,
+    left: u64,
+}
+
+enum Stream {
+    File(BufReader<std::fs::File>),
+    Member(Box<Member>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(target),
+            Self::Member(member) => member.read(target),
+        }
+    }
+}
+
+struct NumpySource {
+    file: String,
+    format: Format,
+    schema: SchemaRef,
+    arrays: Vec<Array>,
+    /// The archive, while it is not known to be whole.
+    unverified: Option<Input>,
+}
+
+/// Opens an array or an archive of arrays.
+pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Result<Batches, RowFileError> {
+    let wrong = |problem: String| RowFileError::Malformed { file: input.name(), format, problem };
+    let arrays = match format {
+        Format::Npz => archive_arrays(input, &wrong)?,
+        _ => {
+            let mut bytes = Stream::File(BufReader::with_capacity(256 << 10, input.file()?));
+            let header = Header::read(&mut bytes).map_err(&wrong)?;
+            let header = header.named(&options.columns, &stem(input)).map_err(&wrong)?;
+            vec![Array { left: header.rows, header, bytes }]
+        }
+    };
+    let rows = arrays.first().map_or(0, |array| array.header.rows);
+    if let Some(other) = arrays.iter().find(|array| array.header.rows != rows) {
+        let (name, there) = (other.header.first_name(), other.header.rows);
+        return Err(wrong(format!("array \"{name}\" has {there} rows where the first one has {rows}")));
+    }
+    let fields = arrays.iter().flat_map(|array| array.header.fields());
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
+    let unverified = (format == Format::Npz).then(|| input.clone());
+    let source = NumpySource { file: input.name(), format, schema: Arc::clone(&schema), arrays, unverified };
+    let size = input.bytes().map(|bytes| (rows, bytes));
+    Ok(Batches { file: input.name(), schema, size, batches: Box::new(source) })
+}
+
+/// Reads the first rows of an array in memory; how many columns it has.
+pub(super) fn read_bytes(mut bytes: &[u8]) -> Option<usize> {
+    let header = Header::read(&mut bytes).ok()?.named(&[], "value").ok()?;
+    let rows = (bytes.len() / header.row_bytes).min(BATCH_ROWS as usize);
+    header.columns(bytes, rows).ok().map(|columns| columns.len())
+}
+
+fn archive_arrays(
+    input: &Input,
+    wrong: &impl Fn(String) -> RowFileError,
+) -> Result<Vec<Array>, RowFileError> {
+    let archive = Archive::open(input.file()?).map_err(wrong)?;
+    let mut arrays = Vec::new();
+    for entry in &archive.entries {
+        let name = entry.name.strip_suffix(".npy").unwrap_or(&entry.name).to_owned();
+        let mut bytes = Stream::Member(Box::new(entry.open(input.file()?).map_err(wrong)?));
+        let header =
+            Header::read(&mut bytes).map_err(|problem| wrong(format!("array \"{name}\": {problem}")))?;
+        let header = header.named(&[], &name).map_err(wrong)?;
+        arrays.push(Array { left: header.rows, header, bytes });
+    }
+    if arrays.is_empty() {
+        return Err(wrong("there is no array in it".to_owned()));
+    }
+    Ok(arrays)
+}
+
+/// Reads all arrays of an archive to their ends, for their checksums.
+fn verify(input: &Input, wrong: &impl Fn(String) -> RowFileError) -> Result<(), RowFileError> {
+    for entry in &Archive::open(input.file()?).map_err(wrong)?.entries {
+        let mut member = entry.open(input.file()?).map_err(wrong)?;
+        io::copy(&mut member, &mut io::sink()).map_err(|error| wrong(error.to_string()))?;
+        member.check().map_err(wrong)?;
+    }
+    Ok(())
+}
+
+fn stem(input: &Input) -> String {
+    match input {
+        Input::Standard => "value".to_owned(),
+        Input::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    }
+}
+
+impl BatchSource for NumpySource {
+    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError> {
+        let rows = self.arrays.first().map_or(0, |array| array.left.min(BATCH_ROWS));
+        let (file, format) = (self.file.clone(), self.format);
+        let wrong = |problem: String| RowFileError::Malformed { file: file.clone(), format, problem };
+        if let Some(input) = self.unverified.take() {
+            verify(&input, &wrong)?;
+        }
+        if rows == 0 {
+            for array in &mut self.arrays {
+                array.end().map_err(wrong)?;
+            }
+            return Ok(None);
+        }
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        for array in &mut self.arrays {
+            columns.extend(array.read(rows).map_err(wrong)?);
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        batch.map(Some).map_err(|error| wrong(error.to_string()))
+    }
+}
+
+impl Array {
+    fn read(&mut self, rows: u64) -> Result<Vec<ArrayRef>, String> {
+        let count = usize::try_from(rows).map_err(|_| "a row is too large".to_owned())?;
+        let mut bytes = vec![0; count * self.header.row_bytes];
+        self.bytes.read_exact(&mut bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                format!("it ends early: {} rows of {} are missing", self.left, self.header.rows)
+            }
+            _ => error.to_string(),
+        })?;
+        self.left -= rows;
+        self.header.columns(&bytes, count)
+    }
+
+    /// Nothing may follow the last row.
+    fn end(&mut self) -> Result<(), String> {
+        match self.bytes.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err("something follows the last row".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Archives of NumPy arrays: ZIP files as NumPy writes them, stored or deflated, also beyond 4 GiB.
+//!
+//! Read are the directory at the end of the file and the members it names, each through a file handle of its own,
+//! so that all columns are read side by side.
+
+use flate2::CrcReader;
+use flate2::read::DeflateDecoder;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
+
+const END_BYTES: usize = 22;
+const END_MAGIC: u32 = 0x0605_4b50;
+const LOCATOR_BYTES: u64 = 20;
+const LOCATOR_MAGIC: u32 = 0x0706_4b50;
+const WIDE_END_BYTES: usize = 56;
+const WIDE_END_MAGIC: u32 = 0x0606_4b50;
+const ENTRY_BYTES: usize = 46;
+const ENTRY_MAGIC: u32 = 0x0201_4b50;
+const LOCAL_BYTES: usize = 30;
+const LOCAL_MAGIC: u32 = 0x0403_4b50;
+/// A directory of more bytes is damage: it would name a million columns.
+const DIRECTORY_BYTES_MAX: u64 = 64 << 20;
+
+/// The directory of an archive.
+pub(super) struct Archive {
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One member of an archive.
+pub(super) struct Entry {
+    pub(super) name: String,
+    method: u16,
+    checksum: u32,
+    packed_bytes: u64,
+    offset: u64,
+}
+
+/// A member under way.
+pub(super) struct Member {
+    bytes: CrcReader<Unpacked>,
+    checksum: u32,
+}
+
+enum Unpacked {
+    Stored(BufReader<Take<File>>),
+    Deflated(DeflateDecoder<BufReader<Take<File>>>),
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Stored(bytes) => bytes.read(target),
+            Self::Deflated(bytes) => bytes.read(target),
+        }
+    }
+}
+
+impl Read for Member {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.bytes.read(target)
+    }
+}
+
+impl Member {
+    /// Whether what was read, to the end, is what was written.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.bytes.crc().sum() == self.checksum {
+            Ok(())
+        } else {
+            Err("an array does not match its checksum".to_owned())
+        }
+    }
+}
+
+impl Archive {
+    /// Reads the directory.
+    pub(super) fn open(mut file: File) -> Result<Self, String> {
+        let length = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
+        let (offset, bytes) = directory_place(&mut file, length)?;
+        if bytes > DIRECTORY_BYTES_MAX || offset.checked_add(bytes).is_none_or(|end| end > length) {
+            return Err("its directory is damaged".to_owned());
+        }
+        let directory = read_at(&mut file, offset, bytes as usize)?;
+        let mut entries = Vec::new();
+        let mut rest = directory.as_slice();
+        while rest.len() >= ENTRY_BYTES && u32_at(rest, 0) == ENTRY_MAGIC {
+            let (entry, used) = entry(rest)?;
+            if entry.name.ends_with(".npy") {
+                entries.push(entry);
+            }
+            rest = rest.get(used..).ok_or("its directory is cut")?;
+        }
+        Ok(Self { entries })
+    }
+}
+
+impl Entry {
+    /// Opens the member through a handle of its own.
+    pub(super) fn open(&self, mut file: File) -> Result<Member, String> {
+        let local = read_at(&mut file, self.offset, LOCAL_BYTES)?;
+        if u32_at(&local, 0) != LOCAL_MAGIC {
+            return Err(format!("array \"{}\" is not where the directory says", self.name));
+        }
+        let skip = u64::from(u16_at(&local, 26)) + u64::from(u16_at(&local, 28));
+        let start = self.offset + LOCAL_BYTES as u64 + skip;
+        file.seek(SeekFrom::Start(start)).map_err(|error| error.to_string())?;
+        let packed = BufReader::with_capacity(64 << 10, file.take(self.packed_bytes));
+        let unpacked = match self.method {
+            0 => Unpacked::Stored(packed),
+            8 => Unpacked::Deflated(DeflateDecoder::new(packed)),
+            other => {
+                return Err(format!(
+                    "array \"{}\" is packed by method {other}, which is not known",
+                    self.name
+                ));
+            }
+        };
+        Ok(Member { bytes: CrcReader::new(unpacked), checksum: self.checksum })
+    }
+}
+
+/// Where the directory lies: offset and bytes.
+fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64), String> {
+    let none = || "it does not end as an archive does".to_owned();
+    let tail_bytes = length.min((END_BYTES + 0xffff) as u64);
+    let tail = read_at(file, length - tail_bytes, tail_bytes as usize)?;
+    let last = tail.len().checked_sub(END_BYTES).ok_or_else(none)?;
+    let place = (0..=last).rev().find(|place| u32_at(&tail, *place) == END_MAGIC).ok_or_else(none)?;
+    let (bytes, offset) = (u32_at(&tail, place + 12), u32_at(&tail, place + 16));
+    if bytes != u32::MAX && offset != u32::MAX {
+        return Ok((offset.into(), bytes.into()));
+    }
+    let end = length - tail_bytes + place as u64;
+    let locator = read_at(file, end.checked_sub(LOCATOR_BYTES).ok_or_else(none)?, LOCATOR_BYTES as usize)?;
+    if u32_at(&locator, 0) != LOCATOR_MAGIC {
+        return Err(none());
+    }
+    let wide = read_at(file, u64_at(&locator, 8), WIDE_END_BYTES)?;
+    if u32_at(&wide, 0) != WIDE_END_MAGIC {
+        return Err(none());
+    }
+    Ok((u64_at(&wide, 48), u64_at(&wide, 40)))
+}
+
+/// An entry of the directory, and how many bytes it takes.
+fn entry(bytes: &[u8]) -> Result<(Entry, usize), String> {
+    let cut = || "its directory is cut".to_owned();
+    let (name_bytes, extra_bytes, comment_bytes) =
+        (usize::from(u16_at(bytes, 28)), usize::from(u16_at(bytes, 30)), usize::from(u16_at(bytes, 32)));
+    let name = bytes.get(ENTRY_BYTES..ENTRY_BYTES + name_bytes).ok_or_else(cut)?;
+    let extra_start = ENTRY_BYTES + name_bytes;
+    let extra = bytes.get(extra_start..extra_start + extra_bytes).ok_or_else(cut)?;
+    let (packed, unpacked, offset) = (u32_at(bytes, 20), u32_at(bytes, 24), u32_at(bytes, 42));
+    let mut wide = wide_numbers(extra).into_iter();
+    let mut number = |narrow: u32| {
+        if narrow == u32::MAX { wide.next().ok_or_else(cut) } else { Ok(u64::from(narrow)) }
+    };
+    // They stand in this order, and only those that do not fit.
+    number(unpacked)?;
+    let (packed_bytes, offset) = (number(packed)?, number(offset)?);
+    let entry = Entry {
+        name: String::from_utf8_lossy(name).into_owned(),
+        method: u16_at(bytes, 10),
+        checksum: u32_at(bytes, 16),
+        packed_bytes,
+        offset,
+    };
+    Ok((entry, extra_start + extra_bytes + comment_bytes))
+}
+
+/// The 64-bit numbers of an entry's extra field.
+fn wide_numbers(mut extra: &[u8]) -> Vec<u64> {
+    while extra.len() >= 4 {
+        let (id, bytes) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+        let Some(content) = extra.get(4..4 + bytes) else { break };
+        if id == 1 {
+            return content.chunks_exact(8).map(|number| u64_at(number, 0)).collect();
+        }
+        extra = &extra[4 + bytes..];
+    }
+    Vec::new()
+}
+
+fn read_at(file: &mut File, offset: u64, bytes: usize) -> Result<Vec<u8>, String> {
+    let mut read = vec![0; bytes];
+    let done = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut read));
+    done.map_err(|error| format!("it is cut: {error}"))?;
+    Ok(read)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

@@ -1,0 +1,207 @@
+//! The head of a NumPy array: which columns it has and where their values lie in a row.
+//!
+//! ```text
+//! 0x93 "NUMPY" · major version 1 · minor version 1 · length 2 (version 1) or 4 (2, 3) · a Python dictionary
+//! ```
+
+use super::item::Item;
+use super::literal::Literal;
+use arrow_array::{ArrayRef, FixedSizeListArray};
+use arrow_schema::{DataType, Field};
+use std::io::Read;
+use std::sync::Arc;
+
+/// Heads are short; one beyond this is damage.
+const HEAD_BYTES_MAX: usize = 1 << 20;
+
+/// What an array is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    pub(super) rows: u64,
+    pub(super) row_bytes: usize,
+    columns: Vec<Column>,
+    /// Whether its columns have names of their own.
+    is_named: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    item: Item,
+    /// How many elements a vector has; none for a plain value.
+    elements: Option<usize>,
+    /// Bytes of a row before it.
+    offset: usize,
+}
+
+impl Header {
+    /// Reads the head of an array.
+    pub(super) fn read(bytes: &mut impl Read) -> Result<Self, String> {
+        let mut start = [0; 8];
+        let exact = |bytes: &mut dyn Read, target: &mut [u8]| {
+            bytes.read_exact(target).map_err(|_| "its head is cut".to_owned())
+        };
+        exact(bytes, &mut start)?;
+        if &start[..6] != b"\x93NUMPY" {
+            return Err("it does not begin as a NumPy array does".to_owned());
+        }
+        let length = match start[6] {
+            1 => {
+                let mut length = [0; 2];
+                exact(bytes, &mut length)?;
+                usize::from(u16::from_le_bytes(length))
+            }
+            2 | 3 => {
+                let mut length = [0; 4];
+                exact(bytes, &mut length)?;
+                u32::from_le_bytes(length) as usize
+            }
+            version => return Err(format!("its format has version {version}, and up to 3 is known")),
+        };
+        if length > HEAD_BYTES_MAX {
+            return Err("its head is longer than any head".to_owned());
+        }
+        let mut head = vec![0; length];
+        exact(bytes, &mut head)?;
+        Self::parse(&String::from_utf8_lossy(&head))
+    }
+
+    fn parse(head: &str) -> Result<Self, String> {
+        let head = Literal::parse(head)?;
+        let shape = head.get("shape").and_then(Literal::numbers).ok_or("its head has no shape")?;
+        let descr = head.get("descr").ok_or("its head has no type")?;
+        let is_fortran = head.get("fortran_order") == Some(&Literal::Boolean(true));
+        let (rows, elements) = match shape.as_slice() {
+            [rows] => (*rows, None),
+            [rows, elements] => (*rows, Some(small(*elements)?)),
+            _ => return Err(format!("it has {} dimensions; one or two are rows", shape.len())),
+        };
+        if is_fortran && elements.is_some_and(|elements| elements > 1) && rows > 1 {
+            return Err("its columns lie one after the other; save numpy.ascontiguousarray(array)".to_owned());
+        }
+        match descr {
+            Literal::Text(item) => Self::plain(rows, Item::parse(item)?, elements),
+            Literal::Sequence(fields) if elements.is_none() => Self::structures(rows, fields),
+            _ => Err("an array of structures has one dimension".to_owned()),
+        }
+    }
+
+    fn plain(rows: u64, item: Item, elements: Option<usize>) -> Result<Self, String> {
+        let row_bytes = item.bytes().checked_mul(elements.unwrap_or(1)).ok_or("a row is too large")?;
+        let columns = vec![Column { name: String::new(), item, elements, offset: 0 }];
+        checked(Self { rows, row_bytes, columns, is_named: false })
+    }
+
+    fn structures(rows: u64, fields: &[Literal]) -> Result<Self, String> {
+        let mut columns = Vec::new();
+        let mut offset: usize = 0;
+        for field in fields {
+            let parts = field.sequence().ok_or("a field of its type has no name")?;
+            let (name, item, shape) = match parts {
+                [name, item] => (name, item, None),
+                [name, item, shape] => (name, item, Some(shape)),
+                _ => return Err("a field of its type cannot be read".to_owned()),
+            };
+            let item = item.text().ok_or("structures within structures are no columns")?;
+            let item = Item::parse(item)?;
+            let elements = match shape.map(|shape| shape.numbers().unwrap_or_default()) {
+                None => None,
+                Some(shape) => match shape.as_slice() {
+                    [elements] => Some(small(*elements)?),
+                    _ => return Err("a field of more than one dimension is no column".to_owned()),
+                },
+            };
+            let bytes = item.bytes().checked_mul(elements.unwrap_or(1)).ok_or("a row is too large")?;
+            // NumPy fills gaps with nameless fields.
+            let name = name.sequence().map_or(name, |titled| titled.last().unwrap_or(name));
+            let name = name.text().ok_or("a field of its type has no name")?.to_owned();
+            if !name.is_empty() {
+                columns.push(Column { name, item, elements, offset });
+            }
+            offset = offset.checked_add(bytes).ok_or("a row is too large")?;
+        }
+        checked(Self { rows, row_bytes: offset, columns, is_named: true })
+    }
+
+    /// With names for columns that have none: one for each element, or one for all.
+    pub(super) fn named(mut self, names: &[String], otherwise: &str) -> Result<Self, String> {
+        if self.is_named {
+            return Ok(self);
+        }
+        let Some(only) = self.columns.pop() else { return Ok(self) };
+        match (names, only.elements) {
+            ([], _) => self.columns.push(Column { name: otherwise.to_owned(), ..only }),
+            ([name], _) => self.columns.push(Column { name: name.clone(), ..only }),
+            (names, Some(elements)) if names.len() == elements => {
+                let bytes = only.item.bytes();
+                let column = |(place, name): (usize, &String)| Column {
+                    name: name.clone(),
+                    item: only.item,
+                    elements: None,
+                    offset: place * bytes,
+                };
+                self.columns = names.iter().enumerate().map(column).collect();
+            }
+            (names, elements) => {
+                return Err(format!("{} names for {} columns", names.len(), elements.unwrap_or(1)));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(super) fn first_name(&self) -> &str {
+        self.columns.first().map_or("", |column| &column.name)
+    }
+
+    /// Its columns as Arrow has them.
+    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
+        self.columns.iter().map(|column| {
+            let item = column.item.data_type();
+            let data_type = match column.elements {
+                None => item,
+                Some(elements) => {
+                    let elements = i32::try_from(elements).unwrap_or(i32::MAX);
+                    DataType::FixedSizeList(Arc::new(element(item)), elements)
+                }
+            };
+            Field::new(&column.name, data_type, column.item.may_be_null())
+        })
+    }
+
+    /// The columns of some rows.
+    pub(super) fn columns(&self, bytes: &[u8], rows: usize) -> Result<Vec<ArrayRef>, String> {
+        let columns = self.columns.iter().map(|column| {
+            let values = column.item.values(
+                bytes,
+                rows,
+                self.row_bytes,
+                column.offset,
+                column.elements.unwrap_or(1),
+            )?;
+            let Some(elements) = column.elements else { return Ok(values) };
+            let item = Arc::new(element(column.item.data_type()));
+            let elements = i32::try_from(elements).map_err(|_| "a vector is too long".to_owned())?;
+            let vector = FixedSizeListArray::try_new(item, elements, values, None);
+            vector.map(|vector| Arc::new(vector) as ArrayRef).map_err(|error| error.to_string())
+        });
+        columns.collect()
+    }
+}
+
+fn element(data_type: DataType) -> Field {
+    Field::new("item", data_type, false)
+}
+
+fn small(elements: u64) -> Result<usize, String> {
+    let elements = usize::try_from(elements).ok().filter(|elements| (1..=65_536).contains(elements));
+    elements.ok_or_else(|| "a vector has 1 to 65536 elements".to_owned())
+}
+
+/// Rows of no bytes would never end, and those of a gigabyte are damage.
+fn checked(header: Header) -> Result<Header, String> {
+    if (1..=1 << 24).contains(&header.row_bytes) {
+        Ok(header)
+    } else {
+        Err(format!("a row of it has {} bytes", header.row_bytes))
+    }
+}

@@ -1,0 +1,196 @@
+//! One value of a NumPy array: its type, and how it is read from bytes.
+
+use arrow_array::types::{
+    ArrowPrimitiveType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_schema::{DataType, TimeUnit};
+use std::sync::Arc;
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    kind: Kind,
+    /// Bytes of a value.
+    bytes: usize,
+    is_big_endian: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Signed,
+    Unsigned,
+    Float,
+    /// Characters of four bytes.
+    Text,
+    Bytes,
+    Instant(TimeUnit),
+    Duration(TimeUnit),
+}
+
+/// What NumPy calls "not a time".
+const NOT_A_TIME: i64 = i64::MIN;
+
+impl Item {
+    /// Reads a type such as `<f8` or `<M8[ns]`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let unknown = || format!("its type {text:?} is no type of a column");
+        let (order, rest) = match text.chars().next() {
+            Some(order @ ('<' | '>' | '|' | '=')) => (order, &text[1..]),
+            _ => ('<', text),
+        };
+        let mut characters = rest.chars();
+        let kind = characters.next().ok_or_else(unknown)?;
+        let (size, unit) = match characters.as_str().split_once('[') {
+            Some((size, unit)) => (size, unit.strip_suffix(']')),
+            None => (characters.as_str(), None),
+        };
+        let size: usize = size.parse().map_err(|_| unknown())?;
+        let kind = match (kind, size) {
+            ('b' | '?', 1) => Kind::Boolean,
+            ('i', 1 | 2 | 4 | 8) => Kind::Signed,
+            ('u', 1 | 2 | 4 | 8) => Kind::Unsigned,
+            ('f', 4 | 8) => Kind::Float,
+            ('U', 1..=65_536) => Kind::Text,
+            ('S', 1..=65_536) => Kind::Bytes,
+            ('M', 8) => Kind::Instant(unit.and_then(time_unit).ok_or_else(unknown)?),
+            ('m', 8) => Kind::Duration(unit.and_then(time_unit).ok_or_else(unknown)?),
+            _ => return Err(unknown()),
+        };
+        let bytes = if kind == Kind::Text { size * 4 } else { size };
+        Ok(Self { kind, bytes, is_big_endian: order == '>' })
+    }
+
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is a value that stands for none.
+    pub(super) fn may_be_null(self) -> bool {
+        matches!(self.kind, Kind::Instant(_) | Kind::Duration(_))
+    }
+
+    pub(super) fn data_type(self) -> DataType {
+        match (self.kind, self.bytes) {
+            (Kind::Boolean, _) => DataType::Boolean,
+            (Kind::Signed, 1) => DataType::Int8,
+            (Kind::Signed, 2) => DataType::Int16,
+            (Kind::Signed, 4) => DataType::Int32,
+            (Kind::Signed, _) => DataType::Int64,
+            (Kind::Unsigned, 1) => DataType::UInt8,
+            (Kind::Unsigned, 2) => DataType::UInt16,
+            (Kind::Unsigned, 4) => DataType::UInt32,
+            (Kind::Unsigned, _) => DataType::UInt64,
+            (Kind::Float, 4) => DataType::Float32,
+            (Kind::Float, _) => DataType::Float64,
+            (Kind::Text, _) => DataType::Utf8,
+            (Kind::Bytes, _) => DataType::Binary,
+            (Kind::Instant(unit), _) => DataType::Timestamp(unit, None),
+            (Kind::Duration(unit), _) => DataType::Duration(unit),
+        }
+    }
+
+    /// The values of a column: `elements` of each row, from `offset` on.
+    pub(super) fn values(
+        self,
+        bytes: &[u8],
+        rows: usize,
+        row_bytes: usize,
+        offset: usize,
+        elements: usize,
+    ) -> Result<ArrayRef, String> {
+        let places = (0..rows).flat_map(|row| {
+            let start = row * row_bytes + offset;
+            (0..elements).map(move |element| start + element * self.bytes)
+        });
+        let cells = places.map(|place| bytes.get(place..place + self.bytes).unwrap_or_default());
+        let order = self.is_big_endian;
+        Ok(match (self.kind, self.bytes) {
+            (Kind::Boolean, _) => {
+                Arc::new(BooleanArray::from(cells.map(|cell| cell != [0]).collect::<Vec<bool>>()))
+            }
+            (Kind::Signed, 1) => numbers::<Int8Type, 1>(cells, order, i8::from_le_bytes),
+            (Kind::Signed, 2) => numbers::<Int16Type, 2>(cells, order, i16::from_le_bytes),
+            (Kind::Signed, 4) => numbers::<Int32Type, 4>(cells, order, i32::from_le_bytes),
+            (Kind::Signed, _) => numbers::<Int64Type, 8>(cells, order, i64::from_le_bytes),
+            (Kind::Unsigned, 1) => numbers::<UInt8Type, 1>(cells, order, u8::from_le_bytes),
+            (Kind::Unsigned, 2) => numbers::<UInt16Type, 2>(cells, order, u16::from_le_bytes),
+            (Kind::Unsigned, 4) => numbers::<UInt32Type, 4>(cells, order, u32::from_le_bytes),
+            (Kind::Unsigned, _) => numbers::<UInt64Type, 8>(cells, order, u64::from_le_bytes),
+            (Kind::Float, 4) => numbers::<Float32Type, 4>(cells, order, f32::from_le_bytes),
+            (Kind::Float, _) => numbers::<Float64Type, 8>(cells, order, f64::from_le_bytes),
+            (Kind::Text, _) => {
+                let texts = cells.map(|cell| text(cell, order)).collect::<Result<Vec<String>, String>>()?;
+                Arc::new(StringArray::from(texts))
+            }
+            (Kind::Bytes, _) => Arc::new(BinaryArray::from_iter_values(cells.map(without_padding))),
+            (Kind::Instant(unit), _) => match unit {
+                TimeUnit::Second => times::<TimestampSecondType>(cells, order),
+                TimeUnit::Millisecond => times::<TimestampMillisecondType>(cells, order),
+                TimeUnit::Microsecond => times::<TimestampMicrosecondType>(cells, order),
+                TimeUnit::Nanosecond => times::<TimestampNanosecondType>(cells, order),
+            },
+            (Kind::Duration(unit), _) => match unit {
+                TimeUnit::Second => times::<DurationSecondType>(cells, order),
+                TimeUnit::Millisecond => times::<DurationMillisecondType>(cells, order),
+                TimeUnit::Microsecond => times::<DurationMicrosecondType>(cells, order),
+                TimeUnit::Nanosecond => times::<DurationNanosecondType>(cells, order),
+            },
+        })
+    }
+}
+
+fn time_unit(text: &str) -> Option<TimeUnit> {
+    Some(match text {
+        "s" => TimeUnit::Second,
+        "ms" => TimeUnit::Millisecond,
+        "us" => TimeUnit::Microsecond,
+        "ns" => TimeUnit::Nanosecond,
+        _ => return None,
+    })
+}
+
+fn fixed<const N: usize>(cell: &[u8], is_big_endian: bool) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(cell);
+    if is_big_endian {
+        bytes.reverse();
+    }
+    bytes
+}
+
+fn numbers<'a, T: ArrowPrimitiveType, const N: usize>(
+    cells: impl Iterator<Item = &'a [u8]>,
+    is_big_endian: bool,
+    read: fn([u8; N]) -> T::Native,
+) -> ArrayRef {
+    let values = cells.map(|cell| read(fixed(cell, is_big_endian)));
+    Arc::new(PrimitiveArray::<T>::from_iter_values(values))
+}
+
+fn times<'a, T: ArrowPrimitiveType<Native = i64>>(
+    cells: impl Iterator<Item = &'a [u8]>,
+    is_big_endian: bool,
+) -> ArrayRef {
+    let values = cells.map(|cell| Some(i64::from_le_bytes(fixed(cell, is_big_endian))));
+    Arc::new(values.map(|value| value.filter(|value| *value != NOT_A_TIME)).collect::<PrimitiveArray<T>>())
+}
+
+fn text(cell: &[u8], is_big_endian: bool) -> Result<String, String> {
+    let codes = cell.chunks_exact(4).map(|code| u32::from_le_bytes(fixed(code, is_big_endian)));
+    let mut text = String::new();
+    for code in codes {
+        text.push(char::from_u32(code).ok_or_else(|| format!("{code} is no character"))?);
+    }
+    text.truncate(text.trim_end_matches('\0').len());
+    Ok(text)
+}
+
+fn without_padding(cell: &[u8]) -> &[u8] {
+    let end = cell.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &cell[..end]
+}

@@ -1,0 +1,124 @@
+//! Where the bytes come from, and how many of them were read.
+
+use crate::RowFileError;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input.
+    Standard,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Input {
+    /// How messages call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Standard => "standard input".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// Its length in bytes, when it is known.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Standard => None,
+            Self::File(path) => {
+                path.metadata().ok().filter(std::fs::Metadata::is_file).map(|file| file.len())
+            }
+        }
+    }
+
+    /// Opens it to be read from beginning to end.
+    pub(super) fn stream(&self) -> Result<Kept, RowFileError> {
+        let inner: Box<dyn Read + Send> = match self {
+            Self::Standard => Box::new(io::stdin()),
+            Self::File(path) => Box::new(self.open(path)?),
+        };
+        Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0 })
+    }
+
+    /// Opens it to be read in any order; a pipe will not do.
+    pub(super) fn file(&self) -> Result<File, RowFileError> {
+        match self {
+            Self::File(path) if path.is_file() || !path.exists() => self.open(path),
+            Self::Standard | Self::File(_) => Err(RowFileError::Unsupported {
+                what: format!(
+                    "{} is not a file, and this format is not read from beginning to end",
+                    self.name()
+                ),
+                hint: "write it to a file first; CSV and LAMMPS dumps may come through a pipe",
+            }),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<File, RowFileError> {
+        File::open(path).map_err(|source| RowFileError::Open { file: self.name(), source })
+    }
+
+    pub(super) fn read_error(&self, source: io::Error) -> RowFileError {
+        RowFileError::Read { file: self.name(), source }
+    }
+}
+
+/// The longest record: beyond it a quote was never closed.
+pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// A stream that keeps the bytes from the last record on, so that lines can be counted when one is bad.
+pub(super) struct Kept {
+    inner: Box<dyn Read + Send>,
+    kept: Vec<u8>,
+    /// Bytes of the stream before `kept`.
+    start: u64,
+    /// Bytes of `kept` that nobody will ask for.
+    used: usize,
+    read: u64,
+}
+
+impl Kept {
+    /// Bytes in memory.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { inner: Box::new(io::Cursor::new(bytes)), kept: Vec::new(), start: 0, used: 0, read: 0 }
+    }
+
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
+    /// Nobody asks for what lies before this offset any more.
+    pub(super) fn use_to(&mut self, offset: u64) {
+        let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.used = used.min(self.kept.len());
+    }
+
+    /// How many lines end right at this offset, before anything else.
+    pub(super) fn line_ends_at(&self, offset: u64) -> u64 {
+        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let rest = self.kept.get(from..).unwrap_or_default();
+        let line_ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+        line_ends.filter(|&&byte| byte == b'\n').count() as u64
+    }
+}
+
+impl Read for Kept {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.kept.drain(..self.used);
+        self.start += self.used as u64;
+        self.used = 0;
+        if self.kept.len() > RECORD_BYTES_MAX {
+            let problem =
+                format!("a record is longer than {RECORD_BYTES_MAX} bytes: is a quote never closed?");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let read = self.inner.read(target)?;
+        self.kept.extend_from_slice(&target[..read]);
+        self.read += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,321 @@
+//! Text files: records of fields become rows, and bad records are told with their lines.
+//!
+//! Invariant: a bad record leaves nothing behind in the rows.
+
+use super::ReadOptions;
+use super::field::{Values, values};
+use super::origin::{Origin, origins};
+use crate::{BadRecord, Part, PartLimits, RowFileError, RowReader};
+use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, RecordBatch};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use std::sync::Arc;
+
+/// Records of a text file, one after the other.
+pub(super) trait Records: Send {
+    /// How messages call the file.
+    fn file(&self) -> &str;
+    /// The names of the fields, as the file has them.
+    fn names(&self) -> &[String];
+    /// Goes to the next record; false at the end.
+    fn advance(&mut self) -> Result<bool, RowFileError>;
+    /// How many fields the record has.
+    fn len(&self) -> usize;
+    /// One field of the record.
+    fn field(&self, place: usize) -> &[u8];
+    /// The line on which the record begins, from 1.
+    fn line(&self) -> u64;
+    /// Bytes of the file that were read.
+    fn bytes_read(&self) -> u64;
+}
+
+/// Reads the records of a text file as rows.
+pub(super) struct TextReader<R> {
+    records: R,
+    rows: TextRows,
+    count: u64,
+    skips_left: u64,
+    skipped: u64,
+    failed: Option<RowFileError>,
+    is_done: bool,
+}
+
+impl<R: Records> TextReader<R> {
+    pub(super) fn new(records: R, wanted: &SchemaRef, options: &ReadOptions) -> Result<Self, RowFileError> {
+        let present: Vec<String> = records.names().iter().map(|name| options.renamed(name)).collect();
+        let origins = origins(records.file(), &present, wanted, options)?;
+        let rows = TextRows::new(records.file(), wanted, origins, options)?;
+        let (skips_left, skipped) = (options.skip_bad, 0);
+        Ok(Self { records, rows, count: 0, skips_left, skipped, failed: None, is_done: false })
+    }
+
+    /// Takes one record; false at the end.
+    fn step(&mut self, bad: &mut Vec<BadRecord>) -> Result<bool, RowFileError> {
+        if !self.records.advance()? {
+            return Ok(false);
+        }
+        let (there, expected) = (self.records.len(), self.records.names().len());
+        let taken = if there == expected {
+            self.rows.push(&self.records)
+        } else {
+            Err(format!("{there} fields where the header has {expected}"))
+        };
+        if let Err(problem) = taken {
+            let line = self.records.line();
+            if self.skips_left == 0 {
+                return Err(RowFileError::Record {
+                    file: self.records.file().to_owned(),
+                    unit: "line",
+                    number: line,
+                    problem,
+                    skipped: self.skipped,
+                });
+            }
+            self.skips_left -= 1;
+            self.skipped += 1;
+            bad.push(BadRecord { line, problem });
+        }
+        self.count += 1;
+        Ok(true)
+    }
+}
+
+impl<R: Records> RowReader for TextReader<R> {
+    fn next(&mut self, limits: PartLimits) -> Result<Option<Part>, RowFileError> {
+        let mut bad = Vec::new();
+        while !self.is_done && self.rows.rows < limits.rows && self.rows.bytes < limits.bytes {
+            match self.step(&mut bad) {
+                Ok(true) => {}
+                Ok(false) => self.is_done = true,
+                Err(error) => {
+                    self.failed = Some(error);
+                    self.is_done = true;
+                }
+            }
+        }
+        let rows = self.rows.finish(self.records.file())?;
+        if rows.num_rows() == 0 && bad.is_empty() {
+            return self.failed.take().map_or(Ok(None), Err);
+        }
+        Ok(Some(Part { rows, end: self.count, bad }))
+    }
+
+    fn skip(&mut self, records: u64) -> Result<u64, RowFileError> {
+        while self.count < records && self.records.advance()? {
+            self.count += 1;
+        }
+        Ok(self.count)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.records.bytes_read()
+    }
+}
+
+/// Rows that grow field by field.
+struct TextRows {
+    schema: SchemaRef,
+    columns: Vec<TextColumn>,
+    null: Option<String>,
+    rows: usize,
+    /// About how much memory the rows take.
+    bytes: usize,
+    /// Rows of bad records, to be taken out again.
+    spoiled: Vec<usize>,
+}
+
+struct TextColumn {
+    field: FieldRef,
+    origin: Origin,
+    values: Box<dyn Values>,
+    /// Of a vector column: its elements, and which rows have any.
+    vector: Option<(FieldRef, i32, Vec<bool>)>,
+    is_text: bool,
+}
+
+impl TextRows {
+    fn new(
+        file: &str,
+        wanted: &SchemaRef,
+        origins: Vec<Origin>,
+        options: &ReadOptions,
+    ) -> Result<Self, RowFileError> {
+        let columns = wanted.fields().iter().zip(origins);
+        let columns = columns.map(|(field, origin)| TextColumn::new(file, field, origin));
+        Ok(Self {
+            schema: Arc::clone(wanted),
+            columns: columns.collect::<Result<_, _>>()?,
+            null: options.null.clone(),
+            rows: 0,
+            bytes: 0,
+            spoiled: Vec::new(),
+        })
+    }
+
+    /// Adds a record as a row. A bad one is added as well, and taken out in the end.
+    fn push(&mut self, records: &impl Records) -> Result<(), String> {
+        let mut problem = None;
+        for column in &mut self.columns {
+            if problem.is_some() {
+                column.push_nothing();
+                continue;
+            }
+            match column.push(records, self.null.as_deref()) {
+                Ok(bytes) => self.bytes += bytes,
+                Err(found) => problem = Some(format!("column \"{}\": {found}", column.field.name())),
+            }
+        }
+        self.rows += 1;
+        match problem {
+            None => Ok(()),
+            Some(problem) => {
+                self.spoiled.push(self.rows - 1);
+                Err(problem)
+            }
+        }
+    }
+
+    /// The rows so far, without the bad ones; from here on there are none.
+    fn finish(&mut self, file: &str) -> Result<RecordBatch, RowFileError> {
+        let arrow = |error: arrow_schema::ArrowError| RowFileError::Malformed {
+            file: file.to_owned(),
+            format: crate::Format::Csv,
+            problem: error.to_string(),
+        };
+        let (rows, spoiled) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.spoiled));
+        self.bytes = 0;
+        let columns: Vec<ArrayRef> =
+            self.columns.iter_mut().map(TextColumn::finish).collect::<Result<_, _>>().map_err(arrow)?;
+        if spoiled.is_empty() {
+            return RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(arrow);
+        }
+        let mut is_good = vec![true; rows];
+        spoiled.into_iter().for_each(|row| is_good[row] = false);
+        let fields = self.schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let loose = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
+        let all = RecordBatch::try_new(loose, columns).map_err(arrow)?;
+        let good = filter_record_batch(&all, &BooleanArray::from(is_good)).map_err(arrow)?;
+        RecordBatch::try_new(Arc::clone(&self.schema), good.columns().to_vec()).map_err(arrow)
+    }
+}
+
+impl TextColumn {
+    fn new(file: &str, field: &FieldRef, origin: Origin) -> Result<Self, RowFileError> {
+        let (element, vector) = match field.data_type() {
+            DataType::FixedSizeList(item, len) => {
+                (item.data_type(), Some((Arc::clone(item), *len, Vec::new())))
+            }
+            plain => (plain, None),
+        };
+        let is_vector_in_one = vector.is_some() && matches!(origin, Origin::Column(_));
+        let values = values(element).filter(|_| !is_vector_in_one).ok_or_else(|| RowFileError::Type {
+            file: file.to_owned(),
+            column: field.name().clone(),
+            found: "text".to_owned(),
+            wanted: type_name(field.data_type()),
+        })?;
+        let is_text = matches!(element, DataType::Utf8);
+        Ok(Self { field: Arc::clone(field), origin, values, vector, is_text })
+    }
+
+    /// Adds the value of a record; about how many bytes it takes.
+    fn push(&mut self, records: &impl Records, null: Option<&str>) -> Result<usize, String> {
+        match &self.origin {
+            Origin::Absent => {
+                self.push_nothing();
+                Ok(8)
+            }
+            Origin::Column(place) => {
+                let text = records.field(*place);
+                let problem = match std::str::from_utf8(text) {
+                    Ok(text) if is_null(text, null) && (self.field.is_nullable() || !self.is_text) => {
+                        self.values.push_null();
+                        (!self.field.is_nullable()).then(|| "there is no value".to_owned())
+                    }
+                    Ok(text) => {
+                        let is_value = self.values.push(text);
+                        (!is_value).then(|| no_value(text, self.field.data_type()))
+                    }
+                    Err(_) => {
+                        self.values.push_null();
+                        Some("it is not UTF-8".to_owned())
+                    }
+                };
+                problem.map_or(Ok(8 + text.len()), Err)
+            }
+            Origin::Elements(places) => {
+                let places = places.clone();
+                self.push_elements(records, &places, null)
+            }
+        }
+    }
+
+    fn push_elements(
+        &mut self,
+        records: &impl Records,
+        places: &[usize],
+        null: Option<&str>,
+    ) -> Result<usize, String> {
+        let Some((item, _, valid)) = &mut self.vector else { return Ok(0) };
+        let text_of = |place: &usize| std::str::from_utf8(records.field(*place)).unwrap_or("\u{fffd}");
+        let nulls = places.iter().filter(|place| is_null(text_of(place), null)).count();
+        valid.push(nulls < places.len());
+        let mut problem = None;
+        for (element, place) in places.iter().enumerate() {
+            let text = text_of(place);
+            if is_null(text, null) {
+                self.values.push_null();
+            } else if !self.values.push(text) {
+                problem = Some(format!("element {element}: {}", no_value(text, item.data_type())));
+            }
+        }
+        let is_whole =
+            nulls == 0 || (nulls == places.len() && self.field.is_nullable()) || item.is_nullable();
+        let missing = || "a value is missing".to_owned();
+        match problem.or_else(|| (!is_whole).then(missing)) {
+            None => Ok(8 * places.len()),
+            Some(problem) => Err(problem),
+        }
+    }
+
+    fn push_nothing(&mut self) {
+        match &mut self.vector {
+            None => self.values.push_null(),
+            Some((_, len, valid)) => {
+                valid.push(false);
+                (0..*len).for_each(|_| self.values.push_null());
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, arrow_schema::ArrowError> {
+        let values = self.values.finish();
+        let Some((item, len, valid)) = &mut self.vector else { return Ok(values) };
+        let valid = NullBuffer::from(std::mem::take(valid));
+        // Elements of a missing vector are null; where the elements may not be, they are zero instead.
+        let values = if item.is_nullable() { values } else { super::fit::without_nulls(&values)? };
+        let valid = (valid.null_count() > 0).then_some(valid);
+        Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *len, values, valid)?))
+    }
+}
+
+fn is_null(text: &str, null: Option<&str>) -> bool {
+    text.is_empty() || null == Some(text)
+}
+
+fn no_value(text: &str, data_type: &DataType) -> String {
+    let shown: String = text.chars().take(40).collect();
+    let rest = if shown.len() < text.len() { "..." } else { "" };
+    format!("{shown:?}{rest} is not {}", with_article(&type_name(data_type)))
+}
+
+fn with_article(name: &str) -> String {
+    let article = if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {name}")
+}
+
+/// A type as messages call it.
+pub(super) fn type_name(data_type: &DataType) -> String {
+    data_type.to_string().to_lowercase()
+}

@@ -1,0 +1,74 @@
+//! Writing: which writer a format gets.
+
+mod aligned;
+mod cells;
+mod columnar;
+mod comma;
+mod json_lines;
+#[cfg(test)]
+mod tests;
+
+pub use aligned::aligned;
+
+use crate::{Format, RowFileError};
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, SchemaRef};
+use std::io::{self, Write};
+
+/// Writes rows down, batch by batch, in the order in which they come.
+pub trait RowWriter: Send {
+    /// Writes some rows.
+    ///
+    /// # Errors
+    /// [`RowFileError::Write`].
+    fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError>;
+
+    /// Writes what ends the file; what was written to is handed back.
+    ///
+    /// # Errors
+    /// [`RowFileError::Write`].
+    fn finish(self: Box<Self>) -> Result<Target, RowFileError>;
+}
+
+/// What is written to.
+pub type Target = Box<dyn Write + Send>;
+
+/// A writer of rows with these columns. The name is what messages call the target.
+///
+/// Parquet and Arrow keep the metadata of the schema. CSV has a column for each element of a vector, `pos[0]`.
+/// JSON has no NaN and no infinity: they become null.
+///
+/// # Errors
+/// [`RowFileError::Unsupported`] for a format that is not written, [`RowFileError::Write`].
+pub fn writer(
+    format: Format,
+    schema: &SchemaRef,
+    target: Target,
+    name: &str,
+) -> Result<Box<dyn RowWriter>, RowFileError> {
+    let name = name.to_owned();
+    Ok(match format {
+        Format::Csv => Box::new(comma::CommaWriter::new(schema, target, name)?),
+        Format::JsonLines => Box::new(json_lines::JsonWriter::new(target, name)),
+        Format::Parquet => Box::new(columnar::ParquetWriter::new(schema, target, name)?),
+        Format::Arrow => Box::new(columnar::IpcWriter::new(schema, target, name)?),
+        Format::Npy | Format::Npz | Format::LammpsDump => {
+            return Err(RowFileError::Unsupported {
+                what: format!("rows are not written as {format}"),
+                hint: "write Parquet, Arrow IPC, CSV or JSON Lines",
+            });
+        }
+    })
+}
+
+fn write_error(file: &str, source: io::Error) -> RowFileError {
+    RowFileError::Write { file: file.to_owned(), source }
+}
+
+fn arrow_error(file: &str, error: ArrowError) -> RowFileError {
+    let source = match error {
+        ArrowError::IoError(_, source) => source,
+        other => io::Error::other(other.to_string()),
+    };
+    write_error(file, source)
+}

@@ -1,0 +1,96 @@
+//! CSV. No value is an empty field, and an empty text is one in quotes.
+
+use super::cells::{flattened, formatter};
+use super::{RowWriter, Target, arrow_error, write_error};
+use crate::RowFileError;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+pub(super) struct CommaWriter {
+    target: Target,
+    name: String,
+    text: String,
+}
+
+impl CommaWriter {
+    pub(super) fn new(schema: &SchemaRef, target: Target, name: String) -> Result<Self, RowFileError> {
+        let mut writer = Self { target, name, text: String::new() };
+        let empty = RecordBatch::new_empty(SchemaRef::clone(schema));
+        let columns = flattened(&empty).map_err(|error| arrow_error(&writer.name, error))?;
+        for (place, (name, _)) in columns.iter().enumerate() {
+            writer.text.push_str(if place > 0 { "," } else { "" });
+            push_field(name, &mut writer.text);
+        }
+        writer.text.push('\n');
+        writer.hand_over()?;
+        Ok(writer)
+    }
+
+    fn push(&mut self, rows: &RecordBatch) -> Result<(), ArrowError> {
+        let columns = flattened(rows)?;
+        let formatters =
+            columns.iter().map(|(_, column)| formatter(column)).collect::<Result<Vec<_>, _>>()?;
+        let is_text: Vec<bool> =
+            columns.iter().map(|(_, column)| column.data_type() == &DataType::Utf8).collect();
+        let mut field = String::new();
+        for row in 0..rows.num_rows() {
+            for (place, formatter) in formatters.iter().enumerate() {
+                self.text.push_str(if place > 0 { "," } else { "" });
+                if columns[place].1.is_null(row) {
+                    continue;
+                }
+                if is_text[place] {
+                    field.clear();
+                    write!(field, "{}", formatter.value(row)).map_err(|_| unwritable())?;
+                    push_field(&field, &mut self.text);
+                } else {
+                    write!(self.text, "{}", formatter.value(row)).map_err(|_| unwritable())?;
+                }
+            }
+            // A line of nothing is no record: a single value that is missing is told by quotes.
+            if columns.len() == 1 && columns[0].1.is_null(row) {
+                self.text.push_str("\"\"");
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<(), RowFileError> {
+        let written = self.target.write_all(self.text.as_bytes());
+        self.text.clear();
+        written.map_err(|source| write_error(&self.name, source))
+    }
+}
+
+fn unwritable() -> ArrowError {
+    ArrowError::CsvError("a value cannot be written".to_owned())
+}
+
+fn push_field(field: &str, text: &mut String) {
+    if !field.is_empty() && !field.contains([',', '"', '\n', '\r']) {
+        text.push_str(field);
+        return;
+    }
+    text.push('"');
+    text.push_str(&field.replace('"', "\"\""));
+    text.push('"');
+}
+
+impl RowWriter for CommaWriter {
+    fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
+        // Piece by piece, so that the text of a large batch is not held whole.
+        for start in (0..rows.num_rows()).step_by(8192) {
+            let piece = rows.slice(start, (rows.num_rows() - start).min(8192));
+            self.push(&piece).map_err(|error| arrow_error(&self.name, error))?;
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Target, RowFileError> {
+        Ok(self.target)
+    }
+}

@@ -1,0 +1,101 @@
+//! What is promised of every format that is written.
+
+use super::*;
+use arrow_array::{
+    ArrayRef, BooleanArray, DurationMillisecondArray, FixedSizeListArray, Float32Array, Float64Array,
+    Int64Array, StringArray, TimestampMicrosecondArray,
+};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Schema};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A target whose bytes can be looked at afterwards.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn rows() -> RecordBatch {
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let elements: ArrayRef = Arc::new(Float32Array::from(vec![0.1, 2.0, 0.0, 0.0]));
+    let vectors =
+        FixedSizeListArray::try_new(item, 2, elements, Some(NullBuffer::from(vec![true, false]))).unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from(vec![1, i64::MAX]))),
+        ("x", Arc::new(Float64Array::from(vec![Some(0.1), Some(f64::NAN)]))),
+        ("name", Arc::new(StringArray::from(vec![Some("a, \"b\"\n"), Some("")]))),
+        ("ok", Arc::new(BooleanArray::from(vec![Some(true), None]))),
+        ("t", Arc::new(TimestampMicrosecondArray::from(vec![Some(1_500_000), None]).with_timezone("UTC"))),
+        ("d", Arc::new(DurationMillisecondArray::from(vec![5, -7]))),
+        ("v", Arc::new(vectors)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+        .unwrap()
+}
+
+fn written(format: Format, rows: &RecordBatch) -> String {
+    let target = Shared::default();
+    let mut writer = writer(format, &rows.schema(), Box::new(target.clone()), "test").unwrap();
+    writer.write(rows).unwrap();
+    writer.finish().unwrap();
+    String::from_utf8(target.0.lock().unwrap().clone()).unwrap()
+}
+
+#[test]
+fn csv_quotes_what_needs_it_and_tells_null_from_an_empty_text() {
+    let expected = "id,x,name,ok,t,d,v[0],v[1]\n\
+                    1,0.1,\"a, \"\"b\"\"\n\",true,1970-01-01T00:00:01.500Z,5,0.1,2.0\n\
+                    9223372036854775807,NaN,\"\",,,-7,,\n";
+    assert_eq!(written(Format::Csv, &rows()), expected);
+}
+
+#[test]
+fn json_lines_are_read_by_any_parser() {
+    let text = written(Format::JsonLines, &rows());
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["id"], 1);
+    assert_eq!(lines[0]["name"], "a, \"b\"\n");
+    assert_eq!(lines[0]["v"], serde_json::json!([0.1, 2.0]));
+    assert_eq!(lines[0]["t"], "1970-01-01T00:00:01.500Z");
+    assert_eq!(lines[1]["x"], serde_json::Value::Null);
+    assert_eq!(lines[1]["v"], serde_json::Value::Null);
+    assert_eq!(lines[1]["d"], -7);
+}
+
+#[test]
+fn a_slice_writes_only_its_own_rows() {
+    for format in [Format::Csv, Format::JsonLines] {
+        let whole = written(format, &rows());
+        let slice = written(format, &rows().slice(1, 1));
+        assert_eq!(whole.lines().last(), slice.lines().last(), "{format}");
+    }
+}
+
+#[test]
+fn people_see_numbers_to_the_right_and_texts_to_the_left() {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("n", Arc::new(Int64Array::from(vec![5, 1000]))),
+        ("name", Arc::new(StringArray::from(vec![Some("x"), None]))),
+        ("y", Arc::new(Float64Array::from(vec![1.5, -0.25]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    assert_eq!(aligned(&rows).unwrap(), ["   n  name      y", "   5  x       1.5", "1000  null  -0.25"]);
+    let empty = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true)])));
+    assert_eq!(aligned(&empty).unwrap(), ["a"]);
+}
+
+#[test]
+fn formats_that_are_only_read_are_refused() {
+    let schema = rows().schema();
+    assert!(writer(Format::Npy, &schema, Box::new(Shared::default()), "test").is_err());
+}
