@@ -87,6 +87,18 @@ pub const SEEDED: &[Seeded] = &[
         }),
         is_simulation: false,
     },
+    Seeded {
+        name: "coverage",
+        kind: Kind::Tests(Tests {
+            programs: &[("atoll-tables", "coverage", &[])],
+            seed: "ATOLL_SEED",
+            environment: &[("ATOLL_CELLS", "all"), ("ATOLL_SEEDS", "2000")],
+            folder: None,
+            seeds_per_run: 2000,
+            format: 1,
+        }),
+        is_simulation: false,
+    },
 ];
 
 /// The program that `soak` calls so.

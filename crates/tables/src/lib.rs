@@ -9,6 +9,7 @@
 //! Invariant: the same query at the same version gives the same rows, whatever was packed meanwhile.
 
 pub mod block;
+pub mod estimate;
 pub mod expression;
 pub mod lattice;
 mod name;

@@ -1,0 +1,179 @@
+//! Estimates: numbers from samples, with intervals that hold the truth as often as they say.
+//!
+//! [`Units`] says which rows of a sample belong together and how large a part of everything they are. The functions
+//! here turn values of those rows into an [`Estimate`]; a [`Reading`] reads on until one is narrow enough. None of them
+//! reads a table: [`Table::estimate`](crate::Table::estimate) does, through them.
+//! docs/internals/tables-estimates.md has the formulas, their sources, and how often they were right.
+//!
+//! Invariant: the unit of every variance is the unit of sampling, never the row.
+//! Invariant: what a sample cannot tell is said in [`Estimate::doubts`].
+
+mod bounded;
+mod confidence;
+mod distributions;
+mod groups;
+mod mean;
+mod outcome;
+mod quantile;
+mod ratio;
+mod reading;
+mod share;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub use bounded::bounded_mean;
+pub use confidence::{Confidence, Stopping};
+pub use distributions::{normal_quantile, student_quantile};
+pub use groups::{group_means, histogram};
+pub use mean::{mean, sum};
+pub use outcome::{Doubt, Estimate, LARGEST_SHARE_MAX, Method, OUTCOME_UNITS_MIN, UNITS_MIN};
+pub use quantile::quantile;
+pub use reading::{Reading, Step, Tolerance};
+pub use share::{count, share};
+pub use units::Units;
+
+use atoll_errors::ErrorKind;
+
+/// What is estimated of one value a row. For shares and counts, the value is 1 for a row that satisfies the
+/// condition, and anything else for one that does not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quantity {
+    /// The mean of the rows with a value.
+    Mean,
+    /// The sum, given the exact number of rows if it is known.
+    Sum {
+        /// Rows in all, of which the sample is one.
+        rows: Option<u64>,
+    },
+    /// How many rows satisfy the condition, given the exact number of rows if it is known.
+    Count {
+        /// Rows in all, of which the sample is one.
+        rows: Option<u64>,
+    },
+    /// The share of rows that satisfy the condition.
+    Share,
+    /// The value below which this share of rows lies.
+    Quantile {
+        /// Between 0 and 1.
+        share: f64,
+    },
+}
+
+impl Quantity {
+    /// The estimate from a value for each row, NaN for none.
+    ///
+    /// # Errors
+    /// [`EstimateError::Rows`] for fewer values than rows, [`EstimateError::Share`].
+    pub fn estimate(
+        self,
+        units: &Units,
+        values: &[f64],
+        confidence: &Confidence,
+    ) -> Result<Estimate, EstimateError> {
+        let holds = || -> Vec<bool> { values.iter().map(|value| *value == 1.0).collect() };
+        match self {
+            Self::Mean => mean(units, values, confidence),
+            Self::Sum { rows } => sum(units, values, rows, confidence),
+            Self::Count { rows } => count(units, &holds(), rows, confidence),
+            Self::Share => share(units, &holds(), confidence),
+            Self::Quantile { share } => quantile(units, values, share, confidence),
+        }
+    }
+}
+
+/// Why there is no estimate.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EstimateError {
+    /// The rows are not in the order of their weights, or outside of the sample.
+    #[error("row {row} of the sample is out of order, or outside of its window")]
+    Order {
+        /// Which, from 0.
+        row: usize,
+    },
+    /// There are fewer values than rows.
+    #[error("there are {values} values for {rows} rows")]
+    Rows {
+        /// Values given.
+        values: usize,
+        /// Rows of the sample.
+        rows: usize,
+    },
+    /// A confidence is a probability.
+    #[error("a confidence lies between 0 and 1, such as 0.95, and is not {level}")]
+    Confidence {
+        /// What was given.
+        level: f64,
+    },
+    /// A quantile needs a share.
+    #[error("a quantile's share lies between 0 and 1, such as 0.5, and is not {share}")]
+    Share {
+        /// What was given.
+        share: f64,
+    },
+    /// A tolerance is a width.
+    #[error("a tolerance is a positive number, not {tolerance}")]
+    Tolerance {
+        /// What was given.
+        tolerance: f64,
+    },
+    /// The edges of a histogram rise.
+    #[error("a histogram needs two edges or more, each above the one before; edge {place} is not")]
+    Edges {
+        /// Which, from 0.
+        place: usize,
+    },
+    /// Bounds that do not hold.
+    #[error("the values do not lie between {least} and {greatest}{}", stray(.value))]
+    Bounds {
+        /// The least value there may be.
+        least: f64,
+        /// The greatest.
+        greatest: f64,
+        /// A value outside, if there is one.
+        value: Option<f64>,
+    },
+    /// The estimator needs each row to be a unit.
+    #[error("bounds of values help only where each row is sampled by itself: {rows} rows are {units} units")]
+    NotRows {
+        /// Rows of the sample.
+        rows: u64,
+        /// Its units.
+        units: u64,
+    },
+    /// A part of a number that may be zero.
+    #[error(
+        "no tolerance can be relative to a value that may be 0: after {rows} rows it lies between {low} and \
+         {high}; give the tolerance as `absolute`, or as `of_sd`, a part of one standard deviation"
+    )]
+    HoldsZero {
+        /// Where the interval begins.
+        low: f64,
+        /// Where it ends.
+        high: f64,
+        /// Rows read.
+        rows: u64,
+    },
+}
+
+fn stray(value: &Option<f64>) -> String {
+    value.map(|value| format!(": one is {value}")).unwrap_or_default()
+}
+
+impl EstimateError {
+    /// The kind of error, as all doors name it.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Order { .. } | Self::Rows { .. } => ErrorKind::Internal,
+            Self::NotRows { .. } => ErrorKind::Unsupported,
+            Self::Confidence { .. }
+            | Self::Share { .. }
+            | Self::Tolerance { .. }
+            | Self::Edges { .. }
+            | Self::Bounds { .. }
+            | Self::HoldsZero { .. } => ErrorKind::InvalidInput,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Means of groups, and histograms: several estimates of one sample.
+//!
+//! Each holds by itself; with `simultaneous`, all of them together do.
+
+use super::mean;
+use super::outcome::{Estimate, checked};
+use super::ratio::Ratio;
+use super::{Confidence, EstimateError, Units, share};
+
+/// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet, which may
+/// well be there.
+///
+/// `groups` has the group of each row, none for rows of no group; `values` NaN for no value.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer values or groups than rows.
+pub fn group_means(
+    units: &Units,
+    groups: &[Option<u32>],
+    values: &[f64],
+    count: usize,
+    confidence: &Confidence,
+) -> Result<Vec<Option<Estimate>>, EstimateError> {
+    checked(units, values.len())?;
+    checked(units, groups.len())?;
+    let of_group = |group: usize| {
+        // Sums over a unit's rows of the group, so units without any count for nothing.
+        let member = |row: usize| groups[row].is_some_and(|of| of as usize == group);
+        let own: Vec<f64> =
+            (0..units.rows()).map(|row| if member(row) { values[row] } else { f64::NAN }).collect();
+        let ratio = Ratio::of_values(units, &own);
+        (ratio.units() > 0).then(|| mean::of_ratio(units, &ratio, mean::deviation(units, &own), confidence))
+    };
+    Ok((0..count).map(of_group).collect())
+}
+
+/// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to `edges[i + 1]`, without that.
+///
+/// Rows without a value, or outside all bins, are rows like others and in no bin.
+///
+/// # Errors
+/// [`EstimateError::Edges`] unless there are two edges or more and they rise; [`EstimateError::Rows`].
+pub fn histogram(
+    units: &Units,
+    values: &[f64],
+    edges: &[f64],
+    confidence: &Confidence,
+) -> Result<Vec<Estimate>, EstimateError> {
+    checked(units, values.len())?;
+    let falls = edges
+        .iter()
+        .zip(edges.iter().skip(1))
+        .position(|(left, right)| !matches!(left.partial_cmp(right), Some(std::cmp::Ordering::Less)));
+    if edges.len() < 2 || falls.is_some() {
+        return Err(EstimateError::Edges { place: falls.map_or(edges.len(), |place| place + 1) });
+    }
+    let of_bin = |bin: &[f64]| {
+        let ratio = Ratio::of_condition(units, |row| bin[0] <= values[row] && values[row] < bin[1]);
+        share::of_ratio(units, &ratio, confidence)
+    };
+    Ok(edges.windows(2).map(of_bin).collect())
+}

@@ -1,0 +1,91 @@
+//! Means and sums.
+//!
+//! A mean is a ratio over units. A sum is a mean times the number of rows where that is known exactly; only where
+//! it is not, the sum over the sample is divided by the share that the sample is.
+
+use super::confidence::Bound;
+use super::outcome::{Doubt, Estimate, Facts, Method, checked};
+use super::ratio::{Ratio, Squares};
+use super::{Confidence, EstimateError, Units};
+
+/// The mean of a column, of the rows that have a value.
+///
+/// `values` has one for each row, NaN for none.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer values than rows.
+pub fn mean(units: &Units, values: &[f64], confidence: &Confidence) -> Result<Estimate, EstimateError> {
+    checked(units, values.len())?;
+    Ok(of_ratio(units, &Ratio::of_values(units, values), deviation(units, values), confidence))
+}
+
+/// The sum of a column; rows without a value add nothing.
+///
+/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly. Rows that are
+/// counted but do not belong to the sum shall be in the sample without a value.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer values than rows.
+pub fn sum(
+    units: &Units,
+    values: &[f64],
+    rows: Option<u64>,
+    confidence: &Confidence,
+) -> Result<Estimate, EstimateError> {
+    checked(units, values.len())?;
+    let ratio = Ratio::of_rows(units, values);
+    let deviation = deviation(units, values);
+    if let Some(rows) = rows.filter(|_| !units.is_everything()) {
+        return Ok(of_ratio(units, &ratio, deviation, confidence).scaled(rows as f64));
+    }
+    // Without their number, the residual of a unit is all that it has: the sum over all units is what is sought.
+    let squares = ratio.residuals(0.0);
+    let share = units.share();
+    let bound = reach(&confidence.bound(ratio.units(), share), &squares);
+    let total = ratio.above() / share;
+    let facts = Facts {
+        value: total,
+        low: total - bound / share,
+        high: total + bound / share,
+        deviation: deviation * ratio.below() / share,
+        method: Method::of(confidence),
+        doubts: doubts(&ratio, &squares),
+        units: ratio.units(),
+    };
+    Ok(Estimate::new(units, confidence, facts))
+}
+
+/// The estimate that a ratio is, with the interval of its residuals.
+pub(super) fn of_ratio(units: &Units, ratio: &Ratio, deviation: f64, confidence: &Confidence) -> Estimate {
+    let value = ratio.value();
+    let squares = ratio.residuals(value);
+    let bound = reach(&confidence.bound(ratio.units(), units.share()), &squares) / ratio.below();
+    let facts = Facts {
+        value,
+        low: value - bound,
+        high: value + bound,
+        deviation,
+        method: Method::of(confidence),
+        doubts: doubts(ratio, &squares),
+        units: ratio.units(),
+    };
+    Estimate::new(units, confidence, facts)
+}
+
+/// How far the sum may be from what it estimates. If all units are alike, nobody knows: zeros in a sample look as
+/// certain as they can, and may have missed the few ones.
+fn reach(bound: &Bound, squares: &Squares) -> f64 {
+    if squares.sum > 0.0 { bound.of_residuals(squares) } else { f64::INFINITY }
+}
+
+fn doubts(ratio: &Ratio, squares: &Squares) -> Vec<Doubt> {
+    Doubt::few_units(ratio.units()).into_iter().chain(Doubt::of_squares(squares)).collect()
+}
+
+/// The standard deviation of the values that are there, over rows.
+pub(super) fn deviation(units: &Units, values: &[f64]) -> f64 {
+    let present = || values[..units.rows()].iter().copied().filter(|value| !value.is_nan());
+    let count = present().count() as f64;
+    let mean = present().sum::<f64>() / count;
+    (present().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0)).sqrt()
+}

@@ -1,0 +1,92 @@
+//! Quantiles, by Woodruff's method.
+//!
+//! The share of rows up to the true quantile is known, so a value is inside the interval if the share of sampled
+//! rows up to it is no further from that than shares of samples are (Woodruff, "Confidence intervals for medians and
+//! other position measures", Journal of the American Statistical Association 47, 1952), with the variance of a ratio over units.
+//!
+//! Invariant: the ends of the interval are values of the sample, or infinite where it has none that far out.
+
+use super::outcome::{Doubt, Estimate, Facts, Method, checked};
+use super::ratio::Ratio;
+use super::share::Worth;
+use super::{Confidence, EstimateError, Units, mean};
+
+/// Rows that are less than this part of one beside a rank are taken to be at it: ranks are products of floats.
+const RANK_ROUNDING: f64 = 1e-9;
+
+/// The least value such that this share of the rows, or more, have it or a lesser one; of the rows that have a
+/// value.
+///
+/// `values` has one for each row, NaN for none. The share lies between 0 and 1, without the ends: the least and
+/// the greatest value cannot be told from a sample.
+///
+/// # Errors
+/// [`EstimateError::Share`], and [`EstimateError::Rows`] if there are fewer values than rows.
+pub fn quantile(
+    units: &Units,
+    values: &[f64],
+    share: f64,
+    confidence: &Confidence,
+) -> Result<Estimate, EstimateError> {
+    if !(share > 0.0 && share < 1.0) {
+        return Err(EstimateError::Share { share });
+    }
+    checked(units, values.len())?;
+    let mut rising: Vec<f64> =
+        values[..units.rows()].iter().copied().filter(|value| !value.is_nan()).collect();
+    rising.sort_unstable_by(f64::total_cmp);
+    let rows = rising.len() as f64;
+    let value = at_rank(&rising, share * rows).unwrap_or(f64::NAN);
+    let up_to = compared(units, values, |other| other <= value);
+    let squares = up_to.residuals(up_to.value());
+    let bound = confidence.bound(up_to.units(), units.share());
+    let reach = Worth::new(&up_to, squares.sum).bound(&bound, share);
+    let facts = Facts {
+        value,
+        low: low_end(&rising, share * rows - reach),
+        high: after_rank(&rising, share * rows + reach).unwrap_or(f64::INFINITY),
+        deviation: mean::deviation(units, values),
+        method: Method::of(confidence),
+        doubts: doubts(units, values, value, &up_to),
+        units: up_to.units(),
+    };
+    Ok(Estimate::new(units, confidence, facts))
+}
+
+fn doubts(units: &Units, values: &[f64], value: f64, up_to: &Ratio) -> Vec<Doubt> {
+    let has_any = |above: f64, _: f64| above > 0.0;
+    let from = compared(units, values, |other| other >= value);
+    let sides = [up_to.units_with(has_any), from.units_with(has_any)];
+    let squares = up_to.residuals(up_to.value());
+    let is_alike = sides.iter().all(|side| *side == up_to.units()) && squares.sum <= 0.0;
+    // A value that most rows share has no rows beyond it, and so no residuals; that is no reason for doubt.
+    let of_squares = Doubt::of_squares(&squares).filter(|doubt| *doubt != Doubt::NoSpread || is_alike);
+    Doubt::few_units(up_to.units())
+        .into_iter()
+        .chain(sides.into_iter().min().and_then(Doubt::few_outcomes))
+        .chain(of_squares)
+        .collect()
+}
+
+/// Of the rows with a value, those whose value satisfies a condition.
+fn compared(units: &Units, values: &[f64], holds: impl Fn(f64) -> bool) -> Ratio {
+    Ratio::new(units, |rows| {
+        let present = values[rows].iter().filter(|value| !value.is_nan());
+        present.fold((0.0, 0.0), |sum, value| (sum.0 + f64::from(u8::from(holds(*value))), sum.1 + 1.0))
+    })
+}
+
+/// The least value up to which there are so many.
+fn at_rank(rising: &[f64], rank: f64) -> Option<f64> {
+    let rank = (rank - RANK_ROUNDING).ceil().max(1.0);
+    rising.get(rank as usize - 1).copied()
+}
+
+/// The least value up to which there are more than so many.
+fn after_rank(rising: &[f64], rank: f64) -> Option<f64> {
+    rising.get((rank + RANK_ROUNDING).floor().max(0.0) as usize).copied()
+}
+
+fn low_end(rising: &[f64], rank: f64) -> f64 {
+    if rank <= 0.0 { f64::NEG_INFINITY } else { at_rank(rising, rank).unwrap_or(f64::NEG_INFINITY) }
+}

@@ -1,0 +1,159 @@
+//! Ratios over units: what all estimates are made of.
+//!
+//! Each unit has a numerator and a denominator, such as the sum of its values and how many rows it has. The ratio
+//! of their totals estimates the ratio over all units, and what a unit has beyond its part of it, its residual, says
+//! how sure that is (Cochran, "Sampling Techniques", 3rd edition, 1977, sections 2.11 and 6.3 and 9A.1).
+//!
+//! Invariant: units whose denominator is zero count for nothing, not even as units.
+
+use super::units::Units;
+use std::ops::Range;
+
+/// Units whose residuals, squared, may at most sum up to half of the variance, taken together.
+const LARGEST: usize = 5;
+
+/// Numerator and denominator of each unit that has any.
+pub(super) struct Ratio {
+    pairs: Vec<(f64, f64)>,
+    above: f64,
+    below: f64,
+}
+
+impl Ratio {
+    /// The ratio of what `pair` says of each unit's rows.
+    pub(super) fn new(units: &Units, pair: impl Fn(Range<usize>) -> (f64, f64)) -> Self {
+        let pairs: Vec<(f64, f64)> = units.iter().map(pair).filter(|(_, below)| *below > 0.0).collect();
+        let (above, below) =
+            pairs.iter().fold((0.0, 0.0), |sum, (above, below)| (sum.0 + above, sum.1 + below));
+        Self { pairs, above, below }
+    }
+
+    /// Sums of values over their number; NaN is no value.
+    pub(super) fn of_values(units: &Units, values: &[f64]) -> Self {
+        Self::new(units, |rows| {
+            let present = values[rows].iter().filter(|value| !value.is_nan());
+            present.fold((0.0, 0.0), |sum, value| (sum.0 + value, sum.1 + 1.0))
+        })
+    }
+
+    /// Sums of values over the number of rows, with or without a value.
+    pub(super) fn of_rows(units: &Units, values: &[f64]) -> Self {
+        Self::new(units, |rows| {
+            let count = rows.len() as f64;
+            (values[rows].iter().filter(|value| !value.is_nan()).sum(), count)
+        })
+    }
+
+    /// How many rows satisfy a condition, of all rows.
+    pub(super) fn of_condition(units: &Units, holds: impl Fn(usize) -> bool) -> Self {
+        Self::new(units, |rows| {
+            let count = rows.len() as f64;
+            (rows.filter(|row| holds(*row)).count() as f64, count)
+        })
+    }
+
+    /// Units with a denominator.
+    pub(super) fn units(&self) -> u64 {
+        self.pairs.len() as u64
+    }
+
+    /// The sum of the numerators.
+    pub(super) fn above(&self) -> f64 {
+        self.above
+    }
+
+    /// The sum of the denominators.
+    pub(super) fn below(&self) -> f64 {
+        self.below
+    }
+
+    /// Their quotient; NaN without units.
+    pub(super) fn value(&self) -> f64 {
+        self.above / self.below
+    }
+
+    /// The sum of the squares of the denominators.
+    pub(super) fn rows_squared(&self) -> f64 {
+        self.pairs.iter().map(|(_, below)| below * below).sum()
+    }
+
+    /// Units whose numerator satisfies a condition, given the denominator.
+    pub(super) fn units_with(&self, holds: impl Fn(f64, f64) -> bool) -> u64 {
+        self.pairs.iter().filter(|(above, below)| holds(*above, *below)).count() as u64
+    }
+
+    /// The squares of what units have beyond `ratio` times their denominator.
+    pub(super) fn residuals(&self, ratio: f64) -> Squares {
+        Squares::of(self.pairs.iter().map(|(above, below)| above - below * ratio))
+    }
+}
+
+/// Squares of residuals.
+pub(super) struct Squares {
+    /// Their sum.
+    pub(super) sum: f64,
+    /// The largest of them.
+    pub(super) largest: f64,
+    /// What the five largest of them are of the sum, from 0 to 1; 0 if all are zero.
+    pub(super) of_largest: f64,
+}
+
+impl Squares {
+    fn of(residuals: impl Iterator<Item = f64>) -> Self {
+        let mut largest = [0.0f64; LARGEST];
+        let mut sum = 0.0;
+        for residual in residuals {
+            let mut square = residual * residual;
+            sum += square;
+            // Each keeps the larger one and hands the other down.
+            for kept in &mut largest {
+                if square > *kept {
+                    std::mem::swap(kept, &mut square);
+                }
+            }
+        }
+        let of_largest = if sum > 0.0 { largest.iter().sum::<f64>() / sum } else { 0.0 };
+        Self { sum, largest: largest[0], of_largest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cut, Weight};
+
+    fn units(weights: &[u64]) -> Units {
+        let weights: Vec<Weight> = weights.iter().map(|number| Weight::new(*number).unwrap()).collect();
+        let mut units = Units::none_after(Cut::NOTHING);
+        units.extend(&weights, Cut::ALL).unwrap();
+        units
+    }
+
+    #[test]
+    fn units_of_different_size_weigh_as_much_as_they_have_rows() {
+        let ratio = Ratio::of_values(&units(&[1, 1, 1, 2]), &[1.0, 2.0, 3.0, 10.0]);
+        assert_eq!((ratio.units(), ratio.value()), (2, 4.0));
+        // 6 - 3 * 4 = -6 and 10 - 4 = 6.
+        assert_eq!(ratio.residuals(4.0).sum, 72.0);
+    }
+
+    #[test]
+    fn a_unit_without_a_value_is_none_for_a_mean_and_one_for_a_sum() {
+        let (units, values) = (units(&[1, 2, 2, 3]), [f64::NAN, 2.0, f64::NAN, 4.0]);
+        let mean = Ratio::of_values(&units, &values);
+        assert_eq!((mean.units(), mean.below(), mean.value()), (2, 2.0, 3.0));
+        let sum = Ratio::of_rows(&units, &values);
+        assert_eq!((sum.units(), sum.below(), sum.above()), (3, 4.0, 6.0));
+    }
+
+    #[test]
+    fn the_five_largest_squares_are_found_wherever_they_stand() {
+        let rising = (1..=10).map(f64::from);
+        let expected = (36.0 + 49.0 + 64.0 + 81.0 + 100.0) / 385.0;
+        assert!((Squares::of(rising.clone()).of_largest - expected).abs() < 1e-15);
+        assert!((Squares::of(rising.clone().rev()).of_largest - expected).abs() < 1e-15);
+        assert_eq!((Squares::of(rising.clone()).largest, Squares::of(rising.rev()).largest), (100.0, 100.0));
+        assert_eq!(Squares::of([0.0, 0.0].into_iter()).of_largest, 0.0);
+        assert_eq!(Squares::of([3.0, -4.0].into_iter()).of_largest, 1.0);
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading until an estimate is narrow enough: which says after each batch whether to stop or to go on.
+//!
+//! A first look plans how much to read, and there is no second look before that was read: with few looks, the
+//! moment of stopping says little about the values. An interval that is narrow and doubted is given with its doubts: whoever
+//! reads on until they are gone stops at just those samples that have not met what the doubt is about. [`Stopping::Anytime`](super::Stopping::Anytime) makes it harmless altogether.
+//!
+//! Invariant: it asks for no more rows than the limit allows, and stops when everything was read.
+
+use super::outcome::{Doubt, Estimate, UNITS_MIN};
+use super::{Confidence, EstimateError, Quantity, Units};
+use crate::{Cut, Weight};
+
+/// How much more than planned is read, so that the plan's own uncertainty seldom costs another round.
+const MARGIN: f64 = 1.1;
+
+/// How many times as much may be there at the next look. A plan from few units may be far off, and to look costs
+/// nothing.
+const GROWTH_MAX: f64 = 8.0;
+
+/// Growth where the sample is too small to plan with.
+const GROWTH_BLIND: f64 = 2.0;
+
+/// Share of everything that a relative tolerance may need at best, if the interval holds 0, before it is refused.
+const SHARE_FOR_ZERO_MAX: f64 = 0.5;
+
+/// How narrow an estimate shall be: half of its interval, at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// This part of the value: 0.01 for 1 %.
+    Relative(f64),
+    /// In the unit of the value.
+    Absolute(f64),
+    /// This part of one standard deviation of the rows.
+    OfDeviation(f64),
+}
+
+impl Tolerance {
+    /// What that is for an estimate.
+    fn of(self, estimate: &Estimate) -> f64 {
+        match self {
+            Self::Relative(part) => part * estimate.value.abs(),
+            Self::Absolute(width) => width,
+            Self::OfDeviation(part) => part * estimate.deviation,
+        }
+    }
+
+    fn checked(self) -> Result<Self, EstimateError> {
+        let (Self::Relative(number) | Self::Absolute(number) | Self::OfDeviation(number)) = self;
+        if number > 0.0 && number.is_finite() {
+            Ok(self)
+        } else {
+            Err(EstimateError::Tolerance { tolerance: number })
+        }
+    }
+}
+
+/// What to do after a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Read so many rows more.
+    GoOn {
+        /// At least one.
+        rows: u64,
+    },
+    /// This is the answer. It has [`Doubt::TooWide`] if the limit of rows was reached first.
+    Stop(Estimate),
+}
+
+/// A sample that grows until its estimate is narrow enough.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    quantity: Quantity,
+    confidence: Confidence,
+    tolerance: Tolerance,
+    rows_max: u64,
+    units: Units,
+    values: Vec<f64>,
+    /// Rows without which there is no point in looking.
+    next_look: u64,
+}
+
+impl Reading {
+    /// Nothing read yet, of what lies above a cut.
+    ///
+    /// # Errors
+    /// [`EstimateError::Tolerance`] for one that is not a positive number.
+    pub fn new(
+        quantity: Quantity,
+        confidence: Confidence,
+        tolerance: Tolerance,
+        rows_max: Option<u64>,
+        after: Cut,
+    ) -> Result<Self, EstimateError> {
+        Ok(Self {
+            quantity,
+            confidence: confidence.until_narrow(),
+            tolerance: tolerance.checked()?,
+            rows_max: rows_max.unwrap_or(u64::MAX),
+            units: Units::none_after(after),
+            values: Vec::new(),
+            next_look: 0,
+        })
+    }
+
+    /// Takes the rows that follow, all that there are up to a cut, and says whether to go on.
+    ///
+    /// # Errors
+    /// [`EstimateError::Order`], [`EstimateError::Rows`], what the quantity refuses, and
+    /// [`EstimateError::HoldsZero`] if the tolerance is relative to a value that cannot be told from 0.
+    pub fn push(
+        &mut self,
+        weights: &[Weight],
+        values: &[f64],
+        until: Cut,
+        is_last: bool,
+    ) -> Result<Step, EstimateError> {
+        if values.len() != weights.len() {
+            return Err(EstimateError::Rows { values: values.len(), rows: weights.len() });
+        }
+        self.units.extend(weights, until)?;
+        self.values.extend_from_slice(values);
+        if is_last {
+            self.units.complete();
+        }
+        let rows = self.units.rows() as u64;
+        if is_last || rows >= self.rows_max {
+            return self.end().map(Step::Stop);
+        }
+        if rows < self.next_look {
+            return Ok(Step::GoOn { rows: self.next_look - rows });
+        }
+        let (estimate, is_met) = self.look()?;
+        if is_met && estimate.units >= UNITS_MIN {
+            return Ok(Step::Stop(estimate));
+        }
+        let wanted = (rows.max(1) as f64 * self.growth(&estimate, false)?).ceil() as u64;
+        self.next_look = wanted.clamp(rows + 1, self.rows_max);
+        Ok(Step::GoOn { rows: self.next_look - rows })
+    }
+
+    /// The answer from what was pushed, where nothing more will be.
+    ///
+    /// # Errors
+    /// As [`Reading::push`].
+    pub fn end(&self) -> Result<Estimate, EstimateError> {
+        let (estimate, is_met) = self.look()?;
+        if is_met {
+            return Ok(estimate);
+        }
+        self.growth(&estimate, true)?;
+        Ok(estimate.doubted(Doubt::TooWide))
+    }
+
+    /// What is known, and whether that is narrow enough.
+    fn look(&self) -> Result<(Estimate, bool), EstimateError> {
+        let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
+        let is_met = estimate.is_exact() || estimate.half_width() <= self.tolerance.of(&estimate);
+        Ok((estimate, is_met))
+    }
+
+    /// How many times as much shall have been read at the next look.
+    fn growth(&self, estimate: &Estimate, is_end: bool) -> Result<f64, EstimateError> {
+        if estimate.units < UNITS_MIN {
+            return Ok(GROWTH_BLIND);
+        }
+        if !estimate.half_width().is_finite() {
+            return Ok(GROWTH_MAX);
+        }
+        let of_tolerance = |tolerance: f64| self.growth_to(estimate, tolerance);
+        if let Tolerance::Relative(part) = self.tolerance
+            && estimate.holds(0.0)
+        {
+            // At best the truth is at the farther end of the interval.
+            let best = of_tolerance(part * estimate.low.abs().max(estimate.high.abs()));
+            let is_hopeless = best * self.units.share() > SHARE_FOR_ZERO_MAX
+                || best * self.units.rows() as f64 > self.rows_max as f64;
+            if is_end || is_hopeless {
+                let (low, high, rows) = (estimate.low, estimate.high, estimate.rows);
+                return Err(EstimateError::HoldsZero { low, high, rows });
+            }
+            return Ok(best.clamp(GROWTH_BLIND, GROWTH_MAX));
+        }
+        Ok(of_tolerance(self.tolerance.of(estimate)).min(GROWTH_MAX))
+    }
+
+    /// How many times as much makes the interval so narrow. Its width falls with the root of what was read, and
+    /// to nothing when everything was.
+    fn growth_to(&self, estimate: &Estimate, tolerance: f64) -> f64 {
+        let share = self.units.share();
+        let odds = share / (1.0 - share) * (estimate.half_width() / tolerance).powi(2) * MARGIN;
+        let wanted = if odds.is_finite() { odds / (1.0 + odds) } else { 1.0 };
+        wanted / share
+    }
+}

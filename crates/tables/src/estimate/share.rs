@@ -1,0 +1,131 @@
+//! Shares and counts: how many rows satisfy a condition.
+//!
+//! The interval holds every share that would not be surprised by the sample (Wilson's interval), with the number of
+//! rows replaced by how many independent ones they are worth (Korn and Graubard, "Confidence intervals for
+//! proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24,
+//! 1998): a share near 0 gets an interval that leans to the right instead of one that goes below 0.
+
+use super::confidence::Bound;
+use super::outcome::{Doubt, Estimate, Facts, Method, checked};
+use super::ratio::Ratio;
+use super::{Confidence, EstimateError, Units};
+
+/// Halvings of an interval between two numbers: all that 53 bits can tell apart.
+const HALVINGS: u32 = 60;
+
+/// The share of rows that satisfy a condition; `holds` says for each whether it does.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer answers than rows.
+pub fn share(units: &Units, holds: &[bool], confidence: &Confidence) -> Result<Estimate, EstimateError> {
+    checked(units, holds.len())?;
+    Ok(of_ratio(units, &Ratio::of_condition(units, |row| holds[row]), confidence))
+}
+
+/// The number of rows that satisfy a condition, among all rows and not only those of the sample.
+///
+/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer answers than rows.
+pub fn count(
+    units: &Units,
+    holds: &[bool],
+    rows: Option<u64>,
+    confidence: &Confidence,
+) -> Result<Estimate, EstimateError> {
+    checked(units, holds.len())?;
+    let ratio = Ratio::of_condition(units, |row| holds[row]);
+    Ok(match rows {
+        Some(rows) if !units.is_everything() => of_ratio(units, &ratio, confidence).scaled(rows as f64),
+        _ => of_total(units, &ratio, confidence),
+    })
+}
+
+/// A ratio whose numerators are part of their denominators.
+pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
+    let value = ratio.value();
+    let squares = ratio.residuals(value);
+    let bound = confidence.bound(ratio.units(), units.share());
+    let worth = Worth::new(ratio, squares.sum);
+    let is_inside = |share: f64| (value - share).abs() * ratio.below() <= worth.bound(&bound, share);
+    let sides = [ratio.units_with(|above, _| above > 0.0), ratio.units_with(|above, below| above < below)];
+    let doubts = Doubt::few_units(ratio.units())
+        .into_iter()
+        .chain(sides.into_iter().min().and_then(Doubt::few_outcomes))
+        .chain(Doubt::of_squares(&squares));
+    let facts = Facts {
+        value,
+        low: edge(value, 0.0, is_inside),
+        high: edge(value, 1.0, is_inside),
+        deviation: (value * (1.0 - value)).max(0.0).sqrt(),
+        method: Method::of(confidence),
+        doubts: doubts.collect(),
+        units: ratio.units(),
+    };
+    Estimate::new(units, confidence, facts)
+}
+
+/// The total of the numerators, whatever they are part of.
+fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
+    let (seen, share) = (ratio.above(), units.share());
+    let having = ratio.units_with(|above, _| above > 0.0);
+    let squares = ratio.residuals(0.0);
+    // How many rows come at once, on average over rows: the spread of a count grows with it.
+    let at_once = if seen > 0.0 { squares.sum / seen } else { 1.0 };
+    let bound = confidence.bound(having, share);
+    let is_inside = |expected: f64| (seen - expected).abs() <= bound.of(at_once * expected);
+    let mut beyond = 2.0 * seen + 8.0;
+    while is_inside(beyond) && beyond < f64::MAX / 4.0 {
+        beyond *= 2.0;
+    }
+    let doubts = Doubt::few_units(ratio.units())
+        .into_iter()
+        .chain(Doubt::few_outcomes(having))
+        .chain(Doubt::of_squares(&squares));
+    let facts = Facts {
+        value: seen / share,
+        low: edge(seen, 0.0, is_inside) / share,
+        high: if is_inside(beyond) { f64::INFINITY } else { edge(seen, beyond, is_inside) / share },
+        deviation: seen.sqrt() / share,
+        method: Method::of(confidence),
+        doubts: doubts.collect(),
+        units: having,
+    };
+    Estimate::new(units, confidence, facts)
+}
+
+/// How the spread of a share depends on the share, given how units hang together.
+pub(super) struct Worth(f64);
+
+impl Worth {
+    /// From the squares of the residuals at the ratio itself. If all rows have one outcome, those say nothing, and
+    /// units are taken for all of one piece.
+    pub(super) fn new(ratio: &Ratio, squares: f64) -> Self {
+        let value = ratio.value();
+        let spread = value * (1.0 - value);
+        Self(if spread > 0.0 { squares / spread } else { ratio.rows_squared() })
+    }
+
+    /// How far the sum of the residuals may be from zero if the share is this.
+    pub(super) fn bound(&self, bound: &Bound, share: f64) -> f64 {
+        bound.of(self.0 * share * (1.0 - share))
+    }
+}
+
+/// How far it is inside, from a value that is towards an end that may not be.
+fn edge(value: f64, end: f64, is_inside: impl Fn(f64) -> bool) -> f64 {
+    if value.is_nan() || is_inside(end) {
+        return end;
+    }
+    let (mut inside, mut outside) = (value, end);
+    for _ in 0..HALVINGS {
+        let middle = 0.5 * (inside + outside);
+        if is_inside(middle) {
+            inside = middle;
+        } else {
+            outside = middle;
+        }
+    }
+    inside
+}

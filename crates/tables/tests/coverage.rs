@@ -1,0 +1,80 @@
+//! How often intervals hold the truth: the grid of populations, numbers, sizes and ways of stopping, through the estimators
+//! alone and through tables.
+//!
+//! Ten cells run in every test. `ATOLL_CELLS=all` runs all of them, `ATOLL_SEEDS=N` so many seeds, beginning with
+//! `ATOLL_SEED=N`; `cargo xtask soak coverage --minutes 1` does both.
+#![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
+
+#[path = "coverage/cells.rs"]
+mod cells;
+#[path = "coverage/population.rs"]
+mod population;
+#[path = "coverage/pure.rs"]
+mod pure;
+
+use cells::{Cell, Tally, all, ten};
+use population::Population;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Seeds of each cell in a test.
+const SEEDS: u64 = 200;
+
+type Tallies = BTreeMap<Cell, Tally>;
+
+fn of_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
+fn is_all() -> bool {
+    std::env::var("ATOLL_CELLS").is_ok_and(|cells| cells == "all")
+}
+
+/// Runs the chosen cells of both populations on both halves of the seeds at once.
+fn tallied(run: impl Fn(&Population, &pure::Questions, Range<u64>) -> Tallies + Sync) -> Tallies {
+    let first = of_environment("ATOLL_SEED").unwrap_or(1);
+    let count = of_environment("ATOLL_SEEDS").unwrap_or(SEEDS);
+    let what = if is_all() { "ATOLL_CELLS=all " } else { "" };
+    println!(
+        "replay with {what}ATOLL_SEED={first} ATOLL_SEEDS={count} cargo test -p atoll-tables --test coverage"
+    );
+    let cells = if is_all() { all() } else { ten() };
+    let mut tallies = Tallies::new();
+    for population in [Population::regular(1), Population::zipf(1)] {
+        let questions = pure::questions(&population, &cells);
+        let half = first + count / 2;
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| run(&population, &questions, half..first + count));
+            let own = run(&population, &questions, first..half);
+            for (cell, tally) in own.into_iter().chain(other.join().expect("no panic")) {
+                tallies.entry(cell).or_default().join(&tally);
+            }
+        });
+    }
+    tallies
+}
+
+fn judge(tallies: &Tallies) {
+    let verdict = |(cell, tally): (&Cell, &Tally)| tally.line(*cell);
+    tallies.iter().map(verdict).for_each(|line| println!("{line}"));
+    let broken: Vec<String> = tallies
+        .iter()
+        .filter(|(cell, tally)| !tally.holds(**cell) && !tally.is_mostly_flagged())
+        .map(|(cell, tally)| tally.line(*cell))
+        .collect();
+    let large = || tallies.iter().filter(|(cell, _)| cell.units >= 1000);
+    let on_flags = large().filter(|(cell, tally)| !tally.holds(**cell) && tally.is_mostly_flagged()).count();
+    println!(
+        "{} cells, {} broken; of {} with 1000 units and more {on_flags} stand on their doubts",
+        tallies.len(),
+        broken.len(),
+        large().count(),
+    );
+    assert!(broken.is_empty(), "these cells hold the truth too seldom or too often: {broken:#?}");
+    assert!(5 * on_flags <= large().count(), "more than a fifth of the larger cells stand on their doubts");
+}
+
+#[test]
+fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
+    judge(&tallied(pure::run));
+}

@@ -1,0 +1,260 @@
+//! Cells: what is asked, of which column, how, and how often the answer was right.
+
+use crate::population::{Population, Shape};
+use atoll_tables::estimate::{Estimate, Quantity};
+
+/// What one weight belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sampled {
+    Row,
+    Entity,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Asked {
+    Mean,
+    Sum,
+    Count,
+    Q50,
+    Q99,
+    Share,
+    GroupMean,
+}
+
+impl Asked {
+    pub const ALL: [Self; 7] =
+        [Self::Mean, Self::Sum, Self::Count, Self::Q50, Self::Q99, Self::Share, Self::GroupMean];
+
+    /// The value of a row that the question is about; NaN where it is about other rows.
+    pub fn value(self, shape: Shape, value: f64, group: u32) -> f64 {
+        match self {
+            Self::Count => f64::from(value > shape.threshold()),
+            // The other side, so that a share is not a count again.
+            Self::Share => f64::from(value <= shape.threshold()),
+            Self::GroupMean if group != 1 => f64::NAN,
+            _ => value,
+        }
+    }
+
+    pub fn quantity(self, rows: u64) -> Quantity {
+        match self {
+            Self::Mean | Self::GroupMean => Quantity::Mean,
+            Self::Sum => Quantity::Sum { rows: Some(rows) },
+            Self::Count => Quantity::Count { rows: Some(rows) },
+            Self::Share => Quantity::Share,
+            Self::Q50 => Quantity::Quantile { share: 0.5 },
+            Self::Q99 => Quantity::Quantile { share: 0.99 },
+        }
+    }
+
+    /// The truth, by reading everything: no code of the estimators.
+    pub fn truth(self, values: &[f64]) -> f64 {
+        let mut present: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+        let sum: f64 = present.iter().sum();
+        let count = present.len();
+        match self {
+            Self::Mean | Self::GroupMean | Self::Share => sum / count as f64,
+            Self::Sum | Self::Count => sum,
+            Self::Q50 | Self::Q99 => {
+                present.sort_unstable_by(f64::total_cmp);
+                // Shares of 1/2 and 99/100 in whole numbers: the first rank that reaches them.
+                let hundredths = if self == Self::Q50 { 50 } else { 99 };
+                present[(count * hundredths).div_ceil(100) - 1]
+            }
+        }
+    }
+}
+
+/// What stops the reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// A share that was fixed beforehand.
+    Fixed,
+    /// The estimate is narrow enough.
+    Within,
+    /// An adversary who looks at every doubling and stops where the interval is wrong.
+    Anytime,
+}
+
+impl Mode {
+    pub const ALL: [Self; 3] = [Self::Fixed, Self::Within, Self::Anytime];
+}
+
+/// One cell of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell {
+    pub sampled: Sampled,
+    pub shape: Shape,
+    pub asked: Asked,
+    pub units: usize,
+    pub mode: Mode,
+}
+
+impl Cell {
+    /// A quantile among rows of which most share the value has no interval to be wrong about, and is right nearly always.
+    pub fn is_atom(self) -> bool {
+        self.shape == Shape::Indicator && matches!(self.asked, Asked::Q50 | Asked::Q99)
+    }
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sampled, shape, asked, units, mode } = self;
+        write!(formatter, "{sampled:?} {asked:?} {} {units} {mode:?}", shape.name())
+    }
+}
+
+/// Every cell of the grid.
+pub fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for sampled in [Sampled::Row, Sampled::Entity] {
+        for shape in Shape::ALL {
+            for asked in Asked::ALL {
+                for units in [100, 1000, 10_000] {
+                    cells.extend(Mode::ALL.map(|mode| Cell { sampled, shape, asked, units, mode }));
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// The ten cells of every test run: both kinds of units, every number, every shape but one, and all ways of stopping.
+pub fn ten() -> Vec<Cell> {
+    use Asked::{Count, GroupMean, Mean, Q50, Q99, Share, Sum};
+    use Sampled::{Entity, Row};
+    let cell = |sampled, asked, shape, units, mode| Cell { sampled, shape, asked, units, mode };
+    vec![
+        cell(Row, Mean, Shape::Normal, 1000, Mode::Fixed),
+        cell(Row, Sum, Shape::Lognormal, 10_000, Mode::Fixed),
+        cell(Row, Count, Shape::Indicator, 10_000, Mode::Fixed),
+        cell(Row, Q99, Shape::Normal, 10_000, Mode::Fixed),
+        cell(Row, Q50, Shape::Bimodal, 1000, Mode::Within),
+        cell(Entity, Mean, Shape::Normal, 1000, Mode::Fixed),
+        cell(Entity, Share, Shape::Indicator, 1000, Mode::Fixed),
+        cell(Entity, GroupMean, Shape::Bimodal, 1000, Mode::Fixed),
+        cell(Entity, Mean, Shape::Normal, 1000, Mode::Within),
+        cell(Entity, Mean, Shape::Normal, 1000, Mode::Anytime),
+    ]
+}
+
+/// What the answers of a cell were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub answers: u32,
+    pub right: u32,
+    pub flagged: u32,
+    pub units: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, estimate: &Estimate, truth: f64) {
+        let is_right = holds(estimate, truth);
+        self.answers += 1;
+        self.right += u32::from(is_right);
+        self.flagged += u32::from(!estimate.is_valid());
+        self.units += estimate.units;
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        self.answers += other.answers;
+        self.right += other.right;
+        self.flagged += other.flagged;
+        self.units += other.units;
+    }
+
+    /// The cell in words and figures.
+    pub fn line(&self, cell: Cell) -> String {
+        let verdict = match (self.holds(cell), self.is_mostly_flagged()) {
+            (true, false) => "holds",
+            (true, true) => "holds, doubted",
+            (false, true) => "doubted",
+            (false, false) => "BREAKS",
+        };
+        let of = |count: u32| 100.0 * f64::from(count) / f64::from(self.answers);
+        let units = self.units / u64::from(self.answers);
+        let (right, flagged) = (of(self.right), of(self.flagged));
+        format!("{cell}: {right:.1} % right, {flagged:.1} % doubted, {units} units; {verdict}")
+    }
+
+    fn coverage(&self) -> f64 {
+        f64::from(self.right) / f64::from(self.answers)
+    }
+
+    pub fn is_mostly_flagged(&self) -> bool {
+        2 * self.flagged > self.answers
+    }
+
+    /// Whether the cell covers as often as was promised, by the rule.
+    pub fn holds(&self, cell: Cell) -> bool {
+        let three_errors = 3.0 * (0.95f64 * 0.05 / f64::from(self.answers)).sqrt();
+        let (least, most) = match cell.mode {
+            Mode::Anytime => (0.95, 1.0),
+            _ if cell.is_atom() => (0.93, 1.0),
+            Mode::Fixed | Mode::Within => (0.93, 0.975),
+        };
+        (least - three_errors..=most + three_errors).contains(&self.coverage())
+    }
+}
+
+/// Whether an interval holds the truth, up to the rounding of sums in another order.
+pub fn holds(estimate: &Estimate, truth: f64) -> bool {
+    let rounding = truth.abs() * 1e-9;
+    estimate.low <= truth + rounding && truth - rounding <= estimate.high
+}
+
+/// Half the width that an interval of so many units has on average, from everything: what a plan would ask for.
+pub fn planned_width(population: &Population, cell: Cell, truth: f64) -> f64 {
+    let column = population.column(cell.shape);
+    let rows = column.len() as f64;
+    let values: Vec<f64> = column
+        .iter()
+        .zip(&population.group)
+        .map(|(value, group)| cell.asked.value(cell.shape, *value, *group))
+        .collect();
+    let (shares, truth_of_share) = match cell.asked {
+        Asked::Q50 | Asked::Q99 => {
+            let up_to = values.iter().map(|value| f64::from(*value <= truth)).collect();
+            (up_to, if cell.asked == Asked::Q50 { 0.5 } else { 0.99 })
+        }
+        Asked::Sum | Asked::Count => (values.clone(), truth / rows),
+        _ => (values.clone(), truth),
+    };
+    let width = width_of_ratio(population, cell, &shares, truth_of_share);
+    match cell.asked {
+        Asked::Sum | Asked::Count => width * rows,
+        Asked::Q50 | Asked::Q99 => {
+            let mut rising = values;
+            rising.sort_unstable_by(f64::total_cmp);
+            let at = |share: f64| rising[((share * rows) as usize).min(rising.len() - 1)];
+            0.5 * (at(truth_of_share + width) - at(truth_of_share - width))
+        }
+        _ => width,
+    }
+}
+
+fn width_of_ratio(population: &Population, cell: Cell, values: &[f64], truth: f64) -> f64 {
+    let mut residuals = vec![0.0; values.len()];
+    let mut count = 0.0;
+    for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+        let unit = match cell.sampled {
+            Sampled::Row => row,
+            Sampled::Entity => population.entity[row] as usize,
+        };
+        residuals[unit] += value - truth;
+        count += 1.0;
+    }
+    let units = units_of(population, cell.sampled) as f64;
+    let share = cell.units as f64 / units;
+    let squares: f64 = residuals.iter().map(|residual| residual * residual).sum();
+    1.96 * ((1.0 - share) / share * squares).sqrt() / count
+}
+
+/// How many units there are.
+pub fn units_of(population: &Population, sampled: Sampled) -> usize {
+    match sampled {
+        Sampled::Row => population.entity.len(),
+        Sampled::Entity => population.entity.last().map_or(0, |last| *last as usize + 1),
+    }
+}
