@@ -13,14 +13,17 @@ mod confidence;
 mod distributions;
 mod groups;
 mod mean;
+mod of_table;
 mod outcome;
 mod quantile;
 mod ratio;
 mod reading;
+mod request;
 mod share;
 #[cfg(test)]
 mod tests;
 mod units;
+mod values;
 
 pub use bounded::bounded_mean;
 pub use confidence::{Confidence, Stopping};
@@ -30,6 +33,7 @@ pub use mean::{mean, sum};
 pub use outcome::{Doubt, Estimate, LARGEST_SHARE_MAX, Method, OUTCOME_UNITS_MIN, UNITS_MIN};
 pub use quantile::quantile;
 pub use reading::{Reading, Step, Tolerance};
+pub use request::{EstimateRequest, Estimated, Subject, Within};
 pub use share::{count, share};
 pub use units::Units;
 

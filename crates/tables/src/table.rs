@@ -15,6 +15,7 @@ mod query;
 pub use query::{Answer, Batches, Count, Explanation, Query, Refined, Refinement, Within, Work};
 
 use crate::block::BlockError;
+use crate::estimate::EstimateError;
 use crate::expression::{EvaluateError, ExpressionError};
 use crate::protocol::{EditError, SessionId, Version};
 use crate::{SchemaError, TableSchema};
@@ -120,6 +121,17 @@ pub enum TableError {
     /// The filter could not be asked of the rows.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
+    /// What cannot be estimated.
+    #[error(transparent)]
+    Estimate(#[from] EstimateError),
+    /// A column has no numbers to estimate anything from.
+    #[error("column {column} is {data_type}, and estimates are of numbers, times and truth values")]
+    NoNumbers {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: String,
+    },
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -132,7 +144,8 @@ impl TableError {
         match self {
             Self::NotFound { .. } | Self::Column { .. } | Self::VersionGone { .. } => ErrorKind::NotFound,
             Self::Exists { .. } | Self::Fenced { .. } => ErrorKind::Conflict,
-            Self::Name { .. } => ErrorKind::InvalidInput,
+            Self::Name { .. } | Self::NoNumbers { .. } => ErrorKind::InvalidInput,
+            Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),

@@ -3,6 +3,7 @@
 //!
 //! Ten cells run in every test. `ATOLL_CELLS=all` runs all of them, `ATOLL_SEEDS=N` so many seeds, beginning with
 //! `ATOLL_SEED=N`; `cargo xtask soak coverage --minutes 1` does both.
+#![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
 
 #[path = "coverage/cells.rs"]
@@ -11,6 +12,8 @@ mod cells;
 mod population;
 #[path = "coverage/pure.rs"]
 mod pure;
+#[path = "coverage/through_tables.rs"]
+mod through_tables;
 
 use cells::{Cell, Tally, all, ten};
 use population::Population;
@@ -77,4 +80,9 @@ fn judge(tallies: &Tallies) {
 #[test]
 fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
     judge(&tallied(pure::run));
+}
+
+#[test]
+fn intervals_of_tables_hold_the_truth_as_often_as_they_say() {
+    judge(&tallied(through_tables::run));
 }

@@ -1,0 +1,238 @@
+//! Estimates of tables: finds out what is known without reading, reads a sample, and hands it to the estimators.
+//!
+//! Invariant: no band is read twice, and none that the exact answer would not read.
+//! Invariant: the number of rows that an estimate rests on is of the version that its sample is of.
+
+use super::values::{has_numbers, numbers, ones};
+use super::{
+    Estimate, EstimateRequest, Estimated, Quantity, Reading, Step, Subject, Units, Within, bounded_mean,
+};
+use crate::expression::{Bound, Column, Expression, Interval};
+use crate::protocol::Version;
+use crate::{Cut, Query, Table, TableError, Weight, Window, Work};
+use arrow_array::RecordBatch;
+
+/// A question that fits a table.
+struct Plan {
+    /// What to read.
+    query: Query,
+    /// Rows that are sampled and do not belong to what is asked.
+    filter: Option<Bound>,
+    value: Value,
+    quantity: Quantity,
+    /// Rows in all, and the version that they are of, where that was counted.
+    counted: Option<(u64, Version)>,
+    work: Work,
+}
+
+/// What a row counts as.
+enum Value {
+    Column(Column),
+    Condition(Bound),
+    One,
+}
+
+impl Table {
+    /// Estimates a number of the rows of a query, without reading all of them.
+    ///
+    /// The sample is the query's: below its cut, or its first units or rows. With [`EstimateRequest::within`] it is as
+    /// large as that takes, beginning where the query's window does, and never more than the exact answer reads.
+    ///
+    /// # Errors
+    /// [`TableError::Estimate`] for a question without an answer, such as a tolerance relative to zero;
+    /// [`TableError::Column`], [`TableError::NoNumbers`], and what [`Table::query`] may answer.
+    pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
+        let plan = self.plan(query, request).await?;
+        if let (Subject::Count, None, Some((rows, version))) = (&request.subject, &plan.filter, plan.counted)
+        {
+            let estimate = Estimate::known(rows as f64);
+            return Ok(Estimated { estimate, version, rows_read: 0, work: plan.work });
+        }
+        match request.within {
+            None => self.estimate_sample(plan, request).await,
+            Some(within) => self.estimate_within(plan, request, within).await,
+        }
+    }
+
+    /// What to read for a question, and what is known without.
+    async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
+        let columns = self.schema().columns();
+        let bind = |condition: &Expression| condition.bind(columns);
+        let value = match &request.subject {
+            Subject::Mean(column) | Subject::Sum(column) | Subject::Quantile(column, _) => {
+                self.check_numbers(column)?;
+                Value::Column(column.clone())
+            }
+            Subject::Share(condition) => Value::Condition(bind(condition)?),
+            Subject::Count => Value::One,
+        };
+        let mut plan = Plan {
+            query: query.clone(),
+            filter: None,
+            value,
+            quantity: Quantity::Mean,
+            counted: None,
+            work: Work::default(),
+        };
+        if matches!(request.subject, Subject::Sum(_) | Subject::Count) || request.bounds.is_some() {
+            self.count_without_reading(&mut plan).await?;
+        }
+        let rows = if plan.filter.is_some() { None } else { request.rows };
+        let rows = rows.or(plan.counted.map(|(rows, _)| rows));
+        plan.quantity = match request.subject {
+            Subject::Mean(_) => Quantity::Mean,
+            Subject::Sum(_) => Quantity::Sum { rows },
+            Subject::Count => Quantity::Count { rows },
+            Subject::Share(_) => Quantity::Share,
+            Subject::Quantile(_, share) => Quantity::Quantile { share },
+        };
+        plan.query.columns = Some(plan.columns());
+        Ok(plan)
+    }
+
+    /// Counts the rows, if that takes no reading: of all rows, which versions know. Where a filter is about no index
+    /// column, it is taken out of the query and left to the estimator: the same bands are read either way, and the
+    /// number of rows before the filter is known.
+    async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
+        let schema = self.schema();
+        let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
+        let index = schema.index().iter().map(|place| Column::named(schema.columns().field(*place).name()));
+        let prunes =
+            |filter: &Bound| index.clone().any(|column| filter.ranges(&column) != Interval::EVERYTHING);
+        // The first units with rows of a filter are other units than the first of all.
+        let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();
+        if filter.as_ref().is_some_and(|filter| is_cut_short || prunes(filter)) {
+            return Ok(());
+        }
+        plan.query.filter = None;
+        plan.filter = filter;
+        let Query { as_of, with_arriving, .. } = plan.query;
+        let everything = Query { columns: Some(Vec::new()), as_of, with_arriving, ..Query::default() };
+        let count = self.count(&everything).await?;
+        plan.query.as_of = Some(count.version);
+        plan.counted = Some((count.rows, count.version));
+        plan.work = count.work;
+        Ok(())
+    }
+
+    fn check_numbers(&self, column: &Column) -> Result<(), TableError> {
+        let found = self.schema().columns().column_with_name(&column.name);
+        let (_, field) = found.ok_or_else(|| TableError::Column {
+            table: self.name().to_owned(),
+            column: column.name.clone(),
+        })?;
+        if has_numbers(field.data_type(), column.element) {
+            return Ok(());
+        }
+        Err(TableError::NoNumbers { column: column.to_string(), data_type: field.data_type().to_string() })
+    }
+
+    /// The estimate from the query's own sample.
+    async fn estimate_sample(&self, plan: Plan, request: &EstimateRequest) -> Result<Estimated, TableError> {
+        let answer = self.query(&plan.query).await?;
+        let values = plan.values(&answer.rows)?;
+        let units = units_of(&plan.query, &answer.weights)?;
+        let rows = plan.counted.map(|(rows, _)| rows).or(request.rows);
+        let estimate = match (request.bounds, rows, &plan.filter) {
+            (Some(bounds), Some(rows), None) if plan.quantity == Quantity::Mean => {
+                bounded_mean(&units, &values, bounds, rows, &request.confidence)?
+            }
+            _ => plan.quantity.estimate(&units, &values, &request.confidence)?,
+        };
+        Ok(Estimated {
+            estimate,
+            version: answer.version,
+            rows_read: answer.rows.num_rows() as u64,
+            work: together(plan.work, answer.work),
+        })
+    }
+
+    /// The estimate from as much as makes it narrow enough.
+    async fn estimate_within(
+        &self,
+        plan: Plan,
+        request: &EstimateRequest,
+        Within { tolerance, rows_max }: Within,
+    ) -> Result<Estimated, TableError> {
+        let after = plan.query.window.after();
+        let mut reading = Reading::new(plan.quantity, request.confidence, tolerance, rows_max, after)?;
+        let mut query = Query { window: Window::above(after), units: None, ..plan.query.clone() };
+        query.limit = rows_max.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let mut refinement = self.refine(&query);
+        let (mut rows_read, mut work, mut version) = (0, plan.work, None);
+        let estimate = loop {
+            let Some(refined) = refinement.next().await? else { break reading.end()? };
+            rows_read += refined.rows.num_rows() as u64;
+            (work, version) = (together(plan.work, refined.work), Some(refined.version));
+            // A limit of rows may have let some in beyond the cut below which all are known.
+            let known = refined.cut.prefix(&refined.weights);
+            let values = plan.values(&refined.rows.slice(0, known))?;
+            let is_all = refined.is_last && refined.cut == Cut::ALL;
+            match reading.push(&refined.weights[..known], &values, refined.cut, is_all)? {
+                Step::GoOn { rows } => refinement.want(usize::try_from(rows).unwrap_or(usize::MAX)),
+                Step::Stop(estimate) => break estimate,
+            }
+        };
+        let version = match version {
+            Some(version) => version,
+            None => self.version().await?,
+        };
+        Ok(Estimated { estimate, version, rows_read, work })
+    }
+}
+
+impl Plan {
+    /// The columns to read.
+    fn columns(&self) -> Vec<String> {
+        let mut columns = match &self.value {
+            Value::Column(column) => vec![column.name.clone()],
+            Value::Condition(condition) => condition.columns().to_vec(),
+            Value::One => Vec::new(),
+        };
+        for name in self.filter.iter().flat_map(|filter| filter.columns()) {
+            if !columns.contains(name) {
+                columns.push(name.clone());
+            }
+        }
+        columns
+    }
+
+    /// What each row counts as, NaN for nothing.
+    fn values(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
+        let mut values = match &self.value {
+            Value::Column(column) => numbers(rows, column).unwrap_or_default(),
+            Value::Condition(condition) => ones(&condition.evaluate(rows)?),
+            Value::One => vec![1.0; rows.num_rows()],
+        };
+        if let Some(filter) = &self.filter {
+            let belongs = ones(&filter.evaluate(rows)?);
+            let strays = values.iter_mut().zip(belongs).filter(|(_, belongs)| *belongs == 0.0);
+            strays.for_each(|(value, _)| *value = f64::NAN);
+        }
+        Ok(values)
+    }
+}
+
+/// The units of an answer, and how large a part of everything they are.
+fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, TableError> {
+    let units = weights.chunk_by(PartialEq::eq).count();
+    let is_cut_short = query.units.is_some_and(|most| units >= most)
+        || query.limit.is_some_and(|most| weights.len() >= most);
+    Ok(if is_cut_short {
+        Units::first(weights, query.window.after())?
+    } else {
+        Units::within(weights, query.window)?
+    })
+}
+
+/// What two answers took.
+fn together(one: Work, other: Work) -> Work {
+    Work {
+        blocks: one.blocks.max(other.blocks),
+        bands: one.bands + other.bands,
+        rows_touched: one.rows_touched + other.rows_touched,
+        rows_returned: one.rows_returned + other.rows_returned,
+        requests: one.requests + other.requests,
+        bytes: one.bytes + other.bytes,
+    }
+}

@@ -1,0 +1,317 @@
+//! Estimates through tables: the same answers as the estimators give on the same rows, and what they cost.
+
+#![allow(clippy::unwrap_used)]
+
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Schema};
+use atoll_errors::ErrorKind;
+use atoll_memory::MemoryStore;
+use atoll_tables::estimate::{
+    Confidence, Doubt, Estimate, EstimateRequest, Method, Quantity, Stopping, Subject, Tolerance, Units, mean,
+};
+use atoll_tables::expression::{Column, Expression};
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{
+    Cut, Query, Roles, Salt, Table, TableError, TableSchema, Weight, Window, column, weights,
+};
+use fastrand::Rng;
+use std::sync::Arc;
+
+/// Rows of a step.
+const ROWS: usize = 4000;
+
+/// Steps of the table.
+const STEPS: u64 = 5;
+
+/// Rows of the table.
+const ALL: f64 = (ROWS * STEPS as usize) as f64;
+
+fn schema(sample_key: &[&str]) -> TableSchema {
+    let columns = Schema::new(vec![
+        column("pid", DataType::Int64, false),
+        column("step", DataType::Int64, false),
+        column("x", DataType::Float64, false),
+        column("vz", DataType::Float64, true),
+        column("kind", DataType::Utf8, false),
+    ]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Roles {
+        id: names(&["pid", "step"]),
+        sample_key: names(sample_key),
+        index: names(&["x", "step"]),
+        salt: 0,
+    };
+    TableSchema::new(columns, &roles).unwrap()
+}
+
+/// Particles with a velocity of their own and some noise; every twentieth value is missing.
+fn rows(step: u64) -> RecordBatch {
+    let mut random = Rng::with_seed(step);
+    let pid = Int64Array::from_iter_values(0..ROWS as i64);
+    let steps = Int64Array::from_iter_values(std::iter::repeat_n(step as i64, ROWS));
+    let x = Float64Array::from_iter_values((0..ROWS).map(|_| random.f64()));
+    let velocity = |pid: usize, noise: f64| 5.0 + (pid * 7919 % ROWS) as f64 / ROWS as f64 + noise;
+    let vz: Float64Array =
+        (0..ROWS).map(|pid| (pid % 20 != 3).then(|| velocity(pid, random.f64()))).collect();
+    let kind =
+        StringArray::from_iter_values((0..ROWS).map(|pid| if pid % 3 == 0 { "heavy" } else { "light" }));
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(pid), Arc::new(steps), Arc::new(x), Arc::new(vz), Arc::new(kind)];
+    RecordBatch::try_new(Arc::clone(schema(&[]).columns()), columns).unwrap()
+}
+
+async fn table(sample_key: &[&str]) -> Table {
+    let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(sample_key)).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    for step in 0..STEPS {
+        append(&table, step).await;
+    }
+    table
+}
+
+async fn append(table: &Table, step: u64) {
+    table.append(BlockId { run: "run".into(), attempt: 1, step, rank: 0 }, &rows(step)).await.unwrap();
+}
+
+fn filter(text: &str) -> Expression {
+    Expression::parse(text).unwrap()
+}
+
+fn of_vz(subject: fn(Column) -> Subject) -> EstimateRequest {
+    EstimateRequest::new(subject(Column::named("vz")))
+}
+
+/// All rows in the order of their weights: weight, vz, x, whether heavy. Without any code of queries.
+fn by_weight(sample_key: usize) -> Vec<(Weight, f64, f64, bool)> {
+    let mut all = Vec::new();
+    for step in 0..STEPS {
+        let rows = rows(step);
+        let of = |name: &str| rows.column_by_name(name).unwrap().clone();
+        let weights = weights(&rows.columns()[..sample_key], Salt(0)).unwrap();
+        let (vz, x, kind) = (of("vz"), of("x"), of("kind"));
+        let vz: Vec<Option<f64>> = vz.as_any().downcast_ref::<Float64Array>().unwrap().iter().collect();
+        let x = x.as_any().downcast_ref::<Float64Array>().unwrap().values().to_vec();
+        let kind: Vec<bool> = kind
+            .as_any()
+            .downcast_ref::<StringArray>()
+            .unwrap()
+            .iter()
+            .map(|kind| kind == Some("heavy"))
+            .collect();
+        for row in 0..ROWS {
+            all.push((weights[row], vz[row].unwrap_or(f64::NAN), x[row], kind[row]));
+        }
+    }
+    all.sort_by_key(|row| row.0);
+    all
+}
+
+fn truth(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.filter(|value| !value.is_nan()).fold((0.0, 0.0), |sum, value| (sum.0 + value, sum.1 + 1.0))
+}
+
+#[track_caller]
+fn assert_same(found: &Estimate, expected: &Estimate) {
+    let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-9 * expected.abs();
+    let is_same =
+        near(found.value, expected.value) && near(found.low, expected.low) && near(found.high, expected.high);
+    assert!(is_same && found.units == expected.units, "{found} is not {expected}");
+    assert_eq!(found.doubts, expected.doubts);
+}
+
+#[tokio::test]
+async fn an_estimate_of_a_sample_is_that_of_the_estimators_on_the_same_rows() {
+    for (sample_key, columns) in [(&[][..], 2), (&["pid"][..], 1)] {
+        let table = table(sample_key).await;
+        let cut = Cut::of_share(0.1).unwrap();
+        let all = by_weight(columns);
+        let sampled: Vec<_> = all.iter().filter(|row| cut.takes(row.0)).collect();
+        let weights: Vec<Weight> = sampled.iter().map(|row| row.0).collect();
+        let values: Vec<f64> = sampled.iter().map(|row| row.1).collect();
+        let units = Units::within(&weights, Window::below(cut)).unwrap();
+        let confidence = Confidence::default();
+        let query = Query::default().sample(0.1).unwrap();
+        let found = table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();
+        assert_same(&found.estimate, &mean(&units, &values, &confidence).unwrap());
+        assert_eq!(found.rows_read, sampled.len() as u64);
+        let sum = Quantity::Sum { rows: Some(ALL as u64) }.estimate(&units, &values, &confidence).unwrap();
+        assert_same(&table.estimate(&query, &of_vz(Subject::Sum)).await.unwrap().estimate, &sum);
+        let median = Quantity::Quantile { share: 0.5 }.estimate(&units, &values, &confidence).unwrap();
+        let request = EstimateRequest::new(Subject::Quantile(Column::named("vz"), 0.5));
+        assert_same(&table.estimate(&query, &request).await.unwrap().estimate, &median);
+    }
+}
+
+#[tokio::test]
+async fn a_count_of_everything_reads_nothing() {
+    let table = table(&[]).await;
+    let found = table.estimate(&Query::default(), &EstimateRequest::new(Subject::Count)).await.unwrap();
+    assert_eq!((found.estimate.value, found.estimate.is_exact()), (ALL, true));
+    assert_eq!((found.rows_read, found.work.bands, found.work.bytes), (0, 0, 0));
+    // Nor does the number that a sum rests on.
+    let query = Query::default().sample(0.01).unwrap();
+    let mean = table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();
+    let sum = table.estimate(&query, &of_vz(Subject::Sum)).await.unwrap();
+    assert_eq!(sum.work, mean.work);
+}
+
+#[tokio::test]
+async fn a_count_of_a_filter_that_prunes_nothing_rests_on_the_number_of_all_rows() {
+    let table = table(&[]).await;
+    let all = by_weight(2);
+    let cut = Cut::of_share(0.1).unwrap();
+    let sampled: Vec<_> = all.iter().filter(|row| cut.takes(row.0)).collect();
+    let weights: Vec<Weight> = sampled.iter().map(|row| row.0).collect();
+    let heavy: Vec<f64> = sampled.iter().map(|row| f64::from(u8::from(row.3))).collect();
+    let units = Units::within(&weights, Window::below(cut)).unwrap();
+    let expected =
+        Quantity::Count { rows: Some(ALL as u64) }.estimate(&units, &heavy, &Confidence::default()).unwrap();
+    let query = Query::default().sample(0.1).unwrap();
+    let heavy = query.clone().filter(filter("kind = 'heavy'"));
+    let count = EstimateRequest::new(Subject::Count);
+    assert_same(&table.estimate(&heavy, &count).await.unwrap().estimate, &expected);
+    // A region of the index is sampled alone, so only its own rows are known.
+    let region = query.filter(filter("x < 0.5"));
+    let found = table.estimate(&region, &count).await.unwrap();
+    let inside: Vec<Weight> = sampled.iter().filter(|row| row.2 < 0.5).map(|row| row.0).collect();
+    let units = Units::within(&inside, Window::below(cut)).unwrap();
+    let ones = vec![1.0; inside.len()];
+    let expected = Quantity::Count { rows: None }.estimate(&units, &ones, &Confidence::default()).unwrap();
+    assert_same(&found.estimate, &expected);
+    assert!(found.estimate.holds(all.iter().filter(|row| row.2 < 0.5).count() as f64));
+}
+
+#[tokio::test]
+async fn a_sum_of_a_region_is_surer_if_its_rows_were_counted() {
+    let table = table(&[]).await;
+    let region = Query::default().filter(filter("x < 0.25"));
+    let count = table.count(&region).await.unwrap().rows;
+    let sampled = region.sample(0.1).unwrap();
+    let alone = table.estimate(&sampled, &of_vz(Subject::Sum)).await.unwrap().estimate;
+    let known = table.estimate(&sampled, &of_vz(Subject::Sum).of_rows(count)).await.unwrap().estimate;
+    let (sum, _) = truth(by_weight(2).iter().filter(|row| row.2 < 0.25).map(|row| row.1));
+    assert!(alone.holds(sum) && known.holds(sum), "{alone}, {known}, truth {sum}");
+    assert!(3.0 * known.half_width() < alone.half_width(), "{known} and {alone}");
+}
+
+#[tokio::test]
+async fn shares_and_first_units_are_those_of_the_query() {
+    let table = table(&[]).await;
+    let request = EstimateRequest::new(Subject::Share(filter("kind = 'heavy'")));
+    let found = table.estimate(&Query::default().first(500), &request).await.unwrap().estimate;
+    // The last of them sets the cut.
+    assert_eq!((found.units, found.is_exact()), (499, false));
+    let heavy = by_weight(2).iter().take(499).filter(|row| row.3).count() as f64;
+    assert!((found.value - heavy / 499.0).abs() < 1e-12);
+    // More than there are: everything.
+    let found = table.estimate(&Query::default().first(1_000_000), &request).await.unwrap().estimate;
+    assert!(
+        found.is_exact()
+            && (found.value - by_weight(2).iter().filter(|row| row.3).count() as f64 / ALL).abs() < 1e-12
+    );
+}
+
+#[tokio::test]
+async fn a_tolerance_is_met_and_costs_never_more_than_the_exact_answer() {
+    let table = table(&[]).await;
+    let (sum, count) = truth(by_weight(2).iter().map(|row| row.1));
+    let exact = table.query(&Query::default().select(["vz"])).await.unwrap().work;
+    for relative in [0.01, 0.005, 0.002, 1e-9] {
+        let request = of_vz(Subject::Mean).within(Tolerance::Relative(relative), None);
+        let found = table.estimate(&Query::default(), &request).await.unwrap();
+        let estimate = &found.estimate;
+        assert!(estimate.half_width() <= relative * estimate.value && estimate.is_valid(), "{estimate}");
+        assert!(
+            found.work.rows_touched <= exact.rows_touched && found.work.bytes <= exact.bytes,
+            "{:?}",
+            found.work
+        );
+        if relative == 0.01 {
+            assert!(found.work.rows_touched < exact.rows_touched / 4, "{:?} of {exact:?}", found.work);
+        }
+        if relative == 1e-9 {
+            assert!(estimate.is_exact() && (estimate.value - sum / count).abs() < 1e-9, "{estimate}");
+            assert_eq!(found.rows_read, ALL as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_rows_is_kept() {
+    let table = table(&[]).await;
+    let request = of_vz(Subject::Mean).within(Tolerance::Relative(1e-6), Some(3000));
+    let found = table.estimate(&Query::default(), &request).await.unwrap();
+    assert!(found.rows_read <= 3000 && found.rows_read > 2000, "{}", found.rows_read);
+    assert_eq!(found.estimate.doubts, [Doubt::TooWide]);
+}
+
+#[tokio::test]
+async fn a_second_sample_shares_no_unit_with_the_first() {
+    let table = table(&[]).await;
+    let of = async |from: f64| {
+        let query = Query::default().window(from, from + 0.1).unwrap();
+        table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap().estimate
+    };
+    let (first, second) = (of(0.0).await, of(0.1).await);
+    assert!(first.value != second.value && !second.is_exact());
+    assert!((first.half_width() / second.half_width() - 1.0).abs() < 0.1);
+    // Reading on begins where the window does.
+    let request = of_vz(Subject::Mean).within(Tolerance::Relative(0.01), None);
+    let query = Query::default().window(0.5, 1.0).unwrap();
+    let fresh = table.estimate(&query, &request).await.unwrap().estimate;
+    let old = table.estimate(&Query::default(), &request).await.unwrap().estimate;
+    assert!(fresh.value != old.value && fresh.half_width() <= 0.01 * fresh.value);
+}
+
+#[tokio::test]
+async fn bounds_of_values_give_an_interval_without_approximation() {
+    let table = table(&[]).await;
+    let query = Query::default().sample(0.05).unwrap();
+    let request = EstimateRequest::new(Subject::Mean(Column::named("x"))).bounded(0.0, 1.0);
+    let found = table.estimate(&query, &request).await.unwrap().estimate;
+    let (sum, count) = truth(by_weight(2).iter().map(|row| row.2));
+    assert_eq!(found.method, Method::EmpiricalBernstein);
+    assert!(found.holds(sum / count), "{found}, truth {}", sum / count);
+}
+
+#[tokio::test]
+async fn what_has_no_answer_is_refused_with_what_to_do_instead() {
+    let table = table(&[]).await;
+    let estimate =
+        async |subject: Subject| table.estimate(&Query::default(), &EstimateRequest::new(subject)).await;
+    let unknown = estimate(Subject::Mean(Column::named("vzz"))).await.unwrap_err();
+    assert!(matches!(unknown, TableError::Column { .. }));
+    let text = estimate(Subject::Mean(Column::named("kind"))).await.unwrap_err();
+    assert!(text.to_string().contains("kind") && text.kind() == ErrorKind::InvalidInput, "{text}");
+    let zero =
+        EstimateRequest::new(Subject::Mean(Column::named("x"))).within(Tolerance::Relative(0.01), Some(1500));
+    let centred = Query::default().filter(filter("x > 2.0"));
+    let nothing = table.estimate(&centred, &zero).await.unwrap().estimate;
+    assert!(nothing.value.is_nan() && nothing.rows == 0);
+}
+
+#[tokio::test]
+async fn an_empty_table_has_no_mean_and_a_count_of_zero() {
+    let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(&[])).await.unwrap();
+    let count = table.estimate(&Query::default(), &EstimateRequest::new(Subject::Count)).await.unwrap();
+    assert_eq!((count.estimate.value, count.estimate.is_exact()), (0.0, true));
+    let request = of_vz(Subject::Mean).within(Tolerance::Relative(0.1), None);
+    for request in [of_vz(Subject::Mean), request] {
+        let mean = table.estimate(&Query::default(), &request).await.unwrap().estimate;
+        assert!(mean.value.is_nan());
+    }
+}
+
+#[tokio::test]
+async fn an_older_version_is_estimated_as_it_was() {
+    let table = table(&[]).await;
+    let version = table.version().await.unwrap();
+    let query = Query::default().sample(0.1).unwrap();
+    let request = of_vz(Subject::Sum).confidence(Confidence::default().stopping(Stopping::ANYTIME));
+    let before = table.estimate(&query, &request).await.unwrap();
+    append(&table, STEPS).await;
+    let after = table.estimate(&query, &request).await.unwrap();
+    let again = table.estimate(&query.as_of(version), &request).await.unwrap();
+    assert_eq!((again.version, &again.estimate), (version, &before.estimate));
+    assert!(after.version > version && after.estimate.value > 1.15 * before.estimate.value);
+}
