@@ -62,8 +62,9 @@ impl Failure {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Store(error) | Self::Table(TableError::Store(error)) => error.hint(),
-            Self::Expression(error) | Self::Table(TableError::Filter(error)) => error.hint(),
+            Self::Table(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Expression(error) => error.hint(),
             Self::Input { hint, .. } => hint.clone(),
             Self::Closed => Some("open it again with atoll.open".to_owned()),
             Self::Forked => Some(

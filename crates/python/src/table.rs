@@ -57,10 +57,10 @@ impl Table {
         (roles.id, roles.sample_key, roles.index, roles.salt)
     }
 
-    /// A number of this process's stay at the table, which no other has.
+    /// A number of this handle of the table, which no other has.
     #[getter]
     fn session(&self) -> PyResult<u128> {
-        Ok(self.handle()?.session().0)
+        Ok(self.handle()?.handle_number())
     }
 
     /// The number of the version that is current.

@@ -7,22 +7,30 @@
 //! Invariant: a query reads one version, and of it only what that version names.
 
 mod append;
+mod attributes;
 mod codec;
 mod ledger;
+mod line;
 mod names;
 mod query;
+mod registry;
+mod runs;
+mod session;
 
 pub use query::{Answer, Batches, Count, Explanation, Query, Refined, Refinement, Within, Work};
+pub use registry::TableSummary;
+pub use runs::{RunSummary, StepSummary, TableInfo};
 
 use crate::block::BlockError;
 use crate::estimate::EstimateError;
 use crate::expression::{EvaluateError, ExpressionError};
-use crate::protocol::{EditError, SessionId, Version};
+use crate::protocol::{BlockId, EditError, SessionId, Version};
 use crate::{SchemaError, TableSchema};
 use atoll_errors::ErrorKind;
-use atoll_store::{Cell, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Outcome, Store, StoreError};
 use ledger::Ledger;
-use names::{Names, REGISTRY};
+use line::Line;
+use names::Names;
 use std::sync::Arc;
 
 /// Why a table did not do what was asked.
@@ -41,9 +49,21 @@ pub enum TableError {
         /// The name.
         name: String,
     },
-    /// A table cannot have this name.
-    #[error("a table cannot be called {name:?}: {problem}")]
+    /// There is no such run.
+    #[error("table \"{table}\" has no run \"{run}\"")]
+    NoRun {
+        /// The table.
+        table: String,
+        /// The run asked for.
+        run: String,
+        /// The name of a run that is written almost the same.
+        near: Option<String>,
+    },
+    /// A table or run cannot have this name.
+    #[error("a {what} cannot be called {name:?}: {problem}")]
     Name {
+        /// What cannot be called so.
+        what: &'static str,
         /// The name.
         name: String,
         /// What is wrong with it.
@@ -63,7 +83,7 @@ pub enum TableError {
     /// The version that is current does not admit the edit.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The session of this handle ended while it was away: what it wrote last is in no version.
+    /// The session of this handle ended while it wrote: what it wrote last is in no version.
     #[error("the session of this process at table \"{table}\" has ended; open the table again")]
     Fenced {
         /// The table.
@@ -84,6 +104,28 @@ pub enum TableError {
         asked: Version,
         /// The oldest that is left.
         oldest: Version,
+    },
+    /// The store failed while an edit was on its way: it may have become true, or may yet become so.
+    #[error("whether the last edit of table \"{table}\" became true is not known: {source}")]
+    InDoubt {
+        /// The table.
+        table: String,
+        /// What failed.
+        source: Box<TableError>,
+    },
+    /// An append that was begun before, of the same rank, failed: the steps of a rank come in order.
+    #[error("step {} of rank {} of run \"{}\" waited behind an append that failed", .id.step, .id.rank, .id.run)]
+    Behind {
+        /// The block that waited.
+        id: BlockId,
+    },
+    /// Steps inside out, or none.
+    #[error("there is no step from {from} to below {to}")]
+    Steps {
+        /// The first step.
+        from: u64,
+        /// The first step behind them.
+        to: u64,
     },
     /// A column that is asked for is not there.
     #[error("table \"{table}\" has no column \"{column}\"")]
@@ -142,14 +184,16 @@ impl TableError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { .. } | Self::Column { .. } | Self::VersionGone { .. } => ErrorKind::NotFound,
-            Self::Exists { .. } | Self::Fenced { .. } => ErrorKind::Conflict,
-            Self::Name { .. } | Self::NoNumbers { .. } => ErrorKind::InvalidInput,
+            Self::NotFound { .. } | Self::Column { .. } | Self::NoRun { .. } | Self::VersionGone { .. } => {
+                ErrorKind::NotFound
+            }
+            Self::Exists { .. } | Self::Fenced { .. } | Self::Behind { .. } => ErrorKind::Conflict,
+            Self::Name { .. } | Self::Steps { .. } | Self::NoNumbers { .. } => ErrorKind::InvalidInput,
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),
-            Self::Forgotten { .. } => ErrorKind::TimedOut,
+            Self::Forgotten { .. } | Self::InDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Damaged { .. } => ErrorKind::Corrupt,
@@ -157,6 +201,45 @@ impl TableError {
             Self::Evaluate(error) => error.kind(),
             Self::Store(error) => error.kind(),
         }
+    }
+
+    /// Whether the call may have taken effect. Appending the same block again is harmless either way.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Forgotten { .. } | Self::InDoubt { .. } => Outcome::Unknown,
+            Self::Store(error) => error.outcome(),
+            _ => Outcome::Refused,
+        }
+    }
+
+    /// What the caller can do about it, for whoever prints the error.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotFound { .. } => "`atoll table list` tells the names of the tables",
+            Self::NoRun { near: Some(near), .. } => return Some(format!("did you mean \"{near}\"?")),
+            Self::NoRun { .. } => "begin the run first, or see which runs there are",
+            Self::Exists { .. } => "open it with the schema that it has, or choose another name",
+            Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
+            Self::Edit(error) => return error.hint(),
+            Self::Filter(error) => return error.hint(),
+            Self::Fenced { .. } => "open the table again; appends may be given again as they were",
+            Self::Forgotten { .. } | Self::InDoubt { .. } => {
+                "do it again: a block that is there already counts once"
+            }
+            Self::Behind { .. } => "append the steps of this rank again, in order, from the one that failed",
+            Self::VersionGone { oldest, .. } => {
+                return Some(format!("ask for version {oldest} or a later one"));
+            }
+            Self::Steps { .. } => "the first step comes before the end, which is not among them",
+            Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
+            Self::Unsupported { .. } => "use the release that wrote it, or a later one",
+            Self::Damaged { .. } => "`atoll store check` tells the extent of the damage",
+            Self::Store(error) => return error.hint(),
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -168,50 +251,25 @@ pub struct Table {
     schema: Arc<TableSchema>,
     names: Names,
     ledger: Arc<Ledger>,
+    line: Arc<Line>,
+    number: u128,
 }
 
 /// What the registry says of a table.
 struct Entry {
     id: u128,
     schema: TableSchema,
+    /// Whether it is on its way out.
+    is_dropped: bool,
 }
 
 impl Table {
-    /// Makes a table, or opens the one that is there if it has the same schema.
-    ///
-    /// # Errors
-    /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
-    pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
-        if let Some(problem) = crate::name::problem(name) {
-            return Err(TableError::Name { name: name.to_owned(), problem });
-        }
-        let entry = Entry { id: names::random_id(), schema };
-        // The manifest partition needs nothing to be empty, so the registry's cell is all there is to write.
-        let text = codec::entry_to_json(&entry);
-        let cell = Cell::new(REGISTRY, name);
-        match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
-            Ok(_) | Err(StoreError::Conflict(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let table = Self::open(store, name).await?;
-        if *table.schema == entry.schema {
-            Ok(table)
-        } else {
-            Err(TableError::Exists { name: name.to_owned() })
-        }
-    }
-
-    /// Opens a table.
-    ///
-    /// # Errors
-    /// [`TableError::NotFound`], [`TableError::Damaged`], errors of the store.
-    pub async fn open(store: Arc<dyn Store>, name: &str) -> Result<Self, TableError> {
-        let found = store.get(Cell::new(REGISTRY, name), ReadOptions::default()).await?;
-        let text = found.ok_or_else(|| TableError::NotFound { name: name.to_owned() })?;
-        let Entry { id, schema } = codec::entry_from_json(name, &text)?;
-        let names = Names::of(id);
+    async fn of(store: Arc<dyn Store>, name: &str, entry: Entry) -> Result<Self, TableError> {
+        let names = Names::of(entry.id);
         let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
-        Ok(Self { store, name: name.to_owned(), schema: Arc::new(schema), names, ledger })
+        let (schema, line) = (Arc::new(entry.schema), Arc::default());
+        let number = names::random_id();
+        Ok(Self { store, name: name.to_owned(), schema, names, ledger, line, number })
     }
 
     /// Its name.
@@ -234,16 +292,38 @@ impl Table {
         Ok(self.ledger.current().await?.head.version)
     }
 
-    /// This process's stay at the table.
+    /// A number of this handle and its clones, which no other has.
     #[must_use]
-    pub fn session(&self) -> SessionId {
-        self.ledger.session()
+    pub fn handle_number(&self) -> u128 {
+        self.number
+    }
+
+    /// This handle's stay at the table; none before its first write.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        self.ledger.stay().as_ref().map(|stay| stay.id)
+    }
+
+    /// Ends this handle's stay, so that nothing of it is left. A handle that is merely dropped leaves a few bytes
+    /// until a vacuum; one that is used again begins another stay.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn close(&self) -> Result<(), TableError> {
+        self.ledger.end_session().await
     }
 }
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Table").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), TableError> {
+    match crate::name::problem(name) {
+        None => Ok(()),
+        Some(problem) => Err(TableError::Name { what, name: name.to_owned(), problem }),
     }
 }
 

@@ -4,28 +4,35 @@
 //! that stands between two processes that changed the table at the same time.
 
 use super::run::not_begun;
-use super::{Block, Edit, EditError, Manifest, ObjectId, Run, RunId, Scope, StepRange, Version};
-use std::collections::BTreeSet;
+use super::{Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, StepRange, Version};
 
 impl Manifest {
     /// The next version, if the edit can become true in this one.
     ///
-    /// Takes time and space in proportion to the manifest.
+    /// Takes time and space in proportion to the edit, and to the number of pieces where it strikes some; the rest
+    /// is shared with the version before.
     ///
     /// # Errors
     /// [`EditError::AlreadyDone`] if there is nothing left to do; the other variants of [`EditError`] if the
     /// edit contradicts what has become true since it was made, or itself.
     pub fn apply(&self, edit: &Edit) -> Result<Self, EditError> {
-        let mut next = Self { version: self.version.next(), ..self.clone() };
-        match edit {
+        self.clone().applied(edit)
+    }
+
+    /// As [`Manifest::apply`], where the version before is needed no longer.
+    pub(crate) fn applied(self, edit: &Edit) -> Result<Self, EditError> {
+        let mut next = self;
+        next.version = next.version.next();
+        // The pieces that go.
+        let gone = match edit {
             Edit::Begin { run, attempt, ranks } => next.begin(run, *attempt, *ranks)?,
             Edit::Append { blocks } => next.append(blocks)?,
             Edit::Pack { base, remove, add, dropped } => next.pack(*base, remove, add, *dropped)?,
-            Edit::Delete { scope } => next.strike(scope),
+            Edit::Delete { scope } => next.delete(scope),
             Edit::RaiseFloor { to } => next.raise_floor(*to)?,
             Edit::Forget { objects } => next.forget(objects)?,
-        }
-        next.settle(self);
+        };
+        next.settle(&gone);
         Ok(next)
     }
 
@@ -45,13 +52,13 @@ impl Manifest {
         Self { version: self.version, ..next }
     }
 
-    fn begin(&mut self, run: &RunId, attempt: u64, ranks: u32) -> Result<(), EditError> {
+    fn begin(&mut self, run: &RunId, attempt: u64, ranks: u32) -> Result<Vec<Placed>, EditError> {
         if ranks == 0 {
             return Err(EditError::Ranks { run: run.clone(), actual: 1, asked: 0 });
         }
         let Some(known) = self.runs.get_mut(run) else {
             self.runs.insert(run.clone(), Run::begin(attempt, ranks));
-            return Ok(());
+            return Ok(Vec::new());
         };
         if attempt < known.attempt {
             return Err(EditError::StaleAttempt { run: run.clone(), attempt, current: known.attempt });
@@ -61,25 +68,27 @@ impl Manifest {
             let other = EditError::Ranks { run: run.clone(), actual: known.ranks, asked: ranks };
             return Err(if ranks == known.ranks { same } else { other });
         }
+        let gone = known.arriving_pieces().cloned().collect();
         let complete = std::mem::take(&mut known.complete);
         *known = Run { complete, ..Run::begin(attempt, ranks) };
-        Ok(())
+        self.busy.remove(run);
+        Ok(gone)
     }
 
-    fn append(&mut self, blocks: &[Block]) -> Result<(), EditError> {
-        let mut is_news = false;
+    fn append(&mut self, blocks: &[Block]) -> Result<Vec<Placed>, EditError> {
+        let (mut is_news, mut gone) = (false, Vec::new());
         for block in blocks {
             let run = self.runs.get(&block.id.run);
             let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
             if !run.has(&block.id) {
-                self.append_one(block)?;
+                gone.extend(self.append_one(block)?);
                 is_news = true;
             }
         }
-        if is_news { Ok(()) } else { Err(EditError::AlreadyDone) }
+        if is_news { Ok(gone) } else { Err(EditError::AlreadyDone) }
     }
 
-    fn append_one(&mut self, block: &Block) -> Result<(), EditError> {
+    fn append_one(&mut self, block: &Block) -> Result<Vec<Placed>, EditError> {
         if let Some(piece) = &block.piece {
             self.check_unused(piece.object)?;
         }
@@ -87,28 +96,50 @@ impl Manifest {
         let run = self.runs.get_mut(&block.id.run);
         let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
         if run.take(block, at)? {
-            self.publish(&block.id.run, block.id.step);
+            return Ok(self.publish(&block.id.run, block.id.step));
         }
-        Ok(())
+        self.busy.insert(block.id.run.clone());
+        Ok(Vec::new())
     }
 
     /// Makes a step visible and, if it is the first of its attempt, supersedes what earlier attempts wrote of
     /// it and of all later steps: both in this version, so that nobody sees neither or both.
-    fn publish(&mut self, run: &RunId, step: u64) {
-        let Some(state) = self.runs.get_mut(run) else { return };
-        let (blocks, is_first) = state.publish(step);
-        if is_first {
+    fn publish(&mut self, run: &RunId, step: u64) -> Vec<Placed> {
+        let Some(state) = self.runs.get_mut(run) else { return Vec::new() };
+        let (blocks, superseded) = state.publish(step);
+        self.steps = self.steps + 1 - superseded;
+        if state.arriving.is_empty() {
+            self.busy.remove(run);
+        }
+        let mut gone = Vec::new();
+        if superseded > 0 {
             let steps = StepRange::since(step);
-            self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
+            gone = self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
         }
         for mut placed in blocks {
             // Only now can anybody see the rows: what was deleted before was not about them.
             placed.clean_to = self.version;
             self.pieces.insert(placed.piece.key(), placed);
         }
+        gone
     }
 
-    fn raise_floor(&mut self, to: Version) -> Result<(), EditError> {
+    /// Strikes rows; a step that goes as a whole is noted, so that it is listed no longer.
+    fn delete(&mut self, scope: &Scope) -> Vec<Placed> {
+        if scope.expression.is_none() {
+            let every = self.runs.keys().cloned();
+            let runs: Vec<RunId> =
+                scope.run.as_ref().map_or_else(|| every.collect(), |run| vec![run.clone()]);
+            for run in runs {
+                if let Some(run) = self.runs.get_mut(&run) {
+                    run.delete(scope.steps);
+                }
+            }
+        }
+        self.strike(scope)
+    }
+
+    fn raise_floor(&mut self, to: Version) -> Result<Vec<Placed>, EditError> {
         // The version that this edit makes is not there for its maker to ask for.
         if to >= self.version {
             return Err(EditError::Ahead { asked: to, current: self.version });
@@ -117,25 +148,24 @@ impl Manifest {
             return Err(EditError::AlreadyDone);
         }
         self.floor = to;
-        Ok(())
+        Ok(Vec::new())
     }
 
-    fn forget(&mut self, objects: &[ObjectId]) -> Result<(), EditError> {
-        let named: BTreeSet<ObjectId> = self.objects().collect();
+    fn forget(&mut self, objects: &[ObjectId]) -> Result<Vec<Placed>, EditError> {
         let mut is_news = false;
         for object in objects {
             let is_early = self.retired.get(object).is_some_and(|life| life.retired > self.floor);
-            if is_early || named.contains(object) {
+            if is_early || self.names(*object) {
                 return Err(EditError::InUse { object: *object });
             }
             is_news |= self.retired.remove(object).is_some();
         }
-        if is_news { Ok(()) } else { Err(EditError::AlreadyDone) }
+        if is_news { Ok(Vec::new()) } else { Err(EditError::AlreadyDone) }
     }
 
     /// Refuses an object that some version has named before.
     pub(super) fn check_unused(&self, object: ObjectId) -> Result<(), EditError> {
-        if self.retired.contains_key(&object) || self.objects().any(|named| named == object) {
+        if self.retired.contains_key(&object) || self.names(object) {
             return Err(EditError::ObjectReused { object });
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Cells: what the protocol keeps in the table's manifest partition, and the one write that makes an edit true.
 
-use super::{EditId, SessionId, Version};
+use super::{EditId, ObjectId, SessionId, Version};
 
 /// One cell of the manifest partition. Objects lie in other partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,11 +9,18 @@ pub enum Cell {
     Head,
     /// The edit that made a version, with its id: written once.
     Edit(Version),
-    /// A whole manifest, so that resolving reads few edits: written once, with the edit of its version.
+    /// A whole manifest, so that resolving reads few edits: written once, with the edit of its version. A long one
+    /// lies in parts.
     Full(Version),
+    /// A part of a long whole manifest, under a name of its writer's: written before the edit whose version it is
+    /// of, and once.
+    Part(ObjectId, u32),
     /// A session ([`super::Session`]) and its expiry: changed by its own process, removed by it or, once it
     /// has expired, by a vacuum.
     Session(SessionId),
+    /// Says that the table was dropped: put with the removal of all others, and the condition of every new
+    /// session is that it is absent.
+    Dropped,
     /// A snapshot: the version that it keeps. Written under the condition that the head is as it was when
     /// the version was found readable.
     Snapshot(Vec<u8>),
@@ -28,6 +35,11 @@ impl Cell {
             Self::Head => b"h".to_vec(),
             Self::Edit(version) => [b"e".as_slice(), &version.0.to_be_bytes()].concat(),
             Self::Full(version) => [b"f".as_slice(), &version.0.to_be_bytes()].concat(),
+            Self::Part(object, number) => {
+                let (session, sequence) = (object.session.0.to_be_bytes(), object.sequence.to_be_bytes());
+                [b"p".as_slice(), &session, &sequence, &number.to_be_bytes()].concat()
+            }
+            Self::Dropped => b"x".to_vec(),
             Self::Session(session) => [b"s".as_slice(), &session.0.to_be_bytes()].concat(),
             Self::Snapshot(name) => [b"n".as_slice(), name].concat(),
         }
@@ -44,14 +56,11 @@ pub struct Head {
 }
 
 impl Head {
-    /// Edits between whole manifests, at most.
-    pub const EDITS_MAX: u64 = 64;
-
-    /// The head after the next edit.
+    /// The head after the next edit. After `edits_max` edits it comes with a whole manifest.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub const fn next(self, edits_max: u64) -> Self {
         let version = self.version.next();
-        let full = if version.0.saturating_sub(self.full.0) >= Self::EDITS_MAX { version } else { self.full };
+        let full = if version.0.saturating_sub(self.full.0) >= edits_max { version } else { self.full };
         Self { version, full }
     }
 }
@@ -101,18 +110,21 @@ mod tests {
             Cell::Full(Version(256)),
             Cell::Head,
             Cell::Snapshot(b"before the storm".to_vec()),
+            Cell::Part(ObjectId { session, sequence: 255 }, 1),
+            Cell::Part(ObjectId { session, sequence: 256 }, 0),
             Cell::Session(session),
+            Cell::Dropped,
         ];
         let keys: Vec<_> = cells.iter().map(Cell::sort_key).collect();
         assert!(keys.is_sorted() && keys.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]
-    fn a_whole_manifest_comes_with_every_sixty_fourth_edit() {
+    fn a_whole_manifest_comes_when_so_many_edits_have_come() {
         let mut head = Head::default();
         let mut whole = Vec::new();
         for _ in 0..130 {
-            head = head.next();
+            head = head.next(64);
             if head.full == head.version {
                 whole.push(head.version.0);
             }

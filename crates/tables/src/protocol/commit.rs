@@ -118,7 +118,8 @@ impl Commit {
         match view.manifest.apply(&self.edit) {
             Err(error) => self.end(Ended::Refused(error)),
             Ok(_) => {
-                let proposal = Proposal { base: view.head, head: view.head.next(), id: self.id };
+                let head = view.head.next(view.manifest.edits_max());
+                let proposal = Proposal { base: view.head, head, id: self.id };
                 self.step = Step::Write(proposal);
                 None
             }

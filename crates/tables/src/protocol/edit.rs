@@ -1,6 +1,6 @@
 //! Edits: the wishes that make the next version.
 
-use super::{Piece, RunId, Scope, Version, WeightRange};
+use super::{Piece, RunId, Scope, StepTime, Version, WeightRange};
 
 /// Which block: one rank's rows of one step, as one attempt wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +20,8 @@ pub struct BlockId {
 pub struct Block {
     /// Which block.
     pub id: BlockId,
+    /// The time of its step, if the writer told it.
+    pub time: Option<StepTime>,
     /// Its rows; none for a rank that had no rows in the step.
     pub piece: Option<Piece>,
 }

@@ -101,7 +101,32 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// What a caller can do about it.
+    /// What the caller can do about it, for whoever prints the error.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotBegun { attempt, .. } => {
+                return Some(format!("begin attempt {attempt} of the run first, with its number of ranks"));
+            }
+            Self::StaleAttempt { current, .. } => {
+                return Some(format!(
+                    "stop: another start of this run writes attempt {current}; a new start takes a higher number"
+                ));
+            }
+            Self::Ranks { .. } => {
+                "ranks are numbered from 0, and all ranks begin with the same number of them"
+            }
+            Self::StepOrder { .. } => {
+                "a rank writes its steps in rising order; begin a new attempt to go back"
+            }
+            Self::Ahead { .. } => "ask the table for its version",
+            Self::InputGone { .. } => "nothing was lost; pack again from the version that is current",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// What kind of error it is.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {

@@ -48,6 +48,30 @@ pub struct EditId {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub Arc<str>);
 
+/// The time of a step in the unit of the simulation, as the bits of an `f64`: told apart and kept bit by bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StepTime(pub u64);
+
+impl StepTime {
+    /// The time as a number.
+    #[must_use]
+    pub const fn number(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl From<f64> for StepTime {
+    fn from(time: f64) -> Self {
+        Self(time.to_bits())
+    }
+}
+
+impl std::borrow::Borrow<str> for RunId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&str> for RunId {
     fn from(name: &str) -> Self {
         Self(name.into())

@@ -1,11 +1,19 @@
 //! Manifests: the content of one version.
 
-use super::{ObjectId, PieceKey, Placed, Run, RunId, Scope, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version};
+use std::collections::BTreeSet;
+
+/// How many entries of a whole manifest cost as much as an edit.
+const ENTRIES_EACH: u64 = 4;
+
+/// How many edits lie between whole manifests, at least and at most.
+const EDITS_MIN: u64 = 64;
+const EDITS_MAX: u64 = 4096;
 
 /// The content of one version.
 ///
-/// Its fields are public so that they can be encoded; they change only in [`Manifest::apply`].
+/// Its fields are public so that they can be encoded; they change only in [`Manifest::apply`]. Copies share what
+/// they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Manifest {
     /// The version whose content this is.
@@ -13,13 +21,17 @@ pub struct Manifest {
     /// The lowest version that can still be read without a snapshot.
     pub floor: Version,
     /// What answers for the visible rows.
-    pub pieces: BTreeMap<PieceKey, Placed>,
+    pub pieces: SharedMap<PieceKey, Placed>,
     /// The runs.
-    pub runs: BTreeMap<RunId, Run>,
+    pub runs: SharedMap<RunId, Run>,
+    /// The runs of which something is arriving: a few of many.
+    pub(crate) busy: BTreeSet<RunId>,
+    /// How many visible steps they have.
+    pub(crate) steps: usize,
     /// Rows that are struck in the pieces that have not heeded them, oldest first.
     pub tombstones: Vec<Tombstone>,
     /// Objects that no version from this one on names, and that a vacuum has yet to remove.
-    pub retired: BTreeMap<ObjectId, Life>,
+    pub retired: SharedMap<ObjectId, Life>,
 }
 
 /// Rows that are struck.
@@ -54,30 +66,71 @@ impl Manifest {
         self.tombstones.iter().filter(|tombstone| tombstone.holds_for(placed))
     }
 
+    /// What a reader of this piece has to leave out: rows that meet all that is said by one of these.
+    #[must_use]
+    pub fn struck_of(&self, placed: &Placed) -> Vec<Struck> {
+        self.tombstones_of(placed).map(|tombstone| tombstone.scope.beyond(&placed.piece.extent)).collect()
+    }
+
     /// Every object that this version names, those of arriving steps included.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        let arriving = self.runs.values().flat_map(Run::arriving_pieces);
-        self.pieces.values().chain(arriving).map(|placed| placed.piece.object)
+        let arriving = self.arriving().map(|placed| placed.piece.object);
+        self.pieces.keys().map(|key| key.object).chain(arriving)
     }
 
-    /// Removes the pieces whose rows are all in scope and strikes the rows of the others.
-    pub(super) fn strike(&mut self, scope: &Scope) {
-        self.pieces.retain(|_, placed| !scope.covers(&placed.piece.extent));
-        self.tombstones.push(Tombstone { version: self.version, scope: scope.clone() });
+    /// The pieces of steps that are not visible yet.
+    fn arriving(&self) -> impl Iterator<Item = &Placed> {
+        let runs = self.busy.iter().filter_map(|run| self.runs.get(run));
+        runs.flat_map(Run::arriving_pieces)
     }
 
-    /// Retires what this version names no longer though the last one did, and drops tombstones that strike
+    /// Whether this version names the object.
+    pub(super) fn names(&self, object: ObjectId) -> bool {
+        let first = PieceKey { object, part: 0, weight_from: 0 };
+        let holds = self.pieces.since(&first).next().is_some_and(|(key, _)| key.object == object);
+        holds || self.arriving().any(|placed| placed.piece.object == object)
+    }
+
+    /// Counts anew what is told apart for speed, once all runs of a stored manifest are there.
+    pub(crate) fn count(&mut self) {
+        let is_busy = |(name, run): (&RunId, &Run)| (!run.arriving.is_empty()).then(|| name.clone());
+        self.busy = self.runs.iter().filter_map(is_busy).collect();
+        self.steps = self.runs.values().map(|run| run.complete.len()).sum();
+    }
+
+    /// How many edits may follow a whole manifest before the next one is due.
+    ///
+    /// It rises with what a whole manifest costs to write, so that all of them together cost no more than the
+    /// edits do; it ends where the edits would cost too much to read.
+    #[must_use]
+    pub fn edits_max(&self) -> u64 {
+        let entries = self.pieces.len() + self.runs.len() + self.steps + self.retired.len();
+        (entries as u64 / ENTRIES_EACH).clamp(EDITS_MIN, EDITS_MAX)
+    }
+
+    /// Removes the pieces whose rows are all in scope and strikes the rows of the others; answers what was
+    /// removed.
+    pub(super) fn strike(&mut self, scope: &Scope) -> Vec<Placed> {
+        let gone = self.pieces.extract(|_, placed| scope.covers(&placed.piece.extent));
+        let tombstone = Tombstone { version: self.version, scope: scope.clone() };
+        if self.pieces.values().any(|placed| tombstone.holds_for(placed)) {
+            self.tombstones.push(tombstone);
+        }
+        gone.into_iter().map(|(_, placed)| placed).collect()
+    }
+
+    /// Retires the objects of removed pieces that this version names no longer, and drops tombstones that strike
     /// nothing any more.
-    pub(super) fn settle(&mut self, before: &Self) {
-        let named: BTreeSet<ObjectId> = self.objects().collect();
-        let arrived = before.runs.values().flat_map(Run::arriving_pieces);
-        for placed in before.pieces.values().chain(arrived) {
-            if !named.contains(&placed.piece.object) {
+    pub(super) fn settle(&mut self, gone: &[Placed]) {
+        for placed in gone {
+            if !self.names(placed.piece.object) {
                 let life = Life { born: placed.born, retired: self.version };
                 self.retired.insert(placed.piece.object, life);
             }
         }
-        let pieces = &self.pieces;
-        self.tombstones.retain(|tombstone| pieces.values().any(|placed| tombstone.holds_for(placed)));
+        if !gone.is_empty() {
+            let pieces = &self.pieces;
+            self.tombstones.retain(|tombstone| pieces.values().any(|placed| tombstone.holds_for(placed)));
+        }
     }
 }

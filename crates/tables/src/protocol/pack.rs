@@ -14,24 +14,26 @@ impl Manifest {
         remove: &[Removal],
         add: &[Piece],
         dropped: u64,
-    ) -> Result<(), EditError> {
+    ) -> Result<Vec<Placed>, EditError> {
         if base >= self.version {
             return Err(EditError::Ahead { asked: base, current: self.version });
         }
         check_sum(remove, add, dropped)?;
         self.check_new(add)?;
+        let mut gone = Vec::with_capacity(remove.len());
         for removal in remove {
-            self.take_out(base, removal)?;
+            gone.push(self.take_out(base, removal)?);
         }
         for piece in add {
             let placed = Placed { piece: piece.clone(), born: self.version, clean_to: base };
             self.pieces.insert(piece.key(), placed);
         }
-        Ok(())
+        Ok(gone)
     }
 
-    /// Takes a range of weights out of the piece that has it; the rest of the piece stays.
-    fn take_out(&mut self, base: Version, removal: &Removal) -> Result<(), EditError> {
+    /// Takes a range of weights out of the piece that has it; the rest of the piece stays. Answers the piece as
+    /// it was.
+    fn take_out(&mut self, base: Version, removal: &Removal) -> Result<Placed, EditError> {
         let gone = EditError::InputGone { object: removal.object };
         let placed = self.holder(removal).filter(|placed| placed.clean_to <= base).cloned();
         let Some(placed) = placed else { return Err(gone) };
@@ -47,18 +49,21 @@ impl Manifest {
             return Err(EditError::Miscounted { object, there: placed.piece.rows, asked: removal.rows });
         };
         if let Some(weights) = left {
-            let piece = Piece { weights, rows, ..placed.piece.clone() };
-            self.pieces.insert(piece.key(), Placed { piece, ..placed });
+            let of_rows =
+                u128::from(placed.piece.bytes) * u128::from(rows) / u128::from(placed.piece.rows.max(1));
+            let bytes = u64::try_from(of_rows).unwrap_or(u64::MAX);
+            let piece = Piece { weights, rows, bytes, ..placed.piece.clone() };
+            self.pieces.insert(piece.key(), Placed { piece, ..placed.clone() });
         }
-        Ok(())
+        Ok(placed)
     }
 
     /// The piece that answers for all of these weights, if there is one.
     fn holder(&self, removal: &Removal) -> Option<&Placed> {
         let key = |weight_from| PieceKey { object: removal.object, part: removal.part, weight_from };
-        let mut below = self.pieces.range(key(0)..=key(removal.weights.from));
-        let (_, placed) = below.next_back()?;
-        placed.piece.weights.covers(&removal.weights).then_some(placed)
+        let (found, placed) = self.pieces.last_up_to(&key(removal.weights.from))?;
+        let is_same = found.object == removal.object && found.part == removal.part;
+        (is_same && placed.piece.weights.covers(&removal.weights)).then_some(placed)
     }
 
     /// New pieces lie in objects that nobody named before, and do not overlap.

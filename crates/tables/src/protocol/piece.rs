@@ -46,9 +46,10 @@ impl WeightRange {
     }
 
     /// What is left below and above `taken`, which it covers; empty ranges are left out.
-    pub(super) fn without(&self, taken: &Self) -> impl Iterator<Item = Self> {
+    pub(super) fn without(&self, taken: &Self) -> impl Iterator<Item = Self> + use<> {
         let below = Self { from: self.from, to: Some(taken.from) };
-        let above = taken.to.map(|to| Self { from: to, to: self.to });
+        let (above, end) = (taken.to, self.to);
+        let above = above.map(|to| Self { from: to, to: end });
         std::iter::once(below).chain(above).filter(|range| !range.is_empty())
     }
 }
@@ -98,6 +99,16 @@ pub struct Extent {
     pub steps: StepRange,
 }
 
+/// In which form an object holds rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// A block, as a writer appended it.
+    #[default]
+    Block,
+    /// A cube, as a packer made it.
+    Cube,
+}
+
 /// Rows that a writer or packer put into an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
@@ -105,10 +116,14 @@ pub struct Piece {
     pub object: ObjectId,
     /// Which part of it; the cubes of a subtree share an object.
     pub part: u32,
+    /// In which form it lies there.
+    pub form: Form,
     /// Which weights of that part.
     pub weights: WeightRange,
     /// How many rows that is, dead ones included.
     pub rows: u64,
+    /// How many bytes of the object they take, about; 0 where nobody counted.
+    pub bytes: u64,
     /// Where they come from.
     pub extent: Extent,
 }
@@ -155,7 +170,28 @@ pub struct Scope {
     pub expression: Option<Arc<str>>,
 }
 
+/// Which rows of a piece are struck: those that meet all that is said.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Struck {
+    /// Rows of this run; none where the whole piece is of it, or of any.
+    pub run: Option<RunId>,
+    /// Rows of these steps; none where the whole piece lies in them.
+    pub steps: Option<StepRange>,
+    /// Rows for which this expression holds; all for none.
+    pub expression: Option<Arc<str>>,
+}
+
 impl Scope {
+    /// What it asks of the rows of a piece with this extent, beyond what all of them meet.
+    pub(super) fn beyond(&self, extent: &Extent) -> Struck {
+        let covers_steps = self.steps.weights().covers(&extent.steps.weights());
+        Struck {
+            run: self.run.clone().filter(|run| extent.run.as_ref() != Some(run)),
+            steps: (!covers_steps).then_some(self.steps),
+            expression: self.expression.clone(),
+        }
+    }
+
     /// Whether a row of a piece with this extent can be in scope.
     #[must_use]
     pub fn may_touch(&self, extent: &Extent) -> bool {

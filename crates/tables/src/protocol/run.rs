@@ -1,6 +1,6 @@
 //! Runs: which steps are visible, which are arriving, and which attempt may write.
 
-use super::{Block, BlockId, EditError, Placed, RunId, Version};
+use super::{Block, BlockId, EditError, Placed, RunId, SharedMap, StepRange, StepTime, Version};
 use std::collections::BTreeMap;
 
 /// What a version knows of one run.
@@ -14,16 +14,38 @@ pub struct Run {
     pub ranks: u32,
     /// The last step that this attempt made visible; none before the first.
     pub published: Option<u64>,
-    /// The visible steps, each with the attempt that wrote it.
-    pub complete: BTreeMap<u64, u64>,
-    /// The blocks that have come of steps that are not visible yet, by step and rank; none for a rank
-    /// without rows.
-    pub arriving: BTreeMap<u64, BTreeMap<u32, Option<Placed>>>,
+    /// The visible steps.
+    pub complete: SharedMap<u64, Published>,
+    /// The blocks that have come of steps that are not visible yet, by step and rank.
+    pub arriving: BTreeMap<u64, BTreeMap<u32, Arrived>>,
+}
+
+/// A visible step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Published {
+    /// The attempt that wrote it.
+    pub attempt: u64,
+    /// Its time, as the lowest rank that told one did.
+    pub time: Option<StepTime>,
+    /// How many rows were written.
+    pub rows: u64,
+    /// Whether they were all deleted since, the step as a whole. It stays here, so that none of its blocks comes
+    /// again.
+    pub is_deleted: bool,
+}
+
+/// A block of a step that is not visible yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Arrived {
+    /// The time that it told.
+    pub time: Option<StepTime>,
+    /// Its rows; none for a rank without rows.
+    pub placed: Option<Placed>,
 }
 
 impl Run {
-    pub(super) const fn begin(attempt: u64, ranks: u32) -> Self {
-        Self { attempt, ranks, published: None, complete: BTreeMap::new(), arriving: BTreeMap::new() }
+    pub(super) fn begin(attempt: u64, ranks: u32) -> Self {
+        Self { attempt, ranks, published: None, complete: SharedMap::default(), arriving: BTreeMap::new() }
     }
 
     /// The last visible step; a checkpoint is admissible up to it.
@@ -36,7 +58,8 @@ impl Run {
     #[must_use]
     pub fn has(&self, id: &BlockId) -> bool {
         let arrived = self.arriving.get(&id.step).is_some_and(|ranks| ranks.contains_key(&id.rank));
-        self.complete.get(&id.step) == Some(&id.attempt) || (id.attempt == self.attempt && arrived)
+        let complete = self.complete.get(&id.step);
+        complete.is_some_and(|step| step.attempt == id.attempt) || (id.attempt == self.attempt && arrived)
     }
 
     /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks.
@@ -45,7 +68,7 @@ impl Run {
         let placed =
             block.piece.as_ref().map(|piece| Placed { piece: piece.clone(), born: at, clean_to: at });
         let step = self.arriving.entry(block.id.step).or_default();
-        step.insert(block.id.rank, placed);
+        step.insert(block.id.rank, Arrived { time: block.time, placed });
         Ok(step.len() == self.ranks as usize)
     }
 
@@ -73,20 +96,35 @@ impl Run {
         }
     }
 
-    /// Makes an arriving step visible; answers its pieces, and whether it is the attempt's first.
-    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, bool) {
-        let first = self.published.replace(step).is_none();
-        if first {
-            self.complete.split_off(&step);
-        }
-        self.complete.insert(step, self.attempt);
+    /// Makes an arriving step visible; answers its pieces, and how many steps of earlier attempts it takes the
+    /// place of: those from it on.
+    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, usize) {
+        let is_first = self.published.replace(step).is_none();
+        let superseded = if is_first { self.complete.split_off(&step).len() } else { 0 };
         let blocks = self.arriving.remove(&step).unwrap_or_default();
-        (blocks.into_values().flatten().collect(), first)
+        let time = blocks.values().find_map(|arrived| arrived.time);
+        let pieces: Vec<Placed> = blocks.into_values().filter_map(|arrived| arrived.placed).collect();
+        let rows = pieces.iter().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
+        let published = Published { attempt: self.attempt, time, rows, is_deleted: false };
+        self.complete.insert(step, published);
+        (pieces, superseded)
+    }
+
+    /// Notes that the visible steps of a range were deleted as a whole.
+    pub(super) fn delete(&mut self, steps: StepRange) {
+        let within = |step: &u64| steps.contains(*step);
+        let since = self.complete.since(&steps.from).map(|(step, _)| *step);
+        let deleted: Vec<u64> = since.take_while(within).collect();
+        for step in deleted {
+            if let Some(published) = self.complete.get_mut(&step) {
+                published.is_deleted = true;
+            }
+        }
     }
 
     /// The pieces that are arriving.
     pub(super) fn arriving_pieces(&self) -> impl Iterator<Item = &Placed> {
-        self.arriving.values().flat_map(BTreeMap::values).flatten()
+        self.arriving.values().flat_map(BTreeMap::values).filter_map(|arrived| arrived.placed.as_ref())
     }
 }
 

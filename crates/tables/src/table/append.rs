@@ -1,70 +1,195 @@
 //! Appending: the rows of one rank and step become a block, and the block part of a version.
 
-use super::ledger::is_unknown;
-use super::{Table, TableError};
+use super::ledger::{Fate, create};
+use super::line::{Answer, Lane, Place};
+use super::{Table, TableError, check_name};
 use crate::block::encode_block;
 use crate::protocol::{
-    Block, BlockId, Edit, Extent, ObjectId, Piece, RunId, StepRange, Version, WeightRange,
+    Block, BlockId, Edit, EditError, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, StepTime,
+    Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_store::{Cell, WriteOptions};
 
-/// How often an object is written, should the outcome be unknown. Creating it again is harmless.
-const CREATE_ATTEMPTS_MAX: usize = 5;
+/// How often the objects of an append are written, should the session end each time.
+const SESSIONS_MAX: usize = 5;
+
+/// A block as it will lie in an object.
+struct Encoded {
+    id: BlockId,
+    time: Option<StepTime>,
+    rows: u64,
+    /// Nothing for a block without rows.
+    bytes: Vec<u8>,
+}
 
 impl Table {
     /// Begins an attempt of a run: from now on only this attempt may append to the run. Doing it again is
-    /// harmless.
+    /// harmless, so that every rank may.
+    ///
+    /// A run's name is not empty, has at most 255 bytes and no control characters.
     ///
     /// # Errors
-    /// [`TableError::Edit`] where a later attempt has begun; errors of the store.
+    /// [`TableError::Name`]; [`TableError::Edit`] where a later attempt has begun, or this one with other ranks;
+    /// errors of the store.
     pub async fn begin(&self, run: &str, attempt: u64, ranks: u32) -> Result<Version, TableError> {
+        check_name("run", run)?;
         self.ledger.commit(Edit::Begin { run: RunId::from(run), attempt, ranks }).await
+    }
+
+    /// Begins the next attempt of a run, 1 for a new run; its number. It takes part in one conditional write, so
+    /// no two processes get the same number; one process takes it for all ranks.
+    ///
+    /// # Errors
+    /// As [`Table::begin`].
+    pub async fn begin_next(&self, run: &str, ranks: u32) -> Result<u64, TableError> {
+        check_name("run", run)?;
+        let run = RunId::from(run);
+        let mut taken = 0;
+        loop {
+            let manifest = self.ledger.current().await?.manifest;
+            let last = manifest.runs.get(&run).map_or(0, |run| run.attempt).max(taken);
+            let attempt = last.checked_add(1).ok_or_else(|| EditError::StaleAttempt {
+                run: run.clone(),
+                attempt: last,
+                current: last,
+            })?;
+            let edit = Edit::Begin { run: run.clone(), attempt, ranks };
+            match self.ledger.commit_new(edit).await {
+                Ok(_) => return Ok(attempt),
+                // Somebody else took it in between.
+                Err(TableError::Edit(
+                    EditError::StaleAttempt { .. } | EditError::AlreadyDone | EditError::Ranks { .. },
+                )) if ranks > 0 => taken = attempt,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Appends the rows of one rank and step; the version that has them.
     ///
     /// They become visible with the version in which the last rank's rows of the step come. Appending the same
-    /// block again changes nothing.
+    /// block again changes nothing, whatever became of it before. Appends that run at the same time share the
+    /// writes that make them true; those of one rank become true in the order in which they were begun.
     ///
     /// # Errors
     /// [`TableError::Block`] where the rows do not fit the table, [`TableError::TooLarge`],
-    /// [`TableError::Edit`] where the attempt or step may not be written, errors of the store.
+    /// [`TableError::Edit`] where the attempt or step may not be written, [`TableError::Behind`] where an earlier
+    /// append of the same rank failed, [`TableError::InDoubt`] where the store failed in the middle, other errors of
+    /// the store.
     pub async fn append(&self, id: BlockId, rows: &RecordBatch) -> Result<Version, TableError> {
-        let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
-        let piece = if rows.num_rows() == 0 {
-            // Still checked: a rank that has no rows now will have some later.
-            self.encode(rows)?;
-            None
-        } else {
-            let object = self.ledger.new_object();
-            self.put_object(object, &self.encode(rows)?).await?;
-            let rows = rows.num_rows() as u64;
-            Some(Piece { object, part: 0, weights: WeightRange::ALL, rows, extent })
-        };
-        self.ledger.commit(Edit::Append { blocks: vec![Block { id, piece }] }).await
+        self.append_at(id, None, rows).await
     }
 
-    fn encode(&self, rows: &RecordBatch) -> Result<Vec<u8>, TableError> {
-        encode_block(&self.schema, rows)
-            .map_err(|source| TableError::Block { object: "new rows".to_owned(), source })
+    /// As [`Table::append`], with the time of the step in the unit of the simulation. It is kept bit by bit and
+    /// told by [`Table::steps`]; if ranks tell different times, the lowest rank's counts.
+    ///
+    /// # Errors
+    /// As [`Table::append`].
+    pub async fn append_at(
+        &self,
+        id: BlockId,
+        time: Option<f64>,
+        rows: &RecordBatch,
+    ) -> Result<Version, TableError> {
+        let ids = vec![id.clone()];
+        self.append_encoded(ids, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
-    async fn put_object(&self, object: ObjectId, bytes: &[u8]) -> Result<(), TableError> {
+    /// As [`Table::append_at`], for several blocks that become true in one version, or none of them does.
+    ///
+    /// # Errors
+    /// As [`Table::append`].
+    pub async fn append_all(
+        &self,
+        blocks: &[(BlockId, Option<f64>, RecordBatch)],
+    ) -> Result<Version, TableError> {
+        let ids = blocks.iter().map(|(id, ..)| id.clone()).collect();
+        let encode =
+            |(id, time, rows): &(BlockId, Option<f64>, RecordBatch)| self.encode(id.clone(), *time, rows);
+        self.append_encoded(ids, |_| blocks.iter().map(encode).collect()).await
+    }
+
+    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail.
+    async fn append_encoded(
+        &self,
+        ids: Vec<BlockId>,
+        encode: impl FnOnce(&Self) -> Result<Vec<Encoded>, TableError>,
+    ) -> Result<Version, TableError> {
+        let Some(first) = ids.first().cloned() else { return self.version().await };
+        let lanes: Vec<Lane> = ids.iter().map(|id| (id.run.clone(), id.attempt, id.rank)).collect();
+        let mut place = self.line.join(lanes);
+        let encoded = encode(self)?;
+        for _ in 0..SESSIONS_MAX {
+            let session = self.ledger.session().await?.id;
+            let put = encoded.iter().map(|block| self.put_block(block, session));
+            let blocks = futures::future::try_join_all(put).await?;
+            match self.commit_or_clear(&mut place, blocks, session).await? {
+                Answer::Fate(Fate::Made(version)) => return Ok(version),
+                Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => {
+                    return Ok(self.ledger.known_version());
+                }
+                Answer::Fate(Fate::Refused(error)) => return Err(error.into()),
+                Answer::Fate(Fate::Forgotten) => {
+                    return Err(TableError::Forgotten { table: self.name.clone() });
+                }
+                // What was written under an ended session may be swept at any time: written again.
+                Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go => {}
+                Answer::Behind => return Err(TableError::Behind { id: first }),
+                Answer::Failed(error) => return Err(error),
+            }
+        }
+        Err(TableError::Fenced { table: self.name.clone() })
+    }
+
+    /// Commits blocks. If the table has been dropped, their objects go too, since no version will name them.
+    async fn commit_or_clear(
+        &self,
+        place: &mut Place<'_>,
+        blocks: Vec<Block>,
+        session: SessionId,
+    ) -> Result<Answer, TableError> {
+        let written: Vec<ObjectId> =
+            blocks.iter().filter_map(|block| block.piece.as_ref()).map(|piece| piece.object).collect();
+        let answer = place.commit(&self.ledger, blocks, session).await;
+        if let Err(TableError::NotFound { .. }) | Ok(Answer::Failed(TableError::NotFound { .. })) = answer {
+            for object in written {
+                self.store.delete_partition(&self.names.object(object), WriteOptions::default()).await?;
+            }
+        }
+        answer
+    }
+
+    fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
+        // Checked without rows too: a rank that has none now will have some later.
+        let bytes = encode_block(&self.schema, rows)
+            .map_err(|source| TableError::Block { object: "new rows".to_owned(), source })?;
         let max = self.store.capabilities().limits.value_bytes;
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });
         }
-        let partition = self.names.object(object);
-        let cell = Cell::new(&partition, b"");
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match self.store.create(cell, bytes, WriteOptions::default()).await {
-                Ok(_) => return Ok(()),
-                Err(error) if is_unknown(&error) && attempts < CREATE_ATTEMPTS_MAX => {}
-                Err(error) => return Err(error.into()),
-            }
+        let rows = rows.num_rows() as u64;
+        let bytes = if rows == 0 { Vec::new() } else { bytes };
+        Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes })
+    }
+
+    /// Creates the object of a block, if it has rows.
+    async fn put_block(&self, block: &Encoded, session: SessionId) -> Result<Block, TableError> {
+        let (id, time) = (block.id.clone(), block.time);
+        if block.rows == 0 {
+            return Ok(Block { id, time, piece: None });
         }
+        let object = self.ledger.new_object_of(session);
+        self.put_object(object, &block.bytes).await?;
+        let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
+        let (rows, bytes) = (block.rows, block.bytes.len() as u64);
+        let (form, weights) = (Form::Block, WeightRange::ALL);
+        let piece = Piece { object, part: 0, form, weights, rows, bytes, extent };
+        Ok(Block { id, time, piece: Some(piece) })
+    }
+
+    async fn put_object(&self, object: ObjectId, bytes: &[u8]) -> Result<(), TableError> {
+        let partition = self.names.object(object);
+        create(&*self.store, Cell::new(&partition, b""), bytes).await
     }
 }

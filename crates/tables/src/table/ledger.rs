@@ -2,25 +2,29 @@
 //!
 //! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session that
 //! is still on its way can become true, and what became true before is in the head.
+//! Invariant: one edit of a handle is on its way at a time.
 
 mod past;
+mod reading;
 
-use super::names::{Names, random_id};
+use super::names::Names;
+use super::session::Stay;
 use super::{TableError, codec};
 use crate::protocol::{
     Cell, Commit, Edit, EditError, EditId, Ended, Head, Manifest, ObjectId, Outcome, Proposal, SessionId,
     Step, Version, View,
 };
-use atoll_store::{Batch, Buffer, Read, ReadOptions, Store, StoreError, WriteOptions};
-use futures::StreamExt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use atoll_store::{Batch, Buffer, Expectation, ReadOptions, Store, StoreError, Waited, WriteOptions};
+use futures::lock::{Mutex as Turn, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
+use std::time::Duration;
 
-/// How long a session lasts without being renewed, in nanoseconds.
-const SESSION_NS: u64 = 3_600_000_000_000;
+/// Longest part of a whole manifest, in bytes: one batch holds it with its edit.
+const PART_BYTES: usize = 1 << 20;
 
-/// How often a session's cell is tried to be put under another name, should it not be known whether it was.
-const SESSION_ATTEMPTS_MAX: usize = 5;
+/// After how many writes of unknown outcome an edit is given up, in doubt.
+const UNKNOWN_MAX: usize = 64;
 
 /// A version and its content.
 #[derive(Clone, Debug)]
@@ -29,65 +33,83 @@ pub(super) struct State {
     pub(super) manifest: Arc<Manifest>,
 }
 
-/// The manifest partition of one table, and this process's session in it.
+/// How an edit ended, where the store told.
+#[derive(Clone, Debug)]
+pub(super) enum Fate {
+    /// It is in this version.
+    Made(Version),
+    /// It is in no version and never will be.
+    Refused(EditError),
+    /// The session is gone, and the edit is in no version and never will be.
+    Fenced,
+    /// Nobody knows any more.
+    Forgotten,
+}
+
+/// The manifest partition of one table, and this handle's session in it.
 pub(super) struct Ledger {
     store: Arc<dyn Store>,
     table: String,
     partition: Vec<u8>,
-    session: SessionId,
-    /// The session's cell as this process wrote it.
-    session_cell: Vec<u8>,
+    stay: Mutex<Option<Stay>>,
+    opening: Turn<()>,
+    turn: Turn<()>,
     next: AtomicU64,
-    /// The newest state that was read.
-    known: Mutex<State>,
+    /// The newest state that was read; none before the first.
+    known: Mutex<Option<State>>,
+    /// Whether somebody else seems to be writing: then looking first spares a write in vain.
+    has_company: AtomicBool,
 }
 
 impl Ledger {
-    /// Begins a session at a table.
+    /// The ledger of a table; nothing is written.
     pub(super) async fn open(store: Arc<dyn Store>, table: &str, names: &Names) -> Result<Self, TableError> {
-        let mut ledger = Self {
+        let ledger = Self {
             store,
             table: table.to_owned(),
             partition: names.manifest(),
-            session: SessionId(0),
-            session_cell: Vec::new(),
+            stay: Mutex::new(None),
+            opening: Turn::new(()),
+            turn: Turn::new(()),
             next: AtomicU64::new(1),
-            known: Mutex::new(State { head: Head::default(), manifest: Arc::default() }),
+            known: Mutex::new(None),
+            has_company: AtomicBool::new(false),
         };
-        ledger.begin_session().await?;
         ledger.current().await?;
         Ok(ledger)
     }
 
-    async fn begin_session(&mut self) -> Result<(), TableError> {
-        let mut attempts = 0;
-        loop {
-            // From the first version on: what is read now may be any version from this one, and it only rises.
-            let from = self.head().await?.version;
-            let expires = self.store.now().await?.0.saturating_add(SESSION_NS);
-            self.session = SessionId(random_id());
-            self.session_cell = codec::session_to_json(from, expires).into_bytes();
-            let key = Cell::Session(self.session).sort_key();
-            let batch = Batch::on(self.partition.as_slice())
-                .if_absent(key.as_slice())
-                .put(key.as_slice(), self.session_cell.clone());
-            attempts += 1;
-            match self.store.write(batch, WriteOptions::default()).await {
-                Ok(_) => return Ok(()),
-                // A late write must not bring this session back, so its name is not used again.
-                Err(error) if is_unknown(&error) && attempts < SESSION_ATTEMPTS_MAX => {}
-                Err(error) => return Err(error.into()),
-            }
+    /// This handle's session, begun now if there is none yet.
+    pub(super) async fn session(&self) -> Result<Stay, TableError> {
+        let _opening = self.opening.lock().await;
+        if let Some(stay) = self.stay().clone() {
+            return Ok(stay);
         }
+        // From the first version on: what is read now may be any version from this one, and it only rises.
+        let from = self.head().await?.version;
+        let stay = Stay::begin(&*self.store, &self.table, &self.partition, from).await?;
+        *self.stay() = Some(stay.clone());
+        Ok(stay)
     }
 
-    pub(super) fn session(&self) -> SessionId {
-        self.session
+    /// The session, if one has begun.
+    pub(super) fn stay(&self) -> Guard<'_, Option<Stay>> {
+        self.stay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for a new object.
-    pub(super) fn new_object(&self) -> ObjectId {
-        ObjectId { session: self.session, sequence: self.next.fetch_add(1, Ordering::Relaxed) }
+    /// Ends the session, so that nothing of it awaits a vacuum.
+    pub(super) async fn end_session(&self) -> Result<(), TableError> {
+        let _turn = self.turn().await;
+        let Some(stay) = self.stay().take() else { return Ok(()) };
+        let key = Cell::Session(stay.id).sort_key();
+        let cell = atoll_store::Cell::new(&self.partition, &key);
+        self.store.delete(cell, WriteOptions::default()).await?;
+        Ok(())
+    }
+
+    /// A name for a new object of a session of this handle.
+    pub(super) fn new_object_of(&self, session: SessionId) -> ObjectId {
+        ObjectId { session, sequence: self.next.fetch_add(1, Ordering::Relaxed) }
     }
 
     async fn cell(&self, cell: Cell, immutable: bool) -> Result<Option<Buffer>, TableError> {
@@ -98,13 +120,30 @@ impl Ledger {
 
     async fn head(&self) -> Result<Head, TableError> {
         match self.cell(Cell::Head, false).await? {
-            None => Ok(Head::default()),
             Some(bytes) => codec::head_from_bytes(&self.table, &bytes),
+            None if self.cell(Cell::Dropped, false).await?.is_some() => Err(self.not_found()),
+            None => Ok(Head::default()),
         }
     }
 
-    fn known(&self) -> State {
+    fn not_found(&self) -> TableError {
+        TableError::NotFound { name: self.table.clone() }
+    }
+
+    fn known(&self) -> Option<State> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The newest version that this handle has seen.
+    pub(super) fn known_version(&self) -> Version {
+        self.known().map_or(Version::EMPTY, |known| known.head.version)
+    }
+
+    fn learn(&self, state: &State) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_none_or(|known| known.head.version < state.head.version) {
+            *known = Some(state.clone());
+        }
     }
 
     /// The state that is current now.
@@ -113,93 +152,130 @@ impl Ledger {
         self.state_at(head).await
     }
 
-    /// The state of this head: what is known and the edits since, or a whole manifest and the edits since.
-    async fn state_at(&self, head: Head) -> Result<State, TableError> {
-        let known = self.known();
-        let start = if known.head.version >= head.full && known.head.version <= head.version {
-            known.manifest
-        } else {
-            self.full(head.full).await?
-        };
-        let mut manifest = start;
-        let missing: Vec<Version> = (manifest.version.0 + 1..=head.version.0).map(Version).collect();
-        for (version, text) in missing.iter().zip(self.edits(&missing).await?) {
-            let (_, edit) = codec::edit_from_json(&self.table, &text)?;
-            let next = manifest.apply(&edit).map_err(|error| self.contradicts(*version, &error))?;
-            manifest = Arc::new(next);
+    /// Waits until the head says another version than `head`, or the time runs out; what it says then.
+    pub(super) async fn wait(&self, head: Head, wait: Duration) -> Result<Head, TableError> {
+        let key = Cell::Head.sort_key();
+        let cell = atoll_store::Cell::new(&self.partition, &key);
+        let is = (head != Head::default()).then(|| Buffer::from(codec::head_to_bytes(head)));
+        match self.store.wait(cell, Expectation::Differs(is), wait).await? {
+            Waited::Met(Some(bytes)) => codec::head_from_bytes(&self.table, &bytes),
+            Waited::Met(None) => self.head().await,
+            Waited::TimedOut => Ok(head),
         }
-        let state = State { head, manifest };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.head.version < head.version {
-            *known = state.clone();
-        }
-        Ok(state)
     }
 
-    async fn full(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
-        if version == Version::EMPTY {
-            return Ok(Arc::default());
-        }
-        let text = self.cell(Cell::Full(version), true).await?;
-        let text = text.ok_or_else(|| self.lost(version))?;
-        Ok(Arc::new(codec::manifest_from_json(&self.table, &text)?))
+    /// The head as it is now.
+    pub(super) async fn head_now(&self) -> Result<Head, TableError> {
+        self.head().await
     }
 
-    /// The edits of these versions, in their order.
-    async fn edits(&self, versions: &[Version]) -> Result<Vec<Buffer>, TableError> {
-        let reads = versions.iter().map(|version| {
-            let read = Read::new(self.partition.as_slice(), Cell::Edit(*version).sort_key());
-            Read { immutable: true, ..read }
-        });
-        let mut answers = self.store.get_many(reads.collect());
-        let mut edits: Vec<Option<Buffer>> = vec![None; versions.len()];
-        while let Some((place, answer)) = answers.next().await {
-            edits[place] = answer?;
-        }
-        edits
-            .into_iter()
-            .zip(versions)
-            .map(|(edit, version)| edit.ok_or_else(|| self.lost(*version)))
-            .collect()
-    }
-
-    fn lost(&self, version: Version) -> TableError {
-        codec::damaged(&self.table, &format!("the edit that made version {version} is missing"))
-    }
-
-    fn contradicts(&self, version: Version, error: &EditError) -> TableError {
-        codec::damaged(&self.table, &format!("the edit that made version {version} contradicts it: {error}"))
+    /// The turn to commit: whoever has it is the only one of this handle who does.
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Makes an edit true; the version that has it. An edit that changes nothing is true already.
+    ///
+    /// An edit that names no new objects is made again under a new session if the old one has ended.
     pub(super) async fn commit(&self, edit: Edit) -> Result<Version, TableError> {
-        let sequence = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut commit = Commit::new(EditId { session: self.session, sequence }, edit);
-        let mut state = self.known();
+        match self.commit_new(edit).await {
+            Err(TableError::Edit(EditError::AlreadyDone)) => Ok(self.known_version()),
+            ended => ended,
+        }
+    }
+
+    /// As [`Ledger::commit`]; an edit that changes nothing is an error.
+    pub(super) async fn commit_new(&self, edit: Edit) -> Result<Version, TableError> {
+        let names_objects = matches!(edit, Edit::Append { .. } | Edit::Pack { .. });
+        let _turn = self.turn().await;
         loop {
-            let ended = match commit.step() {
-                Step::Look => self.look(&mut commit, &mut state).await?,
-                Step::Write(proposal) => {
-                    let outcome = self.write(&proposal, commit.edit(), &state).await?;
-                    commit.wrote(outcome)
+            match self.commit_once(edit.clone()).await? {
+                Fate::Made(version) => return Ok(version),
+                Fate::Refused(error) => return Err(error.into()),
+                Fate::Fenced if names_objects => {
+                    return Err(TableError::Fenced { table: self.table.clone() });
                 }
-                Step::Ended => None,
-            };
-            match ended {
-                None => {}
-                Some(Ended::Made(version)) => return Ok(version),
-                Some(Ended::Refused(EditError::AlreadyDone)) => return Ok(state.head.version),
-                Some(Ended::Refused(error)) => return Err(error.into()),
-                Some(Ended::Fenced) => return Err(TableError::Fenced { table: self.table.clone() }),
-                Some(Ended::Forgotten) => return Err(TableError::Forgotten { table: self.table.clone() }),
+                Fate::Fenced => {}
+                Fate::Forgotten => return Err(TableError::Forgotten { table: self.table.clone() }),
             }
         }
     }
 
-    async fn look(&self, commit: &mut Commit, state: &mut State) -> Result<Option<Ended>, TableError> {
-        let session = self.cell(Cell::Session(self.session), false).await?;
-        let session_stands = session.as_deref() == Some(&self.session_cell[..]);
+    /// Makes an edit true under the session that stands now. Whoever calls this has the turn.
+    ///
+    /// # Errors
+    /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the edit is
+    /// in no version and never will be.
+    pub(super) async fn commit_once(&self, edit: Edit) -> Result<Fate, TableError> {
+        let stay = self.session().await?;
+        let sequence = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut commit = Commit::new(EditId { session: stay.id, sequence }, edit);
+        let ended = self.drive(&mut commit, stay).await;
+        match ended {
+            Err(error @ TableError::InDoubt { .. }) => Err(error),
+            Err(source) if commit.doubt().is_some() => {
+                Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(source) })
+            }
+            Err(error) => Err(error),
+            Ok(Ended::Made(version)) => Ok(Fate::Made(version)),
+            Ok(Ended::Refused(error)) => Ok(Fate::Refused(error)),
+            Ok(Ended::Fenced) => {
+                // The next edit begins another session.
+                let mut known = self.stay();
+                if known.as_ref().is_some_and(|known| known.id == commit.id().session) {
+                    *known = None;
+                }
+                Ok(Fate::Fenced)
+            }
+            Ok(Ended::Forgotten) => Ok(Fate::Forgotten),
+        }
+    }
+
+    async fn drive(&self, commit: &mut Commit, mut stay: Stay) -> Result<Ended, TableError> {
+        let now = self.store.now().await?.0;
+        let renewal = stay.renewal(now);
+        let mut attempt = Attempt { renewal, now, unknown: 0 };
+        self.keep(&stay);
+        let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
+        if !self.has_company.load(Ordering::Relaxed) && state.manifest.apply(commit.edit()).is_ok() {
+            // What is known may be old, and then the write is refused: its conditions are all that counts.
+            let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
+            commit.saw(view, |_| None);
+        }
+        loop {
+            let ended = match commit.step() {
+                Step::Look => self.look(commit, &mut state, &mut stay).await?,
+                Step::Write(proposal) => {
+                    let outcome = self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
+                    commit.wrote(outcome)
+                }
+                Step::Ended => None,
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn keep(&self, stay: &Stay) {
+        let mut known = self.stay();
+        if known.as_ref().is_some_and(|known| known.id == stay.id) {
+            *known = Some(stay.clone());
+        }
+    }
+
+    async fn look(
+        &self,
+        commit: &mut Commit,
+        state: &mut State,
+        stay: &mut Stay,
+    ) -> Result<Option<Ended>, TableError> {
+        let session = self.cell(Cell::Session(stay.id), false).await?;
+        let session_stands = stay.saw(session.as_deref());
+        self.keep(stay);
+        let before = state.head;
         *state = self.current().await?;
+        self.has_company.store(state.head != before, Ordering::Relaxed);
         let maker = match commit.doubt().filter(|tried| state.head.version >= *tried) {
             None => None,
             Some(tried) => match self.cell(Cell::Edit(tried), true).await? {
@@ -212,24 +288,99 @@ impl Ledger {
     }
 
     /// Carries a proposal out; an error only where nothing was written and trying again will not help.
-    async fn write(&self, proposal: &Proposal, edit: &Edit, state: &State) -> Result<Outcome, TableError> {
-        let head_key = Cell::Head.sort_key();
+    async fn write(
+        &self,
+        proposal: &Proposal,
+        commit: &Commit,
+        state: &State,
+        stay: &mut Stay,
+        attempt: &mut Attempt,
+    ) -> Result<Outcome, TableError> {
+        let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(stay.id).sort_key());
         let base = (proposal.base != Head::default()).then(|| codec::head_to_bytes(proposal.base));
-        let edit_text = codec::edit_to_json(proposal.id, edit).into_bytes();
+        let next = state.manifest.apply(commit.edit())?;
         let mut batch = Batch::on(self.partition.as_slice())
             .if_is(head_key.as_slice(), base)
-            .if_equals(Cell::Session(self.session).sort_key(), self.session_cell.clone())
+            .if_equals(session_key.as_slice(), stay.cell.clone())
             .put(head_key.as_slice(), codec::head_to_bytes(proposal.head))
-            .put(Cell::Edit(proposal.head.version).sort_key(), edit_text);
+            .put(
+                Cell::Edit(proposal.head.version).sort_key(),
+                codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
+            );
         if proposal.head.full == proposal.head.version {
-            let full = codec::manifest_to_json(&state.manifest.apply(edit)?);
-            batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full.into_bytes());
+            let full = self.put_parts(stay, codec::whole_to_bytes(&next)).await?;
+            batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);
+        }
+        if let Some(renewal) = &attempt.renewal {
+            batch = batch.put(session_key.as_slice(), renewal.clone());
         }
         match self.store.write(batch, WriteOptions::default()).await {
-            Ok(_) => Ok(Outcome::Done),
+            Ok(_) => {
+                if let Some(renewal) = attempt.renewal.take() {
+                    stay.renewed(renewal, attempt.now);
+                    self.keep(stay);
+                }
+                self.learn(&State { head: proposal.head, manifest: Arc::new(next) });
+                Ok(Outcome::Done)
+            }
             Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),
-            Err(error) if is_unknown(&error) => Ok(Outcome::Unknown),
+            Err(error) if is_unknown(&error) => {
+                attempt.unknown += 1;
+                if attempt.unknown < UNKNOWN_MAX {
+                    return Ok(Outcome::Unknown);
+                }
+                Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(error.into()) })
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the cell of a whole manifest says: the manifest, or the name of the parts that were written for it.
+    ///
+    /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in thousands
+    /// of edits.
+    async fn put_parts(&self, stay: &Stay, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
+        if bytes.len() <= PART_BYTES {
+            return Ok(bytes);
+        }
+        let name = self.new_object_of(stay.id);
+        let parts = (0_u32..).zip(bytes.chunks(PART_BYTES));
+        let count = bytes.len().div_ceil(PART_BYTES);
+        let create = parts.map(|(number, part)| async move {
+            let key = Cell::Part(name, number).sort_key();
+            create(&*self.store, atoll_store::Cell::new(&self.partition, &key), part).await
+        });
+        futures::future::try_join_all(create).await?;
+        Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+}
+
+/// What stays the same over the writes of one commit.
+struct Attempt {
+    /// The cell that renews the session, if it is time.
+    renewal: Option<Vec<u8>>,
+    /// When the commit began, in nanoseconds of the store's clock.
+    now: u64,
+    /// How many writes had an unknown outcome.
+    unknown: usize,
+}
+
+/// How often an object is written, should the outcome be unknown. Creating it again is harmless.
+const CREATE_ATTEMPTS_MAX: usize = 5;
+
+/// Creates a cell that nobody else creates.
+pub(super) async fn create(
+    store: &dyn Store,
+    cell: atoll_store::Cell<'_>,
+    bytes: &[u8],
+) -> Result<(), TableError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match store.create(cell, bytes, WriteOptions::default()).await {
+            Ok(_) => return Ok(()),
+            Err(error) if is_unknown(&error) && attempts < CREATE_ATTEMPTS_MAX => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -24,10 +24,20 @@ impl Names {
         [self.prefix.as_slice(), b"/m"].concat()
     }
 
+    /// The partition of the attributes of its runs, by name of the run.
+    pub(super) fn attributes(&self) -> Vec<u8> {
+        [self.prefix.as_slice(), b"/a"].concat()
+    }
+
+    /// How the partitions of its objects begin.
+    pub(super) fn objects(&self) -> Vec<u8> {
+        [self.prefix.as_slice(), b"/o/"].concat()
+    }
+
     /// The partition of an object, whose bytes are the cell with the empty sort key.
     pub(super) fn object(&self, object: ObjectId) -> Vec<u8> {
         let (session, sequence) = (object.session.0.to_be_bytes(), object.sequence.to_be_bytes());
-        [self.prefix.as_slice(), b"/o/", &session, &sequence].concat()
+        [self.objects().as_slice(), &session, &sequence].concat()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables on the model store, against plain sorting and filtering of the same rows.
 
+use super::codec::Whole;
 use super::*;
 use crate::expression::parse_box;
 use crate::lattice::{Interval, Region, Scalar};
@@ -241,13 +242,30 @@ async fn what_is_stored_comes_back_as_it_was() {
     table.append(block(2, 2, 1), &rows(&mut random, 2, 1, 5)).await.unwrap();
     let state = table.ledger.current().await.unwrap();
     assert!(!state.manifest.runs.is_empty() && !state.manifest.pieces.is_empty());
-    let text = codec::manifest_to_json(&state.manifest);
-    assert_eq!(codec::manifest_from_json("run", text.as_bytes()).unwrap(), *state.manifest);
+    let bytes = codec::whole_to_bytes(&state.manifest);
+    let Whole::Manifest(read) = codec::whole_from_bytes("run", &bytes).unwrap() else { panic!("in parts") };
+    assert_eq!(read, *state.manifest);
     assert_eq!(codec::head_from_bytes("run", &codec::head_to_bytes(state.head)).unwrap(), state.head);
-    for cut in 0..text.len() {
-        assert!(codec::manifest_from_json("run", &text.as_bytes()[..cut]).is_err(), "cut at {cut}");
+    for cut in 0..bytes.len() {
+        assert!(codec::whole_from_bytes("run", &bytes[..cut]).is_err(), "cut at {cut}");
     }
-    let newer = text.replacen("\"format\":1", "\"format\":2", 1);
-    let refused = codec::manifest_from_json("run", newer.as_bytes()).unwrap_err();
+    let newer = [&[9], &bytes[1..]].concat();
+    let refused = codec::whole_from_bytes("run", &newer).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NewerFormat);
+}
+
+/// Others run them on runtimes of their own.
+#[test]
+fn what_a_table_does_may_be_done_on_any_thread() {
+    fn is_send<T: Send>(_: impl FnOnce(Table) -> T) {}
+    is_send(
+        |table| async move { table.append(block(1, 1, 0), &rows(&mut fastrand::Rng::new(), 1, 0, 1)).await },
+    );
+    is_send(|table| async move { table.append_all(&[]).await });
+    is_send(|table| async move { table.begin_next("a", 1).await });
+    is_send(|table| async move { table.follow(Version(0), std::time::Duration::ZERO).await });
+    is_send(|table| async move { table.delete(None, None, None).await });
+    is_send(|table| async move { table.steps(None).await });
+    is_send(|table| async move { Table::drop_table(&*table.store, "a").await });
+    is_send(|table| async move { Table::create(table.store, "a", schema()).await });
 }

@@ -10,8 +10,8 @@ use super::scenario::{RUN, Role, Scenario, block};
 use super::state::{Actor, At, Flight, Reader, SESSIONS_EACH, Snapshotter, State, Vacuum, Writer};
 use super::world::{CommitIndex, ObjectIndex, RecordIndex, Violation, WishIndex, World};
 use atoll_tables::protocol::{
-    Block, BlockId, Commit, Edit, Ended, Extent, Head, Holders, Outcome, Piece, Proposal, Session, SessionId,
-    Step, StepRange, Version, View, WeightRange,
+    Block, BlockId, Commit, Edit, Ended, Extent, Form, Head, Holders, Outcome, Piece, Proposal, Session,
+    SessionId, Step, StepRange, Version, View, WeightRange,
 };
 use std::collections::BTreeSet;
 
@@ -114,7 +114,7 @@ impl Model {
         let object = self.world.object(session, tag, vec![rows]);
         let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
         let piece = self.piece(object, 0, WeightRange::ALL, rows, extent);
-        (object, Block { id, piece: Some(piece) })
+        (object, Block { id, time: None, piece: Some(piece) })
     }
 
     pub fn piece(
@@ -126,7 +126,8 @@ impl Model {
         extent: Extent,
     ) -> Piece {
         let rows = u64::from(rows.count_ones());
-        Piece { object: self.world.object_id(object), part, weights, rows, extent }
+        let object = self.world.object_id(object);
+        Piece { object, part, form: Form::Block, weights, rows, bytes: 0, extent }
     }
 
     /// Where a process begins; most have their session already.

@@ -250,7 +250,8 @@ impl World {
         };
         if self.has(Mistake::PublishBeforeAllRanks) {
             let arriving = next.runs.values().flat_map(|run| run.arriving.values());
-            let blocks: Vec<_> = arriving.flat_map(|ranks| ranks.values().flatten().cloned()).collect();
+            let blocks: Vec<_> =
+                arriving.flat_map(|ranks| ranks.values().filter_map(|come| come.placed.clone())).collect();
             next.pieces.extend(blocks.into_iter().map(|placed| (placed.piece.key(), placed)));
         }
         if keeps_old {
@@ -272,7 +273,7 @@ impl World {
                 Edit::Pack { base, remove, add, .. },
                 EditError::InputGone { .. },
             ) => {
-                next.pieces.retain(|key, _| remove.iter().all(|removal| removal.object != key.object));
+                next.pieces.extract(|key, _| remove.iter().any(|removal| removal.object == key.object));
                 (add.clone(), *base)
             }
             (Mistake::AppendWithoutLooking, Edit::Append { blocks }, EditError::AlreadyDone) => {

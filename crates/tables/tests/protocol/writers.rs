@@ -149,7 +149,8 @@ impl Model {
         let Role::Writer { attempt, steps, .. } = &self.scenario.parts[actor].role else { return Vec::new() };
         let manifest = &self.world.record(state.at_head()).manifest;
         let Some(run) = manifest.runs.get(&RunId::from(RUN)) else { return Vec::new() };
-        let is_complete = steps.iter().all(|step| run.complete.get(step) == Some(attempt));
+        let is_complete =
+            steps.iter().all(|step| run.complete.get(step).is_some_and(|there| there.attempt == *attempt));
         let mut next = state.clone();
         next.end(actor);
         if is_complete {

@@ -1,6 +1,6 @@
 //! Older versions: what was true before the one that is current.
 
-use super::{Ledger, TableError, codec};
+use super::{Ledger, TableError};
 use crate::protocol::{Cell, EditError, Manifest, Version};
 use atoll_store::{Direction, Projection, ScanRequest, SortRange};
 use std::sync::Arc;
@@ -19,14 +19,8 @@ impl Ledger {
         if version < oldest {
             return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
         }
-        let mut manifest = self.full(self.full_before(version).await?).await?;
-        let missing: Vec<Version> = (manifest.version.0 + 1..=version.0).map(Version).collect();
-        for (version, text) in missing.iter().zip(self.edits(&missing).await?) {
-            let (_, edit) = codec::edit_from_json(&self.table, &text)?;
-            let next = manifest.apply(&edit).map_err(|error| self.contradicts(*version, &error))?;
-            manifest = Arc::new(next);
-        }
-        Ok(manifest)
+        let whole = self.full(self.full_before(version).await?).await?;
+        self.advance(whole, version).await
     }
 
     /// The last version up to this one that has a whole manifest.

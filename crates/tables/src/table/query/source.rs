@@ -8,7 +8,7 @@ use super::fetch::Range;
 use super::{Table, TableError, Work};
 use crate::block::{BlockError, BlockReader, HEAD_BYTES};
 use crate::expression::{Bound, Expression};
-use crate::protocol::{Manifest, ObjectId, Tombstone, WeightRange};
+use crate::protocol::{Manifest, ObjectId, Struck, WeightRange};
 use crate::{Cut, Weight, Window};
 use atoll_store::Buffer;
 use std::collections::BTreeMap;
@@ -69,8 +69,8 @@ pub(super) fn pieces(
     let mut pieces = Vec::with_capacity(manifest.pieces.len());
     for placed in manifest.pieces.values() {
         let mut struck = Vec::new();
-        for Tombstone { scope, .. } in manifest.tombstones_of(placed) {
-            let text = scope.expression.as_ref().filter(|_| scope.covers_origin(&placed.piece.extent));
+        for Struck { run, steps, expression } in manifest.struck_of(placed) {
+            let text = expression.as_ref().filter(|_| run.is_none() && steps.is_none());
             let what = "a cube of which some runs or steps were deleted";
             let text = text.ok_or(TableError::Unsupported { what })?;
             if !conditions.contains_key(text) {

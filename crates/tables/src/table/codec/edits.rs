@@ -1,0 +1,239 @@
+//! Edits as JSON.
+
+use super::{FORMAT, TableError, damaged, from_json, to_json};
+use crate::protocol::{
+    Block, BlockId, Edit, EditId, Extent, Form, ObjectId, Piece, Removal, RunId, Scope, SessionId, StepRange,
+    StepTime, Version, WeightRange,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredPiece {
+    object: (String, u64),
+    part: u32,
+    #[serde(default, skip_serializing_if = "is_block")]
+    form: StoredForm,
+    weights: (u64, Option<u64>),
+    rows: u64,
+    #[serde(default)]
+    bytes: u64,
+    run: Option<String>,
+    steps: (u64, Option<u64>),
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredForm {
+    #[default]
+    Block,
+    Cube,
+}
+
+fn is_block(form: &StoredForm) -> bool {
+    *form == StoredForm::Block
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredScope {
+    run: Option<String>,
+    steps: (u64, Option<u64>),
+    expression: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredBlock {
+    run: String,
+    attempt: u64,
+    step: u64,
+    rank: u32,
+    /// The bits of an `f64`, so that every time comes back as it was, infinities and NaN too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time: Option<u64>,
+    piece: Option<StoredPiece>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredRemoval {
+    object: (String, u64),
+    part: u32,
+    weights: (u64, Option<u64>),
+    rows: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredEdit {
+    Begin { run: String, attempt: u64, ranks: u32 },
+    Append { blocks: Vec<StoredBlock> },
+    Pack { base: u64, remove: Vec<StoredRemoval>, add: Vec<StoredPiece>, dropped: u64 },
+    Delete { scope: StoredScope },
+    RaiseFloor { to: u64 },
+    Forget { objects: Vec<(String, u64)> },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredNamedEdit {
+    format: u64,
+    session: String,
+    sequence: u64,
+    edit: StoredEdit,
+}
+
+pub(in crate::table) fn edit_to_json(id: EditId, edit: &Edit) -> String {
+    let session = session_name(id.session);
+    to_json(&StoredNamedEdit { format: FORMAT, session, sequence: id.sequence, edit: edit.into() })
+}
+
+pub(in crate::table) fn edit_from_json(table: &str, text: &[u8]) -> Result<(EditId, Edit), TableError> {
+    let stored: StoredNamedEdit = from_json(table, "an edit", text)?;
+    let session = session_of(&stored.session).ok_or_else(|| damaged(table, "an edit has no session"))?;
+    let edit = edit_of(stored.edit).ok_or_else(|| damaged(table, "an edit names no object"))?;
+    Ok((EditId { session, sequence: stored.sequence }, edit))
+}
+
+impl From<&Piece> for StoredPiece {
+    fn from(piece: &Piece) -> Self {
+        Self {
+            object: object_name(piece.object),
+            part: piece.part,
+            form: match piece.form {
+                Form::Block => StoredForm::Block,
+                Form::Cube => StoredForm::Cube,
+            },
+            weights: (piece.weights.from, piece.weights.to),
+            rows: piece.rows,
+            bytes: piece.bytes,
+            run: piece.extent.run.as_ref().map(|run| run.0.to_string()),
+            steps: (piece.extent.steps.from, piece.extent.steps.to),
+        }
+    }
+}
+
+pub(super) fn piece_of(stored: StoredPiece) -> Option<Piece> {
+    Some(Piece {
+        object: object_of(&stored.object)?,
+        part: stored.part,
+        form: match stored.form {
+            StoredForm::Block => Form::Block,
+            StoredForm::Cube => Form::Cube,
+        },
+        weights: weights_of(stored.weights),
+        rows: stored.rows,
+        bytes: stored.bytes,
+        extent: Extent { run: stored.run.as_deref().map(RunId::from), steps: steps_of(stored.steps) },
+    })
+}
+
+impl From<&Scope> for StoredScope {
+    fn from(scope: &Scope) -> Self {
+        Self {
+            run: scope.run.as_ref().map(|run| run.0.to_string()),
+            steps: (scope.steps.from, scope.steps.to),
+            expression: scope.expression.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+pub(super) fn scope_of(stored: StoredScope) -> Scope {
+    Scope {
+        run: stored.run.as_deref().map(RunId::from),
+        steps: steps_of(stored.steps),
+        expression: stored.expression.map(Into::into),
+    }
+}
+
+impl From<&Edit> for StoredEdit {
+    fn from(edit: &Edit) -> Self {
+        match edit {
+            Edit::Begin { run, attempt, ranks } => {
+                Self::Begin { run: run.0.to_string(), attempt: *attempt, ranks: *ranks }
+            }
+            Edit::Append { blocks } => Self::Append { blocks: blocks.iter().map(stored_block).collect() },
+            Edit::Pack { base, remove, add, dropped } => Self::Pack {
+                base: base.0,
+                remove: remove.iter().map(stored_removal).collect(),
+                add: add.iter().map(Into::into).collect(),
+                dropped: *dropped,
+            },
+            Edit::Delete { scope } => Self::Delete { scope: scope.into() },
+            Edit::RaiseFloor { to } => Self::RaiseFloor { to: to.0 },
+            Edit::Forget { objects } => {
+                Self::Forget { objects: objects.iter().map(|object| object_name(*object)).collect() }
+            }
+        }
+    }
+}
+
+fn stored_block(block: &Block) -> StoredBlock {
+    let BlockId { run, attempt, step, rank } = &block.id;
+    let (time, piece) = (block.time.map(|time| time.0), block.piece.as_ref().map(Into::into));
+    StoredBlock { run: run.0.to_string(), attempt: *attempt, step: *step, rank: *rank, time, piece }
+}
+
+fn stored_removal(removal: &Removal) -> StoredRemoval {
+    StoredRemoval {
+        object: object_name(removal.object),
+        part: removal.part,
+        weights: (removal.weights.from, removal.weights.to),
+        rows: removal.rows,
+    }
+}
+
+fn edit_of(stored: StoredEdit) -> Option<Edit> {
+    Some(match stored {
+        StoredEdit::Begin { run, attempt, ranks } => Edit::Begin { run: run.as_str().into(), attempt, ranks },
+        StoredEdit::Append { blocks } => {
+            Edit::Append { blocks: blocks.into_iter().map(block_of).collect::<Option<_>>()? }
+        }
+        StoredEdit::Pack { base, remove, add, dropped } => Edit::Pack {
+            base: Version(base),
+            remove: remove.into_iter().map(removal_of).collect::<Option<_>>()?,
+            add: add.into_iter().map(piece_of).collect::<Option<_>>()?,
+            dropped,
+        },
+        StoredEdit::Delete { scope } => Edit::Delete { scope: scope_of(scope) },
+        StoredEdit::RaiseFloor { to } => Edit::RaiseFloor { to: Version(to) },
+        StoredEdit::Forget { objects } => {
+            Edit::Forget { objects: objects.iter().map(object_of).collect::<Option<_>>()? }
+        }
+    })
+}
+
+fn block_of(stored: StoredBlock) -> Option<Block> {
+    let piece = match stored.piece {
+        Some(piece) => Some(piece_of(piece)?),
+        None => None,
+    };
+    let run = stored.run.as_str().into();
+    let id = BlockId { run, attempt: stored.attempt, step: stored.step, rank: stored.rank };
+    Some(Block { id, time: stored.time.map(StepTime), piece })
+}
+
+fn removal_of(stored: StoredRemoval) -> Option<Removal> {
+    let object = object_of(&stored.object)?;
+    Some(Removal { object, part: stored.part, weights: weights_of(stored.weights), rows: stored.rows })
+}
+
+fn weights_of((from, to): (u64, Option<u64>)) -> WeightRange {
+    WeightRange { from, to }
+}
+
+fn steps_of((from, to): (u64, Option<u64>)) -> StepRange {
+    StepRange { from, to }
+}
+
+fn object_name(object: ObjectId) -> (String, u64) {
+    (session_name(object.session), object.sequence)
+}
+
+pub(super) fn object_of((session, sequence): &(String, u64)) -> Option<ObjectId> {
+    Some(ObjectId { session: session_of(session)?, sequence: *sequence })
+}
+
+fn session_name(session: SessionId) -> String {
+    format!("{:032x}", session.0)
+}
+
+fn session_of(name: &str) -> Option<SessionId> {
+    u128::from_str_radix(name, 16).ok().map(SessionId)
+}

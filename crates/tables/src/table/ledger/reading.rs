@@ -1,0 +1,135 @@
+//! Reading the ledger: from a head to the content of its version.
+
+use super::super::{TableError, codec};
+use super::{Ledger, State};
+use crate::protocol::{Cell, EditError, Head, Manifest, Version};
+use atoll_store::{Buffer, Read, ScanRequest, SortRange};
+use codec::Whole;
+use futures::StreamExt;
+use std::sync::Arc;
+
+/// Up to how many edits are read one by one, and not by a scan.
+const SINGLE_EDITS_MAX: usize = 64;
+
+impl Ledger {
+    /// The state of this head: what is known and the edits since, or a whole manifest and the edits since.
+    pub(super) async fn state_at(&self, head: Head) -> Result<State, TableError> {
+        let known = self.known();
+        let near =
+            known.filter(|known| known.head.version >= head.full && known.head.version <= head.version);
+        let manifest = match near {
+            Some(known) if known.head.version == head.version => return Ok(known),
+            Some(known) => known.manifest,
+            None => self.full(head.full).await?,
+        };
+        let state = State { head, manifest: self.advance(manifest, head.version).await? };
+        self.learn(&state);
+        Ok(state)
+    }
+
+    /// The content of a version, by an earlier one and the edits since.
+    pub(super) async fn advance(
+        &self,
+        manifest: Arc<Manifest>,
+        to: Version,
+    ) -> Result<Arc<Manifest>, TableError> {
+        let from = manifest.version.next();
+        let mut manifest = Arc::unwrap_or_clone(manifest);
+        for (version, text) in (from.0..).map(Version).zip(self.edits(from, to).await?) {
+            let (_, edit) = codec::edit_from_json(&self.table, &text)?;
+            manifest = manifest.applied(&edit).map_err(|error| self.contradicts(version, &error))?;
+        }
+        Ok(Arc::new(manifest))
+    }
+
+    pub(super) async fn full(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
+        if version == Version::EMPTY {
+            return Ok(Arc::default());
+        }
+        let bytes = self.cell(Cell::Full(version), true).await?;
+        let bytes = bytes.ok_or_else(|| self.lost(version))?;
+        let whole = match codec::whole_from_bytes(&self.table, &bytes)? {
+            Whole::Parts(name, parts) => {
+                let cells = (0..parts).map(|number| Cell::Part(name, number)).collect();
+                let parts = self.cells(cells).await?;
+                let parts: Option<Vec<Buffer>> = parts.into_iter().collect();
+                let parts = parts.ok_or_else(|| self.lost(version))?;
+                codec::whole_from_bytes(&self.table, &join(&parts))?
+            }
+            whole => whole,
+        };
+        match whole {
+            Whole::Manifest(manifest) => Ok(Arc::new(manifest)),
+            Whole::Parts(..) => Err(codec::damaged(&self.table, "a part of a manifest names parts")),
+        }
+    }
+
+    /// Cells that are written once, in their order.
+    async fn cells(&self, cells: Vec<Cell>) -> Result<Vec<Option<Buffer>>, TableError> {
+        let reads = cells.iter().map(|cell| {
+            let read = Read::new(self.partition.as_slice(), cell.sort_key());
+            Read { immutable: true, ..read }
+        });
+        let mut answers = self.store.get_many(reads.collect());
+        let mut found: Vec<Option<Buffer>> = vec![None; cells.len()];
+        while let Some((place, answer)) = answers.next().await {
+            if let Some(slot) = found.get_mut(place) {
+                *slot = answer?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The edits that made the versions `from..=to`, in their order.
+    async fn edits(&self, from: Version, to: Version) -> Result<Vec<Buffer>, TableError> {
+        let count = usize::try_from((to.0 + 1).saturating_sub(from.0)).unwrap_or(usize::MAX);
+        if count > SINGLE_EDITS_MAX {
+            return self.scan_edits(from, to, count).await;
+        }
+        let versions = || (from.0..=to.0).map(Version);
+        let edits = self.cells(versions().map(Cell::Edit).collect()).await?;
+        edits
+            .into_iter()
+            .zip(versions())
+            .map(|(edit, version)| edit.ok_or_else(|| self.lost(version)))
+            .collect()
+    }
+
+    async fn scan_edits(&self, from: Version, to: Version, count: usize) -> Result<Vec<Buffer>, TableError> {
+        let (first, end) = (Cell::Edit(from).sort_key(), Cell::Edit(to.next()).sort_key());
+        let mut request = ScanRequest {
+            range: SortRange::half_open(first, end),
+            ..ScanRequest::all(self.partition.as_slice())
+        };
+        let mut edits = Vec::with_capacity(count);
+        loop {
+            let page = self.store.scan(request.clone()).await?;
+            for entry in page.entries {
+                let version = Version(from.0 + edits.len() as u64);
+                if entry.sort != Cell::Edit(version).sort_key() {
+                    return Err(self.lost(version));
+                }
+                edits.push(entry.value);
+            }
+            request.resume = page.resume;
+            if request.resume.is_none() {
+                break;
+            }
+        }
+        if edits.len() < count { Err(self.lost(Version(from.0 + edits.len() as u64))) } else { Ok(edits) }
+    }
+
+    fn lost(&self, version: Version) -> TableError {
+        codec::damaged(&self.table, &format!("what made version {version} is missing"))
+    }
+
+    fn contradicts(&self, version: Version, error: &EditError) -> TableError {
+        codec::damaged(&self.table, &format!("the edit that made version {version} contradicts it: {error}"))
+    }
+}
+
+/// The bytes of parts, one after the other.
+fn join(parts: &[Buffer]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+    parts.concat()
+}

@@ -1,0 +1,221 @@
+//! Runs and steps: what a version says about them, without a look at any row.
+
+use super::{Table, TableError};
+use crate::TableSchema;
+use crate::protocol::{Edit, EditError, Form, Run, RunId, Scope, StepRange, Version};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A run, as the current version has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Its name.
+    pub name: String,
+    /// The attempt that may write.
+    pub attempt: u64,
+    /// How many ranks write each of its steps.
+    pub ranks: u32,
+    /// The last visible step, whoever wrote it: a checkpoint is admissible up to it.
+    pub last_complete: Option<u64>,
+    /// The last step that the current attempt made visible.
+    pub published: Option<u64>,
+    /// How many steps are visible.
+    pub steps: u64,
+    /// How many rows they have; rows that were deleted by an expression count.
+    pub rows: u64,
+}
+
+/// A visible step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepSummary {
+    /// Its run.
+    pub run: String,
+    /// Its number.
+    pub step: u64,
+    /// Its time in the unit of the simulation, if its writer told it.
+    pub time: Option<f64>,
+    /// The attempt that wrote it.
+    pub attempt: u64,
+    /// How many rows it has; rows that were deleted by an expression count.
+    pub rows: u64,
+}
+
+/// What a version of a table is made of.
+#[derive(Clone, Debug)]
+pub struct TableInfo {
+    /// The table's name.
+    pub name: String,
+    /// Its columns and their roles.
+    pub schema: Arc<TableSchema>,
+    /// The version that this is about.
+    pub version: Version,
+    /// How many visible pieces lie as their writers appended them.
+    pub blocks: u64,
+    /// How many were packed.
+    pub cubes: u64,
+    /// How many rows they have; rows that were deleted by an expression and not packed since count.
+    pub rows: u64,
+    /// How many bytes they take in the store.
+    pub bytes: u64,
+    /// How many runs there are.
+    pub runs: u64,
+    /// How many steps of them are visible.
+    pub steps: u64,
+}
+
+impl Table {
+    /// The runs, by name. A run all of whose steps were deleted is not among them.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn runs(&self) -> Result<Vec<RunSummary>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        Ok(manifest.runs.iter().filter(|(_, run)| is_listed(run)).map(summary).collect())
+    }
+
+    /// The visible steps of a run, or of all runs one after the other, in rising order.
+    ///
+    /// # Errors
+    /// [`TableError::NoRun`], [`TableError::Damaged`], errors of the store.
+    pub async fn steps(&self, run: Option<&str>) -> Result<Vec<StepSummary>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        let steps_of = |(name, run): (&RunId, &Run)| -> Vec<StepSummary> {
+            let there = run.complete.iter().filter(|(_, there)| !there.is_deleted);
+            there
+                .map(|(step, there)| StepSummary {
+                    run: name.to_string(),
+                    step: *step,
+                    time: there.time.map(|time| time.number()),
+                    attempt: there.attempt,
+                    rows: there.rows,
+                })
+                .collect()
+        };
+        let Some(name) = run else { return Ok(manifest.runs.iter().flat_map(steps_of).collect()) };
+        let id = RunId::from(name);
+        let run = manifest.runs.get(&id).ok_or_else(|| self.no_run(name, manifest.runs.keys()))?;
+        Ok(steps_of((&id, run)))
+    }
+
+    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible step
+    /// or never began, so that a program that starts for the first time may ask as well.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn last_complete(&self, run: &str) -> Result<Option<u64>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        Ok(manifest.runs.get(run).and_then(Run::last_complete))
+    }
+
+    /// What the current version is made of.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn info(&self) -> Result<TableInfo, TableError> {
+        let state = self.ledger.current().await?;
+        let pieces = || state.manifest.pieces.values().map(|placed| &placed.piece);
+        let cubes = pieces().filter(|piece| piece.form == Form::Cube).count() as u64;
+        let listed = || state.manifest.runs.values().filter(|run| is_listed(run));
+        let sum = |total: u64, number: u64| total.saturating_add(number);
+        Ok(TableInfo {
+            name: self.name.clone(),
+            schema: Arc::clone(&self.schema),
+            version: state.head.version,
+            blocks: pieces().count() as u64 - cubes,
+            cubes,
+            rows: pieces().map(|piece| piece.rows).fold(0, sum),
+            bytes: pieces().map(|piece| piece.bytes).fold(0, sum),
+            runs: listed().count() as u64,
+            steps: listed().map(|run| steps_there(run).count() as u64).fold(0, sum),
+        })
+    }
+
+    /// Waits for a version after `since`: returns the current version as soon as there is one, and after `wait`
+    /// at the latest. Nothing polls: the store wakes whoever waits.
+    ///
+    /// # Errors
+    /// [`TableError::Edit`] if `since` is ahead of the table, [`TableError::NotFound`] if the table is dropped,
+    /// errors of the store.
+    pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
+        let head = self.ledger.head_now().await?;
+        if since > head.version {
+            return Err(EditError::Ahead { asked: since, current: head.version }.into());
+        }
+        if since < head.version {
+            return Ok(head.version);
+        }
+        Ok(self.ledger.wait(head, wait).await?.version)
+    }
+
+    /// Deletes the rows that are visible now and meet all that is said: of a run, of steps, for which an
+    /// expression is true. The version in which they are gone. Rows that come later stay, also of the same steps.
+    ///
+    /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
+    /// keep what they had.
+    ///
+    /// # Errors
+    /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Expression`] for one that
+    /// does not fit the table, errors of the store.
+    pub async fn delete(
+        &self,
+        run: Option<&str>,
+        steps: Option<Range<u64>>,
+        expression: Option<&str>,
+    ) -> Result<Version, TableError> {
+        if let Some(name) = run {
+            let manifest = self.ledger.current().await?.manifest;
+            if !manifest.runs.contains_key(name) {
+                return Err(self.no_run(name, manifest.runs.keys()));
+            }
+        }
+        let steps = match steps {
+            None => StepRange::ALL,
+            Some(steps) if steps.is_empty() => {
+                return Err(TableError::Steps { from: steps.start, to: steps.end });
+            }
+            Some(steps) => StepRange { from: steps.start, to: Some(steps.end) },
+        };
+        let expression = expression.map(|text| self.checked(text)).transpose()?;
+        let scope = Scope { run: run.map(RunId::from), steps, expression };
+        self.ledger.commit(Edit::Delete { scope }).await
+    }
+
+    /// An expression as the manifest keeps it, once it is known to fit the table.
+    fn checked(&self, text: &str) -> Result<Arc<str>, TableError> {
+        let expression = crate::expression::Expression::parse(text)?;
+        expression.bind(self.schema.columns())?;
+        Ok(expression.to_string().into())
+    }
+
+    fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {
+        let distance = |other: &&RunId| strsim::damerau_levenshtein(name, &other.0);
+        let near = names.min_by_key(distance).filter(|other| distance(other) <= 2);
+        TableError::NoRun {
+            table: self.name.clone(),
+            run: name.to_owned(),
+            near: near.map(ToString::to_string),
+        }
+    }
+}
+
+fn steps_there(run: &Run) -> impl Iterator<Item = u64> {
+    run.complete.values().filter(|there| !there.is_deleted).map(|there| there.rows)
+}
+
+/// Whether there is anything left of it, or may come.
+fn is_listed(run: &Run) -> bool {
+    run.complete.is_empty() || steps_there(run).next().is_some() || !run.arriving.is_empty()
+}
+
+fn summary((name, run): (&RunId, &Run)) -> RunSummary {
+    RunSummary {
+        name: name.to_string(),
+        attempt: run.attempt,
+        ranks: run.ranks,
+        last_complete: run.last_complete(),
+        published: run.published,
+        steps: steps_there(run).count() as u64,
+        rows: steps_there(run).fold(0, u64::saturating_add),
+    }
+}

@@ -1,0 +1,236 @@
+//! What the workers do, and what must be true of it.
+
+use arrow_array::{Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use atoll_embedded::owner::Mode;
+use atoll_embedded::{FolderOptions, OpenOptions, StoreOptions};
+use atoll_store::{ErrorKind, Outcome, Store, StoreError};
+use atoll_tables::protocol::{BlockId, Version};
+use atoll_tables::{Query, Roles, Table, TableError, TableSchema, column};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows of each step.
+const ROWS: i64 = 5;
+/// How many appends a writer has under way.
+const AT_ONCE: u64 = 4;
+/// A writer deletes what lies so far behind.
+const KEPT: u64 = 60;
+
+/// What a writer told: the last step that was acknowledged, and the steps up to which its deletes were
+/// acknowledged and asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub wrote: Option<u64>,
+    pub deleted: u64,
+    pub deleting: u64,
+    pub steps: u64,
+}
+
+async fn open(folder: &Path, mode: Mode) -> Result<Arc<dyn Store>, StoreError> {
+    let engine = atoll_engine::Options { memory_bytes: 64 << 20, ..atoll_engine::Options::default() };
+    let options = OpenOptions {
+        mode,
+        store: StoreOptions { engine, ..StoreOptions::default() },
+        folder: FolderOptions::default(),
+        ..OpenOptions::default()
+    };
+    Ok(atoll_embedded::open(folder, options).await?.store())
+}
+
+fn schema() -> TableSchema {
+    let columns =
+        Schema::new(vec![column("pid", DataType::Int64, false), column("step", DataType::Int64, false)]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles =
+        Roles { id: names(&["pid", "step"]), sample_key: Vec::new(), index: names(&["step"]), salt: 0 };
+    TableSchema::new(columns, &roles).unwrap()
+}
+
+/// Rows that say by whom they were written.
+fn rows(writer: i64, step: u64) -> RecordBatch {
+    let pids: Int64Array = (0..ROWS).map(|row| writer * 1000 + row).collect::<Vec<_>>().into();
+    let steps: Int64Array = vec![step as i64; ROWS as usize].into();
+    let columns: Vec<Arc<dyn Array>> = vec![Arc::new(pids), Arc::new(steps)];
+    RecordBatch::try_new(Arc::clone(schema().columns()), columns).unwrap()
+}
+
+/// Makes the table.
+pub async fn prepare(folder: &Path) {
+    let store = open(folder, Mode::Write).await.unwrap();
+    Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    store.sync().await.unwrap();
+    store.close().await.unwrap();
+}
+
+pub fn work(role: &str) {
+    // Told at once: a worker that fails at the very end is killed before it has ended by itself.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(format_args!("failed {}", panic.to_string().replace('\n', " ")));
+        report(panic);
+    }));
+    let folder = std::path::PathBuf::from(std::env::var("ATOLL_FOLDER").unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        match role.split_once(' ').unwrap() {
+            ("write", number) => write_on(&folder, number.parse().unwrap()).await,
+            ("read", _) => read_on(&folder, Mode::Write).await,
+            ("look", _) => read_on(&folder, Mode::Read).await,
+            _ => panic!("no such worker: {role}"),
+        }
+    });
+}
+
+fn tell(line: std::fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    // The driver is gone when this fails, and so is the reason to go on.
+    if writeln!(out, "@{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Does something until its outcome is known.
+async fn insist<T>(what: &str, mut go: impl AsyncFnMut() -> Result<T, TableError>) -> T {
+    loop {
+        match go().await {
+            Ok(value) => return value,
+            Err(error) if error.outcome() == Outcome::Unknown => tell(format_args!("maybe 0")),
+            Err(error) => panic!("{what}: {error} ({error:?})"),
+        }
+    }
+}
+
+async fn write_on(folder: &Path, number: i64) {
+    let claims_early = std::env::var("ATOLL_PLANT").is_ok();
+    let store = open(folder, Mode::Write).await.unwrap();
+    let table = Table::open(store, "run").await.unwrap();
+    let run = format!("writer {number}");
+    let attempt = insist("begin", async || table.begin_next(&run, 1).await).await;
+    let mut next = table.last_complete(&run).await.unwrap().unwrap_or(0);
+    loop {
+        let steps = next..next + AT_ONCE;
+        next = steps.end;
+        if claims_early {
+            tell(format_args!("wrote {}", steps.end - 1));
+        }
+        let appends = steps.map(|step| {
+            let (table, id) = (&table, BlockId { run: run.as_str().into(), attempt, step, rank: 0 });
+            async move { (step, table.append(id, &rows(number, step)).await) }
+        });
+        // In the order in which they were called, so that one that has to be given again comes before the next.
+        for (step, outcome) in futures::future::join_all(appends).await {
+            match outcome {
+                Ok(_) => {}
+                Err(error)
+                    if error.outcome() == Outcome::Unknown || matches!(error, TableError::Behind { .. }) =>
+                {
+                    let id = BlockId { run: run.as_str().into(), attempt, step, rank: 0 };
+                    insist("append", async || table.append(id.clone(), &rows(number, step)).await).await;
+                }
+                Err(error) => panic!("append: {error} ({error:?})"),
+            }
+            tell(format_args!("wrote {step}"));
+        }
+        if next % (KEPT / 2) < AT_ONCE && next > KEPT {
+            let to = next - KEPT;
+            tell(format_args!("deleting {to}"));
+            insist("delete", async || table.delete(Some(&run), Some(0..to), None).await).await;
+            tell(format_args!("deleted {to}"));
+        }
+    }
+}
+
+/// Reads for ever, opening anew now and then; every answer is a state that there may be.
+async fn read_on(folder: &Path, mode: Mode) {
+    let mut latest = Version(0);
+    loop {
+        let table = match open_table(folder, mode).await {
+            Ok(table) => table,
+            // A reader that finds no owner reads what is there, which may change under it.
+            Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => {
+                tell(format_args!("read 0"));
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                continue;
+            }
+            Err(error) => panic!("open: {error} ({error:?})"),
+        };
+        for _ in 0..20 {
+            let answer = match table.query(&Query::default()).await {
+                Ok(answer) => answer,
+                Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => break,
+                Err(error) => panic!("query as {mode:?}: {error} ({error:?})"),
+            };
+            assert!(
+                mode == Mode::Read || answer.version >= latest,
+                "version {} came after {latest}",
+                answer.version
+            );
+            latest = latest.max(answer.version);
+            for (writer, steps) in steps_of(&answer.rows) {
+                let (first, last) = (steps[0], steps[steps.len() - 1]);
+                let whole = last - first + 1 == steps.len() as u64;
+                assert!(whole, "writer {writer} has gaps: {steps:?} in version {}", answer.version);
+            }
+            tell(format_args!("read {}", answer.rows.num_rows()));
+        }
+    }
+}
+
+async fn open_table(folder: &Path, mode: Mode) -> Result<Table, TableError> {
+    Table::open(open(folder, mode).await?, "run").await
+}
+
+/// The steps of each writer, in order; each has all its rows, once.
+fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
+    let numbers = |place: usize| {
+        let column = rows.column(place).as_any().downcast_ref::<Int64Array>().unwrap();
+        column.values().to_vec()
+    };
+    let mut seen: BTreeMap<(i64, u64), Vec<i64>> = BTreeMap::new();
+    for (pid, step) in numbers(0).into_iter().zip(numbers(1)) {
+        seen.entry((pid / 1000, step as u64)).or_default().push(pid % 1000);
+    }
+    let mut steps: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    for ((writer, step), mut rows) in seen {
+        rows.sort_unstable();
+        assert!(rows.iter().copied().eq(0..ROWS), "step {step} of writer {writer} has rows {rows:?}");
+        steps.entry(writer).or_default().push(step);
+    }
+    steps
+}
+
+/// Compares what is there in the end with what was told; how many steps were acknowledged.
+pub async fn judge(folder: &Path, told: &BTreeMap<i64, Told>) -> u64 {
+    let store = open(folder, Mode::Write).await.unwrap();
+    let table = Table::open(Arc::clone(&store), "run").await.unwrap();
+    let answer = table.query(&Query::default()).await.unwrap();
+    let steps = steps_of(&answer.rows);
+    let mut total = 0;
+    for (writer, told) in told {
+        let Some(wrote) = told.wrote else { continue };
+        total += told.steps;
+        let steps = steps.get(writer).cloned().unwrap_or_default();
+        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        assert!(
+            last >= wrote,
+            "writer {writer} lost step {wrote}, which was acknowledged: the last is {last}"
+        );
+        assert!(last < wrote + 2 * AT_ONCE, "writer {writer} never wrote {last}");
+        assert!(
+            (told.deleted..=told.deleting).contains(&first),
+            "writer {writer}: from {first}, told {told:?}"
+        );
+        assert_eq!(last - first + 1, steps.len() as u64, "writer {writer} has gaps: {steps:?}");
+        let listed = table.steps(Some(&format!("writer {writer}"))).await.unwrap();
+        assert!(listed.iter().map(|step| step.step).eq(steps), "writer {writer}: {listed:?}");
+    }
+    // Whoever comes next can go on.
+    let attempt = table.begin_next("writer 0", 1).await.unwrap();
+    let id = BlockId { run: "writer 0".into(), attempt, step: 1 << 40, rank: 0 };
+    table.append(id, &rows(0, 1 << 40)).await.unwrap();
+    store.close().await.unwrap();
+    total
+}

@@ -1,0 +1,24 @@
+//! Writing tables through the public door: runs, steps and listings, appends that share a commit, sessions,
+//! deletes, and stores that lose answers.
+//!
+//! Replay a random failure with `ATOLL_SEED=N cargo test -p atoll-tables --test writing`.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
+
+#[path = "writing/deletes.rs"]
+mod deletes;
+#[path = "writing/door.rs"]
+mod door;
+#[path = "writing/faults.rs"]
+mod faults;
+#[path = "writing/line.rs"]
+mod line;
+#[path = "writing/listing.rs"]
+mod listing;
+#[path = "writing/rows.rs"]
+mod rows;
+#[path = "writing/sessions.rs"]
+mod sessions;
+#[path = "writing/sizes.rs"]
+mod sizes;

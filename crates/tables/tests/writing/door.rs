@@ -1,0 +1,167 @@
+//! A store that counts what passes, and lets a test hold or refuse some of it.
+
+use atoll_store::{
+    Batch, Buffer, Capabilities, Cell, Expectation, Mutation, PartitionPage, PartitionQuery, Place, Read,
+    ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp,
+    Waited, WriteOptions, Written,
+};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+pub struct Door {
+    inner: Arc<dyn Store>,
+    /// Reads of cells that are not manifests', by count.
+    pub object_reads: AtomicUsize,
+    pub reads: AtomicUsize,
+    pub writes: AtomicUsize,
+    /// Bytes put into manifest partitions, a figure for each write there.
+    pub manifest_bytes: Mutex<Vec<usize>>,
+    /// Writes of objects that come from now on, first come first held; permits let them go.
+    pub held: AtomicUsize,
+    pub gate: Semaphore,
+    /// The same for writes to manifests.
+    pub held_commits: AtomicUsize,
+    /// Writes of objects that are refused from now on.
+    pub refused: AtomicUsize,
+    /// Whether every write is refused, as on a store open for reading.
+    pub is_read_only: AtomicBool,
+    /// Writes to manifests that stop after they were carried out, for ever.
+    pub swallowed: AtomicUsize,
+    /// Whether writes to manifests are lost on the way, without a word.
+    pub is_lost: AtomicBool,
+}
+
+fn is_object(partition: &[u8]) -> bool {
+    partition.windows(3).any(|part| part == b"/o/")
+}
+
+fn is_manifest(partition: &[u8]) -> bool {
+    partition.starts_with(b"\0atoll.table/") && partition.ends_with(b"/m")
+}
+
+/// Takes one, if there is any.
+fn take(counter: &AtomicUsize) -> bool {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Door {
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            object_reads: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
+            writes: AtomicUsize::new(0),
+            manifest_bytes: Mutex::new(Vec::new()),
+            held: AtomicUsize::new(0),
+            gate: Semaphore::new(0),
+            held_commits: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            is_read_only: AtomicBool::new(false),
+            swallowed: AtomicUsize::new(0),
+            is_lost: AtomicBool::new(false),
+        })
+    }
+
+    fn count_read(&self, partition: &[u8]) {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        if is_object(partition) {
+            self.object_reads.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn count_write(&self, batch: &Batch) {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        if is_manifest(&batch.partition) {
+            let bytes = |mutation: &Mutation| match mutation {
+                Mutation::Put(sort, value) | Mutation::Append(sort, value) => sort.len() + value.len(),
+                Mutation::Delete(_) | Mutation::DeleteRange(_) => 0,
+            };
+            self.manifest_bytes.lock().unwrap().push(batch.mutations.iter().map(bytes).sum());
+        }
+    }
+}
+
+impl Store for Door {
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        if self.is_read_only.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(StoreError::ReadOnly { place: "the door".to_owned() }) });
+        }
+        self.count_write(&batch);
+        let is_object = is_object(&batch.partition) && !batch.mutations.is_empty();
+        let (held, refused) = (is_object && take(&self.held), is_object && take(&self.refused));
+        let held = held || is_manifest(&batch.partition) && take(&self.held_commits);
+        let swallowed = is_manifest(&batch.partition) && take(&self.swallowed);
+        let is_lost = is_manifest(&batch.partition) && self.is_lost.load(Ordering::SeqCst);
+        Box::pin(async move {
+            if is_lost {
+                let reason = "the door lost it".to_owned();
+                return Err(StoreError::Unknown { what: "a write", reason, source: None });
+            }
+            if held {
+                self.gate.acquire().await.unwrap().forget();
+            }
+            if refused {
+                return Err(StoreError::OutOfSpace { place: "the door".to_owned(), source: None });
+            }
+            let written = self.inner.write(batch, options).await;
+            if swallowed {
+                futures::future::pending::<()>().await;
+            }
+            written
+        })
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        self.count_read(cell.partition);
+        self.inner.get(cell, options)
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        reads.iter().for_each(|read| self.count_read(&read.partition));
+        self.inner.get_many(reads)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        self.count_read(&request.partition);
+        self.inner.scan(request)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        self.inner.wait(cell, expectation, time_out)
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        self.inner.partition_keys(query)
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        self.inner.splits(readers)
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        self.inner.place(partition)
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.inner.now()
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        self.inner.sync()
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,146 @@
+//! Appends that run at the same time.
+
+use super::door::Door;
+use super::rows::{block, create, open, rows, seen, steps_seen};
+use atoll_memory::MemoryStore;
+use atoll_store::{ErrorKind, Outcome, Store};
+use atoll_tables::{Table, TableError};
+use futures::FutureExt;
+use futures::future::{join, join_all};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
+    let door = Door::new(Arc::new(MemoryStore::new()));
+    let store: Arc<dyn Store> = door.clone();
+    let table = create(&store).await;
+    table.begin("a", 1, 2).await.unwrap();
+    (door, store, table)
+}
+
+#[tokio::test]
+async fn appends_that_wait_together_share_a_commit() {
+    let (door, store, table) = table().await;
+    let before = door.manifest_bytes.lock().unwrap().len();
+    // The first commit takes its time, as on a real store; meanwhile all the others gather.
+    door.held_commits.store(1, Ordering::SeqCst);
+    let appends = (0..100_u64).flat_map(|step| (0..2).map(move |rank| (step, rank)));
+    let appends = appends.map(|(step, rank)| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
+    });
+    let release = async { door.gate.add_permits(1) };
+    let (done, ()) = join(join_all(appends), release).await;
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    let commits = door.manifest_bytes.lock().unwrap().len() - before;
+    assert_eq!(commits, 2, "of 200 appends");
+    assert_eq!(steps_seen(&open(&store).await).await, (0..100).map(|step| (step, 20)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn several_blocks_given_at_once_are_seen_together_or_not_at_all() {
+    let (_, store, table) = table().await;
+    let reader = open(&store).await;
+    let blocks: Vec<_> =
+        (0..2).map(|rank| (block("a", 1, 5, rank), Some(0.5), rows(5, rank.into(), 1))).collect();
+    let version = table.append_all(&blocks).await.unwrap();
+    assert_eq!(reader.version().await.unwrap(), version);
+    assert_eq!(steps_seen(&reader).await, [(5, 2)]);
+    assert_eq!(table.append_all(&blocks).await.unwrap(), version, "again");
+    let wrong = [(block("a", 1, 6, 0), None, rows(6, 0, 1)), (block("a", 1, 6, 2), None, rows(6, 2, 1))];
+    assert_eq!(table.append_all(&wrong).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    table.append(block("a", 1, 6, 1), &rows(6, 1, 1)).await.unwrap();
+    assert_eq!(steps_seen(&reader).await, [(5, 2)], "rank 0 of step 6 was given with a rank that is not");
+    assert_eq!(table.append_all(&[]).await.unwrap(), table.version().await.unwrap());
+}
+
+#[tokio::test]
+async fn the_steps_of_a_rank_become_true_in_order_however_long_their_objects_take() {
+    let (door, store, table) = table().await;
+    door.held.store(1, Ordering::SeqCst);
+    let (one, two) = (rows(1, 0, 10), rows(2, 0, 10));
+    let mut first = Box::pin(table.append(block("a", 1, 1, 0), &one));
+    assert!((&mut first).now_or_never().is_none());
+    let mut second = Box::pin(table.append(block("a", 1, 2, 0), &two));
+    assert!((&mut second).now_or_never().is_none(), "step 2 passed step 1");
+    // The other rank need not wait.
+    table.append(block("a", 1, 1, 1), &rows(1, 100, 10)).await.unwrap();
+    table.append(block("a", 1, 2, 1), &rows(2, 100, 10)).await.unwrap();
+    assert!(seen(&open(&store).await).await.is_empty());
+    door.gate.add_permits(1);
+    let (first, second) = join(first, second).await;
+    assert_eq!((first.is_ok(), second.is_ok()), (true, true));
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
+
+#[tokio::test]
+async fn an_append_behind_one_that_failed_fails_too_and_both_can_be_given_again() {
+    let (door, store, table) = table().await;
+    door.held.store(1, Ordering::SeqCst);
+    door.refused.store(1, Ordering::SeqCst);
+    let give = |step| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, 0), &rows(step, 0, 10)).await }
+    };
+    let mut all = Box::pin(join_all((1..4).map(give)));
+    assert!((&mut all).now_or_never().is_none());
+    door.gate.add_permits(1);
+    let errors: Vec<TableError> = all.await.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!(errors[0].kind(), ErrorKind::OutOfSpace);
+    for error in &errors[1..] {
+        assert!(matches!(error, TableError::Behind { .. }), "{error}");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Conflict, Outcome::Refused));
+    }
+    for step in 1..4 {
+        give(step).await.unwrap();
+        table.append(block("a", 1, step, 1), &rows(step, 100, 1)).await.unwrap();
+    }
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 11), (2, 11), (3, 11)]);
+}
+
+#[tokio::test]
+async fn whoever_is_dropped_while_it_commits_for_others_leaves_nobody_waiting() {
+    let (door, store, table) = table().await;
+    let give = |step, rank| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
+    };
+    // While the first commit takes its time, two more get ready.
+    door.held_commits.store(1, Ordering::SeqCst);
+    let mut first = Box::pin(give(1, 0));
+    assert!((&mut first).now_or_never().is_none());
+    let (mut leader, mut other) = (Box::pin(give(1, 1)), Box::pin(give(2, 0)));
+    assert!((&mut leader).now_or_never().is_none() && (&mut other).now_or_never().is_none());
+    // The next commit, of both, is carried out, and its answer never comes.
+    door.swallowed.store(1, Ordering::SeqCst);
+    door.gate.add_permits(1);
+    first.await.unwrap();
+    assert!((&mut leader).now_or_never().is_none());
+    assert_eq!(door.swallowed.load(Ordering::SeqCst), 0);
+    assert!((&mut other).now_or_never().is_none());
+    drop(leader);
+    other.await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20)]);
+    give(1, 1).await.unwrap();
+    give(2, 1).await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
+
+#[tokio::test]
+async fn one_append_that_cannot_become_true_does_not_keep_others_back() {
+    let (door, store, table) = table().await;
+    let give = |attempt, step, rank| {
+        let table = table.clone();
+        let rows = rows(step, i64::from(rank) * 100, 10);
+        async move { table.append(block("a", attempt, step, rank), &rows).await }
+    };
+    // While the first commit takes its time, the other three get ready and are committed together.
+    door.held_commits.store(1, Ordering::SeqCst);
+    let appends = [give(1, 1, 0), give(1, 1, 1), give(2, 1, 0), give(1, 2, 0)];
+    let release = async { door.gate.add_permits(1) };
+    let (done, ()) = join(join_all(appends), release).await;
+    assert!([0, 1, 3].iter().all(|place| done[*place].is_ok()), "{done:?}");
+    assert_eq!(done[2].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
+    give(1, 2, 1).await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
