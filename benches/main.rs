@@ -2,7 +2,10 @@
 //!
 //! `engine` prints one row for each bar of the engine, and beside it every engine's own figures, losses as
 //! plainly as wins. Each phase of each engine runs in a child process of this program.
+//!
+//! `tables-load` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`).
 
+mod counts;
 mod measure;
 mod peers;
 mod phases;
@@ -30,6 +33,44 @@ enum Bench {
     /// One phase of one engine, for the parent process.
     #[command(hide = true)]
     Child { spec: String },
+    /// Rows of an Arrow file into a table, for the bench of tables.
+    #[command(hide = true)]
+    TablesLoad(LoadArguments),
+    /// Questions to a table, their work counted, for the bench of tables.
+    #[command(hide = true)]
+    TablesCount(CountArguments),
+}
+
+#[derive(Args)]
+struct LoadArguments {
+    /// Folder of the store.
+    #[arg(long)]
+    store: PathBuf,
+    /// Name of the table.
+    #[arg(long)]
+    table: String,
+    /// Arrow file with a record batch for each step.
+    #[arg(long)]
+    rows: PathBuf,
+    /// Column that names the unit of sampling; rows for none.
+    #[arg(long)]
+    sample_key: Option<String>,
+}
+
+#[derive(Args)]
+struct CountArguments {
+    /// Folder of the store.
+    #[arg(long)]
+    store: PathBuf,
+    /// Name of the table.
+    #[arg(long)]
+    table: String,
+    /// The questions, as JSON.
+    #[arg(long)]
+    questions: PathBuf,
+    /// Where the counts go, as JSON.
+    #[arg(long)]
+    out: PathBuf,
 }
 
 #[derive(Args)]
@@ -69,6 +110,10 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().bench {
         Bench::Engine(arguments) => bench_engine(&arguments),
         Bench::Child { spec } => run_child(&spec),
+        Bench::TablesLoad(its) => {
+            wait_for(counts::load(&its.store, &its.table, &its.rows, its.sample_key.as_deref()))
+        }
+        Bench::TablesCount(its) => wait_for(counts::count(&its.store, &its.table, &its.questions, &its.out)),
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -82,6 +127,12 @@ fn main() -> ExitCode {
 
 fn run_child(spec: &str) -> Result<bool, EngineError> {
     phases::run_child(&serde_json::from_str(spec)?)?;
+    Ok(true)
+}
+
+/// Waits for what is asynchronous; true when it succeeded.
+fn wait_for(work: impl Future<Output = Result<(), EngineError>>) -> Result<bool, EngineError> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)?;
     Ok(true)
 }
 

@@ -78,3 +78,12 @@ def test_the_stub_names_what_the_native_half_has() -> None:
             missing = {name for name in names if not hasattr(native, name)}
             unnamed = {name for name in vars(native) if not name.startswith("__")} - names
             assert not missing and not unnamed, f"{node.name}: {missing} {unnamed}"
+
+
+def test_syncing_a_store_that_was_closed_says_so(tmp_path) -> None:
+    store = atoll.open(tmp_path / "store")
+    store.create_table("t", {"id": "int64"}, id="id", index="id").append({"id": [1]})
+    store.sync()
+    store.close()
+    with pytest.raises(errors.UnavailableError, match="closed"):
+        store.sync()

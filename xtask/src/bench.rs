@@ -1,5 +1,7 @@
 //! `cargo xtask bench NAME`: builds the benches' own crate on demand and runs one of them.
 
+mod tables;
+
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::{cargo, run, workspace};
@@ -11,10 +13,13 @@ const CONFIG: &str = "benches/.cargo/config.toml";
 /// Runs one bench with this terminal as its own.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let name = arguments.required("NAME")?;
-    let peers = arguments.flag("--peers");
     if !workspace::root()?.join(MANIFEST).exists() {
         return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
     }
+    if name == "tables" {
+        return tables::run(arguments);
+    }
+    let peers = arguments.flag("--peers");
     let mut command = cargo::building()?;
     command.args(["run", "--config", CONFIG, "--release", "--manifest-path", MANIFEST]);
     if peers {

@@ -57,10 +57,8 @@ fn built(lines: &[String]) -> Option<PathBuf> {
     let ours =
         messages.filter(|message| message.pointer("/target/name").and_then(Value::as_str) == Some("_atoll"));
     let files = ours.filter_map(|message| message.get("filenames").and_then(Value::as_array).cloned());
-    let paths = files.flatten().filter_map(|file| file.as_str().map(PathBuf::from));
-    paths
-        .filter(|path| path.extension().is_some_and(|extension| extension == "so" || extension == "dylib"))
-        .next_back()
+    let mut paths = files.flatten().filter_map(|file| file.as_str().map(PathBuf::from));
+    paths.rfind(|path| path.extension().is_some_and(|extension| extension == "so" || extension == "dylib"))
 }
 
 fn site_packages(python: &Path) -> Result<PathBuf, Failure> {

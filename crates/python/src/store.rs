@@ -62,6 +62,12 @@ impl Store {
         Ok(Table::new(table))
     }
 
+    /// Waits until everything that was acknowledged is on the disk.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let handle = Arc::clone(self.handle.get()?);
+        wait(py, async move { handle.sync().await })
+    }
+
     /// Opens a table.
     fn table(&self, py: Python<'_>, name: String) -> PyResult<Table> {
         let handle = Arc::clone(self.handle.get()?);

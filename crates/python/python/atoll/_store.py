@@ -75,6 +75,13 @@ class Store:
         """
         return Table(self._native.table(name), self)
 
+    def sync(self) -> None:
+        """Returns when everything that was appended so far is on the disk, and survives a loss of power.
+
+        Without it what was appended survives the end of this process, and reaches the disk a little later.
+        """
+        self._native.sync()
+
     def close(self) -> None:
         """Closes it. What was appended stays. Tables of it that are still held keep working until they go."""
         self._held = None

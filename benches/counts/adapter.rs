@@ -1,0 +1,142 @@
+//! A store that counts what is asked of it, and otherwise is the one below.
+//!
+//! Invariant: every read that reaches the store below is counted, whether or not the table counts it itself.
+
+use atoll_store::{
+    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
+    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
+    WriteOptions, Written,
+};
+use futures::{FutureExt, StreamExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counters {
+    /// Requests and bytes since the last call.
+    pub fn take(&self) -> (u64, u64) {
+        (self.requests.swap(0, Ordering::Relaxed), self.bytes.swap(0, Ordering::Relaxed))
+    }
+
+    fn asked(&self, requests: usize) {
+        self.requests.fetch_add(requests as u64, Ordering::Relaxed);
+    }
+
+    fn brought(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn brought_value(&self, value: Result<&Option<Buffer>, &StoreError>) {
+        if let Ok(Some(value)) = value {
+            self.brought(value.len());
+        }
+    }
+}
+
+/// The adapter.
+pub struct Counting {
+    below: Arc<dyn Store>,
+    counters: Arc<Counters>,
+}
+
+impl Counting {
+    /// Counts what `below` is asked from now on.
+    pub fn over(below: Arc<dyn Store>) -> (Self, Arc<Counters>) {
+        let counters = Arc::new(Counters::default());
+        (Self { below, counters: Arc::clone(&counters) }, counters)
+    }
+}
+
+impl Store for Counting {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        self.counters.asked(1);
+        let read = self.below.get(cell, options);
+        read.inspect(|value| self.counters.brought_value(value.as_ref())).boxed()
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        self.counters.asked(reads.len());
+        let answers = self.below.get_many(reads);
+        answers.inspect(|(_, value)| self.counters.brought_value(value.as_ref())).boxed()
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        self.counters.asked(1);
+        let brought = |page: &Result<ScanPage, StoreError>| {
+            if let Ok(page) = page {
+                self.counters.brought(page.entries.iter().map(|entry| entry.value.len()).sum());
+            }
+        };
+        self.below.scan(request).inspect(brought).boxed()
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        self.below.write(batch, options)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        self.below.wait(cell, expectation, time_out)
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        self.below.partition_keys(query)
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        self.below.splits(readers)
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        self.below.place(partition)
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.below.now()
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        self.below.sync()
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.below.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_memory::MemoryStore;
+
+    #[tokio::test]
+    async fn every_read_is_counted_once_with_its_bytes_and_writes_are_not() {
+        let (store, counters) = Counting::over(Arc::new(MemoryStore::new()));
+        for sort in ["a", "b"] {
+            store.put(Cell::new("p", sort), b"12345", WriteOptions::default()).await.unwrap();
+        }
+        assert_eq!(counters.take(), (0, 0));
+        store.get(Cell::new("p", "a"), ReadOptions::default()).await.unwrap();
+        assert_eq!(counters.take(), (1, 5));
+        let reads = vec![Read::new("p", "a"), Read::new("p", "b"), Read::new("p", "absent")];
+        assert_eq!(store.get_many(reads).count().await, 3);
+        assert_eq!(counters.take(), (3, 10));
+        store.scan(ScanRequest::all("p")).await.unwrap();
+        assert_eq!(counters.take(), (1, 10));
+    }
+}

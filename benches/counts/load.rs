@@ -1,0 +1,64 @@
+//! Loading: the steps of a run, each as the blocks of two ranks that divide the space at x = 0.
+
+use super::open;
+use crate::peers::EngineError;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int64Type};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_ipc::reader::FileReader;
+use arrow_select::filter::filter_record_batch;
+use atoll_tables::protocol::{BlockId, RunId};
+use atoll_tables::{Roles, Table, TableSchema};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The run that everything is written as.
+const RUN: &str = "run";
+
+/// Appends every record batch of an Arrow file as a step; then closes the store.
+///
+/// The table is sampled by row, or by the column `sample_key`.
+pub async fn load(
+    folder: &Path,
+    table: &str,
+    rows: &Path,
+    sample_key: Option<&str>,
+) -> Result<(), EngineError> {
+    let store = open(folder).await?;
+    let file = FileReader::try_new_buffered(File::open(rows)?, None)?;
+    let roles = Roles {
+        id: vec!["pid".to_owned(), "step".to_owned()],
+        sample_key: sample_key.into_iter().map(str::to_owned).collect(),
+        index: ["x", "y", "z", "step"].map(str::to_owned).to_vec(),
+        salt: 0,
+    };
+    let schema = TableSchema::new(file.schema().as_ref().clone(), &roles)?;
+    let table = Table::create(Arc::clone(&store), table, schema).await?;
+    table.begin(RUN, 1, 2).await?;
+    for batch in file {
+        append(&table, &batch?).await?;
+    }
+    drop(table);
+    store.close().await?;
+    Ok(())
+}
+
+async fn append(table: &Table, batch: &RecordBatch) -> Result<(), EngineError> {
+    if batch.num_rows() == 0 {
+        return Ok(());
+    }
+    let step = column(batch, "step")?.as_primitive_opt::<Int64Type>().ok_or("step is no int64")?.value(0);
+    let x = column(batch, "x")?.as_primitive_opt::<Float32Type>().ok_or("x is no float32")?;
+    let is_right: BooleanArray = x.values().iter().map(|&x| Some(x >= 0.0)).collect();
+    let is_left: BooleanArray = x.values().iter().map(|&x| Some(x < 0.0)).collect();
+    for (rank, of_rank) in [is_left, is_right].iter().enumerate() {
+        let id = BlockId { run: RunId::from(RUN), attempt: 1, step: step.try_into()?, rank: rank as u32 };
+        table.append(id, &filter_record_batch(batch, of_rank)?).await?;
+    }
+    Ok(())
+}
+
+fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b dyn Array, EngineError> {
+    Ok(batch.column_by_name(name).ok_or_else(|| format!("the rows have no column {name}"))?.as_ref())
+}

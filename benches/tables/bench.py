@@ -1,0 +1,61 @@
+"""What every phase gets: the rows, the questions, where things lie, and where figures go."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .asked.plan import Plan
+from .asked.truth import Truth
+from .data.dataset import Dataset
+from .report.measured import Measured
+
+ROWS_TABLE = "rows"
+"""Sampled by row."""
+PATHS_TABLE = "paths"
+"""Sampled by particle."""
+
+
+@dataclass
+class Bench:
+    """One run of the bench."""
+
+    folder: Path
+    counter: Path
+    """The program that loads and counts, the Rust half."""
+    dataset: Dataset
+    truth: Truth
+    plan: Plan
+    is_quick: bool
+    measured: Measured = field(default_factory=Measured)
+    is_packed: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """How often everything that is timed is repeated."""
+        return 3 if self.is_quick else 5
+
+    def store(self, table: str) -> Path:
+        """The store of a table: one each, so that its size is the table's."""
+        return self.folder / f"atoll-{table}"
+
+    def run_counter(self, *words: object) -> None:
+        """Runs the Rust half to its end."""
+        subprocess.run([str(self.counter), *map(str, words)], check=True)
+
+    def leave_out(self, what: str, why: object) -> None:
+        """Keeps for the end what could not run, and says so now."""
+        self.measured.left_out.append(f"{what}: {why}")
+        told(f"LEFT OUT: {what}: {why}")
+
+
+def told(text: str) -> None:
+    """A line about the progress, beside the table's own output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def in_turn(programs: Sequence, turn: int) -> list:
+    """All of them, another one first in every round."""
+    first = turn % len(programs) if programs else 0
+    return [*programs[first:], *programs[:first]]

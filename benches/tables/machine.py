@@ -1,0 +1,64 @@
+"""The machine: what it is, how calm it is, and that this run goes before builds in other terminals."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from .bench import told
+
+_BUSY = 0.2
+"""Share of the machine's time that others may use before the figures are no longer worth quoting."""
+_PATIENCE_SECONDS = 120
+_LOOK_SECONDS = 2.0
+
+
+def described() -> str:
+    """One line about this machine."""
+    cpu = platform.processor() or platform.machine()
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} x {cpu}, {memory:.0f} GiB, {platform.system()} {platform.release()}"
+
+
+def go_first() -> None:
+    """Puts this terminal's work before others', where the system groups work by terminal and lets us."""
+    try:
+        Path("/proc/self/autogroup").write_text("-8")
+    except OSError:
+        told("priority not raised: builds beside this run will show")
+
+
+def wait_for_calm() -> float:
+    """Waits until little else runs, for two minutes at most; the share that others used at last."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while (busy := _busy()) > _BUSY and time.monotonic() < until:
+        told(f"waiting for a calm machine: {busy:.0%} busy with other work")
+    return busy
+
+
+def _busy() -> float:
+    before = _times()
+    time.sleep(_LOOK_SECONDS)
+    after = _times()
+    if not before or not after:
+        return 0.0
+    spent = [now - then for now, then in zip(after, before, strict=True)]
+    idle = spent[3] + spent[4]
+    return 1.0 - idle / max(1, sum(spent))
+
+
+def _times() -> list[int]:
+    """Clock ticks of all processors by what they did; nothing where the system does not say."""
+    first = next(iter(_lines("/proc/stat")), "")
+    return [int(word) for word in first.split()[1:9]]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

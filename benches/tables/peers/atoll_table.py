@@ -1,0 +1,49 @@
+"""Atoll itself, through its Python package, as its users have it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from ..asked.question import ALL, Question
+from ..data.dataset import Dataset
+from .base import Peer, Unavailable
+
+MEMORY_BYTES = 4 << 30
+"""What PostgreSQL gets of shared buffers and cache, roughly."""
+
+
+class AtollTable(Peer):
+    """A table that was loaded before."""
+
+    name = "atoll"
+
+    def __init__(self, dataset: Dataset, store: Path, table: str) -> None:
+        super().__init__(dataset, store.parent)
+        self._place, self._name = store, table
+
+    def build(self) -> None:
+        try:
+            import atoll  # noqa: F401
+        except ImportError as missing:
+            raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
+
+    def open(self) -> None:
+        import atoll
+
+        self._store = atoll.open(self._place, create=False, memory_bytes=MEMORY_BYTES)
+        self._table = self._store.table(self._name)
+
+    def close(self) -> None:
+        if hasattr(self, "_store"):
+            del self._table
+            self._store.close()
+
+    def ask(self, question: Question) -> pa.Table:
+        asked = self._table.query()
+        if (expression := question.expression()) is not None:
+            asked = asked.where(expression)
+        if question.cut < ALL:
+            asked = asked.sample(question.share)
+        if question.limit is not None:
+            asked = asked.first(question.limit)
+        return asked.arrow()

@@ -1,0 +1,70 @@
+"""What every adapter offers, and the words of SQL that several of them share."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+
+from ..asked.question import ALL, Question
+from ..data.dataset import Dataset
+from ..data.rows import AXES, COLUMNS
+
+FLOATS = (*AXES, "vx", "vy", "vz")
+
+
+class Unavailable(Exception):
+    """A program cannot take part here; the text says what is missing and the command that installs it."""
+
+
+class Peer(ABC):
+    """A program that holds the rows and answers questions.
+
+    `build` is called once for a dataset; then `open`, any number of `ask`, and `close`, any number of times.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, dataset: Dataset, folder: Path) -> None:
+        self.dataset = dataset
+        self.folder = folder / self.name.replace(" ", "-")
+
+    @abstractmethod
+    def build(self) -> None:
+        """Loads the rows, unless that was done before."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Starts what answers; nothing of the rows may be in memory afterwards that the disk's cache lacks."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it; harmless when it is not running."""
+
+    @abstractmethod
+    def ask(self, question: Question) -> pa.Table:
+        """The rows of the answer with all columns, handed over to Python."""
+
+    def bytes_on_disk(self) -> int:
+        """What the rows take."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def sql(question: Question, source: str, *, real: str, hints: tuple[str, ...] = ()) -> str:
+    """The question as SQL; `real` is what the dialect calls a 32-bit float."""
+    conditions = [*hints, *(_condition(each, real) for each in question.conditions())]
+    if question.cut < ALL:
+        conditions.append(f"prio < {question.cut}")
+    text = f"SELECT {', '.join(COLUMNS)} FROM {source}"
+    if conditions:
+        text += f" WHERE {' AND '.join(conditions)}"
+    if question.limit is not None:
+        text += f" ORDER BY prio LIMIT {question.limit}"
+    return text
+
+
+def _condition(condition: tuple[str, str, float], real: str) -> str:
+    column, sign, value = condition
+    # A bound of the column's own type: a wider one would make some programs widen the column.
+    shown = f"CAST({value!r} AS {real})" if column in FLOATS else str(int(value))
+    return f"{column} {sign} {shown}"

@@ -1,0 +1,1 @@
+"""What is measured, one file for each kind of figure."""

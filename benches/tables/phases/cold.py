@@ -1,0 +1,68 @@
+"""Times of cold questions: before each, every program is closed and the page cache is dropped.
+
+What a virtual machine's host keeps is out of reach, so a cold time is a lower bound.
+"""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from ..asked.question import Question
+from ..bench import Bench, in_turn, told
+from ..peers.base import Peer
+from ..report.measured import median
+from .timing import ATOLL, ask_once, rivals
+
+_DROP = Path("/proc/sys/vm/drop_caches")
+_ROUNDS = 3
+
+
+def run(bench: Bench, programs: list[Peer]) -> None:
+    """One question of each class; the worst ratio is the figure."""
+    if not _may_drop():
+        bench.leave_out("cold times", f"only root may write to {_DROP}")
+        return
+    times = {}
+    for name, questions in bench.plan.timed.items():
+        if questions:
+            times[name] = _asked(bench, programs, questions[0])
+    bench.measured.detail["cold, ms"] = times
+    worst = max(
+        ((each[ATOLL] / min(rivals(each).values()), name) for name, each in times.items() if _has_both(each)),
+        default=None,
+    )
+    if worst is not None:
+        bench.measured.record("cold time over best", worst[0], times[worst[1]])
+        bench.measured.notes.append(f"cold, the worst of {len(times)} classes is: {worst[1]}")
+    first = times.get("first", {})
+    if ATOLL in first and "postgis 3-d" in first:
+        bench.measured.record("cold first over postgis 3-d", first["postgis 3-d"] / first[ATOLL], first)
+
+
+def _has_both(times: dict[str, float]) -> bool:
+    return ATOLL in times and bool(rivals(times))
+
+
+def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
+    found = defaultdict(list)
+    for turn in range(1 if bench.is_quick else _ROUNDS):
+        for program in in_turn(programs, turn):
+            _drop()
+            program.open()
+            try:
+                found[program.name].append(ask_once(bench, program, question))
+            finally:
+                program.close()
+    times = {name: median(each) for name, each in found.items()}
+    shown = ", ".join(f"{name} {each:,.1f}" for name, each in sorted(times.items(), key=lambda each: each[1]))
+    told(f"  cold, {question.name}, ms: {shown}")
+    return times
+
+
+def _may_drop() -> bool:
+    return os.access(_DROP, os.W_OK)
+
+
+def _drop() -> None:
+    os.sync()
+    _DROP.write_text("3")

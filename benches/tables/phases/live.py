@@ -1,0 +1,139 @@
+"""While a run writes at full rate: when a step is seen by another process, and what samples touch meanwhile."""
+
+import multiprocessing
+import shutil
+import threading
+import time
+from dataclasses import dataclass, field
+
+from ..asked.question import Question
+from ..bench import Bench, told
+from ..data.rows import STEP_EVERY
+from ..peers.base import Unavailable
+from ..report.measured import median, quantile
+from .live_writer import RUN, Appended, Order, write
+
+_SECONDS, _SECONDS_QUICK = 30.0, 8.0
+_STEP_SECONDS = 0.4
+"""125 K rows a second: 50,000 particles, an output every 80 steps."""
+_BOX_ROWS = 10_000
+"""Rows of a tenth of a box of 100 K rows."""
+
+
+@dataclass
+class _Seen:
+    """Versions that another process saw, and when."""
+
+    versions: list[tuple[float, int]] = field(default_factory=list)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+def run(bench: Bench) -> None:
+    """One process writes as two ranks; this one follows and samples."""
+    try:
+        import atoll
+    except ImportError as missing:
+        raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
+    place = bench.folder / "atoll-live"
+    shutil.rmtree(place, ignore_errors=True)
+    steps = min(bench.dataset.steps, int((_SECONDS_QUICK if bench.is_quick else _SECONDS) / _STEP_SECONDS))
+    context = multiprocessing.get_context("spawn")
+    appended, is_looked_at = context.Queue(), context.Event()
+    order = Order(str(place), steps, _STEP_SECONDS)
+    writer = context.Process(target=write, args=(order, bench.dataset, appended, is_looked_at))
+    writer.start()
+    try:
+        if appended.get(timeout=60) is not None:
+            raise RuntimeError("the writer speaks before it is ready")
+        with atoll.open(place, create=False) as store:
+            made = _watched(bench, store, writer, appended, steps)
+            _check(bench, store.table(RUN), steps)
+    finally:
+        is_looked_at.set()
+        writer.join(timeout=60)
+        writer.kill()
+    _record(bench, made)
+    shutil.rmtree(place)
+
+
+def _watched(bench: Bench, store, writer, appended, steps: int) -> dict:  # noqa: ANN001: types of packages that may be missing
+    table, seen = store.table(RUN), _Seen()
+    follower = threading.Thread(target=_follow, args=(store.table(RUN), seen))
+    follower.start()
+    ratios: dict[str, list[float]] = {"global": [], "box": []}
+    box = _box(bench)
+    made: list[Appended] = []
+    try:
+        while len(made) < steps:
+            for name, asked in (("global", table.sample(0.01)), ("box", _as_query(table, box))):
+                work = asked.read().work
+                if work.rows_returned >= (_BOX_ROWS if name == "box" else 1):
+                    ratios[name].append(work.rows_touched / work.rows_returned)
+            while not appended.empty():
+                made.append(appended.get())
+            if not writer.is_alive() and appended.empty() and len(made) < steps:
+                raise RuntimeError(f"the writer ended after {len(made)} of {steps} steps")
+            time.sleep(0.2)
+    finally:
+        seen.is_over.set()
+        follower.join()
+    return {"appended": made, "seen": seen.versions, "ratios": ratios}
+
+
+def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
+    """Notes every version that becomes current, as a viewer would learn of it."""
+    native = table._native
+    last = 0
+    while not seen.is_over.is_set():
+        if hasattr(native, "follow"):
+            version = native.follow(last, 0.5)
+        else:
+            version = table.version()
+        if version != last:
+            seen.versions.append((time.monotonic(), version))
+            last = version
+        elif not hasattr(native, "follow"):
+            time.sleep(0.002)
+
+
+def _box(bench: Bench) -> Question:
+    """The smallest box over all time that has a fifth of all rows: large enough soon after the start."""
+    answers = bench.plan.truth
+    over_all_time = [each for each in bench.plan.counted["all boxes"] if "step" not in each.box]
+    large = [each for each in over_all_time if answers[each.name].rows >= bench.dataset.rows / 5]
+    return min(large or over_all_time, key=lambda each: abs(answers[each.name].rows - bench.dataset.rows / 5))
+
+
+def _as_query(table, box: Question):  # noqa: ANN001, ANN202
+    return table.where(box.expression()).sample(box.sample(0.1).share)
+
+
+def _check(bench: Bench, table, steps: int) -> None:  # noqa: ANN001
+    """What was written is all there."""
+    expected = bench.truth.answer(Question("written", box={"step": (None, steps * STEP_EVERY)})).rows
+    if (found := len(table.select("pid").read())) != expected:
+        bench.measured.wrong.append(f"atoll, after writing at full rate: {found} rows instead of {expected}")
+
+
+def visible_after(appended: list[Appended], seen: list[tuple[float, int]]) -> list[float]:
+    """Milliseconds from the beginning of each step's write to the first sight of a version that has it."""
+    found = []
+    for step in appended:
+        first = next((moment for moment, version in seen if version >= step.version), None)
+        if first is not None:
+            found.append((first - step.began) * 1e3)
+    return found
+
+
+def _record(bench: Bench, made: dict) -> None:
+    ratios, delays = made["ratios"], visible_after(made["appended"], made["seen"])
+    bench.measured.record("live visible", quantile(delays, 0.95))
+    bench.measured.record("live touched global", median(ratios["global"]))
+    bench.measured.record("live touched box", median(ratios["box"]))
+    took = [(each.acknowledged - each.began) * 1e3 for each in made["appended"]]
+    told(
+        f"  {len(delays)} steps: acknowledged after {median(took):.1f} ms, visible after {median(delays):.1f} ms"
+        f" (p95 {quantile(delays, 0.95):.1f}); 1 % touched {median(ratios['global']):.2f}x,"
+        f" 10 % of a box {median(ratios['box']):.2f}x"
+    )
+    bench.measured.detail["live"] = {"visible, ms": delays, "acknowledged, ms": took, "touched": ratios}

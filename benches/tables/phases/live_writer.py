@@ -1,0 +1,54 @@
+"""The process that writes while another one looks: a run of two ranks at a steady rate."""
+
+import time
+from dataclasses import dataclass
+from itertools import islice
+
+from ..data.dataset import Dataset
+from ..data.rows import COLUMNS, INDEX, SCHEMA
+
+RUN = "run"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to write, and how fast."""
+
+    place: str
+    steps: int
+    step_seconds: float
+
+
+@dataclass(frozen=True)
+class Appended:
+    """One step: when its write began and was acknowledged (monotonic seconds), and the version that has it."""
+
+    began: float
+    acknowledged: float
+    version: int
+
+
+def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # noqa: ANN001: of whichever context
+    """Appends `order.steps` steps as two ranks that divide the space at x = 0; tells when ready, and of each step.
+
+    Stays until everything was looked at, since the other process goes through this one to the store.
+    """
+    import atoll
+
+    frames = []
+    for batch in islice(dataset.batches(), order.steps):
+        frame = {name: batch[name].to_numpy() for name in COLUMNS}
+        left = frame["x"] < 0
+        frames.append([{name: values[side] for name, values in frame.items()} for side in (left, ~left)])
+    with atoll.open(order.place) as store:
+        table = store.create_table(RUN, SCHEMA, id=("pid", "step"), index=INDEX)
+        table.begin(RUN, 2)
+        appended.put(None)
+        started = time.monotonic() + 1.0
+        for number, frame in enumerate(frames):
+            time.sleep(max(0.0, started + number * order.step_seconds - time.monotonic()))
+            began = time.monotonic()
+            for rank, rows in enumerate(frame):
+                version = table.append(rows, run=RUN, step=int(rows["step"][0]), rank=rank)
+            appended.put(Appended(began, time.monotonic(), version))
+        is_looked_at.wait(timeout=120)

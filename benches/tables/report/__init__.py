@@ -1,0 +1,1 @@
+"""What comes out: the bars, for people and for programs."""

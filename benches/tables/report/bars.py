@@ -1,0 +1,123 @@
+"""The bars: what must hold now, where Atoll is going, and the figure that was measured for each.
+
+Invariant: a bar without a figure neither holds nor fails.
+"""
+
+from dataclasses import asdict, dataclass
+
+from .measured import Measured
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of the table of bars."""
+
+    key: str
+    """What a phase records the figure under."""
+    text: str
+    unit: str
+    target: float
+    goal: float
+    more_is_better: bool = False
+
+    def meets(self, bound: float, figure: float) -> bool:
+        """Whether a figure is at least as good as a bound."""
+        return figure >= bound if self.more_is_better else figure <= bound
+
+
+def at_least(key: str, text: str, unit: str, target: float, goal: float) -> Bar:
+    """A bar that more is better for."""
+    return Bar(key, text, unit, target, goal, more_is_better=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A bar and what was measured, as other programs read it."""
+
+    bar: str
+    figure: float | None
+    unit: str
+    target: float
+    goal: float
+    holds: bool | None
+    peers: dict[str, float]
+
+    def as_json(self) -> dict:
+        """For a file."""
+        return asdict(self)
+
+
+_TOUCHED = [
+    Bar("touched global median", "rows touched / returned, global samples, median", "x", 1.1, 1.05),
+    Bar("touched global p95", "rows touched / returned, global samples, p95", "x", 1.1, 1.05),
+    Bar("touched large median", "rows touched / returned, boxes of 100 K rows and more, median", "x", 1.6, 1.2),
+    Bar("touched large p95", "rows touched / returned, boxes of 100 K rows and more, p95", "x", 2.2, 1.5),
+    Bar("touched large 10 % median", "rows touched / returned, 10 % of those boxes, median", "x", 2.5, 1.6),
+    Bar("touched large 10 % p95", "rows touched / returned, 10 % of those boxes, p95", "x", 5, 2.5),
+    Bar("touched small median", "rows touched / returned, boxes of 1,000 rows, median", "x", 35, 10),
+    Bar("touched small p95", "rows touched / returned, boxes of 1,000 rows, p95", "x", 80, 30),
+    Bar("touched large first median", "rows touched / returned, first 1000 of those of 100 K, median", "x", 10, 4),
+    Bar("touched large first p95", "rows touched / returned, first 1000 of those of 100 K, p95", "x", 20, 8),
+    Bar("touched entity median", "rows touched / returned, entity path, median", "x", 120, 25),
+    Bar("touched entity p95", "rows touched / returned, entity path, p95", "x", 200, 60),
+    Bar("bytes all", "bytes read / returned, boxes of 100 K rows and more, median", "x", 2, 1.3),
+    Bar("bytes first", "bytes read / returned, first 1000 of those boxes, median", "x", 10, 4),
+    Bar("requests median", "requests a query less 1 per 25 K rows returned, median", "", 40, 15),
+    Bar("requests p95", "requests a query less 1 per 25 K rows returned, p95", "", 40, 15),
+]
+
+_WHILE_WRITING = [
+    Bar("live touched global", "while writing: rows touched / returned, global 1 %", "x", 2, 1.2),
+    Bar("live touched box", "while writing: rows touched / returned, 10 % of a 100 K-row box", "x", 5, 2),
+    Bar("live backlog", "while writing: backlog not packed after 10 minutes, seconds of input", "s", 60, 10),
+    Bar("live visible", "while writing: visible after a step's write, p95", "ms", 500, 100),
+]
+
+_WARM = [
+    at_least("first over postgis 3-d", "first 1000 of a 1 M-row box, warm, against PostGIS 3-D", "x", 200, 500),
+    at_least("first over postgis 4-d", "first 1000 of a 1 M-row box, warm, against a 4-D index told the cut", "x", 2, 7),
+    at_least("first over duckdb table", "first 1000 of a 1 M-row box, warm, against DuckDB's table", "x", 4, 10),
+    at_least("cold first over postgis 3-d", "first 1000 of a 1 M-row box, cold, against PostGIS 3-D", "x", 47, 100),
+    at_least("global over spark", "1.5 % of everything, warm, against Spark", "x", 100, 200),
+    at_least("global over duckdb table", "1.5 % of everything, warm, against DuckDB's table", "x", 10, 20),
+    at_least("ten percent over best", "10 % of a 1 M-row box, warm, against the best rival", "x", 1.5, 3),
+    Bar("full time over best", "full 1 M-row box, warm: time over the best rival's", "x", 1.3, 1.0),
+    Bar("cold time over best", "every query, cold: time over the best rival's, the worst", "x", 2, 1.0),
+]
+
+_WRITING = [
+    at_least("write over hdf5", "acknowledged writing against raw HDF5, equally durable", "x", 0.5, 0.8),
+    at_least("write over adios2", "acknowledged writing against ADIOS2 BP5, equally durable", "x", 0.5, 0.8),
+    at_least("write over dump", "acknowledged writing against LAMMPS' dump", "x", 1, 3),
+    at_least("write over csv", "acknowledged writing against CSV", "x", 5, 10),
+    at_least("write sustained", "sustained 10 minutes to the packed state, against raw append", "x", 0.5, 0.8),
+    at_least("pack rate", "packing, one core", "rows/s", 500_000, 1_000_000),
+    Bar("pack bytes", "bytes written per user byte over 10,000 steps of 1,000 rows", "x", 6, 3),
+    Bar("appends objects", "10,000 appends of 100 rows, 4 writers, idle: objects over a bulk import's", "x", 2, 1.2),
+    Bar("appends queries", "10,000 appends of 100 rows, 4 writers, idle: query time over it", "x", 1.3, 1.1),
+    Bar("space", "space over z-ordered Parquet with zstd, priority included", "x", 1.3, 1.0),
+    Bar("slow-down", "slow-down of the simulation, as many spinning ranks as cores", "%", 10, 3),
+    Bar("slow-down deferred", "slow-down of the simulation, packing deferred", "%", 5, 2),
+]
+
+_REST = [
+    Bar("tolerance rows", "tolerance query: rows read over the planned units", "x", 2, 1.3),
+    Bar("tolerance exact", "tolerance query: time over the exact answer's, the worst", "x", 1, 1),
+    Bar("runs creation", "10,000 runs of 1,000 rows: creation by one writer", "s", 60, 10),
+    Bar("runs listing", "10,000 runs of 1,000 rows: listing", "s", 1, 0.2),
+    Bar("runs first query", "10,000 runs of 1,000 rows: first query", "s", 1, 0.2),
+]
+
+BARS = (*_TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
+"""All of them, in the order of the table."""
+
+
+def rows(measured: Measured) -> list[Row]:
+    """Every bar with its figure; after a wrong answer none holds."""
+    return [_row(bar, measured) for bar in BARS]
+
+
+def _row(bar: Bar, measured: Measured) -> Row:
+    figure = measured.figures.get(bar.key)
+    holds = None if figure is None else bar.meets(bar.target, figure) and not measured.wrong
+    return Row(bar.text, figure, bar.unit, bar.target, bar.goal, holds, measured.peers.get(bar.key, {}))

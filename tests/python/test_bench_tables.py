@@ -1,0 +1,181 @@
+"""What the bench of tables computes by itself is right: weights, questions, truth, bars and the table of them."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
+
+from tables.asked.boxes import TIMES, boxes
+from tables.asked.question import ALL, Question
+from tables.asked.truth import Answer, Truth
+from tables.data.rows import AXES, SCHEMA
+from tables.data.tube import Tube
+from tables.data.weights import priorities, weights
+from tables.data.zorder import zorder
+from tables.peers.base import sql
+from tables.phases.live import visible_after
+from tables.phases.live_writer import Appended
+from tables.phases.timing import rivals
+from tables.report import bars, table
+from tables.report.measured import Measured, median, quantile
+
+
+@pytest.fixture(scope="module")
+def truth() -> Truth:
+    """A small run of the synthetic tube."""
+    frames = list(Tube(steps=12, particles=2_000).frames())
+    return Truth({name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names})
+
+
+def test_weights_of_columns_are_the_documented_hash_of_each_row():
+    pid = np.array([0, 1, 7, 2**31 - 1, -3], dtype=np.int32)
+    step = np.array([0, 80, -1, 2**62, 5], dtype=np.int64)
+    keys = [struct.pack("<QqQq", 8, int(p), 8, int(s)) for p, s in zip(pid, step, strict=True)]
+    assert weights(pid, step).tolist() == [xxhash.xxh3_64_intdigest(key) for key in keys]
+
+
+def test_peers_draw_the_sample_that_weights_draw(truth: Truth):
+    question = Question("a").sample(0.1)
+    weight = weights(truth.columns["pid"], truth.columns["step"])
+    by_weight = sum(int(each) < question.share * 2**64 for each in weight)
+    assert by_weight == int((priorities(weight) < question.cut).sum()) > 0
+
+
+def test_the_tube_is_the_same_every_time_and_names_every_row_once():
+    first, again = ([*Tube(steps=4, particles=500).frames()] for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in SCHEMA.names)
+        assert len(np.unique(one["pid"])) == len(one["pid"]) > 450
+    assert [int(frame["step"][0]) for frame in first] == [0, 80, 160, 240]
+
+
+def test_the_z_order_keeps_every_row_and_brings_neighbours_together():
+    random = np.random.default_rng(3)
+    columns = [random.random(20_000) for _ in range(2)]
+    order = zorder(columns)
+    assert np.array_equal(np.sort(order), np.arange(20_000))
+    jumps = sum(np.abs(np.diff(values[order])).mean() for values in columns)
+    assert jumps < 0.05 * sum(np.abs(np.diff(values)).mean() for values in columns)
+
+
+def test_boxes_come_from_the_seed_and_hold_the_row_they_were_drawn_about(truth: Truth):
+    made, again = (boxes(truth.columns, 90, seed=5) for _ in range(2))
+    assert made == again != boxes(truth.columns, 90, seed=6)
+    for times in TIMES:
+        assert sum(times in question.name for question in made) == 30
+    assert all(truth.answer(question).rows > 0 for question in made)
+    bounds = [bound for question in made for axis in AXES for bound in question.box[axis]]
+    assert all(float(np.float32(bound)) == bound for bound in bounds)
+
+
+def test_the_truth_is_what_a_plain_loop_over_rows_finds(truth: Truth):
+    box = Question("a", box={"x": (-1.0, 30.0), "z": (None, 20.0), "step": (160, 800)})
+    question = box.sample(0.01).first(20)
+    columns = truth.columns
+    weight = weights(columns["pid"], columns["step"])
+
+    def holds(row: int) -> bool:
+        x, z, step = (columns[name][row] for name in ("x", "z", "step"))
+        return -1 <= x < 30 and z < 20 and 160 <= step < 800 and int(weight[row]) < question.share * 2**64
+
+    def answer(rows: list[int]) -> Answer:
+        return Answer.of({name: columns[name][rows] for name in ("pid", "step", "vz")})
+
+    rows = sorted((row for row in range(len(weight)) if holds(row)), key=lambda row: int(weight[row]))
+    assert len(rows) > 20, "the limit leaves something out"
+    assert truth.answer(question).agrees(answer(rows[:20]))
+    assert truth.answer(box.sample(0.01)).agrees(answer(rows))
+
+
+def test_an_answer_with_one_other_row_does_not_agree():
+    answer = Answer(rows=2, sum_pid=10, sum_step=160, sum_vz=0.5)
+    assert answer.agrees(Answer(2, 10, 160, 0.5 + 1e-12))
+    for other in (Answer(1, 10, 160, 0.5), Answer(2, 11, 160, 0.5), Answer(2, 10, 80, 0.5), Answer(2, 10, 160, 0.6)):
+        assert not answer.agrees(other)
+
+
+def test_a_question_says_the_same_in_both_languages():
+    question = Question("a", box={"x": (0.5, None), "step": (80, 160)}, where=(("type", "=", 2),)).sample(0.5).first(9)
+    assert question.expression() == "x >= 0.5 and step >= 80 and step < 160 and type = 2"
+    text = sql(question, "t", real="FLOAT")
+    assert text.endswith(
+        "FROM t WHERE x >= CAST(0.5 AS FLOAT) AND step >= 80 AND step < 160 AND type = 2"
+        f" AND prio < {ALL // 2} ORDER BY prio LIMIT 9"
+    )
+    assert Question("all").expression() is None
+
+
+def test_quantiles_lie_between_neighbours_and_of_nothing_are_no_number():
+    assert median([3, 1, 2]) == 2
+    assert quantile([0, 10], 0.95) == 9.5
+    assert np.isnan(median([]))
+
+
+def _measured(**figures: float) -> Measured:
+    measured = Measured()
+    for key, figure in figures.items():
+        measured.record(key.replace("_", " "), figure, {"atoll": figure, "rival": 2.0})
+    return measured
+
+
+def _row(measured: Measured, text: str) -> bars.Row:
+    return next(row for row in bars.rows(measured) if row.bar == text)
+
+
+def test_what_was_not_measured_never_holds():
+    rows = bars.rows(_measured(space=float("nan"), write_over_csv=float("inf")))
+    assert len(rows) == len(bars.BARS) >= 40
+    assert all(row.figure is None and row.holds is None for row in rows)
+
+
+def test_a_bar_holds_in_its_own_direction_and_only_without_wrong_answers():
+    space, csv = "space over z-ordered Parquet with zstd, priority included", "acknowledged writing against CSV"
+    good, bad = _measured(space=1.2, write_over_csv=6.0), _measured(space=1.4, write_over_csv=4.0)
+    assert [_row(good, text).holds for text in (space, csv)] == [True, True]
+    assert [_row(bad, text).holds for text in (space, csv)] == [False, False]
+    good.wrong.append("atoll, box 3: 9 rows instead of 10")
+    assert [_row(good, text).holds for text in (space, csv)] == [False, False]
+
+
+def test_every_bar_has_a_key_and_a_text_of_its_own():
+    assert len({bar.key for bar in bars.BARS}) == len({bar.text for bar in bars.BARS}) == len(bars.BARS)
+
+
+def test_rows_for_programs_have_the_agreed_fields():
+    row = _row(_measured(space=1.2), "space over z-ordered Parquet with zstd, priority included")
+    assert json.loads(json.dumps(row.as_json())) == {
+        "bar": row.bar,
+        "figure": 1.2,
+        "unit": "x",
+        "target": 1.3,
+        "goal": 1.0,
+        "holds": True,
+        "peers": {"atoll": 1.2, "rival": 2.0},
+    }
+
+
+def test_losses_are_red_and_what_was_left_out_is_named():
+    measured = _measured(space=1.4)
+    measured.left_out.append("spark: no Java")
+    text = table.shown(bars.rows(measured), measured, colours=True)
+    (line,) = [line for line in text.splitlines() if "space over" in line]
+    assert line.startswith("\033[31m") and "NO" in line
+    assert "LEFT OUT: spark: no Java" in text
+    assert f"0 bars hold, 1 do not, {len(bars.BARS) - 1} were not measured." in text
+
+
+def test_what_was_told_the_cut_is_no_rival():
+    times = {"atoll": 1.0, "postgis 4-d told the cut": 0.1, "duckdb table": 2.0}
+    assert rivals(times) == {"duckdb table": 2.0}
+
+
+def test_a_step_is_visible_from_the_first_version_that_has_it():
+    appended = [Appended(began=1.0, acknowledged=1.1, version=4), Appended(2.0, 2.1, 6), Appended(3.0, 3.1, 9)]
+    seen = [(1.05, 3), (1.25, 4), (2.5, 7)]
+    assert visible_after(appended, seen) == pytest.approx([250.0, 500.0])
