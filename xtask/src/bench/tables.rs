@@ -44,7 +44,7 @@ fn program() -> Result<PathBuf, Failure> {
 fn built(lines: &[String]) -> Option<PathBuf> {
     let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_ours = |message: &Value| message.pointer("/target/name").and_then(Value::as_str) == Some(PROGRAM);
-    let programs = messages
+    let mut programs = messages
         .filter(is_ours)
         .filter_map(|message| message.get("executable").and_then(Value::as_str).map(PathBuf::from));
     programs.next_back()
