@@ -61,7 +61,11 @@ impl Tree {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             let kind = entry.file_type().map_err(Failure::io(doing()))?;
-            if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) {
+            // In a work tree that Git made beside another, `.git` is a file.
+            if NOT_OURS.contains(&name.as_str()) {
+                continue;
+            }
+            if kind.is_dir() {
                 self.read_folder(&entry.path(), &path)?;
             } else if kind.is_file() {
                 let bytes = std::fs::read(entry.path()).map_err(Failure::io(format!("read {path}")))?;

@@ -155,7 +155,7 @@ impl Table {
     /// keep what they had.
     ///
     /// # Errors
-    /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Expression`] for one that
+    /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
     /// does not fit the table, errors of the store.
     pub async fn delete(
         &self,
