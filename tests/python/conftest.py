@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,3 +67,12 @@ def table(store: package.Store) -> package.Table:
     opened = store.create_table("run", made, id=("pid", "step"), sample_key="pid", index=("x", "step"))
     opened.append(made)
     return opened
+
+
+PREFIX = "import os, sys, time, atoll\n"
+
+
+def child(code: str, *words: object) -> subprocess.Popen:
+    """Another Python process that runs some code with these words."""
+    command = [sys.executable, "-c", PREFIX + code, *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

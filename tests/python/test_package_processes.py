@@ -10,13 +10,7 @@ import numpy
 import pytest
 
 import atoll
-
-PREFIX = "import os, sys, time, atoll\n"
-
-
-def child(code: str, *words: object) -> subprocess.Popen:
-    command = [sys.executable, "-c", PREFIX + code, *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+from conftest import PREFIX, child
 
 
 def test_many_threads_ask_at_once(table: atoll.Table) -> None:

@@ -74,4 +74,18 @@ impl Store {
         let table = wait(py, async move { atoll_tables::Table::open(handle, &name).await })?;
         Ok(Table::new(table))
     }
+
+    /// The tables: name, and names of their columns.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<(String, Vec<String>)>> {
+        let handle = Arc::clone(self.handle.get()?);
+        let tables = wait(py, async move { atoll_tables::Table::list(handle.as_ref()).await })?;
+        let names = |schema: &TableSchema| schema.columns().fields().iter().map(|field| field.name().clone()).collect();
+        Ok(tables.into_iter().map(|table| (table.name, names(&table.schema))).collect())
+    }
+
+    /// Drops a table.
+    fn drop_table(&self, py: Python<'_>, name: String) -> PyResult<()> {
+        let handle = Arc::clone(self.handle.get()?);
+        wait(py, async move { atoll_tables::Table::drop_table(handle.as_ref(), &name).await })
+    }
 }

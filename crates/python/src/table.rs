@@ -7,11 +7,13 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::Schema;
-use atoll_tables::protocol::{BlockId, RunId};
+use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{Table as Opened, Work};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A table of a store.
 #[pyclass(frozen, module = "atoll._atoll")]
@@ -75,7 +77,59 @@ impl Table {
         Ok(wait(py, async move { table.begin(&run, attempt, ranks).await })?.0)
     }
 
+    /// Begins the next attempt of a run, and says which it is.
+    fn begin_next(&self, py: Python<'_>, run: String, ranks: u32) -> PyResult<u64> {
+        let table = self.handle()?;
+        wait(py, async move { table.begin_next(&run, ranks).await })
+    }
+
+    /// The runs: name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
+    fn runs(&self, py: Python<'_>) -> PyResult<Vec<Run>> {
+        let table = self.handle()?;
+        let runs = wait(py, async move { table.runs().await })?;
+        let run = |run: atoll_tables::RunSummary| {
+            (run.name, run.attempt, run.ranks, run.last_complete, run.published, run.steps, run.rows)
+        };
+        Ok(runs.into_iter().map(run).collect())
+    }
+
+    /// The complete steps: run, step, time, attempt, rows.
+    #[pyo3(signature = (run=None))]
+    fn steps(&self, py: Python<'_>, run: Option<String>) -> PyResult<Vec<Step>> {
+        let table = self.handle()?;
+        let steps = wait(py, async move { table.steps(run.as_deref()).await })?;
+        Ok(steps.into_iter().map(|step| (step.run, step.step, step.time, step.attempt, step.rows)).collect())
+    }
+
+    /// The last complete step of a run.
+    fn last_complete(&self, py: Python<'_>, run: String) -> PyResult<Option<u64>> {
+        let table = self.handle()?;
+        wait(py, async move { table.last_complete(&run).await })
+    }
+
+    /// Waits until there is a version after `since`, or for so many seconds; the version that is current then.
+    fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
+        let table = self.handle()?;
+        let time = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Failure::input(format!("{seconds} is no time to wait, in seconds")))?;
+        Ok(wait(py, async move { table.follow(Version(since), time).await })?.0)
+    }
+
+    /// Keeps attributes of a run.
+    fn set_run_attributes(&self, py: Python<'_>, run: String, attributes: BTreeMap<String, String>) -> PyResult<()> {
+        let table = self.handle()?;
+        wait(py, async move { table.set_run_attributes(&run, &attributes).await })
+    }
+
+    /// The attributes of a run.
+    fn run_attributes(&self, py: Python<'_>, run: String) -> PyResult<BTreeMap<String, String>> {
+        let table = self.handle()?;
+        wait(py, async move { table.run_attributes(&run).await })
+    }
+
     /// Appends the rows of one rank and step; the version that has them.
+    #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
+    #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn append(
         &self,
         py: Python<'_>,
@@ -84,13 +138,14 @@ impl Table {
         step: u64,
         rank: u32,
         rows: &Rows,
+        time: Option<f64>,
     ) -> PyResult<u64> {
         let table = self.handle()?;
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
         let (schema, batch) = (Arc::clone(self.schema.columns()), rows.batch.clone());
         let append = async move {
             let batch = conform(&schema, &batch)?;
-            Ok::<_, Failure>(table.append(id, &batch).await?)
+            Ok::<_, Failure>(table.append_at(id, time, &batch).await?)
         };
         Ok(wait(py, append)?.0)
     }
@@ -122,6 +177,12 @@ impl Table {
         Ok((explanation.to_string(), json))
     }
 }
+
+/// Name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
+type Run = (String, u64, u32, Option<u64>, Option<u64>, u64, u64);
+
+/// Run, step, time, attempt, rows.
+type Step = (String, u64, Option<f64>, u64, u64);
 
 pub(crate) fn work_as_dict<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);

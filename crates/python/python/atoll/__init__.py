@@ -18,7 +18,7 @@ from ._atoll import __version__
 from ._expression import Expression, col
 from ._query import Query, Refined
 from ._store import Store, open
-from ._table import Table
+from ._table import Run, Step, Table
 from .errors import AtollError
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "Expression",
     "Query",
     "Refined",
+    "Run",
+    "Step",
     "Store",
     "Table",
     "Work",

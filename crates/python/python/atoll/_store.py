@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import weakref
 from collections.abc import Iterable, Sequence
@@ -82,6 +83,17 @@ class Store:
         """
         self._native.sync()
 
+    def tables(self) -> list[str]:
+        """The names of its tables."""
+        return [name for name, _ in self._native.tables()]
+
+    def drop_table(self, name: str) -> None:
+        """Takes a table away, rows and all.
+
+        Raises ``NotFoundError`` if there is none of that name.
+        """
+        self._native.drop_table(name)
+
     def close(self) -> None:
         """Closes it. What was appended stays. Tables of it that are still held keep working until they go."""
         self._held = None
@@ -102,6 +114,14 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened_store, self._place()
+
+    def _repr_html_(self) -> str:
+        listed = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(', '.join(columns))}</td></tr>"
+            for name, columns in self._native.tables()
+        )
+        head = "<tr><th>table</th><th>columns</th></tr>"
+        return f"<p>Store <b>{html.escape(self._url)}</b></p><table><thead>{head}</thead><tbody>{listed}</tbody></table>"
 
     def __repr__(self) -> str:
         return f"<atoll store {self._url}{' (closed)' if self._held is None else ''}>"

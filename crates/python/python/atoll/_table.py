@@ -4,15 +4,49 @@ from __future__ import annotations
 
 import html
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._convert import rows
+from ._expression import col
 from ._query import Asking, Query
-from .errors import InvalidInputError
+from .errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from ._store import Store
+
+
+#: How long one wait for a new version lasts; then the next one begins.
+_FOLLOW_SECONDS = 60.0
+
+
+class Step(NamedTuple):
+    """A step that is complete: every rank's rows are there."""
+
+    run: str
+    step: int
+    #: Physical time, in the unit that the writer chose; ``None`` if none was given.
+    time: float | None
+    #: The attempt that wrote it.
+    attempt: int
+    rows: int
+
+
+class Run(NamedTuple):
+    """A run, over all its attempts."""
+
+    name: str
+    #: The attempt that began last.
+    attempt: int
+    ranks: int
+    #: The last step of which every rank's rows are there, whichever attempt wrote it; ``None`` before the first.
+    last_complete: int | None
+    #: The last step that the current attempt made visible; ``None`` before its first.
+    published: int | None
+    #: How many steps are complete.
+    steps: int
+    rows: int
 
 
 class Table(Asking):
@@ -27,6 +61,7 @@ class Table(Asking):
         self._store = store
         self._attempts: dict[str, int] = {}
         self._own_turn = threading.Lock()
+        self._own_run = f"append-{native.session:032x}"
         self._own_step = 0
 
     @property
@@ -72,15 +107,97 @@ class Table(Asking):
         """The query for all of it."""
         return Query(self)
 
-    def begin(self, run: str, ranks: int = 1, *, attempt: int = 1) -> int:
+    def runs(self) -> list[Run]:
+        """The runs in it, by name."""
+        return [Run(*found) for found in self._native.runs()]
+
+    def steps(self, run: str | None = None) -> list[Step]:
+        """The complete steps of a run, or of all, in their order."""
+        return [Step(*found) for found in self._native.steps(run)]
+
+    def last_complete(self, run: str) -> int | None:
+        """The last step of a run of which every rank's rows are there; ``None`` before the first."""
+        return self._native.last_complete(run)
+
+    def at(self, *, step: int | None = None, time: float | None = None, nearest: bool = False) -> Query:
+        """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
+
+        Needs a column ``step``. Where several runs have steps of that time, those of all of them.
+
+        Raises ``NotFoundError`` where no step has that time.
+        """
+        if (step is None) == (time is None):
+            raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
+        if step is not None:
+            return self._of_steps([step])
+        timed = [found for found in self.steps() if found.time is not None]
+        away = min((abs(found.time - time) for found in timed), default=None)
+        if away is None or (away > 0 and not nearest):
+            raise NotFoundError.hinted(f"no step has time {time:g}", "nearest=True takes the closest one")
+        return self._of_steps(sorted({found.step for found in timed if abs(found.time - time) == away}))
+
+    def last(self) -> Query:
+        """The rows of the last complete step; of several runs, the greatest step number.
+
+        Needs a column ``step``. Raises ``NotFoundError`` before the first step.
+        """
+        complete = [run.last_complete for run in self.runs() if run.last_complete is not None]
+        if not complete:
+            raise NotFoundError("no step is complete yet")
+        return self._of_steps([max(complete)])
+
+    def _of_steps(self, steps: list[int]) -> Query:
+        if "step" not in self.columns:
+            raise UnsupportedError.hinted(
+                "the table has no column \"step\"", "give it one, or ask by a column that you have: where(...)"
+            )
+        return self.where(col("step") == steps[0] if len(steps) == 1 else col("step").is_in(steps))
+
+    def follow(self, run: str | None = None, *, from_start: bool = False) -> Iterator[Step]:
+        """Yields each step, of a run or of all, as it becomes complete; for ever, until Ctrl-C or ``break``.
+
+        Begins with the next one, or with those that are there. A step that a later attempt writes again comes again.
+        """
+        # From now on means from this call, not from the first step that is taken from what it returns.
+        version = self.version()
+        seen = set() if from_start else set(self._steps_so_far(run))
+        return self._arriving(run, version, seen)
+
+    def _arriving(self, run: str | None, version: int, seen: set[Step]) -> Iterator[Step]:
+        while True:
+            for found in self._steps_so_far(run):
+                if found not in seen:
+                    seen.add(found)
+                    yield found
+            version = self._native.follow(version, _FOLLOW_SECONDS)
+
+    def _steps_so_far(self, run: str | None) -> list[Step]:
+        try:
+            return self.steps(run)
+        except NotFoundError:
+            # A run that is waited for may not have begun.
+            return []
+
+    def run_attributes(self, run: str) -> dict[str, str]:
+        """What is noted about a run, such as the program and its options; empty if nothing is."""
+        return self._native.run_attributes(run)
+
+    def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
+        """Notes something about a run, in place of what was noted before."""
+        self._native.set_run_attributes(run, dict(attributes))
+
+    def begin(self, run: str, ranks: int = 1, *, attempt: int | None = None) -> int:
         """Begins an attempt of a run, and says which: from now on only it may append to the run.
 
-        ``ranks`` writers append to each step, and a step is visible once all of them have. Steps that the attempt
-        writes replace those of earlier attempts from there on. Beginning it again is harmless.
+        ``ranks`` writers append to each step, and a step is visible once all of them have. Without ``attempt`` it is
+        the next one. Steps that the attempt writes replace those of earlier attempts from there on.
 
         Raises ``ConflictError`` where a later attempt has begun.
         """
-        self._native.begin(run, attempt, ranks)
+        if attempt is None:
+            attempt = self._native.begin_next(run, ranks)
+        else:
+            self._native.begin(run, attempt, ranks)
         self._attempts[run] = attempt
         return attempt
 
@@ -90,6 +207,7 @@ class Table(Asking):
         *,
         run: str | None = None,
         step: int | None = None,
+        time: float | None = None,
         rank: int = 0,
         attempt: int | None = None,
     ) -> int:
@@ -99,28 +217,30 @@ class Table(Asking):
         that speaks Arrow. It is copied before this returns. Columns that may be null can be left out; integers
         may have another width, if every value fits; nothing is rounded.
 
-        Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, a ``step`` is needed,
-        and the attempt is the one that :meth:`begin` began here, or the first. Appending a step again changes nothing.
+        Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
+        one that :meth:`begin` began here, or a new one; ``step`` is the next one if it is not given. ``time`` is the
+        physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new*
+        attempt that writes a step replaces that step and all later ones of earlier attempts.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where another attempt of
         the run has begun meanwhile.
         """
         held = rows(data)
         if run is None:
-            return self._append_own(held)
+            return self._append_own(held, time)
         if attempt is None:
             attempt = self._attempts[run] if run in self._attempts else self.begin(run)
         if step is None:
-            raise InvalidInputError.hinted(f'rows of run "{run}" belong to a step', "say which: append(data, run=..., step=7)")
-        return self._native.append(run, attempt, step, rank, held)
+            last = self._native.last_complete(run)
+            step = 0 if last is None else last + 1
+        return self._native.append(run, attempt, step, rank, held, time)
 
-    def _append_own(self, held: _atoll.Rows) -> int:
+    def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
         """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""
-        run = f"append-{self._native.session:032x}"
         with self._own_turn:
             if self._own_step == 0:
-                self._native.begin(run, 1, 1)
-            version = self._native.append(run, 1, self._own_step, 0, held)
+                self._native.begin(self._own_run, 1, 1)
+            version = self._native.append(self._own_run, 1, self._own_step, 0, held, time)
             self._own_step += 1
         return version
 

@@ -1,0 +1,117 @@
+"""Runs and steps: time, attempts, ranks, and which steps a query is about."""
+
+import numpy
+import pytest
+
+import atoll
+from conftest import particles
+
+STEPS = range(0, 50, 10)
+
+
+def frame(step: int, count: int = 20) -> dict:
+    made = particles(count, seed=step, steps=1)
+    return {**made, "step": numpy.full(count, step)}
+
+
+@pytest.fixture
+def run(store: atoll.Store) -> atoll.Table:
+    table = store.create_table("run", frame(0), id=("pid", "step"), sample_key="pid", index=("x", "step"))
+    for step in STEPS:
+        table.append(frame(step), run="a", step=step, time=step * 0.01)
+    return table
+
+
+def steps_in(query: atoll.Query) -> set:
+    return set(query.numpy()["step"].tolist())
+
+
+def test_steps_and_runs_are_listed(run: atoll.Table) -> None:
+    assert [(step.run, step.step, step.time, step.rows) for step in run.steps()] == [
+        ("a", step, step * 0.01, 20) for step in STEPS
+    ]
+    (found,) = run.runs()
+    assert (found.name, found.attempt, found.ranks, found.last_complete, found.published) == ("a", 1, 1, 40, 40)
+    assert (found.steps, found.rows) == (5, 100)
+    assert run.last_complete("a") == 40
+    assert run.last_complete("nobody") is None
+    with pytest.raises(atoll.errors.NotFoundError, match="nobody"):
+        run.steps("nobody")
+
+
+def test_a_step_is_found_by_number_and_by_time(run: atoll.Table) -> None:
+    assert steps_in(run.at(step=20)) == {20}
+    assert steps_in(run.at(time=0.3)) == {30}
+    assert steps_in(run.at(time=0.34, nearest=True)) == {30}
+    # Halfway between two, both are the nearest.
+    assert steps_in(run.at(time=-5, nearest=True)) == {0}
+    assert steps_in(run.last()) == {40}
+    with pytest.raises(atoll.errors.NotFoundError, match="time 0.34") as raised:
+        run.at(time=0.34)
+    assert "nearest" in raised.value.hint
+    with pytest.raises(atoll.errors.InvalidInputError):
+        run.at()
+    with pytest.raises(atoll.errors.InvalidInputError):
+        run.at(step=1, time=1.0)
+
+
+def test_nothing_is_last_before_the_first_step(store: atoll.Store) -> None:
+    table = store.create_table("empty", frame(0), id=("pid", "step"), index="x")
+    with pytest.raises(atoll.errors.NotFoundError, match="no step"):
+        table.last()
+
+
+def test_without_a_step_the_next_one_is_written(run: atoll.Table) -> None:
+    run.append(frame(41), run="a")
+    assert run.last_complete("a") == 41
+    run.append(frame(0), run="b")
+    assert run.last_complete("b") == 0
+
+
+def test_a_new_attempt_replaces_the_steps_from_where_it_begins(store: atoll.Store, run: atoll.Table) -> None:
+    again = store.table("run")
+    assert again.begin("a") == 2
+    changed = frame(20, count=7)
+    again.append(changed, run="a", step=20)
+    assert [(step.step, step.attempt, step.rows) for step in run.steps("a")] == [(0, 1, 20), (10, 1, 20), (20, 2, 7)]
+    assert steps_in(run.query()) == {0, 10, 20}
+    with pytest.raises(atoll.errors.ConflictError):
+        run.append(frame(50), run="a", step=50)
+
+
+def test_an_older_version_is_still_there(store: atoll.Store, run: atoll.Table) -> None:
+    before = run.version()
+    store.table("run").append(frame(10, count=3), run="a", step=10)
+    assert steps_in(run.query()) == {0, 10}
+    assert steps_in(run.as_of(before)) == set(STEPS)
+
+
+def test_a_step_of_several_ranks_is_seen_once_all_have_come(store: atoll.Store) -> None:
+    table = store.create_table("run", frame(0), id=("pid", "step"), index="x")
+    table.begin("a", ranks=2)
+    table.append(frame(0), run="a", step=0, rank=1)
+    assert len(table.read()) == 0
+    assert len(table.with_arriving().read()) == 20
+    assert table.last_complete("a") is None
+    other = {**frame(0), "pid": frame(0)["pid"] + 100}
+    table.append(other, run="a", step=0, rank=0)
+    assert len(table.read()) == 40
+    assert table.last_complete("a") == 0
+
+
+def test_something_can_be_noted_about_a_run(run: atoll.Table) -> None:
+    assert run.run_attributes("a") == {}
+    run.set_run_attributes("a", {"deck": "airway", "host": "n7"})
+    assert run.run_attributes("a") == {"deck": "airway", "host": "n7"}
+
+
+def test_tables_are_listed_and_dropped(store: atoll.Store, run: atoll.Table) -> None:
+    store.create_table("other", {"id": "int64"}, id="id", index="id")
+    assert store.tables() == ["other", "run"]
+    assert "<b>" in store._repr_html_() and "other" in store._repr_html_()
+    store.drop_table("other")
+    assert store.tables() == ["run"]
+    with pytest.raises(atoll.errors.NotFoundError):
+        store.drop_table("other")
+    with pytest.raises(atoll.errors.NotFoundError):
+        store.table("other")

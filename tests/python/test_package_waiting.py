@@ -1,0 +1,80 @@
+"""Calls that wait: Ctrl-C stops them, other threads run meanwhile, and steps arrive as they become complete."""
+
+import signal
+import threading
+import time
+
+import atoll
+from conftest import child, particles
+
+
+def test_ctrl_c_stops_a_call_that_waits(store: atoll.Store, table: atoll.Table) -> None:
+    code = """
+import threading
+table = atoll.open(sys.argv[1]).table("run")
+version, soon = table.version(), threading.Event()
+def tell():
+    soon.wait()
+    print("waiting", flush=True)
+threading.Thread(target=tell, daemon=True).start()
+# The other thread has its turn when this one lets go of the interpreter lock: once it waits.
+sys.setswitchinterval(60)
+try:
+    soon.set()
+    table._native.follow(version, 3600.0)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+    took = []
+    for _ in range(3):
+        with child(code, store.url) as waiting:
+            assert waiting.stdout.readline() == "waiting\n", waiting.stderr.read()
+            began = time.monotonic()
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.stdout.readline() == "stopped\n", waiting.stderr.read()
+            took.append(time.monotonic() - began)
+            assert waiting.wait(timeout=30) == 0
+    # The machine may be busy; the promise is about us.
+    assert min(took) < 0.1, took
+
+
+def test_other_threads_run_while_a_call_waits(table: atoll.Table) -> None:
+    version, waiting = table.version(), threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        table._native.follow(version, 3600.0)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    waiting.wait()
+    # Were the interpreter lock held, nothing here would run, and nobody would make the next version.
+    made = table.limit(0).read().numpy()
+    table.append(made)
+    waiter.join(timeout=30)
+    assert not waiter.is_alive()
+
+
+
+def test_steps_arrive_as_they_become_complete(store: atoll.Store) -> None:
+    made = particles(100, seed=3)
+    table = store.create_table("run", made, id=("pid", "step"), index="x")
+    table.append(made, run="old", step=0)
+    arrived = table.follow()
+    table.begin("live", ranks=2)
+
+    def write() -> None:
+        for step in range(3):
+            for rank in (0, 1):
+                # Each rank has its own particles.
+                part = {**made, "pid": made["pid"] + 1_000 * (2 * step + rank + 1)}
+                table.append(part, run="live", step=step, time=step / 2, rank=rank)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    found = [next(arrived) for _ in range(3)]
+    writer.join()
+    assert [(step.run, step.step, step.time, step.rows) for step in found] == [
+        ("live", step, step / 2, 200) for step in range(3)
+    ]
+    assert next(table.follow("old", from_start=True)).step == 0
