@@ -120,7 +120,7 @@ pub enum SchemaError {
     },
 }
 
-fn suggested(name: &Option<String>) -> String {
+pub(crate) fn suggested(name: &Option<String>) -> String {
     name.as_deref().map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default()
 }
 
@@ -329,7 +329,7 @@ fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
     Ok(())
 }
 
-fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
+pub(crate) fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
     let scored = columns
         .fields()
         .iter()

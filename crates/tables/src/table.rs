@@ -25,6 +25,7 @@ use crate::block::BlockError;
 use crate::estimate::EstimateError;
 use crate::expression::{EvaluateError, ExpressionError};
 use crate::protocol::{BlockId, EditError, SessionId, Version};
+use crate::schema::{nearest_column, suggested};
 use crate::{SchemaError, TableSchema};
 use atoll_errors::ErrorKind;
 use atoll_store::{Outcome, Store, StoreError};
@@ -128,12 +129,14 @@ pub enum TableError {
         to: u64,
     },
     /// A column that is asked for is not there.
-    #[error("table \"{table}\" has no column \"{column}\"")]
+    #[error("table \"{table}\" has no column \"{column}\"{}", suggested(.nearest))]
     Column {
         /// The table.
         table: String,
         /// The column.
         column: String,
+        /// The column whose name is nearest, if one is near.
+        nearest: Option<String>,
     },
     /// A step of one rank has more rows than one object holds.
     #[error("the rows of one rank and step take {bytes} bytes, and an object of this store holds {max}")]
@@ -282,6 +285,12 @@ impl Table {
     #[must_use]
     pub fn schema(&self) -> &Arc<TableSchema> {
         &self.schema
+    }
+
+    /// The refusal for a column that is not there.
+    pub(crate) fn no_column(&self, column: &str) -> TableError {
+        let nearest = nearest_column(self.schema.columns(), column);
+        TableError::Column { table: self.name.clone(), column: column.to_owned(), nearest }
     }
 
     /// The version that is current now.

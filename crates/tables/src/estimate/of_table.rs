@@ -117,10 +117,7 @@ impl Table {
 
     fn check_numbers(&self, column: &Column) -> Result<(), TableError> {
         let found = self.schema().columns().column_with_name(&column.name);
-        let (_, field) = found.ok_or_else(|| TableError::Column {
-            table: self.name().to_owned(),
-            column: column.name.clone(),
-        })?;
+        let (_, field) = found.ok_or_else(|| self.no_column(&column.name))?;
         if has_numbers(field.data_type(), column.element) {
             return Ok(());
         }

@@ -230,7 +230,8 @@ async fn a_table_is_made_once_and_found_by_name() {
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
     }
     let column = Query { columns: Some(vec!["vx".to_owned()]), ..Query::default() };
-    assert!(made.query(&column).await.unwrap_err().to_string().contains("no column \"vx\""));
+    let unknown = made.query(&column).await.unwrap_err().to_string();
+    assert_eq!(unknown, "table \"run\" has no column \"vx\"; did you mean \"vz\"?");
     assert_eq!(made.query(&Query::default()).await.unwrap().rows.num_rows(), 0);
 }
 
@@ -262,6 +263,11 @@ fn what_a_table_does_may_be_done_on_any_thread() {
         |table| async move { table.append(block(1, 1, 0), &rows(&mut fastrand::Rng::new(), 1, 0, 1)).await },
     );
     is_send(|table| async move { table.append_all(&[]).await });
+    is_send(|table| async move { table.query(&Query::default()).await });
+    is_send(|table| async move { table.count(&Query::default()).await });
+    is_send(|table| async move { table.explain(&Query::default()).await });
+    is_send(|table| async move { table.batches(&Query::default()).next().await });
+    is_send(|table| async move { table.refine(&Query::default()).next().await });
     is_send(|table| async move { table.begin_next("a", 1).await });
     is_send(|table| async move { table.follow(Version(0), std::time::Duration::ZERO).await });
     is_send(|table| async move { table.delete(None, None, None).await });

@@ -94,7 +94,7 @@ fn columns(table: &Table, query: &Query) -> Result<Vec<usize>, TableError> {
     let all = table.schema.columns();
     let Some(names) = &query.columns else { return Ok((0..all.fields().len()).collect()) };
     let place = |name: &String| {
-        let unknown = || TableError::Column { table: table.name.clone(), column: name.clone() };
+        let unknown = || table.no_column(name);
         all.column_with_name(name).map(|(place, _)| place).ok_or_else(unknown)
     };
     names.iter().map(place).collect()
