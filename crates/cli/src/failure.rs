@@ -6,7 +6,10 @@ use crate::text::TextError;
 use crate::transfer::TransferError;
 use atoll_errors::ErrorKind;
 use atoll_options::OptionsError;
+use atoll_row_files::RowFileError;
 use atoll_store::StoreError;
+use atoll_tables::expression::ExpressionError;
+use atoll_tables::{SchemaError, TableError};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io;
@@ -86,6 +89,51 @@ pub enum Failure {
     /// An import or export failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// A table refuses, or fails.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A schema is refused.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// A file of rows cannot be read or written.
+    #[error(transparent)]
+    Rows(#[from] RowFileError),
+    /// A condition or box on the command line is wrong.
+    #[error("{what}: {error}")]
+    Expression {
+        /// Which argument.
+        what: &'static str,
+        /// What is wrong, and where.
+        error: Box<ExpressionError>,
+    },
+    /// A column is asked for that the table does not have.
+    #[error("table \"{table}\" has no column \"{column}\"")]
+    Column {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// The columns there are.
+        present: Vec<String>,
+    },
+    /// There is no such table.
+    #[error("there is no table \"{table}\"")]
+    NoTable {
+        /// The name asked for.
+        table: String,
+        /// The tables there are.
+        present: Vec<String>,
+    },
+    /// A run is there that does not go together with what is asked.
+    #[error("run \"{run}\" {problem}")]
+    Run {
+        /// The run.
+        run: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
     /// Whoever reads our output has seen enough: not an error.
     #[error("the output was closed")]
     OutputClosed,
@@ -114,6 +162,12 @@ impl Failure {
             Self::WaitEnded { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
+            Self::Table(error) => Some(error.kind()),
+            Self::Schema(error) => Some(error.kind()),
+            Self::Rows(error) => Some(error.kind()),
+            Self::Expression { error, .. } => Some(error.kind()),
+            Self::Column { .. } | Self::NoTable { .. } => Some(ErrorKind::NotFound),
+            Self::Run { .. } => Some(ErrorKind::Conflict),
         }
     }
 
@@ -150,6 +204,13 @@ impl Failure {
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
+            Self::Table(error) => crate::table_hints::of_table(error),
+            Self::Schema(error) => crate::table_hints::of_schema(error),
+            Self::Rows(error) => crate::table_hints::of_rows(error),
+            Self::Expression { error, .. } => Some(crate::table_hints::of_expression(error)),
+            Self::Column { column, present, .. } => Some(crate::row_format::did_you_mean(column, present)),
+            Self::NoTable { table, present } => Some(crate::table_hints::of_absent_table(table, present)),
+            Self::Run { hint, .. } => Some(hint.clone()),
             Self::Interrupted { hint, .. } => hint.map(str::to_owned),
             Self::OutputClosed => None,
         }
@@ -184,6 +245,9 @@ impl Failure {
     pub fn to_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("error", self.to_string())];
         lines.extend(self.causes().into_iter().map(|cause| ("  cause", cause)));
+        if let Self::Expression { error, .. } = self {
+            lines.extend(crate::table_hints::pointed(error).into_iter().map(|line| ("  there", line)));
+        }
         if let Self::Store(StoreError::Conflict(conflict)) = self {
             let found = match &conflict.actual {
                 None => "nothing: it is absent".to_owned(),

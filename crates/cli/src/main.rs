@@ -2,7 +2,7 @@
 //!
 //! Invariant: a verb is known here by its name only; what it takes and does stands in its own file.
 
-use atoll_cli::verbs::{completions, config, doctor, kv, ls, serve, store};
+use atoll_cli::verbs::{completions, config, doctor, kv, ls, serve, store, table};
 use atoll_cli::{Failure, GlobalArguments, Session};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   atoll kv put --store ./data stations KJFK 'New York'
   atoll kv get --store ./data stations KJFK
   ATOLL_STORE=./data atoll ls
+  atoll table sample --store ./data particles 0.01
   atoll doctor /scratch";
 
 #[derive(Subcommand)]
@@ -28,6 +29,9 @@ enum Verb {
     /// Read and write cells: put, get, delete, append, cas, wait, scan, import, export
     #[command(subcommand)]
     Kv(kv::Kv),
+    /// Sampled tables: create, import, query, sample, export and more
+    #[command(subcommand)]
+    Table(table::TableVerb),
     /// Look after a store: info, check, stats, snapshot, copy
     #[command(subcommand)]
     Store(store::StoreVerb),
@@ -48,6 +52,7 @@ impl Verb {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Kv(verb) => verb.run(session).await,
+            Self::Table(verb) => verb.run(session).await,
             Self::Store(verb) => verb.run(session).await,
             Self::Ls(verb) => verb.run(session).await,
             Self::Serve(verb) => verb.run(session).await,

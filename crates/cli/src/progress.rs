@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Below this nobody wants to see a bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Progress of one long action in bytes.
+/// Progress of one long action in bytes or rows.
 pub(crate) struct Progress {
     bar: ProgressBar,
     is_wanted: bool,
@@ -23,6 +23,15 @@ impl Progress {
             "{spinner} {bytes}, {bytes_per_sec} {msg}"
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self { bar, is_wanted: is_wanted && std::io::stderr().is_terminal() }
+    }
+
+    /// Progress through an unknown number of rows.
+    pub(crate) fn count(is_wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} rows, {per_sec} {msg}") {
             bar.set_style(style);
         }
         Self { bar, is_wanted: is_wanted && std::io::stderr().is_terminal() }

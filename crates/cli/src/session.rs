@@ -59,11 +59,15 @@ impl Session {
 
     /// The store, opened for what the verb does.
     pub(crate) async fn open(&self, access: Access) -> Result<Opened, Failure> {
+        self.open_url(&self.store_url()?, access).await
+    }
+
+    /// Another store, opened for what the verb does with it.
+    pub(crate) async fn open_url(&self, url: &str, access: Access) -> Result<Opened, Failure> {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
         options.create = access == Access::Create;
-        let url = self.store_url()?;
-        let opened = self.within_patience(&url, atoll_open::open_with_maintenance(&url, &options)).await?;
+        let opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened.clone());
         Ok(opened)
     }

@@ -7,3 +7,4 @@ pub mod kv;
 pub mod ls;
 pub mod serve;
 pub mod store;
+pub mod table;

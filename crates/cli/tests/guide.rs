@@ -1,4 +1,4 @@
-//! The first page of the guide, typed word by word.
+//! Pages of the guide, typed word by word.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -8,11 +8,12 @@ use std::process::Command;
 use support::{Answer, Place};
 
 const PAGE: &str = include_str!("../../../docs/guide/ten-minutes.md");
+const TABLES: &str = include_str!("../../../docs/guide/tables.md");
 
-/// The lines of the page's shell blocks, but those that install the program.
-fn typed() -> impl Iterator<Item = &'static str> {
+/// The lines of a page's shell blocks, but those that install the program.
+fn typed(page: &'static str) -> impl Iterator<Item = &'static str> {
     let mut is_shell = false;
-    let lines = PAGE.lines().filter(move |line| {
+    let lines = page.lines().filter(move |line| {
         if line.starts_with("```") {
             is_shell = *line == "```sh";
             return false;
@@ -22,21 +23,26 @@ fn typed() -> impl Iterator<Item = &'static str> {
     lines.filter(|line| !line.is_empty() && !line.starts_with("cargo "))
 }
 
+/// Runs a script in which the program is on the path.
+fn run(place: &Place, script: &str) -> Answer {
+    let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).current_dir(place.folder.path()).env("PATH", path);
+    Answer::from(shell.env("HOME", place.folder.path()).output().unwrap())
+}
+
 #[test]
 fn every_command_of_the_first_page_does_what_the_page_says() {
     let place = Place::new();
     let mut script = "set -o pipefail\n".to_owned();
-    for line in typed() {
+    for line in typed(PAGE) {
         // What waits is for a second terminal.
         let end = if line.contains(" kv wait ") { "& waiter=$!" } else { "; echo \"exit $?\"" };
         script += &format!("{line} {end}\n");
     }
     script += "wait $waiter; echo \"waited $?\"\n";
-    let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).current_dir(place.folder.path()).env("PATH", path);
-    let answer = Answer::from(shell.env("HOME", place.folder.path()).output().unwrap());
+    let answer = run(&place, &script);
     let told = String::from_utf8_lossy(&answer.stdout);
     let ends: Vec<&str> =
         told.lines().filter_map(|line| line.split_once("exit ")).map(|(_, end)| end).collect();
@@ -47,4 +53,17 @@ fn every_command_of_the_first_page_does_what_the_page_says() {
     assert!(told.contains("waited 0"), "{told}");
     assert!(told.contains("energy\t-1.25\nsteps\t4000\n"), "{told}");
     assert!(told.contains("['2026-01-01', '2026-01-02']"), "{told}");
+}
+
+#[test]
+fn the_page_on_tables_opens_with_what_it_prints_and_each_of_its_commands_works() {
+    let place = Place::new();
+    let printed = TABLES.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let script: String =
+        typed(TABLES).map(|line| format!("{line} && echo ended ||  echo \"FAILED: $?\"\n")).collect();
+    let answer = run(&place, &script);
+    let told = String::from_utf8_lossy(&answer.stdout);
+    assert!(!told.contains("FAILED"), "{told}\n{}", answer.stderr);
+    assert!(told.contains(&format!("ended\n{printed}ended\n")), "{told}\n{}", answer.stderr);
+    assert!(told.matches("ended").count() > 20, "{told}");
 }

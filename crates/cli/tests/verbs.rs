@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 42] = [
     "",
     "kv",
     "kv put",
@@ -20,6 +20,22 @@ const VERBS: [&str; 26] = [
     "kv scan",
     "kv import",
     "kv export",
+    "table",
+    "table create",
+    "table list",
+    "table info",
+    "table head",
+    "table query",
+    "table sample",
+    "table explain",
+    "table import",
+    "table append",
+    "table export",
+    "table steps",
+    "table follow",
+    "table delete",
+    "table drop",
+    "table gather",
     "store",
     "store info",
     "store check",
@@ -53,7 +69,7 @@ fn every_verb_explains_itself_with_examples() {
     let place = Place::new();
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
-        let is_group = ["kv", "store", "store snapshot", "config"].contains(&verb);
+        let is_group = ["kv", "table", "store", "store snapshot", "config"].contains(&verb);
         assert!(help.text().contains("Usage: atoll"), "{verb}");
         assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
     }
@@ -91,6 +107,13 @@ fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
         "doctor",
         "completions",
         "bash",
+        "table",
+        "query",
+        "create",
+        "head",
+        "--where",
+        "--box",
+        "x=0:",
         "a",
         "",
         "-",

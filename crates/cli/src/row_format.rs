@@ -1,0 +1,55 @@
+//! Formats of rows on the command line.
+
+use crate::Failure;
+use atoll_row_files::Format;
+use clap::ValueEnum;
+use std::path::Path;
+
+/// How rows are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RowFormat {
+    /// Comma-separated values with a header line
+    Csv,
+    /// One JSON object a line; written only
+    Jsonl,
+    /// Apache Parquet
+    Parquet,
+    /// Arrow IPC, a file or a stream
+    Arrow,
+    /// A NumPy array; read only
+    Npy,
+    /// NumPy arrays, one for each column; read only
+    Npz,
+    /// A LAMMPS text dump; read only
+    Lammps,
+}
+
+impl From<RowFormat> for Format {
+    fn from(format: RowFormat) -> Self {
+        match format {
+            RowFormat::Csv => Self::Csv,
+            RowFormat::Jsonl => Self::JsonLines,
+            RowFormat::Parquet => Self::Parquet,
+            RowFormat::Arrow => Self::Arrow,
+            RowFormat::Npy => Self::Npy,
+            RowFormat::Npz => Self::Npz,
+            RowFormat::Lammps => Self::LammpsDump,
+        }
+    }
+}
+
+/// The format that is named, or the one of the file's ending.
+pub(crate) fn format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
+    named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
+        problem: format!("the name \"{}\" does not tell the format", path.display()),
+        hint: "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps".to_owned(),
+    })
+}
+
+/// The name that was probably meant, or all of them.
+pub(crate) fn did_you_mean(name: &str, names: &[String]) -> String {
+    match atoll_row_files::nearest(name, names.iter().map(String::as_str)) {
+        Some(nearest) => format!("did you mean \"{nearest}\"?"),
+        None => format!("there are: {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,139 @@
+//! What a reader can do about failures of tables, of files of rows, and of conditions.
+
+use atoll_errors::ErrorKind;
+use atoll_row_files::RowFileError;
+use atoll_tables::block::BlockError;
+use atoll_tables::expression::ExpressionError;
+use atoll_tables::protocol::EditError;
+use atoll_tables::{SchemaError, TableError};
+
+/// Hints for failures of tables: what this program has flags for, and otherwise what the table says itself.
+pub(crate) fn of_table(error: &TableError) -> Option<String> {
+    let hint = match error {
+        TableError::Schema(error) => return of_schema(error),
+        TableError::Block { source: BlockError::Null { .. }, .. } => {
+            "fill the value in, or make a table in which the column may be null"
+        }
+        TableError::Edit(EditError::StaleAttempt { .. }) | TableError::Fenced { .. } => {
+            "another process writes the run now; let it, or choose another --run"
+        }
+        TableError::Edit(EditError::StepOrder { .. }) => {
+            "steps of a run rise; choose a later one, or another --run"
+        }
+        TableError::Edit(EditError::Ranks { .. }) => {
+            "give --ranks as when the attempt began, or a higher --attempt"
+        }
+        TableError::TooLarge { .. } => {
+            "import with --parts, which cuts the file into parts that fit, whatever their steps"
+        }
+        other => return other.hint().or_else(|| of_kind(other.kind())),
+    };
+    Some(hint.to_owned())
+}
+
+fn of_kind(kind: ErrorKind) -> Option<String> {
+    let hint = match kind {
+        ErrorKind::Corrupt => "`atoll store check` finds what is damaged",
+        ErrorKind::NewerFormat | ErrorKind::Unsupported => "use the release that wrote it, or a later one",
+        ErrorKind::Conflict => "look at the present state with `atoll table info`, then try again",
+        ErrorKind::Unavailable => "try again; `atoll doctor PATH` tells how fit the place is",
+        ErrorKind::TimedOut => "look whether it happened with `atoll table steps`",
+        ErrorKind::Internal => "this is a bug in Atoll: please report it with the command that you ran",
+        ErrorKind::NotFound => "check the spelling; `atoll table list` shows the tables of a store",
+        _ => "`--help` after the verb shows what it takes, with examples",
+    };
+    Some(hint.to_owned())
+}
+
+/// Hints for schemas that are refused.
+pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
+    let hint = match error {
+        SchemaError::Unknown { .. } | SchemaError::RoleTwice { .. } => {
+            "the names after --id, --sample-key and --index are those of columns"
+        }
+        SchemaError::RoleCount { .. } => "name columns with --id and --index, with commas between",
+        SchemaError::RoleType { .. } => {
+            "boxes are over numbers and times; ask about other columns with --where"
+        }
+        SchemaError::RoleNullable { .. } => "write the column without ?",
+        SchemaError::Twice { .. } | SchemaError::Name { .. } => {
+            "call one of them otherwise, with --rename FROM=TO"
+        }
+        SchemaError::Type { .. } => "leave the column out, or name another type with --types NAME:TYPE",
+        SchemaError::ColumnCount { .. } => "leave columns out with --without NAMES",
+        SchemaError::Damaged { .. } => "write a schema with `atoll table info TABLE --schema`",
+        SchemaError::NewerFormat { .. } => "use the release that wrote it, or a later one",
+        _ => "`atoll table create --help` has examples",
+    };
+    Some(hint.to_owned())
+}
+
+/// Hints for files of rows.
+pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
+    let hint = match error {
+        RowFileError::Open { source, .. }
+        | RowFileError::Read { source, .. }
+        | RowFileError::Write { source, .. } => {
+            crate::failure::hint_of_io(source).unwrap_or("look at it with `ls -l`")
+        }
+        RowFileError::Record { skipped, .. } => {
+            return Some(format!(
+                "mend it and run the same command again, which goes on from there; or skip up to N bad records with \
+                 --skip-bad N (skipped so far: {skipped})"
+            ));
+        }
+        RowFileError::Missing { column, nearest: Some(nearest), .. } => {
+            return Some(format!("is it \"{nearest}\"? say so with --rename {nearest}={column}"));
+        }
+        RowFileError::Missing { present, .. } => {
+            return Some(format!(
+                "the columns of the file are: {}; --rename FROM=TO calls one otherwise",
+                present.join(", ")
+            ));
+        }
+        RowFileError::Extra { column, nearest: Some(nearest), .. } => {
+            return Some(format!(
+                "is it \"{nearest}\"? say so with --rename {column}={nearest}; or add --ignore-extra"
+            ));
+        }
+        RowFileError::Extra { .. } => "pass over it with --ignore-extra",
+        RowFileError::Twice { .. } => "give each column a name of its own",
+        RowFileError::Type { .. } => {
+            "make a table with the type that the file has, with `atoll table create --like`"
+        }
+        RowFileError::Value { .. } => "mend the value, or make a table whose column takes it",
+        RowFileError::Malformed { .. } => "is the format right? name it with --format",
+        RowFileError::Torn { .. } => {
+            "everything before that place is in; bring the whole file, and run it again"
+        }
+        RowFileError::Unsupported { hint, .. } => hint,
+        _ => "`atoll table import --help` has examples",
+    };
+    Some(hint.to_owned())
+}
+
+/// The hint for a condition or box: what the grammar knows, or where it is told.
+pub(crate) fn of_expression(error: &ExpressionError) -> String {
+    error.hint().unwrap_or_else(|| {
+        "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
+    })
+}
+
+/// The text of a condition with marks under the place that is wrong.
+pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
+    let rendered = error.render();
+    rendered
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.starts_with("hint:"))
+        .map(|line| format!(" {line}"))
+        .collect()
+}
+
+/// The hint for a table that is not there.
+pub(crate) fn of_absent_table(table: &str, present: &[String]) -> String {
+    if present.is_empty() {
+        return "the store has no table yet; `atoll table create` makes one".to_owned();
+    }
+    crate::row_format::did_you_mean(table, present)
+}

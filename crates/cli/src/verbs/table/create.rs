@@ -1,0 +1,284 @@
+//! `atoll table create`: from columns, from a file that has them, or from a schema.
+
+use super::{parse_delimiter, parse_pair};
+use crate::row_format::{RowFormat, format_of};
+use crate::session::Access;
+use crate::{Failure, Session};
+use arrow_schema::{Field, Schema};
+use atoll_row_files::{Input, ReadOptions, describe};
+use atoll_tables::{Roles, Table, TableSchema, TypeName};
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Under this key a file that was exported keeps the schema of its table.
+pub(super) const SCHEMA_KEY: &str = "atoll.schema";
+
+/// `atoll table create`
+#[derive(Args, Debug)]
+pub struct Create {
+    /// Name of the new table
+    table: String,
+    /// Columns, such as x:float64 or name:utf8?, where ? lets it be null; several with commas between
+    #[arg(long = "column", visible_alias = "columns", value_name = "NAME:TYPE", conflicts_with_all = ["like", "schema"])]
+    columns: Vec<String>,
+    /// Take the columns of this file
+    #[arg(long, value_name = "FILE", conflicts_with = "schema")]
+    like: Option<PathBuf>,
+    /// Take everything from this schema, as `info --schema` writes it
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+    /// Columns that name a row: no two rows are equal in all of them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
+    id: Vec<String>,
+    /// Columns that name what is sampled as a whole, such as the particle; by default the row
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
+    sample_key: Vec<String>,
+    /// Columns that boxes are about: 1 to 8 of numbers or times
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
+    index: Vec<String>,
+    /// The unit of a column, kept with it
+    #[arg(long = "unit", value_name = "NAME=UNIT", value_parser = parse_pair, conflicts_with = "schema")]
+    units: Vec<(String, String)>,
+    /// Another salt gives samples that are independent of those of other tables
+    #[arg(long, default_value_t = 0, conflicts_with = "schema")]
+    salt: u64,
+    #[command(flatten)]
+    file: FileArguments,
+}
+
+/// How the file of `--like` is read.
+#[derive(Args, Debug)]
+struct FileArguments {
+    /// Format of the file, if its ending does not tell
+    #[arg(long, help_heading = "With --like")]
+    format: Option<RowFormat>,
+    /// Types that are not guessed, such as time:timestamp[ns]; several with commas between
+    #[arg(long, value_name = "NAME:TYPE", help_heading = "With --like")]
+    types: Vec<String>,
+    /// Call a column of the file otherwise
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_pair, help_heading = "With --like")]
+    rename: Vec<(String, String)>,
+    /// Leave columns of the file out
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "With --like")]
+    without: Vec<String>,
+    /// What stands between the fields of a CSV file; `\t` is the tab
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "With --like")]
+    delimiter: u8,
+    /// What stands for no value in a text file, besides nothing
+    #[arg(long, value_name = "TEXT", help_heading = "With --like")]
+    null: Option<String>,
+    /// Names for the columns of a NumPy array that has none
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "With --like")]
+    names: Vec<String>,
+}
+
+impl Create {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let schema = self.table_schema()?;
+        let store = session.store(Access::Create).await?;
+        let table = Table::create(store, &self.table, schema).await?;
+        let schema = table.schema();
+        session.output.either(
+            || {
+                let roles = schema.roles();
+                let columns = schema.columns().fields().len();
+                let index = roles.index.join(", ");
+                format!(
+                    "table {} has {columns} columns, boxes over {index}, and samples {}",
+                    self.table,
+                    sampled(schema)
+                )
+            },
+            || json!({ "table": self.table, "schema": schema_value(schema) }),
+        )
+    }
+
+    fn table_schema(&self) -> Result<TableSchema, Failure> {
+        if let Some(path) = &self.schema {
+            let place = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|source| Failure::File {
+                action: "read the schema",
+                place,
+                source,
+            })?;
+            return Ok(TableSchema::from_json(&text)?);
+        }
+        let (columns, known) = match &self.like {
+            Some(path) => self.columns_of_file(path)?,
+            None => (parse_columns("--column", &self.columns)?, None),
+        };
+        if columns.is_empty() {
+            return Err(Failure::Usage {
+                problem: "nothing says which columns the table has".to_owned(),
+                hint: "add --column NAME:TYPE for each, --like FILE or --schema FILE".to_owned(),
+            });
+        }
+        let roles = self.roles(known)?;
+        let columns = self.with_units(with_keys(columns, &roles))?;
+        Ok(TableSchema::new(Schema::new(columns), &roles)?)
+    }
+
+    /// The roles as they are given; those that are not given are those that the file knows of.
+    fn roles(&self, known: Option<Roles>) -> Result<Roles, Failure> {
+        let known = known.unwrap_or_default();
+        let or = |given: &[String], known: Vec<String>| if given.is_empty() { known } else { given.to_vec() };
+        let roles = Roles {
+            id: or(&self.id, known.id),
+            sample_key: or(&self.sample_key, known.sample_key),
+            index: or(&self.index, known.index),
+            salt: if self.salt == 0 { known.salt } else { self.salt },
+        };
+        for (flag, names, example) in [("--id", &roles.id, "pid,step"), ("--index", &roles.index, "x,y,z")] {
+            if names.is_empty() {
+                return Err(Failure::Usage {
+                    problem: format!("{flag} is missing: a table needs an id and index columns"),
+                    hint: format!("add {flag} with the names of columns, such as {flag} {example}"),
+                });
+            }
+        }
+        Ok(roles)
+    }
+
+    /// The columns of a file, and their roles if it was exported from a table.
+    fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<Roles>), Failure> {
+        let types = parse_columns("--types", &self.file.types)?;
+        let options = ReadOptions {
+            delimiter: self.file.delimiter,
+            null: self.file.null.clone(),
+            rename: self.file.rename.clone(),
+            columns: self.file.names.clone(),
+            types: types.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect(),
+            ..ReadOptions::default()
+        };
+        let format = format_of(self.file.format, path)?;
+        let described = describe(&Input::File(path.to_owned()), format, &options)?;
+        let known = described.metadata().get(SCHEMA_KEY).and_then(|text| TableSchema::from_json(text).ok());
+        let columns = described.fields().iter().map(|field| field.as_ref().clone());
+        let columns: Vec<Field> = columns.filter(|field| !self.file.without.contains(field.name())).collect();
+        Ok((columns, known.map(|schema| schema.roles())))
+    }
+
+    fn with_units(&self, columns: Vec<Field>) -> Result<Vec<Field>, Failure> {
+        let names: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
+        if let Some((name, _)) = self.units.iter().find(|(name, _)| !names.contains(name)) {
+            return Err(Failure::Usage {
+                problem: format!("--unit names \"{name}\", which is no column of the table"),
+                hint: crate::row_format::did_you_mean(name, &names),
+            });
+        }
+        let with_unit = |field: Field| {
+            let Some((_, unit)) = self.units.iter().find(|(name, _)| name == field.name()) else {
+                return field;
+            };
+            let own = field.metadata().iter().map(|(key, value)| (key.clone(), value.clone()));
+            let metadata: HashMap<String, String> = own.chain([("unit".to_owned(), unit.clone())]).collect();
+            field.with_metadata(metadata)
+        };
+        Ok(columns.into_iter().map(with_unit).collect())
+    }
+}
+
+/// What names a row, or what is sampled, is never null.
+fn with_keys(columns: Vec<Field>, roles: &Roles) -> Vec<Field> {
+    let is_key = |name: &String| roles.id.contains(name) || roles.sample_key.contains(name);
+    columns
+        .into_iter()
+        .map(|field| if is_key(field.name()) { field.with_nullable(false) } else { field })
+        .collect()
+}
+
+/// What a table samples, for people.
+pub(super) fn sampled(schema: &TableSchema) -> String {
+    if schema.samples_entities() {
+        format!("whatever has one {}", schema.roles().sample_key.join(", "))
+    } else {
+        "rows".to_owned()
+    }
+}
+
+/// A schema as JSON.
+pub(super) fn schema_value(schema: &TableSchema) -> Value {
+    serde_json::from_str(&schema.to_json()).unwrap_or(Value::Null)
+}
+
+/// Columns as they are typed: `x:float64,name:utf8?`.
+fn parse_columns(flag: &str, texts: &[String]) -> Result<Vec<Field>, Failure> {
+    texts.iter().flat_map(|text| parts(text)).map(|part| parse_column(flag, part)).collect()
+}
+
+fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
+    let wrong = |problem: String| Failure::Usage {
+        problem: format!("{flag} \"{text}\": {problem}"),
+        hint: format!(
+            "write, for example, {flag} x:float64 or name:utf8?; types are {}",
+            TypeName::SUPPORTED
+        ),
+    };
+    let (name, type_name) = text.split_once(':').ok_or_else(|| wrong("it is not NAME:TYPE".to_owned()))?;
+    let (type_name, nullable) = match type_name.strip_suffix('?') {
+        Some(type_name) => (type_name, true),
+        None => (type_name, false),
+    };
+    let type_name: TypeName = type_name.trim().parse().map_err(|_| wrong(unknown_type(type_name)))?;
+    Ok(Field::new(name.trim(), type_name.data_type().clone(), nullable))
+}
+
+fn unknown_type(name: &str) -> String {
+    const COMMON: [&str; 14] = [
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
+        "float64", "utf8", "binary", "date32",
+    ];
+    let nearest = match name {
+        "str" | "string" | "text" => Some("utf8"),
+        "int" => Some("int64"),
+        "float" | "double" => Some("float64"),
+        other => atoll_row_files::nearest(other, COMMON),
+    };
+    let question = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
+    format!("{name:?} is no type{question}")
+}
+
+/// The parts of a list; a comma in brackets belongs to a type.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
+    for (place, character) in text.char_indices() {
+        match character {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(text[start..place].trim());
+                start = place + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_read_with_types_that_hold_commas() {
+        let fields = parse_columns(
+            "--column",
+            &["t:timestamp[ns, UTC]?, p:fixed_size_list[float32, 3]".into(), "n:utf8".into()],
+        );
+        let shown: Vec<(String, bool)> =
+            fields.unwrap().iter().map(|field| (field.name().clone(), field.is_nullable())).collect();
+        assert_eq!(shown, [("t".to_owned(), true), ("p".to_owned(), false), ("n".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_mistyped_type_is_answered_with_the_nearest() {
+        for (text, expected) in [("x:flaot64", "float64"), ("x:string", "utf8"), ("x:int", "int64")] {
+            let problem = parse_columns("--column", &[text.to_owned()]).unwrap_err().to_string();
+            assert!(problem.contains(&format!("did you mean {expected}?")), "{problem}");
+        }
+        assert!(parse_columns("--column", &["x".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! `atoll table info`: what a table is made of.
+
+use super::TableArguments;
+use super::create::{sampled, schema_value};
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_tables::TypeName;
+use clap::Args;
+use serde_json::json;
+
+/// `atoll table info`
+#[derive(Args, Debug)]
+pub struct Info {
+    #[command(flatten)]
+    table: TableArguments,
+    /// Only the schema, as `create --schema` takes it
+    #[arg(long)]
+    schema: bool,
+}
+
+impl Info {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let table = self.table.open(session, Access::Read).await?;
+        let schema = table.schema();
+        if self.schema {
+            return session.output.line(schema.to_json());
+        }
+        let info = table.info().await?;
+        if session.output.is_json() {
+            return session.output.json(&json!({
+                "table": info.name,
+                "version": info.version.0,
+                "rows": info.rows,
+                "runs": info.runs,
+                "steps": info.steps,
+                "blocks": info.blocks,
+                "cubes": info.cubes,
+                "bytes": info.bytes,
+                "schema": schema_value(schema),
+            }));
+        }
+        let roles = schema.roles();
+        let figures = [
+            ("table", info.name.clone()),
+            ("version", info.version.to_string()),
+            ("rows", info.rows.to_string()),
+            ("runs", format!("{} with {} steps", info.runs, info.steps)),
+            ("objects", format!("{} blocks, {} cubes, {} bytes", info.blocks, info.cubes, info.bytes)),
+            ("id", roles.id.join(", ")),
+            ("samples", sampled(schema)),
+            ("boxes over", roles.index.join(", ")),
+        ];
+        for (name, text) in figures {
+            session.output.line(format!("{name:<12}{text}"))?;
+        }
+        for field in schema.columns().fields() {
+            let type_name = TypeName::of(field.data_type()).map(|name| name.to_string()).unwrap_or_default();
+            let null = if field.is_nullable() { "?" } else { "" };
+            let unit = field.metadata().get("unit").map(|unit| format!(" in {unit}")).unwrap_or_default();
+            session.output.line(format!("{:<12}{}: {type_name}{null}{unit}", "column", field.name()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! `atoll table export`: rows to a file, in the order of their weights, whatever the size of the table.
+
+use super::TableArguments;
+use super::ask::QuestionArguments;
+use super::create::SCHEMA_KEY;
+use super::rows_out::{OutputArguments, RowsOut};
+use crate::progress::Progress;
+use crate::row_format::RowFormat;
+use crate::session::Access;
+use crate::{Failure, Session};
+use arrow_array::RecordBatch;
+use atoll_tables::protocol::Version;
+use atoll_tables::{Query, Table};
+use clap::Args;
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// `atoll table export`
+#[derive(Args, Debug)]
+pub struct Export {
+    #[command(flatten)]
+    table: TableArguments,
+    /// File to write, whose ending tells the format; `-` is standard output
+    file: PathBuf,
+    #[command(flatten)]
+    question: QuestionArguments,
+    /// In no order: for tables that were not packed, larger than memory
+    #[arg(long, help_heading = "Output")]
+    any_order: bool,
+    /// Format; by default what the file's ending says
+    #[arg(long, help_heading = "Output")]
+    format: Option<RowFormat>,
+    /// Replace the file if it exists
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+}
+
+impl Export {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let output = OutputArguments::to_file(&self.file, self.format, self.force);
+        if !output.has_file() && self.format.is_none() && !session.output.is_json() {
+            return Err(Failure::Usage {
+                problem: "standard output has no ending that tells the format".to_owned(),
+                hint: "add --format with csv, jsonl, parquet or arrow".to_owned(),
+            });
+        }
+        let table = self.table.open(session, Access::Read).await?;
+        let mut query = self.question.query(&table)?;
+        let version = match query.as_of {
+            Some(version) => version,
+            None => table.version().await?,
+        };
+        query.as_of = Some(version);
+        let order = if self.any_order { "none" } else { "weight, id" };
+        let columns = table.query(&Query { limit: Some(0), ..query.clone() }).await?.rows.schema();
+        let out = output.open(session, &columns, metadata(&table, version, order))?;
+        let progress = Progress::count(output.has_file() && !session.output.is_json());
+        let mut sheet = Sheet { session, out, rows: 0, progress };
+        if self.any_order {
+            let mut batches = table.batches(&query);
+            while let Some(batch) = batches.next().await? {
+                sheet.write(&batch).await?;
+            }
+        } else {
+            let mut refinement = table.refine(&query);
+            while let Some(refined) = refinement.next().await? {
+                sheet.write(&refined.rows).await?;
+            }
+        }
+        let rows = sheet.finish()?;
+        if !output.has_file() {
+            return Ok(());
+        }
+        session.output.either(
+            || format!("exported {rows} rows of version {version}"),
+            || json!({ "rows": rows, "version": version.0 }),
+        )
+    }
+}
+
+/// An export under way.
+struct Sheet<'a> {
+    session: &'a Session,
+    out: RowsOut,
+    rows: u64,
+    progress: Progress,
+}
+
+impl Sheet<'_> {
+    async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        self.out.write(self.session, rows)?;
+        self.rows += rows.num_rows() as u64;
+        self.progress.set(self.rows, String::new());
+        // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<u64, Failure> {
+        self.out.finish()?;
+        Ok(self.rows)
+    }
+}
+
+/// What a file says of the table that it comes from.
+pub(super) fn metadata(table: &Table, version: Version, order: &str) -> HashMap<String, String> {
+    HashMap::from([
+        ("atoll.table".to_owned(), table.name().to_owned()),
+        ("atoll.version".to_owned(), version.to_string()),
+        ("atoll.order".to_owned(), order.to_owned()),
+        (SCHEMA_KEY.to_owned(), table.schema().to_json()),
+    ])
+}

@@ -1,0 +1,278 @@
+//! `atoll table import`: a file becomes a run; each part of it is a step.
+//!
+//! Where the table has a column of steps, the rows of one step are one block of that step. Elsewhere the steps
+//! are parts of the file, and each is numbered by the records up to its end.
+//!
+//! Invariant: how far an import came is what the table itself says: the last complete step of the run. So a kill
+//! at any moment, and a second call, double nothing and lose nothing.
+
+mod cut;
+mod mark;
+
+use super::{TableArguments, parse_delimiter, parse_pair};
+use crate::options::ImportSection;
+use crate::progress::Progress;
+use crate::row_format::{RowFormat, did_you_mean, format_of};
+use crate::session::Access;
+use crate::transfer::ProgressReport;
+use crate::{Failure, Session};
+use arrow_schema::SchemaRef;
+use atoll_options::Section;
+use atoll_row_files::{Format, Input, PartLimits, ReadOptions, RowFileError, RowReader, open};
+use atoll_tables::Table;
+use atoll_tables::protocol::BlockId;
+use clap::Args;
+use cut::{Cutter, Grouping, Message};
+use mark::Mark;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+
+/// The column that is taken for the steps where nobody says otherwise.
+const STEP_COLUMN: &str = "step";
+
+/// Most rows of a block that is a part of a file.
+const PART_ROWS_MAX: usize = 1 << 20;
+
+/// `atoll table import`
+#[derive(Args, Debug)]
+pub struct Import {
+    #[command(flatten)]
+    table: TableArguments,
+    /// File to read; `-` is standard input
+    file: PathBuf,
+    /// The run that the rows become; by default the name of the file without its ending
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// The column that holds the steps; by default `step`, if the table has it
+    #[arg(long, value_name = "NAME", conflicts_with = "parts")]
+    step_column: Option<String>,
+    /// Take parts of the file for steps, even if the table has a column of steps
+    #[arg(long)]
+    parts: bool,
+    /// Start from the beginning: what the run had is replaced
+    #[arg(long)]
+    restart: bool,
+    /// How progress is told
+    #[arg(long, default_value = "auto")]
+    progress: ProgressReport,
+    #[command(flatten)]
+    file_options: FileOptions,
+}
+
+/// How a file of rows is read.
+#[derive(Args, Clone, Debug)]
+pub(super) struct FileOptions {
+    /// Format; by default what the file's ending says
+    #[arg(long, help_heading = "The file")]
+    pub(super) format: Option<RowFormat>,
+    /// Call a column of the file otherwise
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_pair, help_heading = "The file")]
+    rename: Vec<(String, String)>,
+    /// Pass over columns that the table does not have
+    #[arg(long, help_heading = "The file")]
+    ignore_extra: bool,
+    /// Pass over up to this many bad records, each told on standard error
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "The file")]
+    skip_bad: u64,
+    /// What stands between the fields of a CSV file; `\t` is the tab
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "The file")]
+    delimiter: u8,
+    /// What stands for no value in a text file, besides nothing
+    #[arg(long, value_name = "TEXT", help_heading = "The file")]
+    null: Option<String>,
+    /// Names for the columns of a NumPy array that has none
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "The file")]
+    names: Vec<String>,
+}
+
+impl FileOptions {
+    pub(super) fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            delimiter: self.delimiter,
+            null: self.null.clone(),
+            skip_bad: self.skip_bad,
+            rename: self.rename.clone(),
+            ignore_extra: self.ignore_extra,
+            columns: self.names.clone(),
+            types: Vec::new(),
+        }
+    }
+}
+
+/// What an import did.
+#[derive(Debug, Default)]
+struct Imported {
+    rows: u64,
+    steps: u64,
+    skipped: u64,
+}
+
+impl Import {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let format = format_of(self.file_options.format, &self.file)?;
+        let run = self.run_name()?;
+        let table = self.table.open(session, Access::Change).await?;
+        let grouping = self.grouping(&table)?;
+        // Before anything is noted or begun: a file that cannot be read leaves no trace.
+        let reader = self.open_file(&table, format).await?;
+        let mark = Mark::of(&self.input(), self.plan(format, &grouping))?;
+        let known = table.runs().await?.into_iter().find(|summary| summary.name == run);
+        let done = match &known {
+            Some(known) if !self.restart => {
+                mark.check(&table, &run).await?;
+                known.last_complete
+            }
+            // A run without steps is begun anew, should we be interrupted between this and what follows.
+            Some(_) => {
+                table.delete(Some(&run), None, None).await?;
+                None
+            }
+            None => None,
+        };
+        mark.keep(&table, &run).await?;
+        let attempt = table.begin_next(&run, 1).await?;
+        if self.input().bytes().is_some() {
+            session.hint_on_interrupt("the steps that were read are in; the same command goes on from there");
+        }
+        match self.read_all(session, &table, reader, grouping, (&run, attempt, done)).await {
+            Ok(imported) => {
+                table.close().await?;
+                tell(session, &run, &imported, done)
+            }
+            Err(failure) => {
+                // Whoever mends a record goes on with the same file, although it is not quite the same then.
+                if let Failure::Rows(RowFileError::Record { number, .. }) = &failure {
+                    mark.before_line(*number)?.keep(&table, &run).await?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn input(&self) -> Input {
+        if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) }
+    }
+
+    fn run_name(&self) -> Result<String, Failure> {
+        if let Some(run) = &self.run {
+            return Ok(run.clone());
+        }
+        match self.file.file_stem().filter(|_| self.input() != Input::Standard) {
+            Some(stem) => Ok(stem.to_string_lossy().into_owned()),
+            None => Err(Failure::Usage {
+                problem: "standard input has no name that the run could have".to_owned(),
+                hint: "add --run NAME".to_owned(),
+            }),
+        }
+    }
+
+    /// What makes a step.
+    fn grouping(&self, table: &Table) -> Result<Grouping, Failure> {
+        let columns = table.schema().columns();
+        let name = self.step_column.as_deref().unwrap_or(STEP_COLUMN);
+        match columns.column_with_name(name).filter(|_| !self.parts) {
+            Some((place, field)) if field.data_type().is_integer() => {
+                Ok(Grouping::Column { place, name: name.to_owned() })
+            }
+            Some((_, field)) if self.step_column.is_some() => Err(Failure::Usage {
+                problem: format!("\"{name}\" holds no whole numbers, but {}", field.data_type()),
+                hint: "take parts of the file for steps with --parts".to_owned(),
+            }),
+            None if self.step_column.is_some() => {
+                let names: Vec<String> = columns.fields().iter().map(|field| field.name().clone()).collect();
+                Err(Failure::Usage {
+                    problem: format!("the table has no column \"{name}\""),
+                    hint: did_you_mean(name, &names),
+                })
+            }
+            _ => Ok(Grouping::Parts),
+        }
+    }
+
+    /// Everything that decides which steps the bytes of the file become.
+    fn plan(&self, format: Format, grouping: &Grouping) -> String {
+        let FileOptions { rename, delimiter, null, names, .. } = &self.file_options;
+        format!("{format:?} {grouping:?} {rename:?} {delimiter} {null:?} {names:?}")
+    }
+
+    /// On a thread of its own, so that an interruption is heard while nothing comes in.
+    async fn open_file(&self, table: &Table, format: Format) -> Result<Box<dyn RowReader>, Failure> {
+        let (input, options) = (self.input(), self.file_options.read_options());
+        let columns = SchemaRef::clone(table.schema().columns());
+        match tokio::task::spawn_blocking(move || open(&input, format, &columns, &options)).await {
+            Ok(reader) => Ok(reader?),
+            Err(_) => Err(Failure::Interrupted { exit: 130, hint: None }),
+        }
+    }
+
+    async fn read_all(
+        &self,
+        session: &Session,
+        table: &Table,
+        reader: Box<dyn RowReader>,
+        grouping: Grouping,
+        (run, attempt, done): (&str, u64, Option<u64>),
+    ) -> Result<Imported, Failure> {
+        let window = ImportSection::from_settings(&session.settings)?.window.0;
+        let bytes = usize::try_from(window).unwrap_or(usize::MAX).clamp(1 << 10, 32 << 20);
+        let limits = PartLimits { rows: PART_ROWS_MAX, bytes };
+        let (sender, mut messages) = mpsc::channel(1);
+        let mut cutter = Cutter::new(reader, self.input().name(), grouping, limits, done);
+        tokio::task::spawn_blocking(move || cutter.run(&sender));
+        let is_barred = self.progress == ProgressReport::Auto && !session.output.is_json();
+        let progress = Progress::bytes(self.input().bytes(), is_barred);
+        let mut imported = Imported::default();
+        while let Some(message) = messages.recv().await {
+            match message? {
+                Message::End { skipped } => {
+                    imported.skipped = skipped;
+                    return Ok(imported);
+                }
+                Message::Step { step, rows, bytes_read } => {
+                    let id = BlockId { run: run.into(), attempt, step, rank: 0 };
+                    table.append(id, &rows).await?;
+                    imported.rows += rows.num_rows() as u64;
+                    imported.steps += 1;
+                    progress.set(bytes_read, format!("{} rows", imported.rows));
+                    self.tell_progress(step, &imported, bytes_read);
+                    // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Err(crate::transfer::TransferError::ReaderLost { file: self.input().name() }.into())
+    }
+
+    fn tell_progress(&self, step: u64, imported: &Imported, bytes_read: u64) {
+        if self.progress == ProgressReport::Json {
+            let line = json!({ "progress": { "step": step, "rows": imported.rows, "bytes": bytes_read } });
+            crate::output::note(&line.to_string());
+        }
+    }
+}
+
+fn tell(session: &Session, run: &str, imported: &Imported, done: Option<u64>) -> Result<(), Failure> {
+    session.output.either(
+        || {
+            let Imported { rows, steps, skipped } = imported;
+            let mut text = format!("imported {rows} rows in {steps} steps as run {run}");
+            if let Some(done) = done {
+                text += &format!("; what came up to step {done} was there before");
+            }
+            if *skipped > 0 {
+                text += &format!("; skipped {skipped} bad records");
+            }
+            text
+        },
+        || {
+            json!({
+                "run": run,
+                "rows": imported.rows,
+                "steps": imported.steps,
+                "skipped": imported.skipped,
+                "from_step": done,
+            })
+        },
+    )
+}

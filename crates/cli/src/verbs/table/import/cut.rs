@@ -1,0 +1,214 @@
+//! Cuts what is read of a file into steps, on a thread of its own.
+//!
+//! Invariant: the same file gives the same rows for the same step, wherever reading begins; where parts are
+//! steps, a step is told by the records up to its end, and reading goes on right behind them.
+//! Invariant: a step is handed over only when it is known to be whole: where the rows say the step, when a row
+//! of another one has come or the file has ended well.
+
+use crate::Failure;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use arrow_select::concat::concat_batches;
+use atoll_row_files::{Part, PartLimits, RowReader};
+use tokio::sync::mpsc;
+
+/// More rows of one step are more than one object holds.
+const STEP_BYTES_MAX: usize = 64 << 20;
+
+/// What makes a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Grouping {
+    /// The value of a column.
+    Column { place: usize, name: String },
+    /// Where a part of the file ends.
+    Parts,
+}
+
+/// What the reading thread says.
+pub(super) enum Message {
+    /// The rows of a step.
+    Step { step: u64, rows: RecordBatch, bytes_read: u64 },
+    /// The file has ended well.
+    End { skipped: u64 },
+}
+
+/// Reads and cuts.
+pub(super) struct Cutter {
+    reader: Box<dyn RowReader>,
+    file: String,
+    grouping: Grouping,
+    limits: PartLimits,
+    /// The last step that is there already.
+    done: Option<u64>,
+    skipped: u64,
+    /// The step that is coming in, and what has come of it.
+    open: Option<(u64, Vec<RecordBatch>, usize)>,
+}
+
+type Sender = mpsc::Sender<Result<Message, Failure>>;
+
+/// The receiver is gone: it failed, or somebody interrupted it.
+struct Unheard;
+
+impl Cutter {
+    pub(super) fn new(
+        reader: Box<dyn RowReader>,
+        file: String,
+        grouping: Grouping,
+        limits: PartLimits,
+        done: Option<u64>,
+    ) -> Self {
+        Self { reader, file, grouping, limits, done, skipped: 0, open: None }
+    }
+
+    /// Reads to the end, or to the first failure.
+    pub(super) fn run(&mut self, sender: &Sender) {
+        let last = match self.read(sender) {
+            Ok(Ok(())) => Ok(Message::End { skipped: self.skipped }),
+            Ok(Err(Unheard)) => return,
+            Err(failure) => Err(failure),
+        };
+        // Nobody is left to tell when this fails.
+        let _ = sender.blocking_send(last);
+    }
+
+    fn read(&mut self, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+        if self.grouping == Grouping::Parts
+            && let Some(done) = self.done
+        {
+            let there = self.reader.skip(done)?;
+            if there < done {
+                return Err(Failure::Usage {
+                    problem: format!("{} has {there} records, and {done} of it are in the table", self.file),
+                    hint: "is it the same file? import it under another --run, or anew with --restart"
+                        .to_owned(),
+                });
+            }
+        }
+        while let Some(part) = self.reader.next(self.limits)? {
+            for bad in &part.bad {
+                crate::output::note(&format!("skipped: {}, line {}: {}", self.file, bad.line, bad.problem));
+            }
+            self.skipped += part.bad.len() as u64;
+            if self.take(part, sender)?.is_err() {
+                return Ok(Err(Unheard));
+            }
+        }
+        self.hand_over(sender)
+    }
+
+    fn take(&mut self, part: Part, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+        let Grouping::Column { place, .. } = self.grouping else {
+            let step = part.end;
+            return Ok(self.send(step, part.rows, sender));
+        };
+        let steps = self.steps(&part.rows, place)?;
+        let mut start = 0;
+        for run in steps.chunk_by(|left, right| left == right) {
+            let (step, rows) = (run[0], part.rows.slice(start, run.len()));
+            start += run.len();
+            if self.done.is_some_and(|done| step <= done) && self.open.is_none() {
+                continue;
+            }
+            match &mut self.open {
+                Some((open, batches, bytes)) if *open == step => {
+                    *bytes += rows.num_rows() * row_bytes(&rows);
+                    batches.push(rows);
+                    if *bytes > STEP_BYTES_MAX {
+                        return Err(too_large(step));
+                    }
+                }
+                _ => {
+                    if self.hand_over(sender)?.is_err() {
+                        return Ok(Err(Unheard));
+                    }
+                    self.begin(step, rows)?;
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Begins a step with its first rows.
+    fn begin(&mut self, step: u64, rows: RecordBatch) -> Result<(), Failure> {
+        if let Some(before) = self.done.filter(|done| step <= *done) {
+            return Err(Failure::Usage {
+                problem: format!("{}: step {step} comes after step {before}", self.file),
+                hint: "sort the file by step, or take parts of it for steps with --parts".to_owned(),
+            });
+        }
+        let bytes = rows.num_rows() * row_bytes(&rows);
+        self.open = Some((step, vec![rows], bytes));
+        Ok(())
+    }
+
+    /// Hands the step over that has come in.
+    fn hand_over(&mut self, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+        let Some((step, batches, _)) = self.open.take() else { return Ok(Ok(())) };
+        let Some(first) = batches.first() else { return Ok(Ok(())) };
+        let rows = concat_batches(&first.schema(), &batches).map_err(|error| Failure::Usage {
+            problem: format!("the rows of step {step} do not go together: {error}"),
+            hint: "take parts of the file for steps with --parts".to_owned(),
+        })?;
+        self.done = Some(step);
+        Ok(self.send(step, rows, sender))
+    }
+
+    fn send(&self, step: u64, rows: RecordBatch, sender: &Sender) -> Result<(), Unheard> {
+        let message = Message::Step { step, rows, bytes_read: self.reader.bytes_read() };
+        sender.blocking_send(Ok(message)).map_err(|_| Unheard)
+    }
+
+    /// The steps of some rows.
+    fn steps(&self, rows: &RecordBatch, place: usize) -> Result<Vec<u64>, Failure> {
+        let column = rows.column(place);
+        let wrong = |problem: String| Failure::Usage {
+            problem: format!("{}: {problem}", self.file),
+            hint: "take parts of the file for steps with --parts".to_owned(),
+        };
+        if column.null_count() > 0 {
+            return Err(wrong("a row has no step".to_owned()));
+        }
+        let steps =
+            numbers(column.as_ref()).ok_or_else(|| wrong("its steps are no whole numbers".to_owned()))?;
+        let checked = steps.into_iter().map(|step| {
+            u64::try_from(step).map_err(|_| wrong(format!("a step is a number from 0 on, and one is {step}")))
+        });
+        checked.collect()
+    }
+}
+
+fn too_large(step: u64) -> Failure {
+    Failure::Usage {
+        problem: format!("the rows of step {step} take more than {} MiB", STEP_BYTES_MAX >> 20),
+        hint: "take parts of the file for steps with --parts".to_owned(),
+    }
+}
+
+fn row_bytes(rows: &RecordBatch) -> usize {
+    let width = |field: &arrow_schema::FieldRef| field.data_type().primitive_width().unwrap_or(32);
+    rows.schema().fields().iter().map(width).sum()
+}
+
+/// The values of a column of whole numbers.
+fn numbers(column: &dyn Array) -> Option<Vec<i128>> {
+    macro_rules! of {
+        ($($data_type:ident => $kind:ident),*) => {
+            match column.data_type() {
+                $(DataType::$data_type => {
+                    let values = column.as_primitive::<$kind>().values().iter();
+                    Some(values.map(|value| i128::from(*value)).collect())
+                })*
+                _ => None,
+            }
+        };
+    }
+    of!(
+        Int8 => Int8Type, Int16 => Int16Type, Int32 => Int32Type, Int64 => Int64Type,
+        UInt8 => UInt8Type, UInt16 => UInt16Type, UInt32 => UInt32Type, UInt64 => UInt64Type
+    )
+}

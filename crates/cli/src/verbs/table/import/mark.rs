@@ -1,0 +1,131 @@
+//! Which file a run was imported from: attributes of the run.
+//!
+//! It never says how far the import came, which the table does; it says whether another call means the same.
+//!
+//! Invariant: only the beginning of a file counts, so that a file which grew is gone on with.
+
+use crate::Failure;
+use atoll_row_files::Input;
+use atoll_tables::Table;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use twox_hash::XxHash3_128;
+
+/// How much of a file is compared.
+const BEGINNING_BYTES_MAX: u64 = 1 << 20;
+
+/// The attributes of a run that tell where it comes from.
+const FILE: &str = "import.file";
+const PLAN: &str = "import.options";
+const BEGINNING: &str = "import.beginning";
+
+/// What is known of the source of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The file; none for standard input.
+    path: Option<PathBuf>,
+    /// How it was read.
+    plan: String,
+    /// The part of its beginning that is compared.
+    beginning: Option<Beginning>,
+}
+
+/// The first bytes of a file, and their checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Beginning {
+    bytes: u64,
+    checksum: String,
+}
+
+impl Beginning {
+    fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.len() as u64, checksum: format!("{:032x}", XxHash3_128::oneshot(bytes)) }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (bytes, checksum) = text.split_once(' ')?;
+        Some(Self { bytes: bytes.parse().ok()?, checksum: checksum.to_owned() })
+    }
+}
+
+impl Mark {
+    pub(super) fn of(input: &Input, plan: String) -> Result<Self, Failure> {
+        let path = match input {
+            Input::File(path) if path.is_file() => Some(path.clone()),
+            _ => None,
+        };
+        let beginning = path.as_deref().map(|path| read_beginning(path, BEGINNING_BYTES_MAX)).transpose()?;
+        Ok(Self { path, plan, beginning: beginning.map(|read| Beginning::of(&read)) })
+    }
+
+    /// Whether this import goes on with what the run holds.
+    pub(super) async fn check(&self, table: &Table, run: &str) -> Result<(), Failure> {
+        let conflict = |problem: &str, hint: &str| Failure::Run {
+            run: run.to_owned(),
+            problem: problem.to_owned(),
+            hint: hint.to_owned(),
+        };
+        let known = table.run_attributes(run).await?;
+        let Some(plan) = known.get(PLAN) else {
+            return Err(conflict("was not made by an import", "choose another name with --run"));
+        };
+        let (Some(path), Some(before)) =
+            (&self.path, known.get(BEGINNING).and_then(|text| Beginning::parse(text)))
+        else {
+            return Err(conflict(
+                "came through a pipe, which cannot be gone on with",
+                "import under another --run, or anew with --restart",
+            ));
+        };
+        if *plan != self.plan {
+            return Err(conflict(
+                "was imported with other options",
+                "use the same options as then, or start anew with --restart",
+            ));
+        }
+        // A file that grew since begins as it did.
+        if Beginning::of(&read_beginning(path, before.bytes)?) != before {
+            return Err(conflict(
+                "was imported from another file",
+                "choose another name with --run, or start anew with --restart",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same, but for what comes from a line on: somebody is going to mend it.
+    pub(super) fn before_line(mut self, line: u64) -> Result<Self, Failure> {
+        let (Some(path), Some(beginning)) = (&self.path, &self.beginning) else { return Ok(self) };
+        let read = read_beginning(path, beginning.bytes)?;
+        let mut line_ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let before = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(2);
+        if let Some((end, _)) = line_ends.nth(before) {
+            self.beginning = Some(Beginning::of(&read[..=end]));
+        }
+        Ok(self)
+    }
+
+    /// Notes the source, before anything of it is in the table.
+    pub(super) async fn keep(&self, table: &Table, run: &str) -> Result<(), Failure> {
+        let mut known = table.run_attributes(run).await?;
+        known.insert(PLAN.to_owned(), self.plan.clone());
+        // Only its name, so that no path of this machine ends up in a store that travels.
+        let file = self.path.as_deref().and_then(Path::file_name);
+        known.insert(FILE.to_owned(), file.unwrap_or_default().to_string_lossy().into_owned());
+        match &self.beginning {
+            Some(Beginning { bytes, checksum }) => {
+                known.insert(BEGINNING.to_owned(), format!("{bytes} {checksum}"))
+            }
+            None => known.remove(BEGINNING),
+        };
+        Ok(table.set_run_attributes(run, &known).await?)
+    }
+}
+
+fn read_beginning(path: &Path, bytes: u64) -> Result<Vec<u8>, Failure> {
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut beginning));
+    read.map_err(|source| Failure::File { action: "read", place: path.display().to_string(), source })?;
+    Ok(beginning)
+}

@@ -1,0 +1,145 @@
+//! `atoll table query`, `sample` and `head`: rows, in the order of their weights.
+
+use super::TableArguments;
+use super::ask::QuestionArguments;
+use super::export::metadata;
+use super::rows_out::OutputArguments;
+use crate::output::note;
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_tables::Work;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// `atoll table query`
+#[derive(Args, Debug)]
+pub struct Query {
+    #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
+    question: QuestionArguments,
+    /// Only tell how many rows there are
+    #[arg(long, conflicts_with_all = ["output", "format"])]
+    count: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    work: WorkArguments,
+}
+
+/// `atoll table sample`
+#[derive(Args, Debug)]
+pub struct Sample {
+    #[command(flatten)]
+    table: TableArguments,
+    /// Which share, from 0 to 1
+    share: f64,
+    #[command(flatten)]
+    question: QuestionArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    work: WorkArguments,
+}
+
+/// `atoll table head`
+#[derive(Args, Debug)]
+pub struct Head {
+    #[command(flatten)]
+    table: TableArguments,
+    /// How many rows
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    rows: usize,
+    #[command(flatten)]
+    question: QuestionArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    work: WorkArguments,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct WorkArguments {
+    /// Tell on standard error what the answer took
+    #[arg(long, help_heading = "Output")]
+    work: bool,
+}
+
+impl Query {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        if !self.count {
+            return answer(session, &self.table, &self.question, &self.output, self.work).await;
+        }
+        let table = self.table.open(session, Access::Read).await?;
+        let count = table.count(&self.question.query(&table)?).await?;
+        self.work.tell(session, &count.work);
+        session
+            .output
+            .either(|| count.rows.to_string(), || json!({ "rows": count.rows, "version": count.version.0 }))
+    }
+}
+
+impl Sample {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let question = self.question.with_sample(self.share)?;
+        answer(session, &self.table, &question, &self.output, self.work).await
+    }
+}
+
+impl Head {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let question = self.question.with_limit(self.rows);
+        answer(session, &self.table, &question, &self.output, self.work).await
+    }
+}
+
+async fn answer(
+    session: &Session,
+    table: &TableArguments,
+    question: &QuestionArguments,
+    output: &OutputArguments,
+    work: WorkArguments,
+) -> Result<(), Failure> {
+    let table = table.open(session, Access::Read).await?;
+    let answer = table.query(&question.query(&table)?).await?;
+    let mut out =
+        output.open(session, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;
+    out.write(session, &answer.rows)?;
+    out.finish()?;
+    work.tell(session, &answer.work);
+    if output.has_file() {
+        let rows = answer.rows.num_rows();
+        session.output.either(
+            || format!("wrote {rows} rows of version {}", answer.version),
+            || json!({ "rows": rows, "version": answer.version.0 }),
+        )?;
+    }
+    Ok(())
+}
+
+impl WorkArguments {
+    fn tell(self, session: &Session, work: &Work) {
+        if !self.work {
+            return;
+        }
+        if session.output.is_json() {
+            note(&json!({ "work": work_value(work) }).to_string());
+        } else {
+            note(&format!(
+                "{} rows of {} that were read, in {} requests of {} bytes",
+                work.rows_returned, work.rows_touched, work.requests, work.bytes
+            ));
+        }
+    }
+}
+
+fn work_value(work: &Work) -> Value {
+    json!({
+        "blocks": work.blocks,
+        "bands": work.bands,
+        "rows_touched": work.rows_touched,
+        "rows_returned": work.rows_returned,
+        "requests": work.requests,
+        "bytes": work.bytes,
+    })
+}

@@ -1,0 +1,146 @@
+//! Where rows go: a table for people, or a file in a format.
+//!
+//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.part`.
+
+use crate::row_format::{RowFormat, format_of};
+use crate::{Failure, Session};
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use atoll_row_files::{Format, RowFileError, RowWriter, aligned, writer};
+use clap::Args;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where rows go, as it is typed.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct OutputArguments {
+    /// Write the rows to this file; its ending tells the format
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// How rows are written: csv, jsonl, parquet or arrow; without it, a table for people
+    #[arg(long, help_heading = "Output")]
+    format: Option<RowFormat>,
+    /// Replace the file if it exists
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+}
+
+impl OutputArguments {
+    /// Output to a file that is named as an argument of its own.
+    pub(super) fn to_file(path: &Path, format: Option<RowFormat>, force: bool) -> Self {
+        Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force }
+    }
+
+    /// Whether rows go to a file.
+    pub(super) fn has_file(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Opens the output for rows with these columns; the metadata goes where the format keeps such.
+    pub(super) fn open(
+        &self,
+        session: &Session,
+        columns: &SchemaRef,
+        metadata: HashMap<String, String>,
+    ) -> Result<RowsOut, Failure> {
+        let format = match (&self.output, self.format) {
+            (Some(path), named) => Some(format_of(named, path)?),
+            (None, Some(named)) => Some(named.into()),
+            (None, None) if session.output.is_json() => Some(Format::JsonLines),
+            (None, None) => None,
+        };
+        let Some(format) = format else { return Ok(RowsOut::People { headed: false }) };
+        if !format.is_written() {
+            return Err(Failure::Usage {
+                problem: format!("rows are not written as {format}"),
+                hint: "write csv, jsonl, parquet or arrow".to_owned(),
+            });
+        }
+        let schema = Arc::new(Schema::new_with_metadata(columns.fields().clone(), metadata));
+        let Some(path) = &self.output else {
+            let target = Box::new(BufWriter::with_capacity(64 << 10, io::stdout()));
+            let writer = writer(format, &schema, target, "standard output").map_err(of_output)?;
+            return Ok(RowsOut::Output { writer, schema });
+        };
+        if path.exists() && !self.force {
+            let hint = "choose another name, or replace it with --force";
+            return Err(Failure::Exists { place: path.display().to_string(), hint });
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let part = path.with_file_name(name);
+        let file = File::create(&part).map_err(|source| file_failure("create", &part, source))?;
+        let target = Box::new(BufWriter::with_capacity(256 << 10, file));
+        let writer = writer(format, &schema, target, &part.display().to_string())?;
+        Ok(RowsOut::File { writer, schema, part, path: path.clone() })
+    }
+}
+
+/// An output under way.
+pub(super) enum RowsOut {
+    People { headed: bool },
+    Output { writer: Box<dyn RowWriter>, schema: SchemaRef },
+    File { writer: Box<dyn RowWriter>, schema: SchemaRef, part: PathBuf, path: PathBuf },
+}
+
+impl RowsOut {
+    /// Writes some rows.
+    pub(super) fn write(&mut self, session: &Session, rows: &RecordBatch) -> Result<(), Failure> {
+        match self {
+            Self::People { headed } => {
+                let lines = aligned(rows).map_err(|error| Failure::Rows(unwritable(&error)))?;
+                let skipped = usize::from(*headed);
+                *headed = true;
+                lines.iter().skip(skipped).try_for_each(|line| session.output.line(line.trim_end()))
+            }
+            Self::Output { writer, schema } => writer.write(&relabelled(rows, schema)?).map_err(of_output),
+            Self::File { writer, schema, .. } => Ok(writer.write(&relabelled(rows, schema)?)?),
+        }
+    }
+
+    /// Makes a file durable and gives it its name.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::People { .. } => Ok(()),
+            Self::Output { writer, .. } => {
+                let mut target = writer.finish().map_err(of_output)?;
+                target.flush().map_err(crate::failure::output_failure)
+            }
+            Self::File { writer, part, path, .. } => {
+                let mut target = writer.finish()?;
+                let synced = target.flush().and_then(|()| {
+                    drop(target);
+                    File::open(&part)?.sync_all()
+                });
+                synced
+                    .and_then(|()| std::fs::rename(&part, &path))
+                    .map_err(|source| file_failure("write", &path, source))
+            }
+        }
+    }
+}
+
+/// The same rows under the schema that the file has.
+fn relabelled(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
+    rows.clone().with_schema(Arc::clone(schema)).map_err(|error| Failure::Rows(unwritable(&error)))
+}
+
+fn unwritable(error: &arrow_schema::ArrowError) -> RowFileError {
+    let source = io::Error::other(error.to_string());
+    RowFileError::Write { file: "the rows".to_owned(), source }
+}
+
+/// A reader of our output that has seen enough ends us silently.
+fn of_output(error: RowFileError) -> Failure {
+    match error {
+        RowFileError::Write { source, .. } => crate::failure::output_failure(source),
+        other => other.into(),
+    }
+}
+
+fn file_failure(action: &'static str, path: &Path, source: io::Error) -> Failure {
+    Failure::File { action, place: path.display().to_string(), source }
+}

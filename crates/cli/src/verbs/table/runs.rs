@@ -1,0 +1,179 @@
+//! `atoll table list`, `steps` and `follow`: which tables there are, what they hold, and what comes.
+
+use super::TableArguments;
+use super::create::{sampled, schema_value};
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_options::parse_duration;
+use atoll_tables::protocol::Version;
+use atoll_tables::{StepSummary, Table};
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// `atoll table list`
+#[derive(Args, Debug)]
+pub struct List {}
+
+impl List {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let store = session.store(Access::Read).await?;
+        for table in Table::list(&*store).await? {
+            session.output.either(
+                || {
+                    let index = table.schema.roles().index.join(", ");
+                    format!("{}\tboxes over {index}, samples {}", table.name, sampled(&table.schema))
+                },
+                || json!({ "table": table.name, "schema": schema_value(&table.schema) }),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// `atoll table steps`
+#[derive(Args, Debug)]
+pub struct Steps {
+    #[command(flatten)]
+    table: TableArguments,
+    /// Only this run
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// The runs alone, one line each
+    #[arg(long, conflicts_with = "run")]
+    runs: bool,
+    /// Only the last N steps of each run
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+}
+
+impl Steps {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let table = self.table.open(session, Access::Read).await?;
+        if self.runs {
+            return show_runs(session, &table).await;
+        }
+        let steps = table.steps(self.run.as_deref()).await?;
+        for run in steps.chunk_by(|left, right| left.run == right.run) {
+            let skipped = self.last.map_or(0, |last| run.len().saturating_sub(last));
+            run[skipped..].iter().try_for_each(|step| show_step(session, step))?;
+        }
+        Ok(())
+    }
+}
+
+async fn show_runs(session: &Session, table: &Table) -> Result<(), Failure> {
+    for run in table.runs().await? {
+        session.output.either(
+            || {
+                let last = run.last_complete.map_or("none".to_owned(), |last| last.to_string());
+                format!("{}\t{} steps, the last {last}\t{} rows", run.name, run.steps, run.rows)
+            },
+            || {
+                json!({
+                    "run": run.name,
+                    "attempt": run.attempt,
+                    "ranks": run.ranks,
+                    "last_complete": run.last_complete,
+                    "steps": run.steps,
+                    "rows": run.rows,
+                })
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn show_step(session: &Session, step: &StepSummary) -> Result<(), Failure> {
+    session.output.either(
+        || {
+            let time = step.time.map(|time| format!("\ttime {time}")).unwrap_or_default();
+            format!("{}\tstep {}{time}\t{} rows", step.run, step.step, step.rows)
+        },
+        || step_value(step),
+    )
+}
+
+fn step_value(step: &StepSummary) -> Value {
+    json!({
+        "run": step.run,
+        "step": step.step,
+        "time": step.time,
+        "attempt": step.attempt,
+        "rows": step.rows,
+    })
+}
+
+/// `atoll table follow`
+#[derive(Args, Debug)]
+pub struct Follow {
+    #[command(flatten)]
+    table: TableArguments,
+    /// Only this run
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// Also the steps that are there already
+    #[arg(long)]
+    all: bool,
+    /// End after this many steps
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End when nothing has come for so long, such as 10min
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// How long one wait lasts where nobody set an end.
+const WAIT: Duration = Duration::from_secs(60);
+
+impl Follow {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        // A store that is opened only to be read stays as it was then, unless somebody owns it already.
+        let table = self.table.open(session, Access::Change).await?;
+        session.end_on_interrupt();
+        let mut version = table.version().await?;
+        let mut known = if self.all { BTreeMap::new() } else { self.known(&table).await? };
+        let mut left = self.count.unwrap_or(u64::MAX);
+        loop {
+            for step in self.steps(&table).await? {
+                let before = known.insert((step.run.clone(), step.step), step.attempt);
+                if before == Some(step.attempt) {
+                    continue;
+                }
+                show_step(session, &step)?;
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return Ok(());
+                }
+            }
+            session.output.flush()?;
+            let Some(next) = self.next(&table, version).await? else { return Ok(()) };
+            version = next;
+        }
+    }
+
+    /// The version after this one; none if nothing has come for as long as somebody wants to wait.
+    async fn next(&self, table: &Table, since: Version) -> Result<Option<Version>, Failure> {
+        loop {
+            let version = table.follow(since, self.timeout.unwrap_or(WAIT)).await?;
+            if version > since {
+                return Ok(Some(version));
+            }
+            if self.timeout.is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The steps of the run; a run that has not begun has none.
+    async fn steps(&self, table: &Table) -> Result<Vec<StepSummary>, Failure> {
+        let steps = table.steps(None).await?.into_iter();
+        Ok(steps.filter(|step| self.run.as_ref().is_none_or(|run| *run == step.run)).collect())
+    }
+
+    async fn known(&self, table: &Table) -> Result<BTreeMap<(String, u64), u64>, Failure> {
+        let steps = self.steps(table).await?.into_iter();
+        Ok(steps.map(|step| ((step.run, step.step), step.attempt)).collect())
+    }
+}

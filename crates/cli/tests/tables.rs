@@ -1,0 +1,377 @@
+//! Tables through the command line: what goes in comes out, whatever the format and whoever is killed.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use support::{Answer, Place};
+
+/// Runs the program on the store of this place.
+fn atoll(place: &Place, arguments: &str) -> Answer {
+    place.run(&[&["--store", "data"], &words(arguments)[..]].concat())
+}
+
+/// Words, of which those in single quotes may hold spaces.
+fn words(line: &str) -> Vec<&str> {
+    line.split('\'')
+        .enumerate()
+        .flat_map(|(place, part)| if place % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+        .collect()
+}
+
+const CREATE: &str = "table create t --column pid:int64,step:int64,x:float64,name:utf8? --id pid,step --sample-key pid --index x,step";
+
+/// Rows of particles at steps, as CSV.
+fn csv(steps: std::ops::Range<u64>, particles: u64) -> String {
+    let mut text = "pid,step,x,name\n".to_owned();
+    for step in steps {
+        for pid in 0..particles {
+            let name = if pid % 3 == 0 { String::new() } else { format!("\"p, {pid}\"") };
+            text += &format!("{pid},{},{}.5,{name}\n", step * 10, pid * 7919 % 1000);
+        }
+    }
+    text
+}
+
+fn lines(answer: &Answer) -> Vec<String> {
+    answer.text().lines().map(str::to_owned).collect()
+}
+
+/// The rows of a query as CSV, sorted, without the header.
+fn sorted(place: &Place, arguments: &str) -> Vec<String> {
+    let mut rows = lines(&atoll(place, &format!("table query t --format csv {arguments}")));
+    rows.remove(0);
+    rows.sort();
+    rows
+}
+
+/// The rows of a CSV text as `sorted` gives them.
+fn rows_of(text: &str) -> Vec<String> {
+    let mut rows: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
+    rows.sort();
+    rows
+}
+
+/// A place with a table of 5 steps of 200 particles.
+fn filled() -> Place {
+    let place = Place::new();
+    place.write("run.csv", csv(0..5, 200));
+    atoll(&place, CREATE).text();
+    let imported = atoll(&place, "table import t run.csv --json").json();
+    assert_eq!((&imported["rows"], &imported["steps"]), (&1000.into(), &5.into()));
+    place
+}
+
+#[test]
+fn a_file_that_was_imported_is_answered_row_by_row() {
+    let place = filled();
+    assert_eq!(sorted(&place, ""), rows_of(&csv(0..5, 200)));
+    assert_eq!(atoll(&place, "table query t --count").text(), "1000\n");
+    assert_eq!(sorted(&place, "--box step=10:30 --where 'pid < 2'").len(), 4);
+    let head = lines(&atoll(&place, "table head t -n 3 --columns pid,step"));
+    assert_eq!(head.len(), 4);
+    assert_eq!(head[0].split_whitespace().collect::<Vec<_>>(), ["pid", "step"]);
+}
+
+#[test]
+fn samples_nest_keep_particles_whole_and_commute_with_boxes() {
+    let place = filled();
+    let small: BTreeSet<String> = sorted(&place, "--sample 0.1").into_iter().collect();
+    let large: BTreeSet<String> = sorted(&place, "--sample 0.3").into_iter().collect();
+    assert!(small.is_subset(&large) && small.len() < large.len() && !small.is_empty());
+    assert_eq!(small.len() % 5, 0, "each particle has five steps");
+    let other: BTreeSet<String> = sorted(&place, "--window 0.1:0.3").into_iter().collect();
+    assert_eq!(small.union(&other).cloned().collect::<BTreeSet<_>>(), large);
+    let boxed: BTreeSet<String> = sorted(&place, "--sample 0.3 --box step=20:").into_iter().collect();
+    let expected = large.iter().filter(|row| row.split(',').nth(1).unwrap().parse::<u64>().unwrap() >= 20);
+    assert_eq!(boxed, expected.cloned().collect());
+    let sampled = atoll(&place, "table sample t 0.1 --format csv").text().lines().count();
+    assert_eq!(sampled, small.len() + 1);
+}
+
+#[test]
+fn rows_come_in_the_order_of_the_weights_so_that_a_beginning_is_a_sample() {
+    let place = filled();
+    let all = lines(&atoll(&place, "table query t --format csv"));
+    let limited = lines(&atoll(&place, "table query t --format csv --limit 37"));
+    assert_eq!(all[..38], limited);
+    atoll(&place, "table export t all.csv").text();
+    let exported = String::from_utf8(place.read("all.csv")).unwrap();
+    assert_eq!(exported.lines().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn every_format_brings_the_same_rows_back() {
+    let place = filled();
+    for name in ["out.csv", "out.parquet", "out.arrow"] {
+        atoll(&place, &format!("table export t {name}")).text();
+        let other = name.split('.').nth(1).unwrap();
+        // A file that came out of a table knows its roles; CSV is told.
+        let roles = if other == "csv" { "--id pid,step --sample-key pid --index x,step" } else { "" };
+        atoll(&place, &format!("table create {other} --like {name} {roles}")).text();
+        // In the order of the weights the steps do not rise.
+        let imported = atoll(&place, &format!("table import {other} {name} --parts --json")).json();
+        assert_eq!(imported["rows"], 1000, "{name}");
+        let again = atoll(&place, &format!("table query {other} --format csv"));
+        assert_eq!(lines(&again), lines(&atoll(&place, "table query t --format csv")), "{name}");
+    }
+    let exists = atoll(&place, "table export t out.csv");
+    assert!(exists.fails(11).contains("--force"), "{}", exists.stderr);
+    assert!(atoll(&place, "table export t out.csv --force").text().contains("1000 rows"));
+}
+
+#[test]
+fn rows_are_json_lines_when_asked_for() {
+    let place = filled();
+    let answer = atoll(&place, "table query t --where 'pid = 4' --json");
+    let rows: Vec<serde_json::Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 5);
+    assert_eq!((&rows[0]["pid"], &rows[0]["name"]), (&4.into(), &"p, 4".into()));
+}
+
+#[test]
+fn mistakes_are_answered_with_what_was_probably_meant() {
+    let place = filled();
+    place.write("bad.csv", "pidd,step,x,name\n1,2,3,x\n");
+    place.write("extra.csv", "pid,step,x,name,nmae\n1,2,3,x,y\n");
+    let cases: [(&str, i32, &str, &str); 16] = [
+        ("table query t --where 'vz > 1'", 12, "there is no column", "a text stands"),
+        ("table query t --where 'stp > 1'", 12, "there is no column", "did you mean step?"),
+        ("table query t --where 'x >'", 12, "expected", "hint"),
+        ("table query t --box x=3:1", 12, "--box", "without its high end"),
+        ("table query t --columns nmae", 10, "has no column \"nmae\"", "did you mean \"name\"?"),
+        ("table query t --sample 2", 2, "from 0 to 1", "0.01"),
+        ("table query u", 10, "there is no table \"u\"", "hint"),
+        ("table create u --column x:flaot64 --id x --index x", 2, "did you mean float64?", "types are"),
+        ("table create u --column x:float64,i:int64 --id j --index x", 12, "id names \"j\"", "names"),
+        ("table create u --column x:utf8,i:int64 --id i --index x", 12, "index cannot use \"x\"", "--where"),
+        ("table create u --column x:float64 --index x", 2, "--id is missing", "--id pid,step"),
+        ("table create u --id x --index x", 2, "which columns", "--like"),
+        ("table create t --column x:float64,i:int64 --id i --index x", 11, "another schema", "another name"),
+        ("table import t bad.csv", 12, "no column \"pid\"", "--rename pidd=pid"),
+        ("table import t extra.csv", 12, "column \"nmae\"", "--ignore-extra"),
+        ("table import t missing.csv", 10, "missing.csv", "spelling"),
+    ];
+    for (line, exit, message, hint) in cases {
+        let answer = atoll(&place, line);
+        let stderr = answer.fails(exit);
+        assert!(stderr.contains(message) && stderr.contains(hint), "{line}: {stderr}");
+        let json = atoll(&place, &format!("{line} --json"));
+        let error: serde_json::Value = serde_json::from_str(json.stderr.lines().last().unwrap()).unwrap();
+        assert_eq!(error["error"]["exit"], exit, "{line}");
+    }
+}
+
+#[test]
+fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    let good = csv(0..3, 10);
+    // The first line of step 20 is line 22.
+    let bad = good.replacen("0,20,", "0,2O,", 1);
+    place.write("run.csv", &bad);
+    let stopped = atoll(&place, "table import t run.csv");
+    assert!(
+        stopped.fails(12).contains("run.csv, line 22: column \"step\": \"2O\" is not an int64"),
+        "{}",
+        stopped.stderr
+    );
+    place.write("run.csv", &good);
+    assert_eq!(
+        atoll(&place, "table import t run.csv --json").json()["rows"],
+        20,
+        "one step was known to be whole"
+    );
+    assert_eq!(sorted(&place, ""), rows_of(&good));
+    place.write("other.csv", &bad);
+    let skipped = atoll(&place, "table import t other.csv --skip-bad 1");
+    assert!(skipped.text().contains("skipped 1 bad records"), "{}", skipped.stderr);
+    assert!(skipped.stderr.contains("other.csv, line 22"), "{}", skipped.stderr);
+}
+
+#[test]
+fn a_file_that_grew_is_gone_on_with_and_another_one_is_refused() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    for parts in ["", "--parts"] {
+        let import = format!("table import t grows.csv --run r{parts} {parts} --json");
+        place.write("grows.csv", csv(0..3, 50));
+        assert_eq!(atoll(&place, &import).json()["rows"], 150);
+        assert_eq!(atoll(&place, &import).json()["rows"], 0, "all of it is there");
+        place.write("grows.csv", csv(0..7, 50));
+        assert_eq!(atoll(&place, &import).json()["rows"], 200);
+        place.write("grows.csv", csv(1..8, 50));
+        assert!(atoll(&place, &import).stderr.contains("another file"));
+    }
+    let mut twice = rows_of(&csv(0..7, 50));
+    twice.extend(rows_of(&csv(0..7, 50)));
+    twice.sort();
+    assert_eq!(sorted(&place, ""), twice);
+}
+
+#[test]
+fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let text = csv(0..100, 40);
+    let mut was_partial = false;
+    for parts in ["", "--parts"] {
+        let place = Place::new();
+        place.write("run.csv", &text);
+        atoll(&place, CREATE).text();
+        let import = format!("table import t run.csv {parts} --progress json --set import.window=4KiB");
+        let mut seen = 0;
+        for _ in 0..4 {
+            let mut child = place.spawn(&[&["--store", "data"], &words(&import)[..]].concat());
+            let mut stderr = BufReader::new(child.stderr.take().unwrap());
+            for _ in 0..random.usize(1..6) {
+                let mut line = String::new();
+                seen += stderr.read_line(&mut line).unwrap();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(seen > 0);
+        let before = sorted(&place, "").len();
+        assert!(before > 0, "nothing after four kills");
+        was_partial |= before < 4000;
+        let last =
+            atoll(&place, &format!("table import t run.csv {parts} --set import.window=8KiB --json")).json();
+        assert_eq!(last["rows"], 4000 - before);
+        assert_eq!(sorted(&place, ""), rows_of(&text), "parts: {parts:?}");
+    }
+    assert!(was_partial, "no kill came before the end");
+}
+
+#[test]
+fn a_run_that_no_import_made_is_left_alone() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    assert_eq!(
+        atoll(&place, "table append t one.csv --run sim --step 7 --time 0.5 --json").json()["step"],
+        7
+    );
+    assert_eq!(atoll(&place, "table append t one.csv --run sim --json").json()["step"], 8);
+    let refused = atoll(&place, "table import t one.csv --run sim");
+    assert!(refused.fails(11).contains("was not made by an import"), "{}", refused.stderr);
+}
+
+#[test]
+fn steps_that_fall_are_told_with_the_way_out() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("falls.csv", "pid,step,x,name\n1,5,0,a\n1,3,0,a\n");
+    let refused = atoll(&place, "table import t falls.csv");
+    assert!(refused.fails(2).contains("step 3 comes after step 5"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--parts"), "{}", refused.stderr);
+    atoll(&place, "table import t falls.csv --run sorted --parts").text();
+}
+
+#[test]
+fn a_schema_that_info_writes_makes_the_same_table() {
+    let place = filled();
+    let schema = atoll(&place, "table info t --schema");
+    place.write("t.json", schema.text());
+    atoll(&place, "table create u --schema t.json").text();
+    assert_eq!(atoll(&place, "table info u --schema").text(), schema.text());
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["runs"], &info["steps"]), (&1000.into(), &1.into(), &5.into()));
+    assert!(atoll(&place, "table info t").text().contains("whatever has one pid"));
+}
+
+#[test]
+fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    let arguments = words("--store data table import t - --format csv");
+    let unnamed = place.run_with(&arguments, b"");
+    assert!(unnamed.fails(2).contains("no name that the run could have"), "{}", unnamed.stderr);
+    let named = place.run_with(&[&arguments[..], &["--run", "piped"]].concat(), csv(0..2, 20).as_bytes());
+    assert!(named.text().contains("imported 40 rows in 2 steps"), "{}", named.text());
+    assert_eq!(sorted(&place, ""), rows_of(&csv(0..2, 20)));
+}
+
+#[test]
+fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
+    let place = filled();
+    let before = atoll(&place, "table info t --json").json()["version"].as_u64().unwrap();
+    atoll(&place, "table delete t --where 'pid >= 50'").text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "250\n");
+    atoll(&place, "table delete t --run run --steps 30:").text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "150\n");
+    assert_eq!(atoll(&place, &format!("table query t --count --as-of {before}")).text(), "1000\n");
+    atoll(&place, "table delete t").fails(2);
+    atoll(&place, "table delete t --all").text();
+    assert_eq!(sorted(&place, ""), Vec::<String>::new());
+}
+
+#[test]
+fn a_restart_replaces_what_the_run_had() {
+    let place = filled();
+    place.write("run.csv", csv(3..9, 30));
+    assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
+    atoll(&place, "table import t run.csv --restart").text();
+    assert_eq!(sorted(&place, ""), rows_of(&csv(3..9, 30)));
+}
+
+#[test]
+fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
+    let place = filled();
+    assert_eq!(lines(&atoll(&place, "table steps t"))[1], "run\tstep 10\t200 rows");
+    assert_eq!(lines(&atoll(&place, "table steps t --run run --last 2")).len(), 2);
+    assert_eq!(lines(&atoll(&place, "table steps t --runs")), ["run\t5 steps, the last 40\t1000 rows"]);
+    assert!(atoll(&place, "table list").text().starts_with("t\t"));
+    let mistyped = atoll(&place, "table drop tt");
+    assert!(mistyped.fails(10).contains("did you mean \"t\"?") || mistyped.stderr.contains("there are: t"));
+    atoll(&place, "table drop t").text();
+    assert_eq!(atoll(&place, "table list").text(), "");
+    atoll(&place, CREATE).text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "0\n", "nothing of the old one comes back");
+}
+
+#[test]
+fn whoever_follows_sees_each_step_once_as_it_comes() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    atoll(&place, "table append t one.csv --run sim --step 1").text();
+    let follower = place.spawn(&words("--store data table follow t --all --count 3 --timeout 1min --json"));
+    atoll(&place, "table append t one.csv --run sim --step 2 --time 0.5").text();
+    atoll(&place, "table append t one.csv --run sim --step 3").text();
+    let answer = Answer::from(follower.wait_with_output().unwrap());
+    let steps: Vec<serde_json::Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(steps.iter().map(|step| step["step"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(steps[1]["time"], 0.5);
+}
+
+#[test]
+fn gathering_stores_is_their_union_and_doubles_nothing() {
+    let place = Place::new();
+    for (store, steps) in [("one", 0..3), ("two", 5..9)] {
+        let run = |arguments: &str| place.run(&[&["--store", store], &words(arguments)[..]].concat());
+        run(CREATE).text();
+        place.write("run.csv", csv(steps, 40));
+        run("table import t run.csv").text();
+    }
+    for _ in 0..2 {
+        atoll(&place, "table gather t --from one --from ./two").text();
+        let expected = rows_of(&(csv(0..3, 40) + csv(5..9, 40).split_once('\n').unwrap().1));
+        assert_eq!(sorted(&place, ""), expected);
+    }
+    let unknown = atoll(&place, "table gather t --from three");
+    unknown.fails(10);
+}
+
+#[test]
+fn reading_verbs_work_on_a_store_that_is_only_read() {
+    let place = filled();
+    for verb in
+        ["list", "info t", "steps t", "head t", "query t --count", "sample t 0.1", "explain t", "export t -"]
+    {
+        let arguments = format!("--store file:data?mode=read table {verb} --json");
+        assert_eq!(place.run(&words(&arguments)).exit, Some(0), "{verb}");
+    }
+}

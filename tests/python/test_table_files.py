@@ -1,0 +1,79 @@
+"""Files of rows as Python's own libraries write them, through `atoll table`."""
+
+import csv
+import io
+import json
+import struct
+import zipfile
+
+import pytest
+
+ROWS = 1000
+
+
+def npy(descr: str, shape: tuple, content: bytes) -> bytes:
+    """An array as NumPy writes it: the head padded to 64 bytes."""
+    head = str({"descr": descr, "fortran_order": False, "shape": shape})
+    head += " " * (-(10 + len(head) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + content
+
+
+def archive(path, method: int) -> None:
+    """An archive as numpy.savez writes it: every member may be beyond 4 GiB."""
+    arrays = {
+        "pid": npy("<i8", (ROWS,), struct.pack(f"<{ROWS}q", *range(ROWS))),
+        "x": npy("<f4", (ROWS,), struct.pack(f"<{ROWS}f", *(pid / 8 for pid in range(ROWS)))),
+        "pos": npy("<f8", (ROWS, 2), struct.pack(f"<{2 * ROWS}d", *(value / 4 for value in range(2 * ROWS)))),
+    }
+    with zipfile.ZipFile(path, "w", method) as zipped:
+        for name, array in arrays.items():
+            with zipped.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member.write(array)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_archives_of_arrays_are_read_stored_or_deflated(atoll, read_lines, tmp_path, method):
+    archive(tmp_path / "run.npz", method)
+    atoll("table", "create", "t", "--like", "run.npz", "--id", "pid", "--index", "x")
+    atoll("table", "import", "t", "run.npz")
+    rows = read_lines(atoll("table", "query", "t", "--json").stdout)
+    assert len(rows) == ROWS
+    for row in rows:
+        pid = row["pid"]
+        assert row == {"pid": pid, "x": pid / 8, "pos": [pid / 2, pid / 2 + 0.25]}
+
+
+def test_an_archive_with_a_flipped_bit_is_refused(atoll, tmp_path):
+    archive(tmp_path / "run.npz", zipfile.ZIP_STORED)
+    atoll("table", "create", "t", "--like", "run.npz", "--id", "pid", "--index", "x")
+    damaged = bytearray((tmp_path / "run.npz").read_bytes())
+    damaged[5000] ^= 1
+    (tmp_path / "run.npz").write_bytes(damaged)
+    ended = atoll("table", "import", "t", "run.npz", expect=18)
+    assert b"checksum" in ended.stderr
+
+
+def test_csv_with_odd_texts_goes_in_and_out_as_python_writes_and_reads_it(atoll, tmp_path):
+    odd = ["plain", 'a "quoted" word', "comma, and\nnew line", "Åé 環礁 🌊", " spaces ", "\\back\tslash"]
+    with open(tmp_path / "odd.csv", "w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["number", "text"])
+        writer.writerows(enumerate(odd))
+    atoll("table", "create", "t", "--like", "odd.csv", "--id", "number", "--index", "number")
+    atoll("table", "import", "t", "odd.csv")
+    exported = atoll("table", "export", "t", "-", "--format", "csv").stdout.decode()
+    rows = sorted((int(row["number"]), row["text"]) for row in csv.DictReader(io.StringIO(exported, newline="")))
+    assert rows == list(enumerate(odd))
+
+
+def test_the_work_of_a_sample_is_small_and_told(atoll, tmp_path):
+    with open(tmp_path / "many.csv", "w", encoding="utf-8") as lines:
+        lines.write("pid,x\n")
+        lines.writelines(f"{pid},{pid % 97}\n" for pid in range(200_000))
+    atoll("table", "create", "t", "--like", "many.csv", "--id", "pid", "--index", "x")
+    atoll("table", "import", "t", "many.csv")
+    ended = atoll("table", "sample", "t", "0.01", "--work", "--json")
+    work = json.loads(ended.stderr)["work"]
+    assert work["rows_returned"] == len(ended.stdout.splitlines())
+    assert 1700 < work["rows_returned"] < 2300
+    assert work["rows_touched"] <= 5 * work["rows_returned"]
