@@ -1,4 +1,4 @@
-"""The proof at the end of the demo can fail: it finds what is missing and what is wrong."""
+"""The proof at the end of the flights demo can fail: it finds what is missing and what is wrong."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-VERIFY = Path(__file__).parents[2] / "xtask/src/demo/verify.py"
+VERIFY = Path(__file__).parents[2] / "xtask/src/demo/flights/verify.py"
 ROWS = [{"carrier": "AA", "hour": str(hour), "flight": "1"} for hour in range(10)]
 
 

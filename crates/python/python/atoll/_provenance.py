@@ -1,0 +1,51 @@
+"""Where the rows of a run come from: what a writer keeps with the run beside them.
+
+Every attempt adds its own, under names that begin with `attempt.N.`, for a restart may run elsewhere, with
+other versions; the deck and what the user adds hold for the run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+#: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
+DECK_CHARACTERS_MAX = 100_000
+
+
+def provenance(
+    attempt: int, deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]
+) -> dict[str, str]:
+    """The attributes of a run, as texts by name."""
+    about = {name: str(value) for name, value in attributes.items()}
+    if deck is not None:
+        about["deck"] = _deck_text(deck)[:DECK_CHARACTERS_MAX]
+    prefix = f"attempt.{attempt}."
+    about[prefix + "command"] = shlex.join(sys.orig_argv)
+    about[prefix + "host"] = platform.node()
+    about[prefix + "started"] = datetime.now(UTC).isoformat(timespec="seconds")
+    about[prefix + "versions"] = ", ".join(f"{name} {version}" for name, version in sorted(_versions().items()))
+    return about
+
+
+def _deck_text(deck: str | os.PathLike[str]) -> str:
+    """A path's content. A text with a line break is no path, and neither is one that names nothing."""
+    if isinstance(deck, str) and ("\n" in deck or not Path(deck).is_file()):
+        return deck
+    return Path(deck).read_text(encoding="utf-8", errors="replace")
+
+
+def _versions() -> dict[str, str]:
+    """Python and those installed packages that this process has imported."""
+    found = {"python": platform.python_version()}
+    modules = {name.partition(".")[0] for name in sys.modules}
+    for module, packages in metadata.packages_distributions().items():
+        if module in modules:
+            found |= {package: metadata.version(package) for package in packages}
+    return found

@@ -1,0 +1,110 @@
+"""The bounded queue between a simulation and its table, and the thread that empties it.
+
+Invariant: what waits, and what is being appended, takes at most `bytes_max`, or is one single step.
+Invariant: after an error nothing more is appended: later steps must not become true without earlier ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time as clock
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import TimedOutError, UnavailableError
+
+if TYPE_CHECKING:
+    import numpy
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of one rank, on its way."""
+
+    step: int
+    time: float | None
+    columns: Mapping[str, numpy.ndarray]
+    bytes: int
+
+
+class Pump:
+    """Appends steps in their order, one at a time, on a thread of its own."""
+
+    def __init__(self, append: Callable[[Step], None], bytes_max: int) -> None:
+        self._append, self._bytes_max = append, bytes_max
+        self._bytes = 0
+        self._waiting: deque[Step] = deque()
+        self._is_appending = self._is_ending = False
+        self._error: BaseException | None = None
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="atoll.Writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the thread before its time."""
+        return self._error
+
+    def check(self) -> None:
+        """Raises the error of the thread, if there was one."""
+        if self._error is not None:
+            raise self._error
+
+    def reserve(self, room: int) -> None:
+        """Takes `room` bytes of the buffer, and waits until they are free; a step larger than it, until it is empty."""
+        with self._news:
+            if self._is_ending:
+                raise UnavailableError("this writer is closed")
+            self._news.wait_for(lambda: self._error or self._bytes == 0 or self._bytes + room <= self._bytes_max)
+            self.check()
+            self._bytes += room
+
+    def put(self, step: Step) -> None:
+        """Queues a step whose room was reserved."""
+        with self._news:
+            self._waiting.append(step)
+            self._news.notify_all()
+
+    def drain(self, ends: float | None) -> None:
+        """Waits until everything is appended; `ends` is a reading of the monotonic clock."""
+        with self._news:
+            left = None if ends is None else max(0.0, ends - clock.monotonic())
+            is_idle = self._news.wait_for(lambda: self._error or not (self._waiting or self._is_appending), left)
+            self.check()
+            if not is_idle:
+                raise TimedOutError(f"{len(self._waiting) + self._is_appending} steps still wait to be written")
+
+    def finish(self) -> None:
+        """Appends what is left and ends the thread. An error is kept for `check`, not raised."""
+        with self._news:
+            self._is_ending = True
+            self._news.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (step := self._next()) is not None:
+                self._append(step)
+                self._done(step)
+        except BaseException as error:  # noqa: BLE001 - raised again by the next call of the simulation
+            with self._news:
+                self._error = error
+                self._waiting.clear()
+                self._is_appending = False
+                self._news.notify_all()
+
+    def _next(self) -> Step | None:
+        with self._news:
+            self._news.wait_for(lambda: self._waiting or self._is_ending)
+            if not self._waiting:
+                return None
+            self._is_appending = True
+            return self._waiting.popleft()
+
+    def _done(self, step: Step) -> None:
+        with self._news:
+            self._bytes -= step.bytes
+            self._is_appending = False
+            self._news.notify_all()

@@ -1,0 +1,49 @@
+"""Rows from a running LAMMPS, as NumPy arrays.
+
+LAMMPS keeps copies of its neighbours' atoms, ghosts, behind a rank's own; they belong to other ranks and would
+be written twice. Everything here leaves them out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from .errors import NotFoundError
+
+#: What the components of LAMMPS's vectors are called, as in its dumps.
+COMPONENTS = {"x": ("x", "y", "z"), "v": ("vx", "vy", "vz"), "f": ("fx", "fy", "fz"), "mu": ("mux", "muy", "muz")}
+
+
+def owned(lmp: Any, *names: str, split: bool = True, floats: Any = None) -> dict[str, numpy.ndarray]:
+    """Columns of the atoms that this rank owns, and of none of its ghosts.
+
+    ``lmp`` is a ``lammps.lammps``; ``names`` are per-atom properties that its ``extract_atom`` knows: ``"id"``,
+    ``"type"``, ``"x"``, ``"v"`` and so on. Vectors become a column for each component, called as in LAMMPS's dumps
+    (``x, y, z``, ``vx, vy, vz``); with ``split=False`` a vector stays one array of shape (atoms, 3).
+
+    The arrays look at LAMMPS's memory, which changes with the next ``run``: :meth:`Writer.step` copies them in time.
+    With ``floats``, such as ``numpy.float32``, floating-point columns are rounded to that type. Then all columns
+    are copies, which may be given with ``give=True``.
+
+    Raises ``NotFoundError`` where LAMMPS has no such property in this simulation.
+    """
+    count = lmp.extract_setting("nlocal")
+    columns: dict[str, numpy.ndarray] = {}
+    for name in names:
+        values = lmp.numpy.extract_atom(name)
+        if values is None:
+            raise NotFoundError(f"LAMMPS has no per-atom property {name!r} in this simulation")
+        values = values[:count]
+        if split and values.ndim == 2 and name in COMPONENTS:
+            columns |= {part: values[:, place] for place, part in enumerate(COMPONENTS[name])}
+        else:
+            columns[name] = values
+    if floats is None:
+        return columns
+    return {name: _rounded(values, floats) for name, values in columns.items()}
+
+
+def _rounded(values: numpy.ndarray, floats: Any) -> numpy.ndarray:
+    return numpy.array(values, dtype=floats if values.dtype.kind == "f" else None, order="C", copy=True)

@@ -1,0 +1,303 @@
+"""`Writer`: a running simulation gives its steps to a table, one rank or many.
+
+`step` copies what it is given into a bounded buffer and returns; one thread of the writer appends to the table,
+with the interpreter lock released, while the simulation computes on. A step becomes visible in the table when
+the blocks of all ranks are there, and the first step of a new attempt takes the place of that step and of all
+later ones of earlier attempts. So after a crash nothing is doubled and nothing is lost, provided that the
+simulation goes on from a checkpoint that is not past `last_complete`: `checkpoint` and `resume` see to that.
+
+Invariant: steps are appended in the order in which they were given, each once.
+Invariant: what was given and not yet appended takes at most `buffer_bytes`, or is one single step.
+Invariant: an error of the background thread is raised by the next call of any method, and by every later one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import re
+import time as clock
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
+from ._convert import needed
+from ._provenance import provenance
+from ._pump import Pump, Step
+from .errors import ConflictError, InvalidInputError, TimedOutError
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy
+    from numpy.typing import ArrayLike
+
+    from ._table import Run, Table
+
+Told = TypeVar("Told")
+
+#: What may wait for the background thread, in bytes, unless a writer is told otherwise.
+BUFFER_BYTES = 256 << 20
+#: How long one wait for news of the table lasts, in seconds. Between two of them Ctrl-C is heard.
+LOOK_SECONDS = 0.1
+#: A job id becomes its number times this, plus how often the scheduler has restarted the job.
+JOB_RESTARTS_MAX = 1000
+
+
+class Writer:
+    """Gives the steps of a simulation to a table, from one process or from each rank of an MPI job.
+
+    ``run`` names the run; all ranks of all attempts of one simulation give the same name. ``rank`` of ``size`` is which
+    writer this is; left out, they come from ``comm``, or are 0 and 1.
+
+    Every start of the simulation is an attempt of its own, with a higher number than all before; a later attempt ends
+    the ones before it. With ``comm``, a communicator of mpi4py that holds exactly the ranks that write, rank 0 takes
+    the next number and tells the others, so all ranks construct their writer together. Ranks without a communicator
+    give ``attempt``: a number, or the scheduler's job id as a text (``"81234"``, ``"81234.server"``; a job that the
+    scheduler has restarted k times under the same id is ``"81234:k"``). A single rank needs neither.
+
+    ``buffer_bytes`` is how much may wait to be written before :meth:`step` waits for room. ``deck`` is the input of the
+    simulation, a path or the text itself; it is kept with the run, together with ``attributes`` and the command,
+    the host and the versions of the packages in use.
+
+    Where the table has columns ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
+    them.
+
+    >>> with atoll.Writer(table, run="duct") as writer:             # doctest: +SKIP
+    ...     for step in range(0, 1000, 10):
+    ...         writer.step(step, time, {"pid": ids, "x": x, "y": y})
+
+    Raises ``InvalidInputError`` for several ranks with neither ``comm`` nor ``attempt``, ``ConflictError`` where this or
+    a later attempt has written already.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        run: str,
+        *,
+        rank: int | None = None,
+        size: int | None = None,
+        comm: Any = None,
+        attempt: int | str | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        deck: str | os.PathLike[str] | None = None,
+        attributes: Mapping[str, str | float] | None = None,
+    ) -> None:
+        self.table, self.run, self._comm = table, run, comm
+        self.rank, self.size = _place(rank, size, comm)
+        if buffer_bytes < 1:
+            raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
+        #: Which attempt of the run this is.
+        self.attempt: int = self._begin(attempt)
+        if self.rank == 0:
+            # What earlier attempts noted stays beside it.
+            about = provenance(self.attempt, deck, attributes or {})
+            table.set_run_attributes(run, table.run_attributes(run) | about)
+        self._fill = [name for name in ("step", "time", "run", "rank") if name in set(table.columns)]
+        self._last: int | None = None
+        # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
+        self._pump = Pump(functools.partial(_append, table, run, self.attempt, self.rank), buffer_bytes)
+        # Whoever forgets to close still gets the last steps written, when the interpreter ends at the latest.
+        self._finish = weakref.finalize(self, self._pump.finish)
+
+    def step(self, step: int, time: float | None, arrays: Mapping[str, ArrayLike], *, give: bool = False) -> None:
+        """Gives the rows of one step of this rank; copies them, and returns while they are being written.
+
+        ``step`` rises from call to call. ``time`` is the simulated time, in the unit of your choice. ``arrays`` are
+        columns by name, each of shape (rows,), or (rows, k) for vectors. With ``give=True`` they are handed over, never
+        to be changed again, and are kept instead of copied.
+
+        Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
+        for a step becomes visible when all ranks' rows have come.
+
+        Raises ``InvalidInputError`` for a step that does not rise or columns of different lengths; what went wrong with
+        an earlier step, if something did.
+        """
+        self._pump.check()
+        if self._last is not None and step <= self._last:
+            raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
+        numpy = needed("numpy", "atoll.Writer")
+        columns = {name: numpy.asanyarray(values) for name, values in arrays.items()}
+        rows = _rows_of(columns)
+        columns |= self._missing(columns, step, time, rows)
+        # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
+        bytes_given = sum(values.nbytes for values in columns.values())
+        self._pump.reserve(bytes_given)
+        self._pump.put(Step(step, time, columns if give else _copies(columns), bytes_given))
+        self._last = step
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when every step given so far is complete: this rank's rows and those of all other ranks.
+
+        Gives up after ``timeout`` seconds, or never. Raises ``TimedOutError`` then, ``ConflictError`` where a later
+        attempt has begun, so that the step can never be complete, and what went wrong with an earlier step.
+        """
+        ends = None if timeout is None else clock.monotonic() + timeout
+        self._pump.drain(ends)
+        if self._last is None:
+            return
+        seen = self.table.version()
+        while True:
+            state = self._state()
+            if state.attempt != self.attempt:
+                raise ConflictError(f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}")
+            if state.published is not None and state.published >= self._last:
+                return
+            if ends is not None and clock.monotonic() >= ends:
+                raise TimedOutError(f"step {self._last} is not complete: not all of {self.size} ranks have given it")
+            seen = self.table._native.follow(seen, LOOK_SECONDS)
+
+    @property
+    def last_complete(self) -> int | None:
+        """The last step that is visible, of this attempt or earlier ones; a checkpoint is admissible up to it."""
+        self._pump.check()
+        return self._state().last_complete
+
+    @contextlib.contextmanager
+    def checkpoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Iterator[Path]:
+        """A checkpoint that counts only once every step before it is complete for all ranks.
+
+        The body writes to the path that it is given. Then comes a flush, all ranks wait for each other, and the file
+        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own.
+
+        >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
+        ...     lmp.command(f"write_restart {unfinished}")
+        """
+        part = unfinished(path)
+        yield part
+        self.flush(timeout)
+        if self._comm is not None:
+            self._comm.Barrier()
+        if self._comm is None or self.rank == 0:
+            finish(part, path)
+        if self._comm is not None:
+            # Nobody goes on, and perhaps ends the job, before the file has its name.
+            self._comm.Barrier()
+
+    def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
+        """The newest checkpoint that is not past :attr:`last_complete`; None to start from the beginning.
+
+        ``pattern`` is a path with ``{step}`` where the number stands, as in ``"restart/airway.{step}"``. Call it before
+        the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
+        attempt replaces: they get ``.superseded`` added to their names.
+        """
+        if self._comm is None:
+            return self._resume(pattern)
+        return _told_by_first(self._comm, lambda: self._resume(pattern))
+
+    def close(self) -> None:
+        """Writes what was given and ends; does not wait for other ranks. Raises what went wrong, if anything did."""
+        self._finish()
+        self._pump.check()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._finish()
+        if error is None:
+            self._pump.check()
+        elif self._pump.error is not None and self._pump.error is not error:
+            # What is on its way out says more about the simulation; it must not be hidden.
+            error.add_note(f"besides, atoll.Writer failed: {self._pump.error}")
+
+    def __repr__(self) -> str:
+        return f"<atoll.Writer of run {self.run!r}, attempt {self.attempt}, rank {self.rank} of {self.size}>"
+
+    def _begin(self, attempt: int | str | None) -> int:
+        if attempt is not None:
+            number = _attempt_number(attempt)
+            self.table.begin(self.run, self.size, attempt=number)
+            # This rank has given nothing yet, so whatever is complete is of another start under the same number.
+            if self._state().published is not None:
+                raise ConflictError.hinted(
+                    f"attempt {attempt} of run {self.run!r} has written already",
+                    f'every start needs a higher one; a job that was restarted says so: attempt="{attempt}:1"',
+                )
+            return number
+        if self._comm is not None:
+            return _told_by_first(self._comm, lambda: self.table.begin(self.run, self.size))
+        if self.size > 1:
+            raise InvalidInputError.hinted(
+                f"{self.size} ranks must agree which attempt of run {self.run!r} this is",
+                "give comm= (an mpi4py communicator), or attempt= (a number that rises with every start of the "
+                "simulation, or the scheduler's job id)",
+            )
+        return self.table.begin(self.run, self.size)
+
+    def _state(self) -> Run:
+        for state in self.table.runs():
+            if state.name == self.run:
+                return state
+        raise ConflictError(f"run {self.run!r} is gone from table {self.table.name!r}")
+
+    def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
+        last = self._state().last_complete
+        chosen = newest(pattern, last)
+        set_aside(pattern, after=None if chosen is None else chosen.step)
+        return chosen
+
+    def _missing(
+        self, columns: Mapping[str, numpy.ndarray], step: int, time: float | None, rows: int
+    ) -> dict[str, numpy.ndarray]:
+        numpy = needed("numpy", "atoll.Writer")
+        values = {"step": step, "time": numpy.nan if time is None else time, "run": self.run, "rank": self.rank}
+        return {name: numpy.full(rows, values[name]) for name in self._fill if name not in columns}
+
+
+def _append(table: Table, run: str, attempt: int, rank: int, given: Step) -> None:
+    table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
+
+
+def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
+    """Which writer of how many."""
+    rank = rank if rank is not None else (0 if comm is None else comm.Get_rank())
+    size = size if size is not None else (1 if comm is None else comm.Get_size())
+    if size < 1 or not 0 <= rank < size:
+        raise InvalidInputError(f"there is no rank {rank} of {size}")
+    return rank, size
+
+
+def _attempt_number(attempt: int | str) -> int:
+    """A number as it is; `81234.server` and its third restart `81234:3` as numbers that rise."""
+    if not isinstance(attempt, str):
+        return operator.index(attempt)
+    found = re.fullmatch(r"(\d+)(?:[^\d:][^:]*)?(?::(\d+))?", attempt)
+    if found is None or int(found[2] or 0) >= JOB_RESTARTS_MAX:
+        raise InvalidInputError.hinted(
+            f"{attempt!r} is not the id of a job", "write its number, and after a colon how often it was restarted"
+        )
+    return int(found[1]) * JOB_RESTARTS_MAX + int(found[2] or 0)
+
+
+def _told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
+    """What rank 0 finds out, on every rank. If it fails, all fail: nobody waits for a message that never comes."""
+    told: tuple[Any, BaseException | None] = (None, None)
+    if comm.Get_rank() == 0:
+        try:
+            told = (ask(), None)
+        except Exception as error:  # noqa: BLE001 - passed on whole
+            told = (None, error)
+    value, error = comm.bcast(told, root=0)
+    if error is not None:
+        raise error
+    return value
+
+
+def _rows_of(columns: Mapping[str, numpy.ndarray]) -> int:
+    if not columns:
+        raise InvalidInputError("a step has at least one column; one without rows has arrays of length 0")
+    lengths = {name: len(values) if values.ndim else None for name, values in columns.items()}
+    if None in lengths.values() or len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name}: {'one value' if rows is None else rows}" for name, rows in lengths.items())
+        raise InvalidInputError(f"columns of one step have one length, and these have {told}")
+    return next(iter(lengths.values())) or 0
+
+
+def _copies(columns: Mapping[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
+    numpy = needed("numpy", "atoll.Writer")
+    return {name: numpy.array(values, order="C", copy=True, subok=True) for name, values in columns.items()}

@@ -1,0 +1,357 @@
+"""`atoll.Writer` in one process: threads are the ranks here."""
+
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy
+import pytest
+
+import atoll
+from atoll import errors
+
+ROWS = 100
+COLUMNS = {"pid": "int64", "step": "int64", "rank": "int32?", "x": "float64", "pos": "float32[3]"}
+
+
+@pytest.fixture
+def table(store) -> atoll.Table:
+    """An empty one, with the columns that a writer fills."""
+    return store.create_table("run", COLUMNS, id=("pid", "step"), index=("x", "step"))
+
+
+def rows(rank: int = 0, value: float = 0.5) -> dict[str, numpy.ndarray]:
+    """A rank's rows of a step."""
+    pid = numpy.arange(ROWS) + ROWS * rank
+    return {"pid": pid, "x": numpy.full(ROWS, value), "pos": numpy.zeros((ROWS, 3), dtype="float32")}
+
+
+def steps_of(table: atoll.Table) -> dict[int, int]:
+    """How many rows each visible step has."""
+    steps, counts = numpy.unique(table.numpy()["step"], return_counts=True)
+    return dict(zip(steps.tolist(), counts.tolist(), strict=True))
+
+
+class Gated:
+    """A table that appends only as often as it is allowed to, and remembers what."""
+
+    def __init__(self, table: atoll.Table) -> None:
+        self._table, self.allowed, self.given = table, threading.Semaphore(0), []
+
+    def append(self, data, **named):
+        self.allowed.acquire()
+        self.given.append((named["step"], data))
+        return self._table.append(data, **named)
+
+    def __getattr__(self, name):
+        return getattr(self._table, name)
+
+
+class Failing(Gated):
+    """A gated table whose disk is full while step 1 is written."""
+
+    def append(self, data, **named):
+        self.allowed.acquire()
+        if named["step"] == 1:
+            raise errors.OutOfSpaceError("no space left")
+        self.given.append(named["step"])
+        return self._table.append(data, **named)
+
+
+def test_what_was_given_is_there_and_its_columns_are_filled(table):
+    with atoll.Writer(table, "a") as writer:
+        for step in (10, 20, 30):
+            writer.step(step, step / 10, rows())
+    assert steps_of(table) == {10: ROWS, 20: ROWS, 30: ROWS}
+    assert set(table.numpy()["rank"]) == {0}
+    assert writer.last_complete == 30
+
+
+def test_a_simulation_may_change_its_arrays_at_once(table):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    mine = rows(value=1.0)
+    writer.step(0, 0.0, mine)
+    mine["x"][:] = 7.0
+    mine["pos"][:] = 7.0
+    gated.allowed.release()
+    writer.close()
+    assert set(table.numpy()["x"]) == {1.0}
+    assert not table.numpy()["pos"].any()
+
+
+def test_arrays_that_are_handed_over_are_kept_and_not_copied(table):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    mine = rows()
+    writer.step(0, None, mine, give=True)
+    writer.step(1, None, mine)
+    gated.allowed.release(2)
+    writer.close()
+    kept, copied = (columns for _, columns in gated.given)
+    assert numpy.shares_memory(kept["pos"], mine["pos"])
+    assert not numpy.shares_memory(copied["pos"], mine["pos"])
+
+
+def test_a_step_waits_only_where_the_buffer_is_full(table):
+    gated = Gated(table)
+    one = sum(values.nbytes for values in rows().values()) + ROWS * (8 + 8)
+    writer = atoll.Writer(gated, "a", buffer_bytes=2 * one + one // 2)
+    returned = [threading.Event() for _ in range(3)]
+
+    def simulate():
+        for step, event in enumerate(returned):
+            writer.step(step, None, rows())
+            event.set()
+
+    simulation = threading.Thread(target=simulate, daemon=True)
+    simulation.start()
+    assert returned[1].wait(30), "two steps have room, though none was appended"
+    assert not returned[2].wait(0.2), "a third has none"
+    gated.allowed.release()
+    assert returned[2].wait(30), "until one was appended"
+    gated.allowed.release(2)
+    writer.close()
+    assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
+
+
+def test_a_step_larger_than_the_buffer_passes_alone(table):
+    with atoll.Writer(table, "a", buffer_bytes=1) as writer:
+        for step in range(3):
+            writer.step(step, None, rows())
+    assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
+
+
+def test_an_error_of_the_background_comes_with_the_next_call_and_stays(table):
+    failing = Failing(table)
+    writer = atoll.Writer(failing, "a")
+    for step in range(3):
+        writer.step(step, None, rows())
+    failing.allowed.release(3)
+    for call in (writer.flush, writer.close, lambda: writer.step(9, None, rows()), lambda: writer.last_complete):
+        with pytest.raises(errors.OutOfSpaceError):
+            call()
+    assert failing.given == [0], "after an error nothing more is appended"
+
+
+def test_an_error_of_the_simulation_is_not_hidden_by_one_of_the_writer(table):
+    failing = Failing(table)
+    failing.allowed.release(2)
+    with pytest.raises(ZeroDivisionError) as raised, atoll.Writer(failing, "a") as writer:
+        writer.step(0, None, rows())
+        writer.step(1, None, rows())
+        raise ZeroDivisionError
+    assert "no space left" in raised.value.__notes__[0]
+
+
+def test_a_step_is_visible_when_all_ranks_have_given_it(table):
+    writers = [atoll.Writer(table, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
+    writers[0].step(5, None, rows(0))
+    with pytest.raises(errors.TimedOutError):
+        writers[0].flush(timeout=0.1)
+    assert steps_of(table) == {}
+    flushed = threading.Thread(target=writers[0].flush, daemon=True)
+    flushed.start()
+    writers[1].step(5, None, rows(1))
+    flushed.join(30)
+    assert not flushed.is_alive(), "the last rank's rows end the wait"
+    assert steps_of(table) == {5: 2 * ROWS}
+    [writer.close() for writer in writers]
+
+
+def test_a_rank_without_rows_gives_its_step_too(table):
+    writers = [atoll.Writer(table, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
+    writers[0].step(5, None, rows(0))
+    writers[1].step(5, None, {name: values[:0] for name, values in rows(1).items()})
+    writers[0].flush(timeout=30)
+    assert steps_of(table) == {5: ROWS}
+    [writer.close() for writer in writers]
+
+
+def test_a_restart_replaces_what_it_computes_again(table):
+    with atoll.Writer(table, "a") as writer:
+        for step in (10, 20, 30):
+            writer.step(step, None, rows(value=1.0))
+    with atoll.Writer(table, "a") as again:
+        assert again.last_complete == 30
+        again.step(20, None, rows(value=2.0))
+    assert steps_of(table) == {10: ROWS, 20: ROWS}
+    assert set(table.where("step = 20").numpy()["x"]) == {2.0}
+    assert again.last_complete == 20
+
+
+def test_a_flush_is_not_satisfied_by_the_steps_of_an_earlier_attempt(table):
+    with atoll.Writer(table, "a", attempt=1) as before:
+        before.step(100, None, rows())
+    after = atoll.Writer(table, "a", rank=0, size=2, attempt=2)
+    after.step(50, None, rows())
+    with pytest.raises(errors.TimedOutError):
+        after.flush(timeout=0.1)
+    after.close()
+
+
+def test_an_attempt_that_was_overtaken_can_neither_write_nor_wait(table):
+    old = atoll.Writer(table, "a", rank=0, size=2, attempt=1)
+    old.step(1, None, rows())
+    raised = []
+
+    def wait():
+        raised.append(pytest.raises(errors.ConflictError, old.flush))
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    new = atoll.Writer(table, "a", rank=0, size=2, attempt=2)
+    waiting.join(30)
+    assert raised, "nobody will ever complete its step"
+    with pytest.raises(errors.ConflictError):
+        atoll.Writer(table, "a", rank=0, size=2, attempt=1)
+    new.close()
+
+
+def test_several_ranks_must_say_which_attempt_they_are(table):
+    with pytest.raises(errors.InvalidInputError, match="which attempt") as raised:
+        atoll.Writer(table, "a", rank=0, size=2)
+    assert "comm=" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [(1, 2), ("81234", "81235"), ("81234.server", "81234:1"), ("81234:9", "81235.server:0"), ("99_4", "100_1")],
+)
+def test_ids_of_jobs_rise_with_every_start(table, earlier, later):
+    atoll.Writer(table, "a", attempt=earlier).close()
+    atoll.Writer(table, "a", attempt=later).close()
+    with pytest.raises(errors.ConflictError):
+        atoll.Writer(table, "a", attempt=earlier)
+
+
+@pytest.mark.parametrize("wrong", ["", "job", "-3", "12:", "12:1000", 2.5])
+def test_what_is_no_id_of_a_job_is_refused(table, wrong):
+    with pytest.raises((errors.InvalidInputError, TypeError)):
+        atoll.Writer(table, "a", attempt=wrong)
+
+
+def test_an_attempt_is_never_written_twice(table):
+    with atoll.Writer(table, "a", attempt="81234") as writer:
+        writer.step(10, None, rows())
+    with pytest.raises(errors.ConflictError, match="81234:1"):
+        atoll.Writer(table, "a", attempt="81234")
+
+
+@pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
+def test_a_rank_outside_the_ranks_is_refused(table, rank, size):
+    with pytest.raises(errors.InvalidInputError, match="no rank"):
+        atoll.Writer(table, "a", rank=rank, size=size, attempt=1)
+
+
+def test_steps_rise_and_columns_have_one_length(table):
+    with atoll.Writer(table, "a") as writer:
+        writer.step(10, None, rows())
+        for step in (10, 9):
+            with pytest.raises(errors.InvalidInputError, match="steps rise"):
+                writer.step(step, None, rows())
+        with pytest.raises(errors.InvalidInputError, match="x: 7"):
+            writer.step(11, None, rows() | {"x": numpy.zeros(7)})
+        with pytest.raises(errors.InvalidInputError, match="one value"):
+            writer.step(11, None, rows() | {"x": 7.0})
+        writer.step(11, None, rows())
+    assert steps_of(table) == {10: ROWS, 11: ROWS}
+
+
+def test_a_closed_writer_says_so(table):
+    writer = atoll.Writer(table, "a")
+    writer.close()
+    with pytest.raises(errors.UnavailableError, match="closed"):
+        writer.step(1, None, rows())
+
+
+def test_a_writer_that_is_forgotten_still_writes_what_it_was_given(table):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    for step in range(3):
+        writer.step(step, None, rows())
+    gated.allowed.release(3)
+    del writer
+    gc.collect()
+    assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
+
+
+def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path):
+    program = f"""
+import atoll, numpy
+schema = {{"pid": "int64", "step": "int64"}}
+table = atoll.open({str(tmp_path)!r}).create_table("t", schema, id=("pid", "step"), index="step")
+writer = atoll.Writer(table, "a")
+for step in range(20):
+    writer.step(step, None, {{"pid": numpy.arange(50_000)}})
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with atoll.open(tmp_path) as store:
+        assert store.table("t").count() == 20 * 50_000
+
+
+def test_where_rows_came_from_is_kept_with_the_run(table, tmp_path: Path):
+    deck = tmp_path / "deck.lmp"
+    deck.write_text("units lj\n")
+    atoll.Writer(table, "a", deck=deck, attributes={"temperature": 0.3}).close()
+    atoll.Writer(table, "a", deck="units real\nrun 5").close()
+    about = table.run_attributes("a")
+    assert about["deck"] == "units real\nrun 5"
+    assert about["temperature"] == "0.3"
+    hosts = [name for name in about if name.endswith(".host")]
+    assert len(hosts) == 2, "each attempt has its own"
+    assert any("numpy" in versions for name, versions in about.items() if name.endswith(".versions"))
+
+
+def checkpoint(folder: Path, *steps: int) -> str:
+    """Finished checkpoints of these steps, and the pattern of their names."""
+    for step in steps:
+        (folder / f"state.{step}.bin").write_text(str(step))
+    return str(folder / "state.{step}.bin")
+
+
+def test_a_restart_takes_the_newest_checkpoint_whose_steps_are_complete(table, tmp_path: Path):
+    with atoll.Writer(table, "a") as writer:
+        for step in (10, 20, 30):
+            writer.step(step, None, rows())
+    pattern = checkpoint(tmp_path, 0, 20, 40)
+    (tmp_path / "state.25.bin.unfinished").write_text("torn")
+    again = atoll.Writer(table, "a")
+    assert again.resume(pattern) == (20, tmp_path / "state.20.bin")
+    assert (tmp_path / "state.40.bin.superseded").exists(), "its future is replaced"
+    assert again.resume(pattern).step == 20
+    again.close()
+
+
+def test_without_a_complete_step_there_is_nothing_to_go_on_from(table, tmp_path: Path):
+    writer = atoll.Writer(table, "a", rank=0, size=2, attempt=1)
+    writer.step(10, None, rows())
+    assert writer.resume(checkpoint(tmp_path, 0, 10)) is None
+    with pytest.raises(errors.InvalidInputError, match=r"\{step\}"):
+        writer.resume(tmp_path / "state")
+    writer.close()
+
+
+def test_a_checkpoint_counts_only_when_its_steps_are_complete(table, tmp_path: Path):
+    writers = [atoll.Writer(table, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
+    writers[0].step(10, None, rows(0))
+    path = tmp_path / "folder" / "state.10"
+    with pytest.raises(errors.TimedOutError), writers[0].checkpoint(path, timeout=0.1) as unfinished:
+        unfinished.write_text("half")
+    assert not path.exists()
+    writers[1].step(10, None, rows(1))
+    with writers[0].checkpoint(path, timeout=30) as unfinished:
+        unfinished.write_text("whole")
+    assert path.read_text() == "whole"
+    assert not unfinished.exists()
+    [writer.close() for writer in writers]
+
+
+def test_a_checkpoint_that_could_not_be_written_has_no_name(table, tmp_path: Path):
+    with atoll.Writer(table, "a") as writer:
+        writer.step(10, None, rows())
+        with pytest.raises(ZeroDivisionError), writer.checkpoint(tmp_path / "state.10"):
+            raise ZeroDivisionError
+    assert not (tmp_path / "state.10").exists()

@@ -1,0 +1,128 @@
+"""`atoll.Writer` on real MPI ranks, from `mpiexec` of the environment, that are killed with -9."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+from writer_ranks import PARTICLES, owners
+
+import atoll
+
+RANKS = Path(__file__).with_name("writer_ranks.py")
+AIRWAY = Path(__file__).parents[2] / "examples/airway"
+MPIEXEC = Path(sys.prefix) / "bin/mpiexec"
+STEPS = 60
+
+
+def job(program: Path, *words: object) -> subprocess.Popen:
+    """Two ranks of a program, whose lines come as they say them."""
+    command = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py", program, *map(str, words)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
+    # A process group of its own, so that nothing is left behind by a test that fails.
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+    )
+
+
+def run(program: Path, *words: object, kill: tuple[int, int] | None = None) -> list[str]:
+    """What the job says to its end; `kill` is which rank ends with -9, and at which step."""
+    started, said, processes = job(program, *words), [], {}
+    try:
+        for line in started.stdout:
+            said.append(line.rstrip())
+            spoken = line.split()
+            if spoken[:1] == ["rank"]:
+                processes[int(spoken[1])] = int(spoken[-1])
+            if kill is not None and spoken[:1] == ["step"] and int(spoken[1]) >= kill[1]:
+                os.kill(processes[kill[0]], signal.SIGKILL)
+                kill = None
+        status = started.wait(60)
+    finally:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+    said.append(f"ended with {status}")
+    return said
+
+
+@pytest.fixture(params=range(2))
+def seed(request) -> int:
+    """Printed where a test fails; `SEEDS=17,18 pytest` replays others."""
+    given = os.environ.get("WRITER_SEEDS")
+    return int(given) + request.param if given else request.param
+
+
+def test_two_ranks_write_one_table(tmp_path: Path):
+    said = run(RANKS, tmp_path / "store", tmp_path, STEPS)
+    assert said[-1] == "ended with 0", said
+    with atoll.open(tmp_path / "store") as store:
+        rows = store.table("toy").numpy()
+    assert len(rows["pid"]) == STEPS * PARTICLES
+    assert set(rows["rank"]) == {0, 1}
+
+
+def test_ranks_killed_again_and_again_lose_nothing_and_double_nothing(tmp_path: Path, seed: int):
+    chance = random.Random(seed)
+    print(f"seed {seed}; replay with WRITER_SEEDS={seed}")
+    for _ in range(3):
+        # Past the end of a step or a checkpoint; a job that starts behind the step dies at its first one.
+        kill = (chance.randrange(2), chance.randrange(5, STEPS - 5))
+        said = run(RANKS, tmp_path / "store", tmp_path, STEPS, kill[1] + 5, kill=kill)
+        assert said[-1] != "ended with 0", said
+    said = run(RANKS, tmp_path / "store", tmp_path, STEPS)
+    assert said[-1] == "ended with 0", said
+    with atoll.open(tmp_path / "store") as store:
+        rows = store.table("toy").numpy()
+    assert wrong_steps(rows) == []
+
+
+def wrong_steps(rows: dict[str, numpy.ndarray]) -> list[str]:
+    """Steps that are not exactly one attempt's, as that attempt computes them."""
+    wrong, attempts = [], []
+    for step in range(1, STEPS + 1):
+        here = {name: values[rows["step"] == step] for name, values in rows.items()}
+        order = numpy.argsort(here["pid"])
+        attempt = int(here["attempt"].max(initial=0))
+        attempts.append(attempt)
+        is_whole = numpy.array_equal(here["pid"][order], numpy.arange(PARTICLES)) and numpy.array_equal(
+            here["rank"][order], owners(attempt, step, 2)
+        )
+        if not is_whole or set(here["attempt"]) != {attempt}:
+            wrong.append(f"step {step}: {len(here['pid'])} rows of attempts {set(here['attempt'])}")
+    if attempts != sorted(attempts) or len(rows["pid"]) != STEPS * PARTICLES:
+        wrong.append(f"attempts {attempts}, {len(rows['pid'])} rows")
+    return wrong
+
+
+def test_what_rank_0_cannot_do_fails_on_every_rank(tmp_path: Path):
+    (tmp_path / "fail.py").write_text(
+        "import sys, atoll\n"
+        "from mpi4py import MPI\n"
+        "class Table:\n"
+        "    name, columns = 'no table', []\n"
+        "    def begin(self, *_, **__): raise atoll.errors.OutOfSpaceError('no space left')\n"
+        "try:\n"
+        "    atoll.Writer(Table(), 'run', comm=MPI.COMM_WORLD)\n"
+        "except atoll.errors.OutOfSpaceError as error:\n"
+        "    heard = MPI.COMM_WORLD.gather(str(error))\n"
+        "    if MPI.COMM_WORLD.rank == 0: print(*heard, sep='\\n', flush=True)\n"
+    )
+    assert run(tmp_path / "fail.py") == ["no space left", "no space left", "ended with 0"]
+
+
+def test_two_ranks_of_lammps_survive_a_kill(tmp_path: Path):
+    words = ["--particles", 400, "--steps", 1000, "--every", 20, "--checkpoint-every", 60]
+    words = [tmp_path / "store", *words, "--checkpoints", tmp_path, "--ledger", tmp_path / "ledger"]
+    killed = run(AIRWAY / "simulate.py", *words, kill=(1, 140))
+    assert killed[-1] != "ended with 0", killed
+    finished = run(AIRWAY / "simulate.py", *words)
+    assert finished[-1] == "ended with 0", finished
+    assert any(line.startswith("attempt") and "from airway." in line for line in finished), finished
+    proof = subprocess.run(
+        [sys.executable, AIRWAY / "ledger.py", tmp_path / "store", tmp_path / "ledger"], capture_output=True, text=True
+    )
+    assert proof.returncode == 0, proof.stdout + proof.stderr

