@@ -87,7 +87,6 @@ impl QuestionArguments {
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
             as_of: self.as_of.map(Version),
             with_arriving: self.arriving,
-            ..Query::default()
         })
     }
 
