@@ -11,6 +11,8 @@ mod conditions;
 mod counted;
 #[path = "queries/counts.rs"]
 mod counts;
+#[path = "queries/deletes.rs"]
+mod deletes;
 #[path = "queries/laws.rs"]
 mod laws;
 #[path = "queries/particles.rs"]

@@ -1,0 +1,62 @@
+//! Deletes: what was struck is in no answer, what came later is, and older versions keep it.
+
+use crate::conditions::Condition;
+use crate::particles::{Particle, batch, schema, some};
+use crate::run;
+use crate::seeds::for_seeds;
+use atoll_memory::MemoryStore;
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{Query, Table};
+use std::sync::Arc;
+
+/// The rows that a filter takes, in the order of an answer.
+fn expected(rows: &[Particle], condition: Option<&Condition>) -> Vec<Particle> {
+    let takes = |row: &&Particle| condition.is_none_or(|condition| condition.takes(row));
+    let mut rows: Vec<Particle> = rows.iter().filter(takes).cloned().collect();
+    rows.sort_by_key(|row| (row.weight, row.pid, row.step));
+    rows
+}
+
+#[test]
+fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
+    for_seeds("rows_that_a_delete_struck", 20, |random| {
+        run(async {
+            let schema = schema(random.bool(), 0);
+            let table = Table::create(Arc::new(MemoryStore::new()), "run", schema.clone()).await.unwrap();
+            table.begin("run", 1, 1).await.unwrap();
+            let (mut alive, mut struck) = (Vec::new(), 0);
+            for step in 0..8_u64 {
+                let count = random.i64(0..900);
+                let rows = some(random, &schema, step as i64, 0..count);
+                let id = BlockId { run: "run".into(), attempt: 1, step, rank: 0 };
+                table.append(id, &batch(&schema, &rows)).await.unwrap();
+                alive.extend(rows);
+                let before = (table.version().await.unwrap(), alive.clone());
+                if random.u8(..3) > 0 {
+                    let (depth, from) = (random.usize(..3), random.u64(0..9));
+                    let condition = Condition::any(random, depth);
+                    let steps = random.bool().then(|| from..from + random.u64(1..4));
+                    table.delete(None, steps.clone(), Some(&condition.text)).await.unwrap();
+                    let in_steps = |row: &Particle| {
+                        steps.as_ref().is_none_or(|steps| steps.contains(&(row.step as u64)))
+                    };
+                    alive.retain(|row| !(in_steps(row) && condition.takes(row)));
+                    struck += before.1.len() - alive.len();
+                }
+                for _ in 0..4 {
+                    let depth = random.usize(..3);
+                    let condition = random.bool().then(|| Condition::any(random, depth));
+                    let filter = condition.as_ref().map(Condition::expression);
+                    let query = Query { filter, ..Query::default() };
+                    let now = expected(&alive, condition.as_ref());
+                    assert_eq!(table.query(&query).await.unwrap().rows, batch(&schema, &now), "{query:?}");
+                    assert_eq!(table.count(&query).await.unwrap().rows, now.len() as u64, "{query:?}");
+                    let past = expected(&before.1, condition.as_ref());
+                    let answer = table.query(&query.as_of(before.0)).await.unwrap();
+                    assert_eq!(answer.rows, batch(&schema, &past));
+                }
+            }
+            assert!(struck > 0 || alive.len() < 100, "nothing was ever deleted");
+        });
+    });
+}
