@@ -51,7 +51,7 @@ def run(program: Path, *words: object, kill: tuple[int, int] | None = None) -> l
 
 @pytest.fixture(params=range(2))
 def seed(request) -> int:
-    """Printed where a test fails; `SEEDS=17,18 pytest` replays others."""
+    """Printed where a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
     given = os.environ.get("WRITER_SEEDS")
     return int(given) + request.param if given else request.param
 
@@ -69,7 +69,7 @@ def test_ranks_killed_again_and_again_lose_nothing_and_double_nothing(tmp_path: 
     chance = random.Random(seed)
     print(f"seed {seed}; replay with WRITER_SEEDS={seed}")
     for _ in range(3):
-        # Past the end of a step or a checkpoint; a job that starts behind the step dies at its first one.
+        # A job that starts behind the step dies at its first one.
         kill = (chance.randrange(2), chance.randrange(5, STEPS - 5))
         said = run(RANKS, tmp_path / "store", tmp_path, STEPS, kill[1] + 5, kill=kill)
         assert said[-1] != "ended with 0", said

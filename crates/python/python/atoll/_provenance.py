@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 #: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
@@ -42,10 +41,13 @@ def _deck_text(deck: str | os.PathLike[str]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Python and those installed packages that this process has imported."""
+    """Python and the packages that this process has imported, as they say themselves.
+
+    Asking what is installed would read a file of every package, on some clusters from a slow file system.
+    """
     found = {"python": platform.python_version()}
-    modules = {name.partition(".")[0] for name in sys.modules}
-    for module, packages in metadata.packages_distributions().items():
-        if module in modules:
-            found |= {package: metadata.version(package) for package in packages}
+    for name, module in list(sys.modules.items()):
+        version = getattr(module, "__version__", None)
+        if isinstance(version, str) and "." not in name and name not in sys.stdlib_module_names:
+            found[name] = version
     return found
