@@ -126,3 +126,8 @@ def test_two_ranks_of_lammps_survive_a_kill(tmp_path: Path):
         [sys.executable, AIRWAY / "ledger.py", tmp_path / "store", tmp_path / "ledger"], capture_output=True, text=True
     )
     assert proof.returncode == 0, proof.stdout + proof.stderr
+    with atoll.open(tmp_path / "store") as store:
+        about = store.table("airway").run_attributes("airway")
+    assert "read_restart" in about["deck"]
+    assert "lammps 2" in about["attempt.1.versions"]
+    assert "simulate.py" in about["attempt.2.command"]

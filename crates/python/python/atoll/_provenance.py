@@ -48,6 +48,6 @@ def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name, module in list(sys.modules.items()):
         version = getattr(module, "__version__", None)
-        if isinstance(version, str) and "." not in name and name not in sys.stdlib_module_names:
-            found[name] = version
+        if isinstance(version, str | int) and "." not in name and name not in sys.stdlib_module_names:
+            found[name] = str(version)
     return found
