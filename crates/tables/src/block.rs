@@ -25,11 +25,12 @@
 
 mod directory;
 mod read;
-mod slice;
+pub(crate) mod slice;
 mod write;
 
 pub use directory::{Band, Directory, Slice};
 pub use read::{BlockReader, Wanted};
+pub(crate) use write::check;
 pub use write::{encode_block, encode_sorted};
 
 use arrow_schema::{ArrowError, DataType};
@@ -112,17 +113,17 @@ impl BlockError {
     }
 }
 
-fn damaged(problem: impl Into<String>) -> BlockError {
+pub(crate) fn damaged(problem: impl Into<String>) -> BlockError {
     BlockError::Damaged { problem: problem.into() }
 }
 
 /// The checksum of bytes that belong to a block.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
 /// What ties a block to the schema it was written with.
-fn schema_sum(schema: &crate::TableSchema) -> u64 {
+pub(crate) fn schema_sum(schema: &crate::TableSchema) -> u64 {
     checksum(schema.to_json().as_bytes())
 }
 

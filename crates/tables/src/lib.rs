@@ -9,10 +9,12 @@
 //! Invariant: the same query at the same version gives the same rows, whatever was packed meanwhile.
 
 pub mod block;
+pub mod cube;
 pub mod estimate;
 pub mod expression;
 pub mod lattice;
 mod name;
+pub mod part;
 pub mod protocol;
 mod schema;
 #[cfg(test)]

@@ -35,6 +35,9 @@ pub struct Salt(pub u64);
 pub struct Weight(NonZeroU64);
 
 impl Weight {
+    /// The lightest there can be.
+    pub const LEAST: Self = Self(NonZeroU64::MIN);
+
     /// The weight with this number, as a block keeps it; none for 0, which is not a weight.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {

@@ -14,7 +14,7 @@ use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 
 /// Appends the slice of `column`, which starts at its first row (as whatever was taken or built does).
-pub(super) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
+pub(crate) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
     let start = bytes.len();
     let mut parts = Vec::new();
     let nulls = collect_parts(&column.to_data(), &mut parts)?;
@@ -64,7 +64,7 @@ fn collect_parts(data: &ArrayData, parts: &mut Vec<Vec<u8>>) -> Result<u32, Bloc
 }
 
 /// The bits of `rows` rows, from the first bit of the first byte on, zeros behind the last.
-fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
+pub(crate) fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
     let mut bytes = bits.sliced().as_slice()[..rows.div_ceil(8)].to_vec();
     if let (Some(last), over @ 1..) = (bytes.last_mut(), rows % 8) {
         *last &= (1 << over) - 1;
@@ -73,7 +73,7 @@ fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
 }
 
 /// The column of `rows` rows whose slice this is.
-pub(super) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef, BlockError> {
+pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef, BlockError> {
     let cut_off = || damaged("a slice is cut off");
     let (&count, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
     let (&nulls, rest) = rest.split_first_chunk::<4>().ok_or_else(cut_off)?;

@@ -44,7 +44,7 @@ pub fn encode_sorted(
     encode(schema, rows, &order, weights)
 }
 
-fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), BlockError> {
+pub(crate) fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), BlockError> {
     let (expected, found) = (schema.columns(), rows.schema());
     if expected.fields().len() != found.fields().len() {
         let problem = format!("{} instead of {}", found.fields().len(), expected.fields().len());

@@ -1,0 +1,103 @@
+//! Origins: which run and step a row was written in, kept beside its columns.
+
+use crate::lattice::Numbers;
+use crate::protocol::RunId;
+use arrow_array::{Array, ArrayRef};
+
+/// The runs and steps of some rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    names: Vec<RunId>,
+    /// Places in `names`, one for each row.
+    runs: Vec<u32>,
+    steps: Vec<u64>,
+}
+
+impl Origins {
+    /// Of rows that were all written in one run and step.
+    #[must_use]
+    pub fn of_block(run: RunId, step: u64, rows: usize) -> Self {
+        Self { names: vec![run], runs: vec![0; rows], steps: vec![step; rows] }
+    }
+
+    /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each row
+    /// has both.
+    #[must_use]
+    pub fn new(names: Vec<RunId>, runs: Vec<u32>, steps: Vec<u64>) -> Option<Self> {
+        let fits = runs.len() == steps.len() && runs.iter().all(|&run| (run as usize) < names.len());
+        fits.then_some(Self { names, runs, steps })
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The runs that occur.
+    #[must_use]
+    pub fn names(&self) -> &[RunId] {
+        &self.names
+    }
+
+    /// The run of a row.
+    #[must_use]
+    pub fn run(&self, row: usize) -> Option<&RunId> {
+        self.names.get(*self.runs.get(row)? as usize)
+    }
+
+    /// The places among [`Origins::names`], one for each row.
+    #[must_use]
+    pub fn runs(&self) -> &[u32] {
+        &self.runs
+    }
+
+    /// The steps, one for each row.
+    #[must_use]
+    pub fn steps(&self) -> &[u64] {
+        &self.steps
+    }
+
+    /// The rows at these places.
+    #[must_use]
+    pub fn taken(&self, rows: &[u32]) -> Self {
+        let runs = rows.iter().map(|&row| self.runs[row as usize]).collect();
+        let steps = rows.iter().map(|&row| self.steps[row as usize]).collect();
+        Self { names: self.names.clone(), runs, steps }
+    }
+
+    /// Some rows that follow each other.
+    #[must_use]
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        let (runs, steps) = (self.runs[rows.clone()].to_vec(), self.steps[rows].to_vec());
+        Self { names: self.names.clone(), runs, steps }
+    }
+
+    /// Appends the rows of another.
+    pub fn append(&mut self, other: &Self) {
+        let mut place_of = |name: &RunId| {
+            let known = self.names.iter().position(|known| known == name);
+            known.unwrap_or_else(|| {
+                self.names.push(name.clone());
+                self.names.len() - 1
+            }) as u32
+        };
+        let places: Vec<u32> = other.names.iter().map(&mut place_of).collect();
+        self.runs.extend(other.runs.iter().map(|&run| places[run as usize]));
+        self.steps.extend_from_slice(&other.steps);
+    }
+}
+
+/// The steps that a column of whole numbers says, if all can be steps.
+pub(super) fn steps_of(column: &ArrayRef) -> Option<Vec<u64>> {
+    if column.null_count() > 0 {
+        return None;
+    }
+    match Numbers::of(column)? {
+        Numbers::Signed(values) if column.data_type().is_integer() => {
+            values.iter().map(|&value| u64::try_from(value).ok()).collect()
+        }
+        Numbers::Unsigned(values) => Some(values.to_vec()),
+        _ => None,
+    }
+}

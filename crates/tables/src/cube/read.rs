@@ -1,0 +1,222 @@
+//! Reading cubes: which bytes of an object a query needs, and what rows they hold.
+//!
+//! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
+
+use super::directory::{BandEntry, CubeDirectory, Head};
+use super::write::{SEAL_BYTES, seal};
+use super::{MARK_ROWS, Origins, column};
+use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
+use crate::lattice::Extent;
+use crate::part::{BandOfRows, PlannedBand};
+use crate::weight::{Window, weights};
+use crate::{Salt, TableSchema, Weight};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Schema};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An object of cubes whose directory was read.
+#[derive(Clone, Debug)]
+pub struct CubeReader {
+    schema: Arc<TableSchema>,
+    directory: CubeDirectory,
+    /// Where the bands begin.
+    bands_at: u64,
+}
+
+impl CubeReader {
+    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
+    pub fn front_bytes(head: &[u8]) -> Result<u64, BlockError> {
+        Ok(HEAD_BYTES as u64 + u64::from(Head::decode(head)?.directory_bytes))
+    }
+
+    /// Opens an object of a table by the bytes at its front.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
+    pub fn open(schema: Arc<TableSchema>, front: &[u8]) -> Result<Self, BlockError> {
+        let head = Head::decode(front)?;
+        if head.schema != schema_sum(&schema) {
+            return Err(BlockError::OtherSchema);
+        }
+        let bands_at = HEAD_BYTES + head.directory_bytes as usize;
+        let directory = front.get(HEAD_BYTES..bands_at).ok_or_else(|| damaged("its directory is cut off"))?;
+        let directory = CubeDirectory::decode(&head, &schema, directory)?;
+        Ok(Self { schema, directory, bands_at: bands_at as u64 })
+    }
+
+    /// What lies where.
+    #[must_use]
+    pub const fn directory(&self) -> &CubeDirectory {
+        &self.directory
+    }
+
+    /// The bands that may hold rows that are wanted, those that may have the lightest rows first.
+    #[must_use]
+    pub fn bands(
+        &self,
+        wanted: Wanted<'_>,
+        with_origins: bool,
+        may_hold: impl Fn(&[Extent]) -> bool,
+    ) -> Vec<PlannedBand> {
+        let mut planned = Vec::new();
+        let columns = self.columns_of(wanted, with_origins);
+        for (cube, span) in self.directory.cubes.iter().zip(&self.directory.spans) {
+            if !may_hold(span) {
+                continue;
+            }
+            for place in cube.bands.clone() {
+                let band = &self.directory.bands[place];
+                if wanted.window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents) {
+                    planned.push(self.planned(place, wanted.window, &columns));
+                }
+            }
+        }
+        planned.sort_by_key(|band| band.least);
+        planned
+    }
+
+    fn planned(&self, place: usize, window: Window, columns: &[usize]) -> PlannedBand {
+        let band = &self.directory.bands[place];
+        let rows = decoded(band, window).len();
+        let slice = |column: usize| {
+            let before: u64 = band.lengths[..column].iter().sum();
+            (self.bands_at + band.offset + before, band.lengths[column])
+        };
+        let slices = columns.iter().map(|&column| slice(column)).collect();
+        PlannedBand { place, rows, least: band.least, slices }
+    }
+
+    /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.
+    fn columns_of(&self, wanted: Wanted<'_>, with_origins: bool) -> Vec<usize> {
+        let mut columns = wanted.columns.to_vec();
+        let key = self.schema.sample_key().iter();
+        columns.extend(key.filter(|place| !wanted.columns.contains(place)));
+        if with_origins {
+            let first = self.schema.columns().fields().len();
+            columns.extend(first..first + self.directory.hidden_columns());
+            let step = self.directory.step_column.filter(|place| !columns.contains(place));
+            columns.extend(step);
+        }
+        columns
+    }
+
+    /// The rows of a band with the weights that are wanted, from the bytes of its slices; those weights, and the
+    /// origins if they are wanted.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`] where bytes do not match their seal.
+    pub fn rows(
+        &self,
+        place: usize,
+        wanted: Wanted<'_>,
+        with_origins: bool,
+        slices: &[impl AsRef<[u8]>],
+    ) -> Result<BandOfRows, BlockError> {
+        let columns = self.columns_of(wanted, with_origins);
+        let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
+        let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
+        let range = decoded(band, wanted.window);
+        let mut arrays = Vec::with_capacity(columns.len());
+        for (&column, slice) in columns.iter().zip(slices) {
+            arrays.push(self.column(band, column, range.clone(), slice.as_ref())?);
+        }
+        let array = |place: &usize| {
+            let at = columns.iter().position(|column| column == place);
+            at.map(|at| Arc::clone(&arrays[at])).ok_or_else(|| damaged("a column of a band was not read"))
+        };
+        let key = self.schema.sample_key().iter().map(array).collect::<Result<Vec<_>, _>>()?;
+        let weights = weights(&key, Salt(self.schema.salt()))?;
+        if !weights.is_sorted() {
+            return Err(damaged("rows of a band are not in the order of their weights"));
+        }
+        let kept = wanted.window.slice(&weights);
+        let origins = if with_origins { Some(self.origins(range.len(), array)?) } else { None };
+        let of_answer = arrays[..wanted.columns.len()].iter();
+        let of_answer = of_answer.map(|array| array.slice(kept.start, kept.len())).collect();
+        let rows = self.batch(wanted.columns, of_answer, kept.len())?;
+        let weights = weights[kept.clone()].to_vec();
+        Ok(BandOfRows { rows, weights, origins: origins.map(|origins| origins.slice(kept)) })
+    }
+
+    /// Rows of one column of a band.
+    fn column(
+        &self,
+        band: &BandEntry,
+        column: usize,
+        rows: Range<usize>,
+        bytes: &[u8],
+    ) -> Result<ArrayRef, BlockError> {
+        let offset = band.offset + band.lengths[..column].iter().sum::<u64>();
+        let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
+        let (payload, found) = sealed.ok_or_else(|| damaged("a column has no seal"))?;
+        let is_whole = bytes.len() as u64 == band.lengths[column];
+        if !is_whole || found != seal(payload, offset).to_le_bytes() {
+            let at = self.bands_at + offset;
+            return Err(damaged(format!("the {} bytes at offset {at} do not match their seal", bytes.len())));
+        }
+        column::decode(&self.type_of(column), band.rows as usize, rows, bytes)
+    }
+
+    fn type_of(&self, column: usize) -> DataType {
+        let of_table = self.schema.columns().fields();
+        match column.checked_sub(of_table.len()) {
+            None => of_table[column].data_type().clone(),
+            Some(0) if self.directory.runs.len() > 1 => DataType::UInt32,
+            Some(_) => DataType::UInt64,
+        }
+    }
+
+    fn origins(
+        &self,
+        rows: usize,
+        array: impl Fn(&usize) -> Result<ArrayRef, BlockError>,
+    ) -> Result<Origins, BlockError> {
+        let first = self.schema.columns().fields().len();
+        let odd = || damaged("the origins of a band make no sense");
+        let has_runs = self.directory.runs.len() > 1;
+        let runs = if has_runs {
+            array(&first)?.as_primitive_opt::<UInt32Type>().ok_or_else(odd)?.values().to_vec()
+        } else {
+            vec![0; rows]
+        };
+        let steps = match self.directory.step_column {
+            Some(place) => super::origin::steps_of(&array(&place)?).ok_or_else(odd)?,
+            None => {
+                let steps = array(&(first + usize::from(has_runs)))?;
+                steps.as_primitive_opt::<UInt64Type>().ok_or_else(odd)?.values().to_vec()
+            }
+        };
+        Origins::new(self.directory.runs.clone(), runs, steps).ok_or_else(odd)
+    }
+
+    fn batch(
+        &self,
+        places: &[usize],
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<RecordBatch, BlockError> {
+        let fields = places.iter().map(|&place| Arc::clone(&self.schema.columns().fields()[place]));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        // Nulls where there must be none would be damage that no seal showed.
+        RecordBatch::try_new_with_options(schema, columns, &options)
+            .map_err(|error| damaged(error.to_string()))
+    }
+}
+
+/// The rows of a band to decode for a window: from one mark to another.
+fn decoded(band: &BandEntry, window: Window) -> Range<usize> {
+    let rows = band.rows as usize;
+    // A mark is at most as heavy as the row it stands at, and less than a unit of its lower half lighter.
+    let heaviest = |mark: &Weight| Weight::new(mark.get() | u64::from(u32::MAX)).unwrap_or(*mark);
+    let out = band.marks.partition_point(|mark| window.after().takes(heaviest(mark)));
+    let within = window.until().prefix(&band.marks);
+    let to = ((within + 1) * MARK_ROWS).min(rows);
+    (out * MARK_ROWS).min(to)..to
+}

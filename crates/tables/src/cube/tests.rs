@@ -1,0 +1,351 @@
+//! Trees of cubes against plain filtering of the same rows.
+//!
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-tables cube`.
+#![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
+
+use super::*;
+use crate::block::{BlockError, HEAD_BYTES, Wanted};
+use crate::lattice::{Extent, Interval, Region, Scalar};
+use crate::part::Part;
+use crate::protocol::RunId;
+use crate::{Cut, Roles, Salt, TableSchema, Weight, Window, column, order, weights};
+use arrow_array::{
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Float64Array, Int16Array, Int64Array,
+    RecordBatch, StringArray, UInt32Array,
+};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
+use std::sync::Arc;
+
+fn schema(has_step: bool) -> Arc<TableSchema> {
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let columns = Schema::new(vec![
+        column("pid", DataType::Int64, false),
+        column("frame", DataType::Int64, !has_step),
+        column("x", DataType::Float32, true),
+        column("y", DataType::Float64, true),
+        column("kind", DataType::Int16, true),
+        column("pos", DataType::FixedSizeList(item, 3), false),
+        column("name", DataType::Utf8, true),
+        column("inside", DataType::Boolean, true),
+    ]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles =
+        Roles { id: names(&["pid"]), sample_key: Vec::new(), index: names(&["x", "y", "frame"]), salt: 3 };
+    Arc::new(TableSchema::new(columns, &roles).unwrap())
+}
+
+/// Rows, their weights and origins, in the order of (weight, id).
+struct Grown {
+    schema: Arc<TableSchema>,
+    rows: RecordBatch,
+    weights: Vec<Weight>,
+    origins: Origins,
+}
+
+fn odd_float(random: &mut fastrand::Rng, clear: f64) -> Option<f64> {
+    match random.u8(..40) {
+        0 => None,
+        1 => Some(f64::NAN),
+        2 => Some(f64::INFINITY),
+        3 => Some(-0.0),
+        _ => Some(clear),
+    }
+}
+
+fn rows(random: &mut fastrand::Rng, schema: &TableSchema, count: usize, has_step: bool) -> Vec<ArrayRef> {
+    let is_odd = random.bool();
+    let float = |random: &mut fastrand::Rng| {
+        let clear = random.f64() * random.f64() * 8.0 - 1.0;
+        if is_odd { odd_float(random, clear) } else { Some(clear) }
+    };
+    let pid: Int64Array = (0..count as i64).collect::<Vec<_>>().into();
+    let frame: Int64Array = (0..count)
+        .map(|_| (has_step || random.u8(..9) > 0).then(|| random.i64(0..12) * 80))
+        .collect::<Vec<_>>()
+        .into();
+    let x: Float32Array = (0..count).map(|_| float(random).map(|x| x as f32)).collect::<Vec<_>>().into();
+    let y: Float64Array = (0..count).map(|_| float(random)).collect::<Vec<_>>().into();
+    let kind: Int16Array =
+        (0..count).map(|_| (random.u8(..9) > 0).then(|| random.i16(..))).collect::<Vec<_>>().into();
+    let elements: Float32Array = (0..3 * count).map(|_| random.f32()).collect::<Vec<_>>().into();
+    let DataType::FixedSizeList(item, len) = schema.columns().field(5).data_type().clone() else { panic!() };
+    let pos = FixedSizeListArray::new(item, len, Arc::new(elements), None);
+    let name: StringArray = (0..count)
+        .map(|row| (random.u8(..9) > 0).then(|| "n".repeat(row % 5)))
+        .collect::<Vec<Option<String>>>()
+        .into();
+    let inside: BooleanArray =
+        (0..count).map(|_| (random.u8(..9) > 0).then(|| random.bool())).collect::<Vec<_>>().into();
+    vec![
+        Arc::new(pid),
+        Arc::new(frame),
+        Arc::new(x),
+        Arc::new(y),
+        Arc::new(kind),
+        Arc::new(pos),
+        Arc::new(name),
+        Arc::new(inside),
+    ]
+}
+
+impl Grown {
+    fn new(random: &mut fastrand::Rng, count: usize, has_step: bool, runs: u32) -> Self {
+        let schema = schema(has_step);
+        let columns = rows(random, &schema, count, has_step);
+        let rows = RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap();
+        let key = [Arc::clone(rows.column(0))];
+        let weights = weights(&key, Salt(schema.salt())).unwrap();
+        let order = order(&weights, &key).unwrap();
+        let steps = match rows.column(1).as_any().downcast_ref::<Int64Array>() {
+            Some(frames) if has_step => frames.values().iter().map(|&frame| frame as u64).collect(),
+            _ => (0..count).map(|_| random.u64(..7)).collect(),
+        };
+        let names = (0..runs).map(|run| RunId::from(format!("run {run}").as_str())).collect();
+        let origins = Origins::new(names, (0..count).map(|_| random.u32(..runs)).collect(), steps).unwrap();
+        Self {
+            rows: take_record_batch(&rows, &UInt32Array::from(order.clone())).unwrap(),
+            weights: order.iter().map(|&row| weights[row as usize]).collect(),
+            origins: origins.taken(&order),
+            schema,
+        }
+    }
+
+    fn encode(&self, shape: &Shape) -> Vec<CubeObject> {
+        let tree = Tree::grow(&self.schema, &self.rows, &self.weights, &self.origins, shape).unwrap();
+        tree.objects().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// The rows that a query must find, with their weights and origins.
+    fn expected(&self, region: &Region, window: Window) -> (RecordBatch, Vec<Weight>, Origins) {
+        let index: Vec<ArrayRef> =
+            self.schema.index().iter().map(|&place| Arc::clone(self.rows.column(place))).collect();
+        let inside = region.matches(&index).unwrap();
+        let takes = |row: &u32| inside.value(*row as usize) && window.takes(self.weights[*row as usize]);
+        let kept: Vec<u32> = (0..self.rows.num_rows() as u32).filter(takes).collect();
+        let weights = kept.iter().map(|&row| self.weights[row as usize]).collect();
+        let origins = self.origins.taken(&kept);
+        (take_record_batch(&self.rows, &UInt32Array::from(kept)).unwrap(), weights, origins)
+    }
+}
+
+fn open(schema: &Arc<TableSchema>, bytes: &[u8]) -> Result<Part, BlockError> {
+    let needed = Part::front_bytes(bytes.get(..HEAD_BYTES).unwrap_or_default())? as usize;
+    Part::open(Arc::clone(schema), bytes.get(..needed).unwrap_or_default())
+}
+
+/// All columns of what a part answers, as a query would put it together, and the rows decoded for it.
+fn answer(
+    schema: &Arc<TableSchema>,
+    objects: &[Vec<u8>],
+    region: &Region,
+    window: Window,
+) -> Result<(RecordBatch, Vec<Weight>, Origins, usize), BlockError> {
+    let columns: Vec<usize> = (0..schema.columns().fields().len()).collect();
+    let wanted = Wanted { window, columns: &columns };
+    let (mut batches, mut all, mut origins, mut decoded) = (Vec::new(), Vec::new(), Origins::default(), 0);
+    for bytes in objects {
+        let part = open(schema, bytes)?;
+        for band in part.bands(wanted, true, |extents| !region.prunes(extents)) {
+            let slice =
+                |&(at, len): &(u64, u64)| bytes.get(at as usize..(at + len) as usize).unwrap_or_default();
+            let slices: Vec<&[u8]> = band.slices.iter().map(slice).collect();
+            let found = part.rows(band.place, wanted, true, &slices)?;
+            assert!(found.weights.is_sorted() && found.weights.iter().all(|weight| *weight >= band.least));
+            decoded += band.rows;
+            let index: Vec<ArrayRef> =
+                schema.index().iter().map(|&place| Arc::clone(found.rows.column(place))).collect();
+            let inside = region.matches(&index)?;
+            let kept: Vec<u32> = inside.set_indices().map(|row| row as u32).collect();
+            all.extend(kept.iter().map(|&row| found.weights[row as usize]));
+            origins.append(&found.origins.unwrap().taken(&kept));
+            batches.push(filter_record_batch(&found.rows, &BooleanArray::new(inside, None)).unwrap());
+        }
+    }
+    let rows = concat_batches(schema.columns(), &batches).unwrap();
+    let order = order(&all, &[Arc::clone(rows.column(0))]).unwrap();
+    let weights = order.iter().map(|&row| all[row as usize]).collect();
+    let origins = origins.taken(&order);
+    Ok((take_record_batch(&rows, &UInt32Array::from(order)).unwrap(), weights, origins, decoded))
+}
+
+fn some_region(random: &mut fastrand::Rng) -> Region {
+    let float = |random: &mut fastrand::Rng| {
+        let low = random.f64() * 6.0 - 1.0;
+        if random.bool() {
+            Interval::default()
+        } else {
+            (Scalar::Float(low)..Scalar::Float(low + random.f64() * 2.0)).into()
+        }
+    };
+    let (first, last) = (random.i64(0..960), random.i64(0..960));
+    let frames = Interval::from(Scalar::Signed(first.min(last))..Scalar::Signed(first.max(last) + 1));
+    let frames = if random.bool() { frames } else { Interval::default() };
+    Region::new(vec![float(random), float(random), frames]).unwrap()
+}
+
+fn some_window(random: &mut fastrand::Rng) -> Window {
+    let from = random.f64() * random.f64();
+    match random.u8(..3) {
+        0 => Window::below(Cut::ALL),
+        1 => Window::below(Cut::of_share(from).unwrap()),
+        _ => Cut::window(from, from + random.f64() * (1.0 - from)).unwrap(),
+    }
+}
+
+fn some_shape(random: &mut fastrand::Rng) -> Shape {
+    let cube_rows = random.usize(1..600);
+    Shape {
+        cube_rows,
+        leaf_rows: random.usize(1..900),
+        layer_rows: random.usize(1..300),
+        band_rows: random.usize(1..200),
+        object_bytes: 1 << random.usize(10..18),
+    }
+}
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("ATOLL_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=24).collect(),
+    }
+}
+
+#[test]
+fn every_query_of_a_tree_equals_plain_filtering_of_its_rows() {
+    for seed in seeds() {
+        println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables cube");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (count, runs) = (random.usize(..4000), random.u32(1..4));
+        let grown = Grown::new(&mut random, count, seed % 2 == 0, runs);
+        let shape = some_shape(&mut random);
+        let objects: Vec<Vec<u8>> = grown.encode(&shape).into_iter().map(|object| object.bytes).collect();
+        for _ in 0..20 {
+            let (region, window) = (some_region(&mut random), some_window(&mut random));
+            let (rows, weights, origins, _) = answer(&grown.schema, &objects, &region, window).unwrap();
+            let expected = grown.expected(&region, window);
+            // As text, since a NaN is not equal to itself.
+            assert_eq!(format!("{rows:?}"), format!("{:?}", expected.0), "{region:?} {window:?} {shape:?}");
+            assert_eq!(weights, expected.1);
+            let runs = |origins: &Origins| {
+                (0..origins.rows()).map(|row| origins.run(row).cloned()).collect::<Vec<_>>()
+            };
+            assert_eq!((origins.steps(), runs(&origins)), (expected.2.steps(), runs(&expected.2)));
+        }
+    }
+}
+
+#[test]
+fn a_row_lives_in_the_shallowest_cube_of_its_path_with_room() {
+    let mut random = fastrand::Rng::with_seed(8);
+    let grown = Grown::new(&mut random, 20_000, true, 1);
+    let shape = Shape { cube_rows: 300, leaf_rows: 300, ..Shape::default() };
+    let root = Root::around(&grown.schema, &grown.rows).unwrap();
+    let places = root.places(&grown.schema, &grown.rows).unwrap();
+    let cubes = tree::grow(&places, &shape);
+    let mut seen: Vec<u32> = cubes.iter().flat_map(|cube| cube.rows.iter().copied()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..20_000).collect::<Vec<_>>());
+    let holds = |father: &CubeId, child: &CubeId| {
+        let shift = 64 - u32::from(father.level) * 3;
+        let same_path = shift == 64 || father.code >> shift == child.code >> shift;
+        !father.is_side && !child.is_side && father.level < child.level && same_path
+    };
+    let mut fathers = 0;
+    for father in &cubes {
+        for child in cubes.iter().filter(|child| holds(&father.id, &child.id)) {
+            fathers += 1;
+            assert_eq!(father.rows.len(), 300, "{father:?} has room and a child");
+            assert!(father.rows.last() < child.rows.first(), "{child:?} holds a lighter row than {father:?}");
+        }
+    }
+    assert!(fathers > 50 && cubes.iter().any(|cube| cube.id.level > 2));
+}
+
+#[test]
+fn many_rows_in_one_place_end_in_one_cube() {
+    let schema = schema(true);
+    let mut random = fastrand::Rng::with_seed(9);
+    let mut columns = rows(&mut random, &schema, 3000, true);
+    columns[2] = Arc::new(Float32Array::from(vec![1.5; 3000]));
+    columns[3] = Arc::new(Float64Array::from(vec![-2.5; 3000]));
+    columns[1] = Arc::new(Int64Array::from(vec![7; 3000]));
+    let rows = RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap();
+    let places = Root::around(&schema, &rows).unwrap().places(&schema, &rows).unwrap();
+    let cubes = tree::grow(&places, &Shape { cube_rows: 10, leaf_rows: 10, ..Shape::default() });
+    assert_eq!(cubes.iter().map(|cube| cube.rows.len()).sum::<usize>(), 3000);
+    assert!(cubes.len() <= 22, "{} cubes", cubes.len());
+}
+
+#[test]
+fn no_damage_goes_unnoticed_and_none_stops_the_reader() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for has_step in [true, false] {
+        let grown = Grown::new(&mut random, 700, has_step, 2);
+        let objects: Vec<Vec<u8>> =
+            grown.encode(&Shape::default()).into_iter().map(|object| object.bytes).collect();
+        assert_eq!(objects.len(), 1);
+        let everything = Region::everything(3);
+        let read = |bytes: Vec<u8>| answer(&grown.schema, &[bytes], &everything, Window::below(Cut::ALL));
+        assert_eq!(read(objects[0].clone()).unwrap().0.num_rows(), 700);
+        for _ in 0..2000 {
+            let mut bytes = objects[0].clone();
+            let at = random.usize(..bytes.len());
+            bytes[at] ^= 1 << random.u8(..8);
+            assert!(read(bytes).is_err(), "a flip at {at} went unnoticed");
+        }
+        for _ in 0..200 {
+            let cut = random.usize(..objects[0].len());
+            assert!(read(objects[0][..cut].to_vec()).is_err(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_any_content_is_refused_or_read_and_never_stops_the_reader() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let grown = Grown::new(&mut random, 300, true, 2);
+    let object = grown.encode(&Shape::default()).remove(0).bytes;
+    let needed = Part::front_bytes(&object[..HEAD_BYTES]).unwrap() as usize;
+    for _ in 0..20_000 {
+        let mut front = object[..needed].to_vec();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(HEAD_BYTES..needed);
+            front[at] = if random.bool() { random.u8(..) } else { front[at] ^ (1 << random.u8(..8)) };
+        }
+        // Whoever damages on purpose mends the checksums too.
+        let sum = crate::block::checksum(&front[HEAD_BYTES..]);
+        front[40..48].copy_from_slice(&0_u64.to_le_bytes());
+        front[48..56].copy_from_slice(&0_u64.to_le_bytes());
+        front[40..48].copy_from_slice(&sum.to_le_bytes());
+        let head = crate::block::checksum(&front[..56]);
+        front[56..64].copy_from_slice(&head.to_le_bytes());
+        if let Ok(part) = open(&grown.schema, &front) {
+            let columns: Vec<usize> = (0..8).collect();
+            let wanted = Wanted { window: Window::below(Cut::ALL), columns: &columns };
+            let _ = part.bands(wanted, true, |_: &[Extent]| true);
+        }
+    }
+}
+
+#[test]
+fn a_block_is_a_part_like_any_other() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let grown = Grown::new(&mut random, 900, true, 1);
+    let bytes = crate::block::encode_block(&grown.schema, &grown.rows).unwrap();
+    let part = open(&grown.schema, &bytes).unwrap();
+    assert!(matches!(part, Part::Block(_)) && part.row_count() == 900);
+    let wanted = Wanted { window: Window::below(Cut::of_share(0.2).unwrap()), columns: &[0] };
+    let bands = part.bands(wanted, false, |_| true);
+    let rows = bands.iter().map(|band| {
+        let slice = |&(at, len): &(u64, u64)| &bytes[at as usize..(at + len) as usize];
+        let slices: Vec<&[u8]> = band.slices.iter().map(slice).collect();
+        part.rows(band.place, wanted, false, &slices).unwrap().rows.num_rows()
+    });
+    assert_eq!(
+        rows.sum::<usize>(),
+        grown.weights.iter().filter(|weight| wanted.window.takes(**weight)).count()
+    );
+}

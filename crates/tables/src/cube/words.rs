@@ -1,0 +1,180 @@
+//! Words: runs of 64-bit numbers, packed into as few bits as their range needs.
+//!
+//! ```text
+//! bits 1 | shift 1 | base 8 | count * bits, from the lowest bit of the first byte on
+//! ```
+//!
+//! A number is `base + (packed << shift)`. Whatever follows the packed bits must be [`SLACK_BYTES`] long at
+//! least, so that a number is one load wherever it begins; numbers of more than 57 bits take 64.
+//!
+//! Invariant: what was packed comes back bit by bit; unpacking is total.
+
+use crate::block::BlockError;
+
+/// Bytes that must follow packed bits.
+pub(super) const SLACK_BYTES: usize = 8;
+
+/// Bytes in front of packed bits.
+const HEAD_BYTES: usize = 10;
+
+/// More bits than this may not lie within one load.
+const BITS_IN_ONE_LOAD: u32 = 57;
+
+/// How numbers are packed: what all have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packing {
+    bits: u32,
+    shift: u32,
+    base: u64,
+}
+
+impl Packing {
+    /// The tightest for these numbers.
+    pub(super) fn of(words: impl Iterator<Item = u64> + Clone) -> Self {
+        let Some(base) = words.clone().min() else { return Self::default() };
+        let any = words.map(|word| word - base).fold(0, |any, offset| any | offset);
+        let shift = if any == 0 { 0 } else { any.trailing_zeros() };
+        let bits = u64::BITS - (any >> shift).leading_zeros();
+        if bits > BITS_IN_ONE_LOAD {
+            return Self { bits: u64::BITS, shift: 0, base: 0 };
+        }
+        Self { bits, shift, base }
+    }
+
+    /// Bytes that `count` numbers take.
+    const fn bytes(self, count: usize) -> Option<usize> {
+        match count.checked_mul(self.bits as usize) {
+            Some(bits) => Some(bits.div_ceil(8)),
+            None => None,
+        }
+    }
+
+    pub(super) fn put_head(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&[self.bits as u8, self.shift as u8]);
+        bytes.extend_from_slice(&self.base.to_le_bytes());
+    }
+
+    pub(super) fn put(self, words: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
+        let (mut held, mut fill) = (0_u128, 0);
+        for word in words {
+            held |= u128::from((word - self.base) >> self.shift) << fill;
+            fill += self.bits;
+            if fill >= u64::BITS {
+                bytes.extend_from_slice(&(held as u64).to_le_bytes());
+                held >>= u64::BITS;
+                fill -= u64::BITS;
+            }
+        }
+        bytes.extend_from_slice(&held.to_le_bytes()[..fill.div_ceil(8) as usize]);
+    }
+
+    /// The packing at the front of `bytes`, and what follows it.
+    pub(super) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), BlockError> {
+        let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(cut_off)?;
+        let base = head.last_chunk().map_or(0, |base| u64::from_le_bytes(*base));
+        let packing = Self { bits: u32::from(head[0]), shift: u32::from(head[1]), base };
+        let is_known = packing.bits <= BITS_IN_ONE_LOAD || packing.bits == u64::BITS;
+        if is_known && packing.shift < u64::BITS { Ok((packing, rest)) } else { Err(odd()) }
+    }
+
+    /// Hands numbers `from..to` of `count` packed ones to `take`; answers what follows the packed bits.
+    pub(super) fn unpack<'b>(
+        self,
+        bytes: &'b [u8],
+        count: usize,
+        numbers: std::ops::Range<usize>,
+        mut take: impl FnMut(u64),
+    ) -> Result<&'b [u8], BlockError> {
+        let packed = self.bytes(count).ok_or_else(cut_off)?;
+        if bytes.len() < packed.saturating_add(SLACK_BYTES) || numbers.end > count {
+            return Err(cut_off());
+        }
+        let (bits, mask) = (self.bits as usize, mask(self.bits));
+        for number in numbers {
+            let at = number * bits;
+            let word = bytes[at / 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            take(self.base.wrapping_add(((word >> (at % 8)) & mask) << self.shift));
+        }
+        Ok(&bytes[packed..])
+    }
+}
+
+const fn mask(bits: u32) -> u64 {
+    if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// Appends a run of numbers.
+pub(super) fn put_words(words: &[u64], bytes: &mut Vec<u8>) {
+    let packing = Packing::of(words.iter().copied());
+    packing.put_head(bytes);
+    packing.put(words.iter().copied(), bytes);
+}
+
+/// Reads a run of `count` numbers; what follows it.
+pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8]), BlockError> {
+    let (packing, rest) = Packing::read(bytes)?;
+    // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of `count`.
+    let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
+    let rest = packing.unpack(rest, count, 0..count, |word| words.push(word))?;
+    Ok((words, rest))
+}
+
+fn cut_off() -> BlockError {
+    BlockError::Damaged { problem: "packed numbers are cut off".to_owned() }
+}
+
+fn odd() -> BlockError {
+    BlockError::Damaged { problem: "numbers are packed in no known way".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(words: &[u64]) -> usize {
+        let mut bytes = Vec::new();
+        put_words(words, &mut bytes);
+        let length = bytes.len();
+        bytes.extend_from_slice(&[0xA5; SLACK_BYTES]);
+        let (read, rest) = read_words(&bytes, words.len()).unwrap();
+        assert_eq!(read, words);
+        assert_eq!(rest, &[0xA5; SLACK_BYTES]);
+        length
+    }
+
+    #[test]
+    fn numbers_of_every_width_come_back() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for bits in 0..=64_u32 {
+            for count in [0, 1, 2, 7, 8, 63, 64, 65, 300] {
+                let mask = mask(bits);
+                let base = random.u64(..) & !mask;
+                let words: Vec<u64> = (0..count).map(|_| base | random.u64(..) & mask).collect();
+                let bytes = round_trip(&words);
+                let expected = if bits > 57 { 64 } else { bits as usize };
+                assert!(bytes <= HEAD_BYTES + (count * expected).div_ceil(8), "{bits} bits, {count} numbers");
+            }
+        }
+    }
+
+    #[test]
+    fn a_common_base_and_common_zeros_cost_nothing() {
+        assert_eq!(round_trip(&[u64::MAX; 100]), HEAD_BYTES);
+        assert_eq!(round_trip(&[7 << 40, 9 << 40, 8 << 40, 10 << 40]), HEAD_BYTES + 1);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_odd_is_refused() {
+        let mut bytes = Vec::new();
+        put_words(&[1, 2, 300], &mut bytes);
+        bytes.extend_from_slice(&[0; SLACK_BYTES]);
+        for cut in 0..bytes.len() {
+            assert!(read_words(&bytes[..cut], 3).is_err(), "cut at {cut}");
+        }
+        assert!(read_words(&bytes, usize::MAX).is_err());
+        bytes[0] = 58;
+        assert!(read_words(&bytes, 0).is_err());
+        (bytes[0], bytes[1]) = (9, 64);
+        assert!(read_words(&bytes, 3).is_err());
+    }
+}
