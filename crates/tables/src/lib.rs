@@ -25,7 +25,7 @@ mod weight;
 pub use name::NAME_BYTES_MAX;
 pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
 pub use table::{
-    Answer, Batches, Count, Explanation, Query, Refined, Refinement, RunSummary, StepSummary, Table,
-    TableError, TableInfo, TableSummary, Within, Work,
+    Answer, Batches, Count, Explanation, PackOptions, PackReport, Query, Refined, Refinement, RunSummary,
+    StepSummary, Table, TableError, TableInfo, TableSummary, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

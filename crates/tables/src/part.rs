@@ -7,7 +7,7 @@
 use crate::block::{BlockError, BlockReader, HEAD_BYTES, Wanted};
 use crate::cube::{CubeReader, Origins};
 use crate::lattice::Extent;
-use crate::{TableSchema, Weight};
+use crate::{TableSchema, Weight, Window};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 
@@ -20,17 +20,19 @@ pub enum Part {
     Cubes(CubeReader),
 }
 
-/// A band to read for a query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedBand {
-    /// Which band of its part.
-    pub place: usize,
-    /// Rows that will be decoded.
-    pub rows: usize,
-    /// No row of it that is wanted is lighter.
+/// What is known of a band before it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct BandFacts<'p> {
+    /// Rows of the whole band.
+    pub rows: u64,
+    /// Rows of it that are decoded for the weights that are wanted.
+    pub decoded: u64,
+    /// No row of it is lighter.
     pub least: Weight,
-    /// Offset and length of each slice to read, in the order in which [`Part::rows`] takes them.
-    pub slices: Vec<(u64, u64)>,
+    /// No row of it is heavier.
+    pub greatest: Weight,
+    /// What its rows span in each index column.
+    pub extents: &'p [Extent],
 }
 
 /// Rows of a band.
@@ -74,26 +76,53 @@ impl Part {
         }
     }
 
-    /// The bands that may hold rows that are wanted, those that may have the lightest rows first: of those whose
-    /// extents, one for each index column, pass a test.
+    /// How many bands it has.
     #[must_use]
-    pub fn bands(
-        &self,
-        wanted: Wanted<'_>,
-        with_origins: bool,
-        may_hold: impl Fn(&[Extent]) -> bool,
-    ) -> Vec<PlannedBand> {
-        let block = match self {
-            Self::Block(block) => block,
-            Self::Cubes(cubes) => return cubes.bands(wanted, with_origins, may_hold),
-        };
-        let planned = |place: usize| {
-            let band = &block.directory().bands[place];
-            let slices = block.slices(place, wanted.columns);
-            let slices = slices.iter().map(|slice| (slice.offset, slice.bytes)).collect();
-            PlannedBand { place, rows: band.rows as usize, least: band.least, slices }
-        };
-        block.bands(wanted.window, may_hold).map(planned).collect()
+    pub fn band_count(&self) -> usize {
+        match self {
+            Self::Block(block) => block.directory().bands.len(),
+            Self::Cubes(cubes) => cubes.band_count(),
+        }
+    }
+
+    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each index
+    /// column, pass a test.
+    pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
+        match self {
+            Self::Block(block) => block.bands(window, may_hold).collect(),
+            Self::Cubes(cubes) => cubes.bands(window, may_hold),
+        }
+    }
+
+    /// What is known of a band.
+    ///
+    /// # Panics
+    /// Never for a place that [`Part::bands`] named.
+    #[must_use]
+    pub fn facts(&self, place: usize, window: Window) -> BandFacts<'_> {
+        match self {
+            Self::Block(block) => {
+                let band = &block.directory().bands[place];
+                let (rows, least, greatest) = (u64::from(band.rows), band.least, band.greatest);
+                BandFacts { rows, decoded: rows, least, greatest, extents: &band.extents }
+            }
+            Self::Cubes(cubes) => cubes.facts(place, window),
+        }
+    }
+
+    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them.
+    ///
+    /// # Panics
+    /// Never for a place that [`Part::bands`] named and columns of the table.
+    #[must_use]
+    pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
+        match self {
+            Self::Block(block) => {
+                let slices = block.slices(place, columns);
+                slices.iter().map(|slice| (slice.offset, slice.bytes)).collect()
+            }
+            Self::Cubes(cubes) => cubes.slices(place, columns, with_origins),
+        }
     }
 
     /// The rows of a band with the weights that are wanted, from the bytes of its slices.

@@ -12,11 +12,15 @@ mod codec;
 mod ledger;
 mod line;
 mod names;
+mod pack;
+mod parts;
 mod query;
 mod registry;
 mod runs;
 mod session;
+mod strike;
 
+pub use pack::{PackOptions, PackReport};
 pub use query::{Answer, Batches, Count, Explanation, Query, Refined, Refinement, Within, Work};
 pub use registry::TableSummary;
 pub use runs::{RunSummary, StepSummary, TableInfo};
@@ -32,6 +36,7 @@ use atoll_store::{Outcome, Store, StoreError};
 use ledger::Ledger;
 use line::Line;
 use names::Names;
+use parts::Parts;
 use std::sync::Arc;
 
 /// Why a table did not do what was asked.
@@ -146,6 +151,12 @@ pub enum TableError {
         /// What is possible.
         max: u64,
     },
+    /// A pack was asked for in a way that makes no sense.
+    #[error("{problem}")]
+    PackOptions {
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// This release cannot read what another one wrote.
     #[error("this release cannot read {what}")]
     Unsupported {
@@ -191,7 +202,9 @@ impl TableError {
                 ErrorKind::NotFound
             }
             Self::Exists { .. } | Self::Fenced { .. } | Self::Behind { .. } => ErrorKind::Conflict,
-            Self::Name { .. } | Self::Steps { .. } | Self::NoNumbers { .. } => ErrorKind::InvalidInput,
+            Self::Name { .. } | Self::Steps { .. } | Self::NoNumbers { .. } | Self::PackOptions { .. } => {
+                ErrorKind::InvalidInput
+            }
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
@@ -256,6 +269,7 @@ pub struct Table {
     ledger: Arc<Ledger>,
     line: Arc<Line>,
     number: u128,
+    parts: Arc<Parts>,
 }
 
 /// What the registry says of a table.
@@ -270,9 +284,9 @@ impl Table {
     async fn of(store: Arc<dyn Store>, name: &str, entry: Entry) -> Result<Self, TableError> {
         let names = Names::of(entry.id);
         let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
-        let (schema, line) = (Arc::new(entry.schema), Arc::default());
+        let (schema, line, parts) = (Arc::new(entry.schema), Arc::default(), Arc::default());
         let number = names::random_id();
-        Ok(Self { store, name: name.to_owned(), schema, names, ledger, line, number })
+        Ok(Self { store, name: name.to_owned(), schema, names, ledger, line, number, parts })
     }
 
     /// Its name.

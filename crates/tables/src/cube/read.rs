@@ -7,7 +7,7 @@ use super::write::{SEAL_BYTES, seal};
 use super::{MARK_ROWS, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
 use crate::lattice::Extent;
-use crate::part::{BandOfRows, PlannedBand};
+use crate::part::{BandFacts, BandOfRows};
 use crate::weight::{Window, weights};
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::cast::AsArray;
@@ -56,47 +56,58 @@ impl CubeReader {
         &self.directory
     }
 
-    /// The bands that may hold rows that are wanted, those that may have the lightest rows first.
+    /// How many bands it has.
     #[must_use]
-    pub fn bands(
-        &self,
-        wanted: Wanted<'_>,
-        with_origins: bool,
-        may_hold: impl Fn(&[Extent]) -> bool,
-    ) -> Vec<PlannedBand> {
-        let mut planned = Vec::new();
-        let columns = self.columns_of(wanted, with_origins);
+    pub fn band_count(&self) -> usize {
+        self.directory.bands.len()
+    }
+
+    /// As [`crate::part::Part::bands`].
+    pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
+        let mut places = Vec::new();
         for (cube, span) in self.directory.cubes.iter().zip(&self.directory.spans) {
             if !may_hold(span) {
                 continue;
             }
             for place in cube.bands.clone() {
                 let band = &self.directory.bands[place];
-                if wanted.window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents) {
-                    planned.push(self.planned(place, wanted.window, &columns));
+                if window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents) {
+                    places.push(place);
                 }
             }
         }
-        planned.sort_by_key(|band| band.least);
-        planned
+        places
     }
 
-    fn planned(&self, place: usize, window: Window, columns: &[usize]) -> PlannedBand {
+    /// As [`crate::part::Part::facts`].
+    #[must_use]
+    pub fn facts(&self, place: usize, window: Window) -> BandFacts<'_> {
         let band = &self.directory.bands[place];
-        let rows = decoded(band, window).len();
+        BandFacts {
+            rows: band.rows.into(),
+            decoded: decoded(band, window).len() as u64,
+            least: band.least,
+            greatest: band.greatest,
+            extents: &band.extents,
+        }
+    }
+
+    /// As [`crate::part::Part::slices`].
+    #[must_use]
+    pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
+        let band = &self.directory.bands[place];
         let slice = |column: usize| {
             let before: u64 = band.lengths[..column].iter().sum();
             (self.bands_at + band.offset + before, band.lengths[column])
         };
-        let slices = columns.iter().map(|&column| slice(column)).collect();
-        PlannedBand { place, rows, least: band.least, slices }
+        self.columns_of(columns, with_origins).into_iter().map(slice).collect()
     }
 
     /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.
-    fn columns_of(&self, wanted: Wanted<'_>, with_origins: bool) -> Vec<usize> {
-        let mut columns = wanted.columns.to_vec();
+    fn columns_of(&self, wanted: &[usize], with_origins: bool) -> Vec<usize> {
+        let mut columns = wanted.to_vec();
         let key = self.schema.sample_key().iter();
-        columns.extend(key.filter(|place| !wanted.columns.contains(place)));
+        columns.extend(key.filter(|place| !wanted.contains(place)));
         if with_origins {
             let first = self.schema.columns().fields().len();
             columns.extend(first..first + self.directory.hidden_columns());
@@ -118,7 +129,7 @@ impl CubeReader {
         with_origins: bool,
         slices: &[impl AsRef<[u8]>],
     ) -> Result<BandOfRows, BlockError> {
-        let columns = self.columns_of(wanted, with_origins);
+        let columns = self.columns_of(wanted.columns, with_origins);
         let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
         let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
         let range = decoded(band, wanted.window);

@@ -148,13 +148,16 @@ fn answer(
     let (mut batches, mut all, mut origins, mut decoded) = (Vec::new(), Vec::new(), Origins::default(), 0);
     for bytes in objects {
         let part = open(schema, bytes)?;
-        for band in part.bands(wanted, true, |extents| !region.prunes(extents)) {
+        for place in part.bands(window, |extents| !region.prunes(extents)) {
+            let facts = part.facts(place, window);
             let slice =
                 |&(at, len): &(u64, u64)| bytes.get(at as usize..(at + len) as usize).unwrap_or_default();
-            let slices: Vec<&[u8]> = band.slices.iter().map(slice).collect();
-            let found = part.rows(band.place, wanted, true, &slices)?;
-            assert!(found.weights.is_sorted() && found.weights.iter().all(|weight| *weight >= band.least));
-            decoded += band.rows;
+            let slices = part.slices(place, &columns, true);
+            let slices: Vec<&[u8]> = slices.iter().map(slice).collect();
+            let found = part.rows(place, wanted, true, &slices)?;
+            let is_within = |weight: &Weight| (facts.least..=facts.greatest).contains(weight);
+            assert!(found.weights.is_sorted() && found.weights.iter().all(is_within));
+            decoded += facts.decoded as usize;
             let index: Vec<ArrayRef> =
                 schema.index().iter().map(|&place| Arc::clone(found.rows.column(place))).collect();
             let inside = region.matches(&index)?;
@@ -324,8 +327,9 @@ fn a_directory_with_any_content_is_refused_or_read_and_never_stops_the_reader() 
         front[56..64].copy_from_slice(&head.to_le_bytes());
         if let Ok(part) = open(&grown.schema, &front) {
             let columns: Vec<usize> = (0..8).collect();
-            let wanted = Wanted { window: Window::below(Cut::ALL), columns: &columns };
-            let _ = part.bands(wanted, true, |_: &[Extent]| true);
+            for place in part.bands(Window::below(Cut::ALL), |_: &[Extent]| true) {
+                let _ = (part.facts(place, Window::below(Cut::ALL)).rows, part.slices(place, &columns, true));
+            }
         }
     }
 }
@@ -338,14 +342,11 @@ fn a_block_is_a_part_like_any_other() {
     let part = open(&grown.schema, &bytes).unwrap();
     assert!(matches!(part, Part::Block(_)) && part.row_count() == 900);
     let wanted = Wanted { window: Window::below(Cut::of_share(0.2).unwrap()), columns: &[0] };
-    let bands = part.bands(wanted, false, |_| true);
-    let rows = bands.iter().map(|band| {
-        let slice = |&(at, len): &(u64, u64)| &bytes[at as usize..(at + len) as usize];
-        let slices: Vec<&[u8]> = band.slices.iter().map(slice).collect();
-        part.rows(band.place, wanted, false, &slices).unwrap().rows.num_rows()
+    let rows = part.bands(wanted.window, |_| true).into_iter().map(|place| {
+        let slice = |(at, len): (u64, u64)| &bytes[at as usize..(at + len) as usize];
+        let slices: Vec<&[u8]> = part.slices(place, wanted.columns, false).into_iter().map(slice).collect();
+        part.rows(place, wanted, false, &slices).unwrap().rows.num_rows()
     });
-    assert_eq!(
-        rows.sum::<usize>(),
-        grown.weights.iter().filter(|weight| wanted.window.takes(**weight)).count()
-    );
+    let expected = grown.weights.iter().filter(|weight| wanted.window.takes(**weight)).count();
+    assert_eq!(rows.sum::<usize>(), expected);
 }

@@ -78,13 +78,13 @@ impl Packing {
     }
 
     /// Hands numbers `from..to` of `count` packed ones to `take`; answers what follows the packed bits.
-    pub(super) fn unpack<'b>(
+    pub(super) fn unpack(
         self,
-        bytes: &'b [u8],
+        bytes: &[u8],
         count: usize,
         numbers: std::ops::Range<usize>,
         mut take: impl FnMut(u64),
-    ) -> Result<&'b [u8], BlockError> {
+    ) -> Result<&[u8], BlockError> {
         let packed = self.bytes(count).ok_or_else(cut_off)?;
         if bytes.len() < packed.saturating_add(SLACK_BYTES) || numbers.end > count {
             return Err(cut_off());

@@ -22,6 +22,8 @@ pub struct CubeObject {
     pub rows: u64,
     /// Cubes in it.
     pub cubes: usize,
+    /// The least and the greatest weight of its rows.
+    pub weights: (Weight, Weight),
     /// The runs of its rows.
     pub runs: Vec<crate::protocol::RunId>,
     /// The first and the last step of its rows.
@@ -101,7 +103,7 @@ impl<'r> Tree<'r> {
             let bands = first..directory.bands.len();
             directory.cubes.push(CubeEntry { id: layer.cube, layer: layer.layer, bands });
         }
-        Ok(assemble(self.schema, directory, &bytes, &origins))
+        Ok(assemble(self.schema, directory, &bytes, &weights, &origins))
     }
 }
 
@@ -198,7 +200,13 @@ pub(super) fn seal(column: &[u8], offset: u64) -> u64 {
     twox_hash::XxHash3_64::oneshot_with_seed(offset, column)
 }
 
-fn assemble(schema: &TableSchema, directory: CubeDirectory, bands: &[u8], origins: &Origins) -> CubeObject {
+fn assemble(
+    schema: &TableSchema,
+    directory: CubeDirectory,
+    bands: &[u8],
+    weights: &[Weight],
+    origins: &Origins,
+) -> CubeObject {
     let encoded = directory.encode();
     let head = Head {
         directory_bytes: encoded.len() as u32,
@@ -207,11 +215,14 @@ fn assemble(schema: &TableSchema, directory: CubeDirectory, bands: &[u8], origin
         schema: schema_sum(schema),
         directory_sum: checksum(&encoded),
     };
+    // A portion has a row at least.
+    let least = |weight: Option<&Weight>| weight.copied().unwrap_or(Weight::LEAST);
     let (first, last) = (origins.steps().iter().min(), origins.steps().iter().max());
     CubeObject {
         bytes: [&head.encode()[..], &encoded, bands].concat(),
         rows: directory.rows(),
         cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),
+        weights: (least(weights.iter().min()), least(weights.iter().max())),
         steps: (first.copied().unwrap_or_default(), last.copied().unwrap_or_default()),
         runs: directory.runs,
     }

@@ -5,6 +5,7 @@ use crate::counted::{CountedStore, Counts};
 use crate::particles::{batch, schema, some};
 use crate::run;
 use atoll_memory::MemoryStore;
+use atoll_store::Store;
 use atoll_tables::expression::{Expression, parse_box};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{Query, Table, Work};
@@ -15,10 +16,11 @@ use std::sync::Arc;
 const ROWS: i64 = 60_000;
 
 /// Blocks of one rank, a step each, on a store that counts.
-async fn blocks(count: i64, rows: i64) -> (Table, Arc<Counts>) {
+async fn blocks(count: i64, rows: i64) -> (Arc<dyn Store>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let store = CountedStore { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
-    let table = Table::create(Arc::new(store), "run", schema(false, 0)).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let table = Table::create(Arc::clone(&store), "run", schema(false, 0)).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
     let mut random = Rng::with_seed(9);
     for step in 0..count {
@@ -26,11 +28,17 @@ async fn blocks(count: i64, rows: i64) -> (Table, Arc<Counts>) {
         let id = BlockId { run: "run".into(), attempt: 1, step: step as u64, rank: 0 };
         table.append(id, &batch(table.schema(), &rows)).await.unwrap();
     }
-    (table, counts)
+    (store, counts)
+}
+
+/// The table, opened anew, so that it knows no directory yet.
+async fn open(store: &Arc<dyn Store>) -> Table {
+    Table::open(Arc::clone(store), "run").await.unwrap()
 }
 
 /// What a query took, as it says itself, and in how many rounds; the store's own count must be the same.
-async fn took(table: &Table, counts: &Counts, query: &Query) -> (Work, u64) {
+async fn took(store: &Arc<dyn Store>, counts: &Counts, query: &Query) -> (Work, u64) {
+    let table = open(store).await;
     counts.take();
     let work = table.query(query).await.unwrap().work;
     let (requests, bytes, rounds) = counts.take();
@@ -45,14 +53,14 @@ fn filter(text: &str) -> Query {
 #[test]
 fn a_sample_of_everything_touches_at_most_twice_its_rows_and_a_band_of_each_block() {
     run(async {
-        let (table, counts) = blocks(4, ROWS).await;
+        let (store, counts) = blocks(4, ROWS).await;
         for share in [0.001, 0.01, 0.015, 0.1, 0.3, 1.0] {
-            let (work, rounds) = took(&table, &counts, &Query::default().sample(share).unwrap()).await;
+            let (work, rounds) = took(&store, &counts, &Query::default().sample(share).unwrap()).await;
             assert!(work.rows_touched <= 2 * work.rows_returned + 4 * 256, "{share}: {work:?}");
             assert_eq!(rounds, 2, "{share}: directories, then slices");
             assert!(work.requests <= 8 + work.bytes / (3 << 20), "{share}: {work:?}");
         }
-        let (work, _) = took(&table, &counts, &Query::default().sample(0.01).unwrap()).await;
+        let (work, _) = took(&store, &counts, &Query::default().sample(0.01).unwrap()).await;
         assert_eq!((work.blocks, work.bands, work.rows_touched, work.requests), (4, 12, 4096, 8));
     });
 }
@@ -60,11 +68,11 @@ fn a_sample_of_everything_touches_at_most_twice_its_rows_and_a_band_of_each_bloc
 #[test]
 fn the_first_rows_of_everything_are_found_in_one_round() {
     run(async {
-        let (table, counts) = blocks(4, ROWS).await;
-        let (work, rounds) = took(&table, &counts, &Query::default().first(1000)).await;
+        let (store, counts) = blocks(4, ROWS).await;
+        let (work, rounds) = took(&store, &counts, &Query::default().first(1000)).await;
         assert_eq!((work.rows_returned, work.rows_touched, rounds), (1000, 2048, 2));
         // One row in four: the share is learned in the first round, and the second brings the rest.
-        let (work, rounds) = took(&table, &counts, &filter("kind = 1").first(1000)).await;
+        let (work, rounds) = took(&store, &counts, &filter("kind = 1").first(1000)).await;
         assert_eq!((work.rows_returned, work.rows_touched, rounds), (1000, 8192, 3));
     });
 }
@@ -72,14 +80,14 @@ fn the_first_rows_of_everything_are_found_in_one_round() {
 #[test]
 fn columns_that_nobody_needs_are_not_read() {
     run(async {
-        let (table, counts) = blocks(2, ROWS).await;
-        let (all, _) = took(&table, &counts, &Query::default()).await;
-        let (one, _) = took(&table, &counts, &Query::default().select(["vz"])).await;
+        let (store, counts) = blocks(2, ROWS).await;
+        let (all, _) = took(&store, &counts, &Query::default()).await;
+        let (one, _) = took(&store, &counts, &Query::default().select(["vz"])).await;
         // The weight, the id and the velocity: 28 of about 60 bytes.
         assert!(one.bytes * 2 < all.bytes, "{} of {} bytes", one.bytes, all.bytes);
-        let (certain, _) = took(&table, &counts, &filter("x < 100 and step >= 0").select(["vz"])).await;
+        let (certain, _) = took(&store, &counts, &filter("x < 100 and step >= 0").select(["vz"])).await;
         assert_eq!(certain.bytes, one.bytes, "every row is known to satisfy it: x need not be read");
-        let (filtered, _) = took(&table, &counts, &filter("x < 0.5").select(["vz"])).await;
+        let (filtered, _) = took(&store, &counts, &filter("x < 0.5").select(["vz"])).await;
         assert!(filtered.bytes > one.bytes);
     });
 }
@@ -87,22 +95,22 @@ fn columns_that_nobody_needs_are_not_read() {
 #[test]
 fn blocks_and_bands_beside_a_box_are_not_read_and_counting_reads_what_is_not_certain() {
     run(async {
-        let (table, counts) = blocks(8, 6000).await;
+        let (store, counts) = blocks(8, 6000).await;
         let only = |text: &str| Query::default().in_box(&parse_box(text).unwrap());
-        let (work, _) = took(&table, &counts, &only("step=3:4")).await;
+        let (work, _) = took(&store, &counts, &only("step=3:4")).await;
         assert_eq!((work.blocks, work.rows_touched, work.rows_returned), (8, 6000, 6000));
-        let (work, rounds) = took(&table, &counts, &only("step=30:40")).await;
+        let (work, rounds) = took(&store, &counts, &only("step=30:40")).await;
         assert_eq!((work.bands, work.requests, rounds), (0, 8, 1), "directories alone");
-        let (work, rounds) = took(&table, &counts, &filter("x > 1 and x < 0")).await;
+        let (work, rounds) = took(&store, &counts, &filter("x > 1 and x < 0")).await;
         assert_eq!((work.requests, rounds), (0, 0), "nothing can satisfy it");
-        let (work, _) = took(&table, &counts, &filter("(step = 1 and x < 5) or (step = 6 and x > -5)")).await;
+        let (work, _) = took(&store, &counts, &filter("(step = 1 and x < 5) or (step = 6 and x > -5)")).await;
         assert_eq!((work.rows_touched, work.rows_returned), (12_000, 12_000));
 
-        let everything = table.count(&Query::default()).await.unwrap();
+        let everything = open(&store).await.count(&Query::default()).await.unwrap();
         assert_eq!((everything.rows, everything.work.requests), (48_000, 0), "the version knows");
-        let steps = table.count(&only("step=2:5")).await.unwrap();
+        let steps = open(&store).await.count(&only("step=2:5")).await.unwrap();
         assert_eq!((steps.rows, steps.work.bands, steps.work.requests), (18_000, 0, 8), "directories know");
-        let sample = table.count(&Query::default().sample(0.5).unwrap()).await.unwrap();
+        let sample = open(&store).await.count(&Query::default().sample(0.5).unwrap()).await.unwrap();
         assert_eq!(sample.work.bands, 8, "only the band that the cut goes through");
         assert!(sample.work.rows_touched < 8 * 3000 && sample.rows > 23_000);
     });
@@ -111,11 +119,11 @@ fn blocks_and_bands_beside_a_box_are_not_read_and_counting_reads_what_is_not_cer
 #[test]
 fn a_small_block_is_one_request_and_a_large_answer_few() {
     run(async {
-        let (table, counts) = blocks(20, 50).await;
-        let (work, rounds) = took(&table, &counts, &Query::default()).await;
+        let (store, counts) = blocks(20, 50).await;
+        let (work, rounds) = took(&store, &counts, &Query::default()).await;
         assert_eq!((work.rows_returned, work.requests, rounds), (1000, 20, 1));
-        let (table, counts) = blocks(1, 400_000).await;
-        let (work, rounds) = took(&table, &counts, &Query::default()).await;
+        let (store, counts) = blocks(1, 400_000).await;
+        let (work, rounds) = took(&store, &counts, &Query::default()).await;
         assert_eq!((work.rows_returned, rounds), (400_000, 2));
         assert!(work.requests <= 1 + 1 + work.bytes / (2 << 20), "{work:?}");
         // Of a block of which everything is wanted little else is read.
@@ -126,10 +134,10 @@ fn a_small_block_is_one_request_and_a_large_answer_few() {
 #[test]
 fn a_refinement_reads_no_band_twice() {
     run(async {
-        let (table, counts) = blocks(4, ROWS).await;
+        let (store, counts) = blocks(4, ROWS).await;
         let query = filter("kind <> 0");
-        let (whole, _) = took(&table, &counts, &query).await;
-        let mut refinement = table.refine(&query);
+        let (whole, _) = took(&store, &counts, &query).await;
+        let mut refinement = open(&store).await.refine(&query);
         let mut batches = Vec::new();
         while let Some(refined) = refinement.next().await.unwrap() {
             batches.push((refined.rows.num_rows(), refined.work));

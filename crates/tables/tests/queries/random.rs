@@ -200,6 +200,9 @@ fn random_queries_equal_brute_force_while_runs_write_and_start_again() {
             let mut world = World::new(table, random.i64(10..1200));
             for _ in 0..12 {
                 world.act(random).await;
+                if random.u8(..3) == 0 {
+                    world.pack(random).await;
+                }
                 ask(random, &world, 8).await;
             }
         });
@@ -224,6 +227,9 @@ fn random_queries_equal_brute_force_on_a_folder_that_is_closed_and_opened_again(
             for _ in 0..4 {
                 for _ in 0..3 {
                     world.act(random).await;
+                    if random.bool() {
+                        world.pack(random).await;
+                    }
                     ask(random, &world, 8).await;
                 }
                 store.close().await.unwrap();

@@ -11,6 +11,14 @@ use futures::StreamExt;
 /// Bytes between two ranges that are rather read than skipped: a request costs more.
 const GAP_BYTES: u64 = 4 << 10;
 
+/// Requests that an answer may take in any case, and bytes for which it may take one more: where there would be
+/// more, the smallest gaps are read as well.
+const REQUESTS_MIN: usize = 24;
+const BYTES_EACH: u64 = 1 << 20;
+
+/// How many bytes of gaps are read for that, as a multiple of the bytes that are needed.
+const GAPS_MAX: u64 = 2;
+
 /// Most bytes of a request of several ranges, so that a large object arrives in parts that overlap.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
@@ -43,11 +51,12 @@ impl Requests {
     pub(super) fn of(ranges: &[Range]) -> Self {
         let mut sorted: Vec<usize> = (0..ranges.len()).collect();
         sorted.sort_by_key(|&place| ranges[place]);
+        let gap = gap_to_read(ranges, &sorted);
         let (mut merged, mut within) = (Vec::<Range>::new(), Vec::with_capacity(ranges.len()));
         for place in sorted {
             let range = ranges[place];
             match merged.last_mut() {
-                Some(last) if joins(last, &range) => last.to = last.to.max(range.to),
+                Some(last) if joins(last, &range, gap) => last.to = last.to.max(range.to),
                 _ => merged.push(range),
             }
             within.push((merged.len() - 1, place));
@@ -76,8 +85,38 @@ impl Requests {
     }
 }
 
-fn joins(last: &Range, next: &Range) -> bool {
-    let is_near = next.object == last.object && next.from <= last.to + GAP_BYTES;
+/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped.
+fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> u64 {
+    let mut gaps = Vec::new();
+    let (mut needed, mut objects) = (0, 0);
+    let mut last: Option<Range> = None;
+    for range in sorted.iter().map(|&place| ranges[place]) {
+        needed += range.bytes();
+        match &mut last {
+            Some(last) if last.object == range.object => {
+                let gap = range.from.saturating_sub(last.to);
+                gaps.extend((gap > GAP_BYTES).then_some(gap));
+                last.to = last.to.max(range.to);
+            }
+            _ => {
+                objects += 1;
+                last = Some(range);
+            }
+        }
+    }
+    gaps.sort_unstable();
+    let allowed = REQUESTS_MIN + usize::try_from(needed / BYTES_EACH).unwrap_or(usize::MAX);
+    let too_many = (objects + gaps.len()).saturating_sub(allowed);
+    let mut bytes = 0;
+    let worth = gaps.iter().take(too_many).take_while(|gap| {
+        bytes += **gap;
+        bytes <= needed.saturating_mul(GAPS_MAX)
+    });
+    worth.last().copied().unwrap_or(GAP_BYTES)
+}
+
+fn joins(last: &Range, next: &Range, gap: u64) -> bool {
+    let is_near = next.object == last.object && next.from <= last.to.saturating_add(gap);
     is_near && (next.to <= last.to || next.to - last.from <= REQUEST_BYTES_MAX)
 }
 
@@ -157,6 +196,20 @@ mod tests {
         assert_eq!(far.merged.len(), 3);
         let long = REQUEST_BYTES_MAX - 10;
         assert_eq!(Requests::of(&[range(1, 0, long), range(1, long, long + 20)]).merged.len(), 2);
+    }
+
+    #[test]
+    fn many_ranges_far_apart_become_few_requests_unless_the_gaps_are_too_long() {
+        // Ranges of 5,000 bytes, each gap a little longer than the one before.
+        let spread = |gap: u64| -> Vec<Range> {
+            let from = |at: u64| at * (5000 + gap) + at * at * 10;
+            (0..100).map(|at| range(1, from(at), from(at) + 5000)).collect()
+        };
+        assert_eq!(Requests::of(&spread(4_500)).merged.len(), REQUESTS_MIN);
+        let far = Requests::of(&spread(45_000)).merged;
+        assert_eq!(far.len(), 78, "twice the bytes are read and no more");
+        assert!(far.iter().map(Range::bytes).sum::<u64>() <= 3 * 100 * 5000);
+        assert_eq!(Requests::of(&spread(45_000)[..20]).merged.len(), 20, "few need not become fewer");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! them the filter lets through is learned as the reading goes on.
 
 use crate::Weight;
+use crate::part::BandFacts;
 
 /// A band to read.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +17,8 @@ pub(super) struct Planned {
     pub(super) least: Weight,
     /// The greatest weight in it that can answer.
     pub(super) greatest: Weight,
-    /// Rows of the whole band.
-    pub(super) rows: u64,
+    /// Rows that are decoded.
+    pub(super) decoded: u64,
     /// About how many of them have weights that can answer.
     pub(super) expected: f64,
     /// Whether each of these is known to answer.
@@ -25,17 +26,17 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// A band of a source with so many rows, and the weights in it that can answer of all that it has.
+    /// A band of a source, and the weights in it that can answer.
     pub(super) fn new(
         (source, band): (usize, usize),
         (least, greatest): (Weight, Weight),
-        whole: (Weight, Weight),
-        rows: u64,
+        facts: BandFacts<'_>,
         is_certain: bool,
     ) -> Self {
         let span = |(least, greatest): (Weight, Weight)| (greatest.get() - least.get()) as f64 + 1.0;
-        let expected = rows as f64 * span((least, greatest)) / span(whole);
-        Self { source, band, least, greatest, rows, expected, is_certain }
+        let share = span((least, greatest)) / span((facts.least, facts.greatest));
+        let (decoded, expected) = (facts.decoded, (facts.rows as f64 * share).min(facts.decoded as f64));
+        Self { source, band, least, greatest, decoded, expected, is_certain }
     }
 
     /// About how many of its rows that can answer lie below a weight.
@@ -95,7 +96,8 @@ mod tests {
     fn band(least: f64, greatest: f64, rows: u64) -> Planned {
         let weight = |share: f64| Weight::new((share * 2f64.powi(64)) as u64).unwrap();
         let range = (weight(least), weight(greatest));
-        Planned::new((0, 0), range, range, rows, true)
+        let facts = BandFacts { rows, decoded: rows, least: range.0, greatest: range.1, extents: &[] };
+        Planned::new((0, 0), range, facts, true)
     }
 
     /// Ten blocks of 1,024 rows in bands of 256, 256 and 512.

@@ -3,6 +3,7 @@
 //! Invariant: every row that answers and lies below [`Reading::known`] was found.
 //! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
 
+use super::super::strike::is_true;
 use super::asked::Asked;
 use super::fetch::{Range, Requests};
 use super::found::{Found, Ordered, arrow, rows_of_units, split_below, units};
@@ -10,10 +11,12 @@ use super::portion::{Planned, Progress, enough};
 use super::source::{Piece, Source, in_object, open, pieces};
 use super::{Table, TableError, Work};
 use crate::block::Wanted;
+use crate::cube::Origins;
 use crate::expression::Verdict;
+use crate::part::BandOfRows;
 use crate::protocol::Manifest;
 use crate::{Cut, Weight};
-use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
@@ -109,16 +112,15 @@ impl Reading {
     fn plan(&mut self) {
         for (place, source) in self.sources.iter().enumerate() {
             let verdict = |extents: &[_]| self.asked.bounds.verdict(extents);
-            for band in source.reader.bands(source.window, |extents| verdict(extents) != Verdict::Never) {
-                let of_band = &source.reader.directory().bands[band];
-                let whole = (of_band.least, of_band.greatest);
+            for band in source.part.bands(source.window, |extents| verdict(extents) != Verdict::Never) {
+                let facts = source.part.facts(band, source.window);
+                let whole = (facts.least, facts.greatest);
                 let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
-                let rows = u64::from(of_band.rows);
-                let is_certain = source.struck.is_empty() && verdict(&of_band.extents) == Verdict::Always;
+                let is_certain = source.struck.is_empty() && verdict(facts.extents) == Verdict::Always;
                 if self.asked.only_counts() && is_certain && clipped == whole {
-                    self.counted += rows;
+                    self.counted += facts.rows;
                 } else {
-                    self.planned.push(Planned::new((place, band), clipped, whole, rows, is_certain));
+                    self.planned.push(Planned::new((place, band), clipped, facts, is_certain));
                 }
             }
         }
@@ -157,7 +159,9 @@ impl Reading {
     /// Up to which planned band to read next.
     fn next(&self, limit: Option<usize>) -> usize {
         let touched = self.work.rows_touched;
-        let rows = limit.map(|wanted| (wanted, self.rows_below(Cut::ALL)));
+        // Rows that were counted without being read need not be found any more.
+        let counted = usize::try_from(self.counted).unwrap_or(usize::MAX);
+        let rows = limit.map(|wanted| (wanted.saturating_sub(counted), self.rows_below(Cut::ALL)));
         let units = self.asked.units.map(|wanted| (wanted, self.units_below(Cut::ALL)));
         let far = [rows, units]
             .into_iter()
@@ -175,7 +179,7 @@ impl Reading {
         let requests = Requests::of(&ranges);
         ToRead {
             bands: planned.len() as u64,
-            rows: planned.iter().map(|planned| planned.rows).sum(),
+            rows: planned.iter().map(|planned| planned.decoded).sum(),
             rows_expected: planned.iter().map(|planned| planned.expected).sum::<f64>().round() as u64,
             bytes: requests.bytes(),
             requests: requests.merged.len() as u64,
@@ -196,7 +200,7 @@ impl Reading {
 
     /// How many bands they have.
     pub(super) fn bands_seen(&self) -> u64 {
-        self.sources.iter().map(|source| source.reader.directory().bands.len() as u64).sum()
+        self.sources.iter().map(|source| source.part.band_count() as u64).sum()
     }
 
     fn is_enough(&self, limit: Option<usize>) -> bool {
@@ -225,12 +229,8 @@ impl Reading {
     fn ranges(&self, planned: &Planned) -> impl Iterator<Item = Range> {
         let source = &self.sources[planned.source];
         let object = source.object;
-        let slices = source.reader.slices(planned.band, self.columns_of(planned));
-        slices.into_iter().map(move |slice| Range {
-            object,
-            from: slice.offset,
-            to: slice.offset + slice.bytes,
-        })
+        let slices = source.part.slices(planned.band, self.columns_of(planned), source.with_origins());
+        slices.into_iter().map(move |(from, bytes)| Range { object, from, to: from + bytes })
     }
 
     /// Reads on in the order of the objects from now on, for an answer without an order.
@@ -287,7 +287,7 @@ impl Reading {
         self.table.fetch(&ranges, &mut work, arrived).await?;
         found.sort_by_key(|found: &Found| found.place);
         work.bands += (to - self.read) as u64;
-        work.rows_touched += self.planned[self.read..to].iter().map(|planned| planned.rows).sum::<u64>();
+        work.rows_touched += self.planned[self.read..to].iter().map(|planned| planned.decoded).sum::<u64>();
         self.found.extend(found);
         (self.work, self.read) = (work, to);
         Ok(())
@@ -306,10 +306,11 @@ impl Reading {
         let planned = &self.planned[place];
         let source = &self.sources[planned.source];
         let wanted = Wanted { window: source.window, columns: self.columns_of(planned) };
-        let rows = source.reader.rows(planned.band, &wanted, &slices);
-        let (mut rows, mut weights) = rows.map_err(|error| in_object(source.object, error))?;
+        let found = source.part.rows(planned.band, wanted, source.with_origins(), &slices);
+        let BandOfRows { mut rows, mut weights, origins } =
+            found.map_err(|error| in_object(source.object, error))?;
         if !planned.is_certain {
-            let kept = self.kept(source, &rows)?;
+            let kept = self.kept(source, &rows, origins.as_ref())?;
             rows = rows.project(&(0..self.asked.needed).collect::<Vec<_>>()).map_err(arrow)?;
             if kept.count_set_bits() < rows.num_rows() {
                 weights = kept.set_indices().map(|row| weights[row]).collect();
@@ -320,13 +321,18 @@ impl Reading {
     }
 
     /// Which rows of a band satisfy the filter and are not struck.
-    fn kept(&self, source: &Source, rows: &RecordBatch) -> Result<BooleanBuffer, TableError> {
+    fn kept(
+        &self,
+        source: &Source,
+        rows: &RecordBatch,
+        origins: Option<&Origins>,
+    ) -> Result<BooleanBuffer, TableError> {
         let mut kept = match &self.asked.filter {
             None => BooleanBuffer::new_set(rows.num_rows()),
             Some(filter) => is_true(&filter.evaluate(rows)?),
         };
         for struck in &source.struck {
-            kept = &kept & &!&is_true(&struck.evaluate(rows)?);
+            kept = &kept & &!&struck.strikes(rows, origins)?;
         }
         Ok(kept)
     }
@@ -378,12 +384,4 @@ impl Reading {
 fn whole_units(rising: &[Weight], rows: usize) -> usize {
     let last = rows.max(1).min(rising.len()).checked_sub(1);
     last.map_or(0, |last| Cut::through(rising[last]).prefix(rising))
-}
-
-/// Where a condition holds: neither false nor unknown.
-fn is_true(truths: &BooleanArray) -> BooleanBuffer {
-    match truths.nulls() {
-        None => truths.values().clone(),
-        Some(known) => truths.values() & known.inner(),
-    }
 }

@@ -2,13 +2,15 @@
 //!
 //! Invariant: of a part only the weights that the version names are read, and no row that it has struck.
 
-use super::super::codec::damaged;
+use super::super::parts::OpenPart;
+use super::super::strike::{Strike, bound};
 use super::asked::Asked;
 use super::fetch::Range;
 use super::{Table, TableError, Work};
-use crate::block::{BlockError, BlockReader, HEAD_BYTES};
-use crate::expression::{Bound, Expression};
-use crate::protocol::{Manifest, ObjectId, Struck, WeightRange};
+use crate::block::{BlockError, HEAD_BYTES};
+use crate::expression::Bound;
+use crate::part::Part;
+use crate::protocol::{Manifest, ObjectId, WeightRange};
 use crate::{Cut, Weight, Window};
 use atoll_store::Buffer;
 use std::collections::BTreeMap;
@@ -22,8 +24,8 @@ pub(super) struct Piece {
     object: ObjectId,
     /// The weights that the version names.
     named: Window,
-    /// Rows for which one of these is true are struck.
-    struck: Vec<Arc<Bound>>,
+    /// Rows that one of these strikes are not there.
+    struck: Vec<Strike>,
     /// Rows that the version names, struck ones included.
     pub(super) rows: u64,
 }
@@ -45,13 +47,18 @@ impl Piece {
 pub(super) struct Source {
     pub(super) object: ObjectId,
     pub(super) window: Window,
-    pub(super) struck: Vec<Arc<Bound>>,
-    pub(super) reader: BlockReader,
+    pub(super) struck: Vec<Strike>,
+    pub(super) part: Arc<Part>,
     /// The bytes that were read to open it; small parts lie in them whole.
     pub(super) front: Buffer,
 }
 
 impl Source {
+    /// Whether it has to be told where its rows were written.
+    pub(super) fn with_origins(&self) -> bool {
+        self.struck.iter().any(Strike::needs_origins)
+    }
+
     /// The bytes of a range, if they were read with the front.
     pub(super) fn here(&self, range: Range) -> Option<Buffer> {
         let is_here = range.to <= self.front.len() as u64;
@@ -65,30 +72,28 @@ pub(super) fn pieces(
     asked: &mut Asked,
     manifest: &Manifest,
 ) -> Result<Vec<Piece>, TableError> {
-    let mut conditions = BTreeMap::new();
+    let mut conditions: BTreeMap<Arc<str>, Arc<Bound>> = BTreeMap::new();
     let mut pieces = Vec::with_capacity(manifest.pieces.len());
     for placed in manifest.pieces.values() {
         let mut struck = Vec::new();
-        for Struck { run, steps, expression } in manifest.struck_of(placed) {
-            let text = expression.as_ref().filter(|_| run.is_none() && steps.is_none());
-            let what = "a cube of which some runs or steps were deleted";
-            let text = text.ok_or(TableError::Unsupported { what })?;
-            if !conditions.contains_key(text) {
-                let condition = struck_by(table, text)?;
-                asked.also_read_for(&condition, &table.schema);
-                conditions.insert(Arc::clone(text), Arc::new(condition));
-            }
-            struck.extend(conditions.get(text).map(Arc::clone));
+        for said in manifest.struck_of(placed) {
+            let strike = Strike::of(said, |text| {
+                if let Some(known) = conditions.get(text) {
+                    return Ok(Arc::clone(known));
+                }
+                let condition = bound(table, text)?;
+                conditions.insert(Arc::clone(text), Arc::clone(&condition));
+                Ok(condition)
+            })?;
+            struck.push(strike);
         }
         let (object, rows, named) = (placed.piece.object, placed.piece.rows, window_of(placed.piece.weights));
         pieces.push(Piece { object, named, struck, rows });
     }
+    for condition in conditions.values() {
+        asked.also_read_for(condition, &table.schema);
+    }
     Ok(pieces)
-}
-
-fn struck_by(table: &Table, text: &str) -> Result<Bound, TableError> {
-    let unreadable = |error| damaged(&table.name, &format!("what was deleted cannot be told: {error}"));
-    Expression::parse(text).and_then(|expression| expression.bind(table.schema.columns())).map_err(unreadable)
 }
 
 fn window_of(weights: WeightRange) -> Window {
@@ -97,36 +102,52 @@ fn window_of(weights: WeightRange) -> Window {
     Window::above(below(weights.from)).intersection(until)
 }
 
-/// Opens parts: reads what is at the front of each, all at once; a long directory once more.
+/// Opens parts: those that are not known yet by what is at the front of each.
 pub(super) async fn open(
     table: &Table,
     asked: &Asked,
     pieces: Vec<Piece>,
     work: &mut Work,
 ) -> Result<Vec<Source>, TableError> {
+    let mut opened: Vec<Option<OpenPart>> =
+        pieces.iter().map(|piece| table.parts.get(piece.object)).collect();
+    let new: Vec<usize> = (0..pieces.len()).filter(|&place| opened[place].is_none()).collect();
+    let objects: Vec<ObjectId> = new.iter().map(|&place| pieces[place].object).collect();
+    for (place, front) in new.into_iter().zip(fronts(table, &objects, work).await?) {
+        let object = pieces[place].object;
+        let part =
+            Part::open(Arc::clone(&table.schema), &front).map_err(|source| in_object(object, source))?;
+        let part = OpenPart { part: Arc::new(part), front };
+        table.parts.put(object, part.clone());
+        opened[place] = Some(part);
+    }
+    let sources =
+        pieces.into_iter().zip(opened.into_iter().flatten()).map(|(piece, OpenPart { part, front })| {
+            let Piece { object, named, struck, .. } = piece;
+            let window = asked.window.intersection(named);
+            Source { object, window, struck, part, front }
+        });
+    Ok(sources.collect())
+}
+
+/// What is at the front of objects, all at once; a long directory once more.
+async fn fronts(table: &Table, objects: &[ObjectId], work: &mut Work) -> Result<Vec<Buffer>, TableError> {
     let front = |object, bytes| Range { object, from: 0, to: bytes };
-    let first: Vec<Range> = pieces.iter().map(|piece| front(piece.object, FRONT_BYTES)).collect();
+    let first: Vec<Range> = objects.iter().map(|&object| front(object, FRONT_BYTES)).collect();
     let mut fronts = table.fetch_all(&first, work).await?;
     let (mut places, mut longer) = (Vec::new(), Vec::new());
-    for (place, (piece, bytes)) in pieces.iter().zip(&fronts).enumerate() {
+    for (place, (&object, bytes)) in objects.iter().zip(&fronts).enumerate() {
         let head = &bytes[..HEAD_BYTES.min(bytes.len())];
-        let needed = BlockReader::front_bytes(head).map_err(|source| in_object(piece.object, source))?;
+        let needed = Part::front_bytes(head).map_err(|source| in_object(object, source))?;
         if needed > FRONT_BYTES {
             places.push(place);
-            longer.push(front(piece.object, needed));
+            longer.push(front(object, needed));
         }
     }
     for (place, bytes) in places.into_iter().zip(table.fetch_all(&longer, work).await?) {
         fronts[place] = bytes;
     }
-    let opened = pieces.into_iter().zip(fronts).map(|(piece, front)| {
-        let Piece { object, named, struck, .. } = piece;
-        let window = asked.window.intersection(named);
-        let reader = BlockReader::open(Arc::clone(&table.schema), &front);
-        let reader = reader.map_err(|source| in_object(object, source))?;
-        Ok(Source { object, window, struck, reader, front })
-    });
-    opened.collect()
+    Ok(fronts)
 }
 
 pub(super) fn in_object(object: ObjectId, source: BlockError) -> TableError {

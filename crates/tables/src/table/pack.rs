@@ -1,0 +1,226 @@
+//! Packing: what writers appended becomes trees of cubes, in which a query finds its rows at the cost of what it
+//! returns.
+//!
+//! A pack reads one version, writes its objects with `create`, and becomes true by one edit; whoever loses
+//! against another packer discards what it wrote and starts again. Small trees are merged into larger ones as in
+//! a log-structured merge: a row is written once for each time that a tree grows by [`PackOptions::fan`].
+//!
+//! Invariant: a pack changes no answer. A crash at any point leaves objects that no version names, and a vacuum
+//! takes those.
+
+mod input;
+mod pace;
+mod plan;
+
+use super::ledger::{Fate, create};
+use super::{Table, TableError};
+use crate::block::BlockError;
+use crate::cube::{CubeObject, Shape, Tree};
+use crate::protocol::{
+    Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, Removal, SessionId, StepRange, Version,
+    WeightRange,
+};
+use atoll_store::Cell;
+use input::Input;
+use pace::Pace;
+use plan::Group;
+
+/// How often a pack is tried that another packer or a delete overtook.
+const ATTEMPTS_MAX: usize = 5;
+
+/// How to pack.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PackOptions {
+    /// How trees are cut.
+    pub shape: Shape,
+    /// Whether everything is to become as few trees as possible, whatever that costs. Otherwise only as much is
+    /// rewritten as keeps the number of trees and blocks small.
+    pub is_whole: bool,
+    /// Blocks are left alone while all of them together have fewer rows than this.
+    pub rows_min: u64,
+    /// How many trees of about one size become one of the next size, at least 2.
+    pub fan: usize,
+    /// Bytes of objects that one tree is made from, at most; the memory that a pack takes is about three times
+    /// this, and larger tables have several trees.
+    pub tree_bytes_max: u64,
+    /// The share of one processor that a pack may take, above 0 and at most 1.
+    pub share: f64,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        Self {
+            shape: Shape::default(),
+            is_whole: false,
+            rows_min: 1 << 17,
+            fan: 4,
+            tree_bytes_max: 512 << 20,
+            share: 1.0,
+        }
+    }
+}
+
+impl PackOptions {
+    /// Everything into as few trees as possible.
+    #[must_use]
+    pub fn whole() -> Self {
+        Self { is_whole: true, rows_min: 0, ..Self::default() }
+    }
+
+    fn validate(&self) -> Result<(), TableError> {
+        let problem = if self.fan < 2 {
+            "the fan of a pack is 2 at least"
+        } else if !(self.share > 0.0 && self.share <= 1.0) {
+            "the share of a processor lies above 0 and is at most 1"
+        } else if !self.shape.is_valid() {
+            "no number of a shape is 0"
+        } else {
+            return Ok(());
+        };
+        Err(TableError::PackOptions { problem })
+    }
+}
+
+/// What a pack did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PackReport {
+    /// The number of the version that it made last; none if there was nothing to do.
+    pub version: Option<u64>,
+    /// Trees that were written.
+    pub trees: u64,
+    /// Objects that were replaced, and by how many.
+    pub objects_before: u64,
+    /// See above.
+    pub objects_after: u64,
+    /// Cubes that were written.
+    pub cubes: u64,
+    /// Rows that were written.
+    pub rows: u64,
+    /// Rows that were left out because they had been struck.
+    pub dropped: u64,
+    /// Bytes of the objects that were read.
+    pub bytes_read: u64,
+    /// Bytes of the objects that were written, those of lost races included.
+    pub bytes_written: u64,
+    /// How often another packer, or a delete, was faster.
+    pub lost: u64,
+}
+
+impl Table {
+    /// Packs what is worth packing; answers what was done. Doing it again is harmless, in any process.
+    ///
+    /// # Errors
+    /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] where others were faster
+    /// again and again, errors of the store.
+    pub async fn pack(&self, options: &PackOptions) -> Result<PackReport, TableError> {
+        options.validate()?;
+        let mut report = PackReport::default();
+        let (mut lost, mut up_to) = (0, None);
+        loop {
+            let state = self.ledger.current().await?;
+            let up_to = *up_to.get_or_insert(state.manifest.version);
+            let Some(group) = plan::next(&state.manifest, up_to, options) else { return Ok(report) };
+            match self.pack_group(&state.manifest, &group, options, &mut report).await {
+                Ok(version) => {
+                    report.version = Some(version.0);
+                    lost = 0;
+                }
+                Err(TableError::Edit(EditError::InputGone { .. }) | TableError::Fenced { .. })
+                    if lost + 1 < ATTEMPTS_MAX =>
+                {
+                    lost += 1;
+                    report.lost += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes one tree of some pieces.
+    async fn pack_group(
+        &self,
+        manifest: &Manifest,
+        group: &Group,
+        options: &PackOptions,
+        report: &mut PackReport,
+    ) -> Result<Version, TableError> {
+        let mut pace = Pace::begin(self, options.share).await?;
+        let input = Input::read(self, manifest, group, &mut pace).await?;
+        let dropped = input.dropped;
+        let mut add = Vec::new();
+        let session = self.ledger.session().await?.id;
+        let rows = input.rows.num_rows() as u64;
+        if rows > 0 {
+            let tree = Tree::grow(&self.schema, &input.rows, &input.weights, &input.origins, &options.shape);
+            for object in tree.map_err(in_new_cubes)?.objects() {
+                let object = object.map_err(in_new_cubes)?;
+                let name = self.ledger.new_object_of(session);
+                let partition = self.names.object(name);
+                create(&*self.store, Cell::new(&partition, b""), &object.bytes).await?;
+                report.bytes_written += object.bytes.len() as u64;
+                report.cubes += object.cubes as u64;
+                add.push(piece(name, &object));
+                pace.rest().await?;
+            }
+        }
+        let (before, after) = (group.pieces.len() as u64, add.len() as u64);
+        let remove = group.pieces.iter().map(|placed| Removal {
+            object: placed.piece.object,
+            part: placed.piece.part,
+            weights: placed.piece.weights,
+            rows: placed.piece.rows,
+        });
+        let edit = Edit::Pack { base: manifest.version, remove: remove.collect(), add, dropped };
+        report.bytes_read += input.bytes;
+        let version = self.commit_pack(edit, session).await?;
+        report.trees += u64::from(after > 0);
+        report.objects_before += before;
+        report.objects_after += after;
+        report.rows += rows;
+        report.dropped += dropped;
+        Ok(version)
+    }
+}
+
+impl Table {
+    /// Makes a pack true, unless the session has ended under which its objects were written: those may be swept
+    /// at any time.
+    async fn commit_pack(&self, edit: Edit, session: SessionId) -> Result<Version, TableError> {
+        let fenced = || TableError::Fenced { table: self.name.clone() };
+        // Nobody else ends or begins a session meanwhile.
+        let _turn = self.ledger.turn().await;
+        if self.ledger.session().await?.id != session {
+            return Err(fenced());
+        }
+        match self.ledger.commit_once(edit).await? {
+            Fate::Made(version) => Ok(version),
+            Fate::Refused(error) => Err(error.into()),
+            Fate::Fenced => Err(fenced()),
+            Fate::Forgotten => Err(TableError::Forgotten { table: self.name.clone() }),
+        }
+    }
+}
+
+fn piece(object: ObjectId, encoded: &CubeObject) -> Piece {
+    let (first, last) = encoded.steps;
+    let run = match encoded.runs.as_slice() {
+        [run] => Some(run.clone()),
+        _ => None,
+    };
+    // Tight, so that a sample leaves out what lies deep without opening it.
+    let (least, greatest) = encoded.weights;
+    let weights = WeightRange { from: least.get(), to: greatest.get().checked_add(1) };
+    Piece {
+        object,
+        part: 0,
+        form: Form::Cube,
+        weights,
+        rows: encoded.rows,
+        bytes: encoded.bytes.len() as u64,
+        extent: Extent { run, steps: StepRange { from: first, to: last.checked_add(1) } },
+    }
+}
+
+fn in_new_cubes(source: BlockError) -> TableError {
+    TableError::Block { object: "new cubes".to_owned(), source }
+}

@@ -1,0 +1,155 @@
+//! Planning: which blocks and trees become one tree next.
+//!
+//! A tree is what one pack made: its objects were all born in one version. Trees have sizes, each
+//! [`PackOptions::fan`] times the one before. The blocks become a tree once they have enough rows; with it go
+//! all trees of its size and below, as soon as there are enough of them.
+//!
+//! Invariant: what is planned has changed after it was done, so planning ends.
+
+use super::PackOptions;
+use crate::protocol::{Form, Manifest, Placed, Version};
+use std::collections::BTreeMap;
+
+/// Bytes that a row is taken to have where nobody counted them.
+const ROW_BYTES: u64 = 48;
+
+fn is_block(placed: &Placed) -> bool {
+    placed.piece.form == Form::Block
+}
+
+/// Bytes of a piece, about.
+fn bytes_of(placed: &Placed) -> u64 {
+    if placed.piece.bytes > 0 { placed.piece.bytes } else { placed.piece.rows.saturating_mul(ROW_BYTES) }
+}
+
+/// Pieces that become one tree.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) pieces: Vec<Placed>,
+    rows: u64,
+    bytes: u64,
+    trees: usize,
+}
+
+impl Group {
+    fn add(&mut self, pieces: &[Placed]) {
+        self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
+        self.bytes += bytes(pieces);
+        self.pieces.extend_from_slice(pieces);
+    }
+
+    fn add_tree(&mut self, tree: &Standing) {
+        self.add(&tree.pieces);
+        self.trees += 1;
+    }
+}
+
+fn bytes(pieces: &[Placed]) -> u64 {
+    pieces.iter().map(bytes_of).sum()
+}
+
+/// A tree as a version has it.
+struct Standing {
+    pieces: Vec<Placed>,
+    rows: u64,
+    bytes: u64,
+    /// Whether rows of it are struck.
+    is_struck: bool,
+}
+
+/// What to pack next, of the blocks that version `up_to` has; none if it is not worth it.
+pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -> Option<Group> {
+    let (mut blocks, mut trees) = sort(manifest);
+    // Whoever packs while others write would never be done.
+    blocks.retain(|placed| placed.born <= up_to);
+    trees.sort_by_key(|tree| tree.rows);
+    let mut group = blocks_of(&blocks, options.tree_bytes_max);
+    let is_cut = group.pieces.len() < blocks.len();
+    if is_cut {
+        // A tree of blocks alone, as large as a tree may be: the others come next.
+        return Some(group);
+    }
+    if options.is_whole { whole(group, &trees, options) } else { merge(&mut group, &trees, options) }
+}
+
+/// The blocks, in the order of their steps, and the trees.
+fn sort(manifest: &Manifest) -> (Vec<Placed>, Vec<Standing>) {
+    let mut blocks = Vec::new();
+    let mut trees: BTreeMap<Version, Standing> = BTreeMap::new();
+    for placed in manifest.pieces.values() {
+        if is_block(placed) {
+            blocks.push(placed.clone());
+            continue;
+        }
+        let none = || Standing { pieces: Vec::new(), rows: 0, bytes: 0, is_struck: false };
+        let tree = trees.entry(placed.born).or_insert_with(none);
+        tree.rows += placed.piece.rows;
+        tree.bytes += bytes_of(placed);
+        tree.is_struck |= manifest.tombstones_of(placed).next().is_some();
+        tree.pieces.push(placed.clone());
+    }
+    blocks.sort_by(|left, right| {
+        let key = |placed: &Placed| (placed.piece.extent.steps.from, placed.born, placed.piece.object);
+        key(left).cmp(&key(right))
+    });
+    (blocks, trees.into_values().collect())
+}
+
+/// The first blocks, as many as one tree may be made from; one at least, if there is one.
+fn blocks_of(blocks: &[Placed], bytes_max: u64) -> Group {
+    let mut group = Group::default();
+    let mut total = 0_u64;
+    let fits = |placed: &&Placed| {
+        total = total.saturating_add(bytes_of(placed));
+        total <= bytes_max
+    };
+    let count = blocks.iter().take_while(fits).count().max(1).min(blocks.len());
+    group.add(&blocks[..count]);
+    group
+}
+
+/// All blocks and as many trees, smallest first, as one may be made from.
+fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+    let mut is_struck = false;
+    for tree in trees {
+        if group.bytes.saturating_add(tree.bytes) > options.tree_bytes_max && !group.pieces.is_empty() {
+            break;
+        }
+        is_struck |= tree.is_struck;
+        group.add_tree(tree);
+    }
+    let has_blocks = group.pieces.iter().any(is_block);
+    if has_blocks || group.trees > 1 || is_struck {
+        return Some(group);
+    }
+    let struck = trees.iter().find(|tree| tree.is_struck)?;
+    let mut group = Group::default();
+    group.add_tree(struck);
+    Some(group)
+}
+
+/// The blocks, once they have enough rows, and the trees that it is time to merge with them.
+fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+    if group.pieces.is_empty() || group.rows < options.rows_min {
+        return None;
+    }
+    let mut left = trees;
+    loop {
+        let size = size_of(group.rows, options);
+        let count = left.iter().take_while(|tree| size_of(tree.rows, options) <= size).count();
+        let (now, larger) = left.split_at(count);
+        let of_trees: u64 = now.iter().map(|tree| tree.bytes).sum();
+        // One of the fan is the group itself.
+        let is_time = count + 1 >= options.fan;
+        if !is_time || group.bytes.saturating_add(of_trees) > options.tree_bytes_max {
+            return Some(std::mem::take(group));
+        }
+        now.iter().for_each(|tree| group.add_tree(tree));
+        left = larger;
+    }
+}
+
+/// Which size a tree of so many rows has: 0 below `rows_min * fan`, and one more for each further fan.
+fn size_of(rows: u64, options: &PackOptions) -> u32 {
+    (rows / options.rows_min.max(1)).checked_ilog(options.fan as u64).unwrap_or(0)
+}

@@ -1,0 +1,71 @@
+//! Strikes: which rows of a part a version has struck, judged row by row.
+
+use super::codec::damaged;
+use super::{Table, TableError};
+use crate::cube::Origins;
+use crate::expression::{Bound, Expression};
+use crate::protocol::{RunId, StepRange, Struck};
+use arrow_array::RecordBatch;
+use arrow_buffer::BooleanBuffer;
+use std::sync::Arc;
+
+/// Rows of a part that meet all that is said here are struck.
+#[derive(Clone)]
+pub(super) struct Strike {
+    /// Rows of this run; none where all rows of the part are meant.
+    run: Option<RunId>,
+    /// Rows of these steps; none where all are meant.
+    steps: Option<StepRange>,
+    /// Rows for which this is true; all for none.
+    condition: Option<Arc<Bound>>,
+}
+
+impl Strike {
+    /// What a version says is struck of a part. `bound` makes a condition of its text.
+    pub(super) fn of(
+        struck: Struck,
+        bound: impl FnOnce(&Arc<str>) -> Result<Arc<Bound>, TableError>,
+    ) -> Result<Self, TableError> {
+        let Struck { run, steps, expression } = struck;
+        Ok(Self { run, steps, condition: expression.as_ref().map(bound).transpose()? })
+    }
+
+    /// Whether it looks at where rows were written.
+    pub(super) const fn needs_origins(&self) -> bool {
+        self.run.is_some() || self.steps.is_some()
+    }
+
+    /// Which rows are struck. Origins are there where they are needed.
+    pub(super) fn strikes(
+        &self,
+        rows: &RecordBatch,
+        origins: Option<&Origins>,
+    ) -> Result<BooleanBuffer, TableError> {
+        let mut struck = BooleanBuffer::new_set(rows.num_rows());
+        if let (Some(run), Some(origins)) = (&self.run, origins) {
+            let of_run = |row: usize| origins.run(row) == Some(run);
+            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_run);
+        }
+        if let (Some(steps), Some(origins)) = (self.steps, origins) {
+            let of_steps = |row: usize| origins.steps().get(row).is_some_and(|step| steps.contains(*step));
+            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_steps);
+        }
+        if let Some(condition) = &self.condition {
+            struck = &struck & &is_true(&condition.evaluate(rows)?);
+        }
+        Ok(struck)
+    }
+}
+
+/// Where a condition is true: not where it is false, and not where it is null.
+pub(super) fn is_true(found: &arrow_array::BooleanArray) -> BooleanBuffer {
+    use arrow_array::Array;
+    found.nulls().map_or_else(|| found.values().clone(), |nulls| found.values() & nulls.inner())
+}
+
+/// The condition of a stored text.
+pub(super) fn bound(table: &Table, text: &str) -> Result<Arc<Bound>, TableError> {
+    let unreadable = |error| damaged(&table.name, &format!("what was deleted cannot be told: {error}"));
+    let bound = Expression::parse(text).and_then(|expression| expression.bind(table.schema.columns()));
+    bound.map(Arc::new).map_err(unreadable)
+}

@@ -1,0 +1,127 @@
+//! A store that fails at one of its writes, before or after carrying it out: a crash at any write of a pack.
+
+use crate::run;
+use crate::tube::{Tube, schema};
+use atoll_memory::MemoryStore;
+use atoll_store::{
+    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
+    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
+    WriteOptions, Written,
+};
+use atoll_tables::cube::Shape;
+use atoll_tables::{PackOptions, Query, Table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Another store, until its writes are used up.
+struct Failing {
+    inner: Arc<dyn Store>,
+    /// Writes that are left; the last of them is carried out, and nobody learns of it.
+    left: AtomicU64,
+}
+
+fn unknown() -> StoreError {
+    StoreError::Unknown { what: "a write", reason: "it was planned so".to_owned(), source: None }
+}
+
+impl Failing {
+    async fn guarded(&self, written: StoreFuture<'_, Written>) -> Result<Written, StoreError> {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Err(_) => Err(StoreError::ReadOnly { place: "here".to_owned() }),
+            Ok(1) => {
+                written.await?;
+                Err(unknown())
+            }
+            Ok(_) => written.await,
+        }
+    }
+}
+
+impl Store for Failing {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        self.inner.get(cell, options)
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        self.inner.get_many(reads)
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(self.guarded(self.inner.write(batch, options)))
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        self.inner.scan(request)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        self.inner.wait(cell, expectation, time_out)
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        self.inner.partition_keys(query)
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        self.inner.splits(readers)
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        self.inner.place(partition)
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.inner.now()
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        self.inner.sync()
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.inner.close()
+    }
+}
+
+#[test]
+fn a_pack_that_ends_at_any_of_its_writes_has_changed_no_answer() {
+    run(async {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let table = Table::create(Arc::clone(&inner), "run", schema(false)).await.unwrap();
+        Tube::new(5, 300, 12).write(&table).await;
+        let before = table.query(&Query::default()).await.unwrap().rows;
+        let mut options = PackOptions::whole();
+        options.shape = Shape { cube_rows: 200, leaf_rows: 300, object_bytes: 8 << 10, ..options.shape };
+        let mut ended = 0;
+        for writes in 1.. {
+            let store = Failing { inner: Arc::clone(&inner), left: AtomicU64::new(u64::MAX) };
+            let store = Arc::new(store);
+            let packer = Table::open(Arc::clone(&store) as Arc<dyn Store>, "run").await.unwrap();
+            store.left.store(writes, Ordering::SeqCst);
+            let packed = packer.pack(&options).await;
+            let reader = Table::open(Arc::clone(&inner), "run").await.unwrap();
+            assert_eq!(reader.query(&Query::default()).await.unwrap().rows, before, "after {writes} writes");
+            match packed {
+                Ok(report) => {
+                    // The last write made it true and was not heard of, so there was nothing left.
+                    assert!(report.version.is_none() || report.objects_after > 5, "{report:?}");
+                    break;
+                }
+                Err(_) => ended += 1,
+            }
+        }
+        assert!(ended > 6, "{ended} crashes");
+        assert_eq!(table.query(&Query::default()).await.unwrap().rows, before);
+    });
+}

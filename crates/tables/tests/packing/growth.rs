@@ -1,0 +1,72 @@
+//! Many small steps: packing now and then writes each row a few times, and the trees stay few.
+
+use crate::run;
+use crate::tube::{Tube, schema};
+use atoll_memory::MemoryStore;
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{PackOptions, Query, Table};
+use std::sync::Arc;
+
+const STEPS: i32 = 1000;
+const ROWS: usize = 100;
+
+#[test]
+fn a_row_is_written_a_few_times_however_many_steps_come_and_trees_stay_few() {
+    run(async {
+        let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
+        table.begin("tube", 1, 1).await.unwrap();
+        let mut tube = Tube::new(1, ROWS, STEPS);
+        // As ten thousand steps of a thousand rows, a hundredth as large.
+        let options = PackOptions { rows_min: 1310, ..PackOptions::default() };
+        let (mut written, mut packs, mut trees_before) = (0, 0, 0);
+        for step in 0..STEPS {
+            let rows = tube.frame(table.schema(), step);
+            let id = BlockId { run: "tube".into(), attempt: 1, step: step as u64, rank: 0 };
+            table.append(id, &rows).await.unwrap();
+            let report = table.pack(&options).await.unwrap();
+            written += report.rows;
+            packs += u64::from(report.version.is_some());
+            trees_before = trees_before.max(report.objects_before);
+        }
+        let rows = STEPS as u64 * ROWS as u64;
+        let times = written as f64 / rows as f64;
+        eprintln!("each row was packed {times:.2} times, in {packs} packs");
+        // A row of a block takes 41 bytes and more, one of a tree about 26, of 32: six times 32 are not reached.
+        assert!((2.0..=4.5).contains(&times), "{times}");
+        assert!(packs <= 80, "{packs}");
+        assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows() as u64, rows);
+        let whole = table.pack(&PackOptions::whole()).await.unwrap();
+        assert_eq!((whole.trees, whole.rows), (1, rows));
+        assert!(whole.objects_after * 2 <= whole.objects_before, "{whole:?}");
+    });
+}
+
+#[test]
+fn a_table_that_is_larger_than_a_tree_may_be_becomes_several() {
+    run(async {
+        let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
+        Tube::new(2, 500, 40).write(&table).await;
+        let options = PackOptions { tree_bytes_max: 200_000, ..PackOptions::whole() };
+        let report = table.pack(&options).await.unwrap();
+        // What is left over of the blocks is merged with another tree.
+        assert!((5..=8).contains(&report.trees) && (20_000..30_000).contains(&report.rows), "{report:?}");
+        assert_eq!(table.pack(&options).await.unwrap().version, None);
+        assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 20_000);
+    });
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    run(async {
+        let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
+        for options in [
+            PackOptions { fan: 1, ..PackOptions::default() },
+            PackOptions { share: 0.0, ..PackOptions::default() },
+            PackOptions { share: f64::NAN, ..PackOptions::default() },
+        ] {
+            let refused = table.pack(&options).await.unwrap_err();
+            assert_eq!(refused.kind(), atoll_errors::ErrorKind::InvalidInput, "{refused}");
+        }
+        assert_eq!(table.pack(&PackOptions::whole()).await.unwrap().version, None, "an empty table");
+    });
+}

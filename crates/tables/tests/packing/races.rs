@@ -1,0 +1,82 @@
+//! Packers, writers and readers at once: nothing is lost or doubled, whoever is faster.
+
+use crate::run;
+use crate::seeds::for_seeds;
+use crate::tube::{Tube, schema};
+use atoll_memory::MemoryStore;
+use atoll_store::Store;
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{PackOptions, Query, Table};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The ids of all rows, each once.
+async fn ids(table: &Table) -> BTreeSet<(i32, i32)> {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+    let rows = table.query(&Query::default()).await.unwrap().rows;
+    let numbers = |place: usize| rows.column(place).as_primitive::<Int32Type>().values().to_vec();
+    let pairs: Vec<(i32, i32)> = numbers(0).into_iter().zip(numbers(1)).collect();
+    let ids: BTreeSet<_> = pairs.iter().copied().collect();
+    assert_eq!(ids.len(), pairs.len(), "a row is there twice");
+    ids
+}
+
+#[test]
+fn three_packers_and_a_writer_that_starts_again_lose_and_double_nothing() {
+    for_seeds("three_packers_and_a_writer", 6, |random| {
+        run(async {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let table = Table::create(Arc::clone(&store), "run", schema(random.bool())).await.unwrap();
+            let packer = |seed: u64| {
+                let store = Arc::clone(&store);
+                async move {
+                    let table = Table::open(store, "run").await.unwrap();
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let mut done = (0, 0);
+                    for _ in 0..25 {
+                        let rows_min = random.u64(1..800);
+                        let is_whole = random.bool();
+                        let options = PackOptions { is_whole, rows_min, fan: 2, ..PackOptions::default() };
+                        // Whoever loses again and again gives up, and that is no harm.
+                        if let Ok(report) = table.pack(&options).await {
+                            done = (done.0 + report.trees, done.1 + report.lost);
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    done
+                }
+            };
+            let packers: Vec<_> =
+                (0..3).map(|number| tokio::spawn(packer(random.u64(..) + number))).collect();
+            // The second attempt begins anew at a step of the first, whose rows may be packed by then.
+            let again = random.i32(5..25);
+            for (attempt, steps) in [(1, 0..30), (2, again..40)] {
+                table.begin("tube", attempt, 1).await.unwrap();
+                let mut tube = Tube::new(attempt, if attempt == 1 { 150 } else { 90 }, 40);
+                for step in steps {
+                    let rows = tube.frame(table.schema(), step);
+                    let id = BlockId { run: "tube".into(), attempt, step: step as u64, rank: 0 };
+                    table.append(id, &rows).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            }
+            let mut trees = 0;
+            for packer in packers {
+                trees += packer.await.unwrap().0;
+            }
+            let expected: BTreeSet<(i32, i32)> = (0..40)
+                .flat_map(|step| (0..if step < again { 150 } else { 90 }).map(move |pid| (pid, step)))
+                .collect();
+            assert_eq!(ids(&table).await, expected);
+            let report = table.pack(&PackOptions::whole()).await.unwrap();
+            assert_eq!(ids(&table).await, expected);
+            assert!(trees + report.trees > 0);
+            assert_eq!(
+                table.pack(&PackOptions::whole()).await.unwrap().version,
+                None,
+                "struck rows are gone"
+            );
+        });
+    });
+}
