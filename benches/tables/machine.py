@@ -32,15 +32,16 @@ def go_first() -> None:
         told("priority not raised: builds beside this run will show")
 
 
-def wait_for_calm() -> float:
-    """Waits until little else runs, for two minutes at most; the share that others used at last."""
-    until = time.monotonic() + _PATIENCE_SECONDS
+def wait_for_calm(seconds: float = _PATIENCE_SECONDS) -> str | None:
+    """Waits until little else runs, so long at most; then a warning if others are still busy."""
+    until = time.monotonic() + seconds
     while (busy := _busy()) > _BUSY and time.monotonic() < until:
         told(f"waiting for a calm machine: {busy:.0%} busy with other work")
-    return busy
+    return f"the machine was {busy:.0%} busy with other work: do not quote these times" if busy > _BUSY else None
 
 
 def _busy() -> float:
+    """The share of all processors' time that is used just now."""
     before = _times()
     time.sleep(_LOOK_SECONDS)
     after = _times()
