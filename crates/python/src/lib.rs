@@ -12,6 +12,7 @@ mod capsule;
 mod column;
 mod conform;
 mod error;
+mod estimate;
 mod input;
 mod refinement;
 mod rows;
@@ -36,6 +37,7 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ask::condition, module)?)?;
     module.add_function(wrap_pyfunction!(ask::box_condition, module)?)?;
     module.add_function(wrap_pyfunction!(ask::check_window, module)?)?;
+    module.add_function(wrap_pyfunction!(estimate::estimate, module)?)?;
     module.add_function(wrap_pyfunction!(schema::fields, module)?)?;
     module.add_function(wrap_pyfunction!(schema::type_name, module)?)?;
     module.add_function(wrap_pyfunction!(input::rows, module)?)

@@ -29,7 +29,7 @@ impl Table {
         Self { handle: Kept::new(Arc::new(table)), name, schema }
     }
 
-    fn handle(&self) -> Result<Arc<Opened>, Failure> {
+    pub(crate) fn handle(&self) -> Result<Arc<Opened>, Failure> {
         self.handle.get().map(Arc::clone)
     }
 }

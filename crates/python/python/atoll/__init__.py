@@ -16,6 +16,7 @@ to a :class:`Writer`.
 from . import errors
 from ._answer import Answer, Work
 from ._atoll import __version__
+from ._estimate import Estimate
 from ._expression import Expression, col
 from ._query import Query, Refined
 from ._store import Store, open
@@ -26,6 +27,7 @@ from .writer import Writer
 __all__ = [
     "Answer",
     "AtollError",
+    "Estimate",
     "Expression",
     "Query",
     "Refined",

@@ -193,6 +193,15 @@ _RESERVED = {
 }  # fmt: skip
 
 
+def column_text(name: str) -> str:
+    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+    if not isinstance(name, str):
+        raise InvalidInputError(f"a column is named by a text, not by {name!r}")
+    base, bracket, element = name.removesuffix("]").partition("[")
+    is_element = bracket and name.endswith("]") and element.isdigit()
+    return f"{quoted(base)}[{element}]" if is_element else quoted(name)
+
+
 def literal(value: Any) -> str:
     """A Python or NumPy value as the grammar writes it.
 

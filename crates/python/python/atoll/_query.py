@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Answer, Work
-from ._expression import Expression, literal, quoted
+from ._estimate import Estimate, Estimating, Tolerant, _Question, estimated, tolerant
+from ._expression import Expression, column_text, literal
 from ._plot import Plot
 from .errors import InvalidInputError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._table import Table
 
 
-class Asking:
+class Asking(Estimating):
     """What can be asked, of a table as of a query on it. Every call gives a new query; none reads anything."""
 
     def query(self) -> Query:
@@ -155,6 +156,24 @@ class Asking:
         rows, work = query.table._native.count(query)
         return rows, Work(**work)
 
+    def within(
+        self,
+        *,
+        relative: float | None = None,
+        absolute: float | None = None,
+        of_sd: float | None = None,
+        max_rows: int | None = None,
+    ) -> Tolerant:
+        """Estimates that read as much as they need: ``q.within(relative=0.01).mean("vz")``.
+
+        One tolerance is half the width of the interval: ``relative`` to the value, ``absolute`` in its unit, or ``of_sd``
+        in standard deviations of the rows. ``max_rows`` ends the reading; what is too wide then says so among its doubts.
+        """
+        return tolerant(self.query(), relative, absolute, of_sd, max_rows)
+
+    def _asked(self, question: _Question) -> Estimate:
+        return estimated(self.query(), question)
+
     def explain(self) -> str:
         """What an answer would read, and why: for people. Nothing but directories is read for it."""
         query = self.query()
@@ -242,8 +261,5 @@ def _side(name: str, ends: Any) -> str:
         raise InvalidInputError.hinted(
             f"{name}={ends!r} is no range", f"write {name}=(low, high), with None for an end that is open"
         ) from None
-    base, bracket, element = name.removesuffix("]").partition("[")
-    is_element = bracket and name.endswith("]") and element.isdigit()
-    column = f"{quoted(base)}[{element}]" if is_element else quoted(name)
     low, high = ("" if end is None else literal(end) for end in (low, high))
-    return f"{column}={low}:{high}"
+    return f"{column_text(name)}={low}:{high}"

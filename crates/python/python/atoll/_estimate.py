@@ -1,0 +1,133 @@
+"""Estimates: a number about rows that were not all read, with an interval, and with what speaks against trusting it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from . import _atoll
+from ._answer import Work
+from ._expression import Expression, column_text
+from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ._query import Query
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What a sample says about a number.
+
+    The interval from ``low`` to ``high`` holds the truth with probability ``confidence``, over all samples that might
+    have been drawn; if everything was read, ``value`` is the truth and ``is_exact``. An interval that ``doubts`` speak
+    against is not ``is_valid``: look at them before you use it.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    #: How the interval was found.
+    method: str
+    #: Whether everything was read.
+    is_exact: bool
+    #: Units that had a say: rows, or entities of the sample key.
+    units: int
+    #: Rows of the sample.
+    rows: int
+    #: One standard deviation of the rows, in the unit of the value.
+    deviation: float
+    #: What speaks against trusting the interval; empty if nothing does.
+    doubts: tuple[str, ...]
+    #: Rows that were read for it.
+    rows_read: int
+    #: The version that was read.
+    version: int
+    work: Work
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether nothing speaks against trusting the interval."""
+        return not self.doubts
+
+    @property
+    def half_width(self) -> float:
+        """How far the interval reaches from the value, on its longer side."""
+        return max(self.high - self.value, self.value - self.low)
+
+    def __repr__(self) -> str:
+        if self.is_exact:
+            return f"{self.value:.6g} (exact)"
+        told = f"{self.value:.6g} ± {self.half_width:.2g} ({self.confidence:.0%}, {self.units:,} units)"
+        return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    subject: str
+    text: str
+    confidence: float
+    quantile: float = 0.5
+    tolerance: tuple[str, float] | None = None
+    max_rows: int | None = None
+
+
+class Estimating:
+    """Numbers about the rows of a query, from its sample; exact where nothing is left out."""
+
+    def _asked(self, question: _Question) -> Estimate:
+        raise NotImplementedError
+
+    def mean(self, column: str, *, confidence: float = 0.95) -> Estimate:
+        """The mean of a column, of the rows that have a value. An element of a vector column is ``"pos[0]"``.
+
+        Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
+        Raises ``NotFoundError`` for a column that is not there, ``InvalidInputError`` for one without numbers.
+        """
+        return self._asked(_Question("mean", column_text(column), confidence))
+
+    def sum(self, column: str, *, confidence: float = 0.95) -> Estimate:
+        """The sum of a column. Surest where the number of rows is known exactly: without conditions, or with boxes."""
+        return self._asked(_Question("sum", column_text(column), confidence))
+
+    def quantile(self, column: str, share: float, *, confidence: float = 0.95) -> Estimate:
+        """The value of a column below which a share of the rows lies: 0.5 for the median.
+
+        Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
+        """
+        return self._asked(_Question("quantile", column_text(column), confidence, quantile=share))
+
+    def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
+        """The share of the rows, from 0 to 1, for which a condition is true as well."""
+        return self._asked(_Question("share", str(condition), confidence))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tolerant(Estimating):
+    """A query with how narrow an estimate shall be: made by ``q.within(...)``."""
+
+    query: Query
+    tolerance: tuple[str, float]
+    max_rows: int | None
+
+    def _asked(self, question: _Question) -> Estimate:
+        question = dataclasses.replace(question, tolerance=self.tolerance, max_rows=self.max_rows)
+        return estimated(self.query, question)
+
+
+def tolerant(
+    query: Query, relative: float | None, absolute: float | None, of_sd: float | None, max_rows: int | None
+) -> Tolerant:
+    """A query with the one tolerance that was given."""
+    given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
+    (first, *more) = [(name, width) for name, width in given.items() if width is not None] or [None]
+    if first is None or more:
+        raise InvalidInputError.hinted("one tolerance is needed", "write within(relative=0.01), absolute= or of_sd=")
+    return Tolerant(query, first, max_rows)
+
+
+def estimated(query: Query, question: _Question) -> Estimate:
+    """The answer to a question."""
+    found = _atoll.estimate(query.table._native, query, question)
+    work = Work(**found.pop("work"))
+    return Estimate(work=work, doubts=tuple(found.pop("doubts")), **found)
