@@ -19,6 +19,7 @@ mod quantile;
 mod ratio;
 mod reading;
 mod request;
+mod several;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use outcome::{Doubt, Estimate, LARGEST_SHARE_MAX, Method, OUTCOME_UNITS_MIN,
 pub use quantile::quantile;
 pub use reading::{Reading, Step, Tolerance};
 pub use request::{EstimateRequest, Estimated, Subject, Within};
+pub use several::{GroupMeans, Histogram};
 pub use share::{count, share};
 pub use units::Units;
 
@@ -128,6 +130,14 @@ pub enum EstimateError {
         /// Which, from 0.
         place: usize,
     },
+    /// Known groups are not of the column's type.
+    #[error("the groups of column \"{column}\" were given as {found}")]
+    Groups {
+        /// The column.
+        column: String,
+        /// What was given.
+        found: String,
+    },
     /// Bounds that do not hold.
     #[error("the values do not lie between {least} and {greatest}{}", stray(.value))]
     Bounds {
@@ -176,6 +186,7 @@ impl EstimateError {
             | Self::Share { .. }
             | Self::Tolerance { .. }
             | Self::Edges { .. }
+            | Self::Groups { .. }
             | Self::Bounds { .. }
             | Self::HoldsZero { .. } => ErrorKind::InvalidInput,
         }

@@ -315,3 +315,58 @@ async fn an_older_version_is_estimated_as_it_was() {
     assert_eq!((again.version, &again.estimate), (version, &before.estimate));
     assert!(after.version > version && after.estimate.value > 1.15 * before.estimate.value);
 }
+
+#[tokio::test]
+async fn groups_have_their_means_and_known_ones_are_not_seen_rather_than_left_out() {
+    let table = table(&[]).await;
+    let query = Query::default().sample(0.1).unwrap();
+    let vz = Column::named("vz");
+    let known: ArrayRef = Arc::new(StringArray::from(vec!["ghost", "heavy"]));
+    let at = (Confidence::default(), false);
+    let found = table.estimate_groups(&query, &vz, "kind", Some(known), at).await.unwrap();
+    assert_eq!(found.groups.as_ref(), &StringArray::from(vec!["ghost", "heavy", "light"]));
+    assert!(found.means[0].is_none());
+    // Each is the mean of the rows of its group.
+    for (group, kind) in [(1, "heavy"), (2, "light")] {
+        let of_group = query.clone().filter(filter(&format!("kind = '{kind}'")));
+        let alone = table.estimate(&of_group, &of_vz(Subject::Mean)).await.unwrap().estimate;
+        let mean = found.means[group].as_ref().unwrap();
+        assert!(
+            (mean.low - alone.low).abs() < 1e-9 && (mean.high - alone.high).abs() < 1e-9,
+            "{mean} is not {alone}"
+        );
+    }
+    let together =
+        table.estimate_groups(&query, &vz, "kind", None, (Confidence::default(), true)).await.unwrap();
+    assert_eq!(together.groups.len(), 2);
+    let heavy =
+        |means: &[Option<Estimate>]| means.iter().flatten().map(Estimate::half_width).fold(0.0, f64::max);
+    assert!(heavy(&together.means) > 1.1 * heavy(&found.means));
+    let wrong: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let refused = table.estimate_groups(&query, &vz, "kind", Some(wrong), at).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    let unknown = table.estimate_groups(&query, &vz, "kinds", None, at).await.unwrap_err();
+    assert!(matches!(unknown, TableError::Column { .. }));
+}
+
+#[tokio::test]
+async fn a_histogram_of_a_sample_shares_out_its_rows() {
+    let table = table(&[]).await;
+    let query = Query::default().sample(0.2).unwrap();
+    let edges = [0.0, 0.25, 0.5, 1.0];
+    let x = Column::named("x");
+    let found = table.estimate_histogram(&query, &x, &edges, (Confidence::default(), false)).await.unwrap();
+    assert_eq!(found.rows, Some(ALL as u64));
+    assert!((found.bins.iter().map(|bin| bin.value).sum::<f64>() - 1.0).abs() < 1e-9);
+    for (bin, (from, to)) in found.bins.iter().zip([(0.0, 0.25), (0.25, 0.5), (0.5, 1.0)]) {
+        let inside = by_weight(2).iter().filter(|row| from <= row.2 && row.2 < to).count() as f64;
+        assert!(bin.clone().scaled(ALL).holds(inside), "{bin}, truth {inside}");
+    }
+    let wide = table.estimate_histogram(&query, &x, &edges, (Confidence::default(), true)).await.unwrap();
+    assert!(wide.bins[0].half_width() > 1.1 * found.bins[0].half_width());
+    let all = table
+        .estimate_histogram(&Query::default(), &x, &edges, (Confidence::default(), false))
+        .await
+        .unwrap();
+    assert!(all.bins.iter().all(Estimate::is_exact));
+}

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
-use crate::{Cut, Query, Table, TableError, Weight, Window, Work};
+use crate::{Count, Cut, Query, Table, TableError, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that fits a table.
@@ -106,16 +106,23 @@ impl Table {
         }
         plan.query.filter = None;
         plan.filter = filter;
-        let Query { as_of, with_arriving, .. } = plan.query;
-        let everything = Query { columns: Some(Vec::new()), as_of, with_arriving, ..Query::default() };
-        let count = self.count(&everything).await?;
-        plan.query.as_of = Some(count.version);
+        let count = self.count_all(&mut plan.query).await?;
         plan.counted = Some((count.rows, count.version));
         plan.work = count.work;
         Ok(())
     }
 
-    fn check_numbers(&self, column: &Column) -> Result<(), TableError> {
+    /// How many rows there are in all, and the query of that version.
+    pub(super) async fn count_all(&self, query: &mut Query) -> Result<Count, TableError> {
+        let Query { as_of, with_arriving, .. } = *query;
+        let everything = Query { columns: Some(Vec::new()), as_of, with_arriving, ..Query::default() };
+        let count = self.count(&everything).await?;
+        query.as_of = Some(count.version);
+        Ok(count)
+    }
+
+    /// Refuses a column that is not there, or has no numbers.
+    pub(super) fn check_numbers(&self, column: &Column) -> Result<(), TableError> {
         let found = self.schema().columns().column_with_name(&column.name);
         let (_, field) = found.ok_or_else(|| self.no_column(&column.name))?;
         if has_numbers(field.data_type(), column.element) {
@@ -211,7 +218,7 @@ impl Plan {
 }
 
 /// The units of an answer, and how large a part of everything they are.
-fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, TableError> {
+pub(super) fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, TableError> {
     let units = weights.chunk_by(PartialEq::eq).count();
     let is_cut_short = query.units.is_some_and(|most| units >= most)
         || query.limit.is_some_and(|most| weights.len() >= most);

@@ -1,0 +1,156 @@
+//! Several estimates of one sample of a table: the means of its groups, and histograms.
+//!
+//! Invariant: a group that is known to be there is in the answer, met or not.
+
+use super::values::numbers;
+use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
+use crate::expression::Column;
+use crate::protocol::Version;
+use crate::{Query, Salt, Table, TableError, Weight, Work, weights};
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_select::concat::concat;
+use arrow_select::take::take;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The means of the groups of a sample.
+#[derive(Clone, Debug)]
+pub struct GroupMeans {
+    /// The value of each group: those that were known in their order, then the others as they were met.
+    pub groups: ArrayRef,
+    /// The mean of each, none for a group that was not seen.
+    pub means: Vec<Option<Estimate>>,
+    /// The version that was read.
+    pub version: Version,
+    /// Rows of the sample.
+    pub rows_read: u64,
+    /// What that took.
+    pub work: Work,
+}
+
+/// The share of rows in each bin.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// A share for each bin; [`Estimate::scaled`] by the number of rows, a count.
+    pub bins: Vec<Estimate>,
+    /// How many rows there are in all, where that is known without reading.
+    pub rows: Option<u64>,
+    /// The version that was read.
+    pub version: Version,
+    /// Rows of the sample.
+    pub rows_read: u64,
+    /// What that took.
+    pub work: Work,
+}
+
+impl Table {
+    /// The mean of a column in each group of rows that have one value of the column `by`, from the query's sample.
+    ///
+    /// `known` are values of groups that are known to be there; those that the sample did not meet are answered as
+    /// not seen. Each mean holds by itself; with `is_simultaneous`, all of them together do.
+    ///
+    /// # Errors
+    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] for known values of another type
+    /// than the column, and what [`Table::query`] may answer.
+    pub async fn estimate_groups(
+        &self,
+        query: &Query,
+        value: &Column,
+        by: &str,
+        known: Option<ArrayRef>,
+        (confidence, is_simultaneous): (Confidence, bool),
+    ) -> Result<GroupMeans, TableError> {
+        self.check_numbers(value)?;
+        let columns = vec![value.name.clone(), by.to_owned()];
+        let answer = self.query(&Query { columns: Some(columns), ..query.clone() }).await?;
+        let missing = || TableError::Column { table: self.name().to_owned(), column: by.to_owned() };
+        let of_rows = answer.rows.column_by_name(by).ok_or_else(missing)?;
+        let known = known.unwrap_or_else(|| of_rows.slice(0, 0));
+        if known.data_type() != of_rows.data_type() {
+            let (column, found) = (by.to_owned(), known.data_type().to_string());
+            return Err(EstimateError::Groups { column, found }.into());
+        }
+        let grouping = Grouping::new(&known, of_rows)?;
+        let confidence =
+            if is_simultaneous { confidence.simultaneous(grouping.firsts.len()) } else { confidence };
+        let values = numbers(&answer.rows, value).unwrap_or_default();
+        let units = of_table::units_of(query, &answer.weights)?;
+        let means = group_means(&units, &grouping.groups, &values, grouping.firsts.len(), &confidence)?;
+        let rows_read = answer.rows.num_rows() as u64;
+        Ok(GroupMeans {
+            groups: grouping.values()?,
+            means,
+            version: answer.version,
+            rows_read,
+            work: answer.work,
+        })
+    }
+
+    /// The share of the query's rows in each bin, from its sample: bin `i` holds the values from `edges[i]` up to
+    /// `edges[i + 1]`, without that. Each share holds by itself; with `is_simultaneous`, all of them together do.
+    ///
+    /// # Errors
+    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] unless the edges rise, and what
+    /// [`Table::query`] may answer.
+    pub async fn estimate_histogram(
+        &self,
+        query: &Query,
+        value: &Column,
+        edges: &[f64],
+        (confidence, is_simultaneous): (Confidence, bool),
+    ) -> Result<Histogram, TableError> {
+        self.check_numbers(value)?;
+        let mut query = Query { columns: Some(vec![value.name.clone()]), ..query.clone() };
+        let rows = match query.filter {
+            None => Some(self.count_all(&mut query).await?.rows),
+            Some(_) => None,
+        };
+        let answer = self.query(&query).await?;
+        let bins = edges.len().saturating_sub(1);
+        let confidence = if is_simultaneous { confidence.simultaneous(bins) } else { confidence };
+        let values = numbers(&answer.rows, value).unwrap_or_default();
+        let units = of_table::units_of(&query, &answer.weights)?;
+        let bins = histogram(&units, &values, edges, &confidence)?;
+        let rows_read = answer.rows.num_rows() as u64;
+        Ok(Histogram { bins, rows, version: answer.version, rows_read, work: answer.work })
+    }
+}
+
+/// Which group each row is of.
+struct Grouping {
+    /// Values of known groups, and then of rows.
+    all: ArrayRef,
+    /// Where among these each group is first.
+    firsts: Vec<u32>,
+    /// The group of each row.
+    groups: Vec<Option<u32>>,
+}
+
+impl Grouping {
+    fn new(known: &ArrayRef, of_rows: &ArrayRef) -> Result<Self, TableError> {
+        let all = concat(&[known.as_ref(), of_rows.as_ref()]).map_err(of_answer)?;
+        // Equal values have equal weights, and different ones as good as never.
+        let keys = weights(&[Arc::clone(&all)], Salt(0)).map_err(of_answer)?;
+        let mut numbers: HashMap<Weight, u32> = HashMap::new();
+        let (mut firsts, mut groups) = (Vec::new(), Vec::with_capacity(of_rows.len()));
+        for (place, key) in (0u32..).zip(keys) {
+            let group = *numbers.entry(key).or_insert_with(|| {
+                firsts.push(place);
+                firsts.len() as u32 - 1
+            });
+            if place as usize >= known.len() {
+                groups.push(Some(group));
+            }
+        }
+        Ok(Self { all, firsts, groups })
+    }
+
+    /// The value of each group.
+    fn values(&self) -> Result<ArrayRef, TableError> {
+        take(&self.all, &UInt32Array::from(self.firsts.clone()), None).map_err(of_answer)
+    }
+}
+
+fn of_answer(error: impl Into<crate::block::BlockError>) -> TableError {
+    TableError::Block { object: "the rows of the answer".to_owned(), source: error.into() }
+}
