@@ -2,7 +2,7 @@
 //! alone and through tables.
 //!
 //! Ten cells run in every test. `ATOLL_CELLS=all` runs all of them, `ATOLL_SEEDS=N` so many seeds, beginning with
-//! `ATOLL_SEED=N`; `cargo xtask soak coverage --minutes 1` does both.
+//! `ATOLL_SEED=N`; `cargo xtask soak coverage --minutes 240` does both, in a few hours.
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
 
