@@ -63,8 +63,7 @@ impl Table {
         self.check_numbers(value)?;
         let columns = vec![value.name.clone(), by.to_owned()];
         let answer = self.query(&Query { columns: Some(columns), ..query.clone() }).await?;
-        let missing = || TableError::Column { table: self.name().to_owned(), column: by.to_owned() };
-        let of_rows = answer.rows.column_by_name(by).ok_or_else(missing)?;
+        let of_rows = answer.rows.column_by_name(by).ok_or_else(|| self.no_column(by))?;
         let known = known.unwrap_or_else(|| of_rows.slice(0, 0));
         if known.data_type() != of_rows.data_type() {
             let (column, found) = (by.to_owned(), known.data_type().to_string());
