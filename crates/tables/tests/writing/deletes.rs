@@ -1,6 +1,6 @@
 //! Deletes and supersedes, against a plain list of what ought to be there.
 
-use super::rows::{block, create, open, rows, steps_seen};
+use super::rows::{block, create, open, rows, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
 use atoll_tables::Table;
@@ -58,4 +58,72 @@ async fn a_delete_is_kept_over_whole_manifests_and_says_what_is_wrong_with_it() 
     assert_eq!(kind(table.delete(None, Some(3..3), None).await), ErrorKind::InvalidInput);
     assert_eq!(kind(table.delete(None, None, Some("x <")).await), ErrorKind::InvalidInput);
     assert!(table.delete(None, None, Some("velocity > 1")).await.is_err());
+}
+
+/// Which rows ought to be there: run, attempt, step and particle, and their x.
+type Expected = Vec<(usize, u64, i64, f64)>;
+
+/// Random appends, restarts and deletes, each compared with the list; replay with the seed of the message.
+#[tokio::test]
+async fn deletes_of_steps_runs_and_expressions_and_restarts_leave_what_a_plain_list_says() {
+    for seed in 1..=20_u64 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let table = create(&store).await;
+        let mut expected: Expected = Vec::new();
+        let (mut attempts, mut next) = ([0_u64; 2], [0_u64; 2]);
+        for _ in 0..40 {
+            let run = random.usize(..2);
+            let name = ["a", "b"][run];
+            match random.u8(..10) {
+                0 => {
+                    attempts[run] = table.begin_next(name, 1).await.unwrap();
+                    // Back to a checkpoint, or on.
+                    next[run] = random.u64(next[run].saturating_sub(3)..=next[run]);
+                    continue;
+                }
+                1 => {
+                    let from = random.u64(..10);
+                    let to = from + random.u64(1..4);
+                    let whole = random.bool();
+                    let scope = whole.then_some(name).filter(|_| attempts[run] > 0);
+                    table.delete(scope, Some(from..to), None).await.unwrap();
+                    let is_run = |other: usize| scope.is_none() || other == run;
+                    expected.retain(|(other, step, ..)| !(is_run(*other) && (from..to).contains(step)));
+                }
+                2 => {
+                    let below = random.f64();
+                    let expression = format!("x < {below} and pid >= {}", run * 1000);
+                    table.delete(None, None, Some(&expression)).await.unwrap();
+                    expected.retain(|(_, _, pid, x)| !(*x < below && *pid >= run as i64 * 1000));
+                }
+                _ if attempts[run] == 0 => continue,
+                _ => {
+                    let (step, count) = (next[run], random.usize(..12));
+                    next[run] += 1;
+                    table
+                        .append(block(name, attempts[run], step, 0), &rows(step, run as i64 * 1000, count))
+                        .await
+                        .unwrap();
+                    expected.retain(|(other, old, ..)| *other != run || *old < step);
+                    let added = (0..count)
+                        .map(|row| (run, step, (run * 1000 + row) as i64, row as f64 / count as f64));
+                    expected.extend(added);
+                }
+            }
+            let mut wanted: Vec<(u64, i64)> =
+                expected.iter().map(|(_, step, pid, _)| (*step, *pid)).collect();
+            wanted.sort_unstable();
+            let reader = if random.bool() { open(&store).await } else { table.clone() };
+            let found: Vec<(u64, i64)> = seen(&reader)
+                .await
+                .into_iter()
+                .map(|(row, count)| {
+                    assert_eq!(count, 1, "seed {seed}: {row:?}");
+                    row
+                })
+                .collect();
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+    }
 }

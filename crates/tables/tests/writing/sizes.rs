@@ -4,6 +4,7 @@ use super::door::Door;
 use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
+use atoll_tables::Query;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -51,4 +52,42 @@ async fn report(door: &Door, store: &Arc<dyn Store>, blocks: u64, started: Insta
     open(store).await;
     let (opened, reads) = (started.elapsed(), door.reads.load(Ordering::SeqCst) - before);
     println!("{blocks} blocks after {written:.1?}, opened in {opened:.1?} by {reads} reads");
+}
+
+/// `ATOLL_RUNS=10000 cargo test -p atoll-tables --test writing runs -- --nocapture` prints the figures of a table
+/// of ten thousand runs of a thousand rows, in a folder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
+    let (runs, count) = (setting("ATOLL_RUNS", 200), 1000);
+    let folder = tempfile::tempdir().unwrap();
+    let opened = atoll_embedded::open(folder.path(), atoll_embedded::OpenOptions::default()).await.unwrap();
+    let store: Arc<dyn Store> = opened.store();
+    let table = create(&store).await;
+    let rows = rows(0, 0, count);
+    let started = Instant::now();
+    for run in 0..runs {
+        let name = format!("run {run:05}");
+        table.begin(&name, 1, 1).await.unwrap();
+        table.append(block(&name, 1, 0, 0), &rows).await.unwrap();
+    }
+    let written = started.elapsed();
+    let started = Instant::now();
+    let reader = open(&store).await;
+    let opened = started.elapsed();
+    let listed = reader.runs().await.unwrap();
+    let listing = started.elapsed() - opened;
+    assert_eq!(listed.len() as u64, runs);
+    assert!(listed.iter().all(|run| run.rows == count as u64 && run.last_complete == Some(0)));
+    let started = Instant::now();
+    let first = Query { limit: Some(1000), ..Query::default() };
+    assert_eq!(reader.query(&first).await.unwrap().rows.num_rows(), 1000);
+    let first_query = started.elapsed();
+    println!(
+        "{runs} runs of {count} rows: written in {written:.1?}, opened in {opened:.1?}, listed in {listing:.1?}, \
+         first query in {first_query:.1?}"
+    );
+    // The bars of ten thousand runs, with room for a busy machine.
+    let share = runs as f64 / 10_000.0;
+    assert!(written.as_secs_f64() < 60.0 * share + 5.0, "{written:?} to write");
+    assert!((opened + listing).as_secs_f64() < share + 1.0, "{opened:?} to open, {listing:?} to list");
 }
