@@ -308,6 +308,22 @@ fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
 }
 
 #[test]
+fn packing_changes_no_answer() {
+    let place = filled();
+    let questions = ["", "--sample 0.2", "--box step=10:30 --where 'pid < 50'", "--first 7"];
+    let answers = || {
+        questions.map(|question| {
+            atoll(&place, &format!("table query t --format csv {question}")).text().to_owned()
+        })
+    };
+    let before = answers();
+    let packed = atoll(&place, "table pack t --whole --json").json();
+    assert_eq!(packed["rows"], 1000);
+    assert!(atoll(&place, "table info t --json").json()["cubes"].as_u64().unwrap() > 0);
+    assert_eq!(answers(), before);
+}
+
+#[test]
 fn a_restart_replaces_what_the_run_had() {
     let place = filled();
     place.write("run.csv", csv(3..9, 30));

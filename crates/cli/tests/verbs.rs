@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 42] = [
+const VERBS: [&str; 43] = [
     "",
     "kv",
     "kv put",
@@ -36,6 +36,7 @@ const VERBS: [&str; 42] = [
     "table delete",
     "table drop",
     "table gather",
+    "table pack",
     "store",
     "store info",
     "store check",

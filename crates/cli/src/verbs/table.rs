@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod gather;
 mod import;
+mod pack;
 mod query;
 mod remove;
 mod rows_out;
@@ -97,6 +98,11 @@ Any beginning of the file is a sample of it: of a Parquet file, the first row gr
   atoll table gather particles --store ./all --from ./node-1 --from ./node-2
 Each store becomes a run of the table. It goes on where it was when the same command runs again.")]
     Gather(gather::Gather),
+    /// Pack a table, so that questions read less; harmless at any time, and beside writers
+    #[command(after_help = "Examples:
+  atoll table pack particles
+  atoll table pack particles --whole --share 0.5")]
+    Pack(pack::Pack),
     /// Delete rows: of a run, of steps, or those that meet a condition
     #[command(after_help = "Examples:
   atoll table delete particles --run run-7 --steps 900:
@@ -117,6 +123,7 @@ impl TableVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Create(verb) => verb.run(session).await,
+            Self::Pack(verb) => verb.run(session).await,
             Self::Gather(verb) => verb.run(session).await,
             Self::List(verb) => verb.run(session).await,
             Self::Steps(verb) => verb.run(session).await,
