@@ -159,3 +159,19 @@ def test_an_explanation_tells_what_would_be_read(table: atoll.Table) -> None:
     with pytest.raises(atoll.errors.InvalidInputError, match="nope") as raised:
         table.where("nope > 1").explain()
     assert "^" in str(raised.value)
+
+
+def test_packing_changes_no_answer_and_makes_boxes_read_less(store: atoll.Store) -> None:
+    table = store.create_table("run", MADE, id=("pid", "step"), sample_key="pid", index=("x", "step"))
+    for part in range(10):
+        table.append({name: values[part::10] for name, values in MADE.items()})
+    query = table.box(x=(0.4, 0.41)).select("pid", "step")
+    before, sampled = query.read(), keys(table.sample(0.3))
+    packed = table.pack(whole=True)
+    assert packed.rows == 5_000 and packed.version == table.version()
+    after = query.read()
+    assert keys(query) == those((MADE["x"] >= 0.4) & (MADE["x"] < 0.41))
+    assert after.numpy()["pid"].tolist() == before.numpy()["pid"].tolist()
+    assert keys(table.sample(0.3)) == sampled
+    assert after.work.requests < before.work.requests
+    assert len(table.as_of(before.version).read()) == 5_000

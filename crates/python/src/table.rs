@@ -8,7 +8,7 @@ use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::Schema;
 use atoll_tables::protocol::{BlockId, RunId, Version};
-use atoll_tables::{Table as Opened, Work};
+use atoll_tables::{PackOptions, Table as Opened, Work};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -160,6 +160,26 @@ impl Table {
         let (table, query) = (self.handle()?, ask.query()?);
         let answer = wait(py, async move { table.query(&query).await })?;
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
+    }
+
+    /// Packs what is worth packing, or everything; what was done, by name.
+    fn pack<'py>(&self, py: Python<'py>, is_whole: bool, share: f64) -> PyResult<Bound<'py, PyDict>> {
+        let table = self.handle()?;
+        let options = if is_whole { PackOptions::whole() } else { PackOptions::default() };
+        let options = PackOptions { share, ..options };
+        let report = wait(py, async move { table.pack(&options).await })?;
+        let dict = PyDict::new(py);
+        dict.set_item("version", report.version)?;
+        dict.set_item("trees", report.trees)?;
+        dict.set_item("objects_before", report.objects_before)?;
+        dict.set_item("objects_after", report.objects_after)?;
+        dict.set_item("cubes", report.cubes)?;
+        dict.set_item("rows", report.rows)?;
+        dict.set_item("dropped", report.dropped)?;
+        dict.set_item("bytes_read", report.bytes_read)?;
+        dict.set_item("bytes_written", report.bytes_written)?;
+        dict.set_item("lost", report.lost)?;
+        Ok(dict)
     }
 
     /// Answers a query little by little.

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Folders that hold what is built, fetched or measured, never what is written.
-const NOT_OURS: &[&str] = &[".git", ".venv", ".work", "target", "node_modules", "__pycache__"];
+const NOT_OURS: &[&str] = &[".git", ".work", "target", "node_modules", "__pycache__"];
+/// How the folders of Python environments begin: `.venv`, and those for tools.
+const ENVIRONMENT: &str = ".venv";
 
 /// Every text file, by its path below the root with forward slashes.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +64,7 @@ impl Tree {
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             let kind = entry.file_type().map_err(Failure::io(doing()))?;
             // In a work tree that Git made beside another, `.git` is a file.
-            if NOT_OURS.contains(&name.as_str()) {
+            if NOT_OURS.contains(&name.as_str()) || name.starts_with(ENVIRONMENT) {
                 continue;
             }
             if kind.is_dir() {
