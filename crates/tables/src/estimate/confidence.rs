@@ -219,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_may_stop_at_any_time_has_the_wider_bound_of_the_mixture() {
+        let (units, squares) = (1000, 999.0);
+        let bound = |stopping| Confidence::default().stopping(stopping).bound(units, 0.5).of(squares);
+        // Half is left, so the variance of the martingale is 1000 over one half.
+        let expected = 0.5 * mixture_boundary(2000.0, 1000.0, 0.05);
+        assert!((bound(Stopping::ANYTIME) - expected).abs() < 1e-9);
+        assert!(bound(Stopping::ANYTIME) > 1.4 * bound(Stopping::Fixed));
+        assert_eq!(bound(Stopping::Narrow), bound(Stopping::Fixed));
+    }
+
+    #[test]
     fn several_intervals_at_once_are_wider() {
         let one = Confidence::default();
         let (alone, together) =
