@@ -3,7 +3,7 @@
 //! `engine` prints one row for each bar of the engine, and beside it every engine's own figures, losses as
 //! plainly as wins. Each phase of each engine runs in a child process of this program.
 //!
-//! `tables-load` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`).
+//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`).
 
 mod counts;
 mod measure;
@@ -36,6 +36,9 @@ enum Bench {
     /// Rows of an Arrow file into a table, for the bench of tables.
     #[command(hide = true)]
     TablesLoad(LoadArguments),
+    /// Packs a table, for the bench of tables.
+    #[command(hide = true)]
+    TablesPack(PackArguments),
     /// Questions to a table, their work counted, for the bench of tables.
     #[command(hide = true)]
     TablesCount(CountArguments),
@@ -55,6 +58,19 @@ struct LoadArguments {
     /// Column that names the unit of sampling; rows for none.
     #[arg(long)]
     sample_key: Option<String>,
+}
+
+#[derive(Args)]
+struct PackArguments {
+    /// Folder of the store.
+    #[arg(long)]
+    store: PathBuf,
+    /// Name of the table.
+    #[arg(long)]
+    table: String,
+    /// Where goes what it took, as JSON.
+    #[arg(long)]
+    out: PathBuf,
 }
 
 #[derive(Args)]
@@ -113,6 +129,7 @@ fn main() -> ExitCode {
         Bench::TablesLoad(its) => {
             wait_for(counts::load(&its.store, &its.table, &its.rows, its.sample_key.as_deref()))
         }
+        Bench::TablesPack(its) => wait_for(counts::pack(&its.store, &its.table, &its.out)),
         Bench::TablesCount(its) => wait_for(counts::count(&its.store, &its.table, &its.questions, &its.out)),
     };
     match ended {

@@ -3,15 +3,18 @@
 //! The Python half of the bench writes rows and questions to files and starts this program; what comes back is one
 //! object for each question. Counts do not depend on the machine, so they are the figures that noise cannot touch.
 //!
-//! Invariant: the figures are those of a store that was opened anew, with nothing of the table in memory.
+//! Invariant: a table that is asked was opened anew; what it keeps in memory from one question to the next counts
+//! as it would for a user.
 
 mod adapter;
 mod ask;
 mod load;
+mod pack;
 mod questions;
 
 pub use ask::count;
 pub use load::load;
+pub use pack::pack;
 
 use crate::peers::EngineError;
 use atoll_store::Store;

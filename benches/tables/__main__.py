@@ -36,7 +36,9 @@ def main() -> int:
     chosen = plan(truth, count=asked.boxes or (300 if asked.quick else 1_000), timed=2 if asked.quick else 3)
     place = folder / dataset.folder.name
     place.mkdir(exist_ok=True)
-    bench = Bench(place, asked.counter.resolve(), dataset, truth, chosen, is_quick=asked.quick)
+    bench = Bench(
+        place, asked.counter.resolve(), dataset, truth, chosen, is_quick=asked.quick, is_packed=not asked.blocks
+    )
     bench.measured.notes.append(
         f"{dataset.rows:,} rows of the {'simulation' if source == 'deck' else 'synthetic tube'},"
         f" {dataset.steps} steps{', quick: not a figure to quote' if asked.quick else ''}"
@@ -118,6 +120,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--detail", type=Path, metavar="FILE", help="write every single figure")
     parser.add_argument("--rows", type=int, metavar="COUNT", help=f"so many rows; {ROWS:,} unless said otherwise")
     parser.add_argument("--boxes", type=int, metavar="COUNT", help="so many boxes; 1,000 unless said otherwise")
+    parser.add_argument("--blocks", action="store_true", help="ask tables as they were appended, nothing packed")
     parser.add_argument("--source", choices=("deck", "tube"), help="where rows come from; the deck if LAMMPS is there")
     parser.add_argument("--phases", type=_phases, default=PHASES, metavar="A,B", help=f"of {', '.join(PHASES)}")
     parser.add_argument(

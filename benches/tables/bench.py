@@ -29,7 +29,10 @@ class Bench:
     plan: Plan
     is_quick: bool
     measured: Measured = field(default_factory=Measured)
-    is_packed: bool = False
+    is_packed: bool = True
+    """Whether tables are packed before they are asked."""
+    packed_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes of the objects that each packed table consists of."""
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,34 @@
+//! Packing: everything into as few trees as possible, and what that took.
+
+use super::open;
+use crate::measure::cpu_seconds;
+use crate::peers::EngineError;
+use atoll_tables::{PackOptions, PackReport, Table};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What packing took.
+#[derive(Serialize)]
+struct Packed {
+    /// CPU seconds of all threads, until the new version was true.
+    cpu_seconds: f64,
+    /// Bytes of the objects that the table consists of now.
+    bytes: u64,
+    /// What the pack says of itself.
+    report: PackReport,
+}
+
+/// Packs a table, and writes what it took to `out`.
+pub async fn pack(folder: &Path, table: &str, out: &Path) -> Result<(), EngineError> {
+    let store = open(folder).await?;
+    let table = Table::open(Arc::clone(&store), table).await?;
+    let before = cpu_seconds();
+    let report = table.pack(&PackOptions::whole()).await?;
+    let cpu_seconds = cpu_seconds() - before;
+    let packed = Packed { cpu_seconds, bytes: table.info().await?.bytes, report };
+    std::fs::write(out, serde_json::to_string(&packed)?)?;
+    drop(table);
+    store.close().await?;
+    Ok(())
+}
