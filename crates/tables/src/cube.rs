@@ -5,10 +5,10 @@
 //! column:    bytes, packed or as in a block | seal 8
 //! ```
 //!
-//! A tree is grown over rows of a version ([`tree`]); each cube is cut into bands ([`band`]); cubes that lie near
-//! each other share an object of about a megabyte ([`write`]). Its directory ([`directory`]) says for each band
+//! A tree is grown over rows of a version (`tree`); each cube is cut into bands (`band`); cubes that lie near
+//! each other share an object of about a megabyte (`write`). Its directory (`directory`) says for each band
 //! how heavy its rows are, what box they lie in, and where its columns are, so that a query reads the directory
-//! and then only the columns of the bands it needs ([`read`]). Weights are not stored: they are recomputed from
+//! and then only the columns of the bands it needs (`read`). Weights are not stored: they are recomputed from
 //! the sample key. A row keeps its origin, the run and step that it was written in, so that what is deleted or
 //! superseded later can be told.
 //!
