@@ -38,6 +38,10 @@ class AtollTable(Peer):
             del self._table
             self._store.close()
 
+    def bytes_on_disk(self) -> int:
+        # What a store's file occupies, holes left out.
+        return sum(path.stat().st_blocks * 512 for path in self._place.rglob("*") if path.is_file())
+
     def ask(self, question: Question) -> pa.Table:
         asked = self._table.query()
         if (expression := question.expression()) is not None:
