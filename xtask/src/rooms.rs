@@ -20,7 +20,7 @@ pub const BUILD_BUDGET_MINUTES: u64 = 14;
 pub const DOCS_BUDGET_MINUTES: u64 = 2;
 
 /// How long the Python tests may take, their environment included.
-pub const PYTHON_BUDGET_MINUTES: u64 = 2;
+pub const PYTHON_BUDGET_MINUTES: u64 = 4;
 
 /// How long crates with unsafe code may take under a sanitizer, built once more for it.
 pub const SANITIZER_BUDGET_MINUTES: u64 = 2;
@@ -32,7 +32,7 @@ pub const ROOMS: &[Room] = &[
         packages: &["atoll-errors", "atoll-buffer", "atoll-options", "atoll-wire", "atoll-disk"],
         budget_minutes: 2,
     },
-    Room { name: "engine", packages: &["atoll-engine"], budget_minutes: 2 },
+    Room { name: "engine", packages: &["atoll-engine"], budget_minutes: 1 },
     Room {
         name: "contract",
         packages: &["atoll-store", "atoll-conformance", "atoll-memory", "atoll-embedded"],
@@ -44,7 +44,7 @@ pub const ROOMS: &[Room] = &[
         packages: &["atoll-open", "atoll-row-files", "atoll", "atoll-python"],
         budget_minutes: 1,
     },
-    Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 3 },
+    Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 2 },
     Room { name: "system", packages: &["atoll-system-tests"], budget_minutes: 1 },
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },
 ];
