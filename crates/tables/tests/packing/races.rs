@@ -80,3 +80,25 @@ fn three_packers_and_a_writer_that_starts_again_lose_and_double_nothing() {
         });
     });
 }
+
+#[test]
+fn what_is_superseded_after_it_was_packed_is_in_no_answer_and_in_no_later_tree() {
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
+        Tube::new(1, 100, 30).write(&table).await;
+        assert_eq!(table.pack(&PackOptions::whole()).await.unwrap().trees, 1);
+        table.begin("tube", 2, 1).await.unwrap();
+        let rows = Tube::new(2, 40, 30).frame(table.schema(), 12);
+        let id = BlockId { run: "tube".into(), attempt: 2, step: 12, rank: 0 };
+        table.append(id, &rows).await.unwrap();
+        let pids = |step| 0..if step < 12 { 100 } else { 40 };
+        let expected: BTreeSet<(i32, i32)> =
+            (0..13).flat_map(|step| pids(step).map(move |pid| (pid, step))).collect();
+        assert_eq!(ids(&table).await, expected);
+        assert_eq!(table.count(&Query::default()).await.unwrap().rows, 1240);
+        let report = table.pack(&PackOptions::whole()).await.unwrap();
+        assert_eq!((report.trees, report.rows, report.dropped), (1, 1240, 1800));
+        assert_eq!(ids(&table).await, expected);
+    });
+}
