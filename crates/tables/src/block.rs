@@ -124,7 +124,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 
 /// What ties a block to the schema it was written with.
 pub(crate) fn schema_sum(schema: &crate::TableSchema) -> u64 {
-    checksum(schema.to_json().as_bytes())
+    checksum(schema.to_sorted_json().as_bytes())
 }
 
 /// How many rows the bands of `rows` rows have: the first few, then each as many as all before it.

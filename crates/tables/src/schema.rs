@@ -254,6 +254,11 @@ impl TableSchema {
         json::write(self)
     }
 
+    /// The same with the keys of objects in order: one text for one schema, in every build.
+    pub(crate) fn to_sorted_json(&self) -> String {
+        json::write_sorted(self)
+    }
+
     /// Reads what [`TableSchema::to_json`] wrote.
     ///
     /// # Errors

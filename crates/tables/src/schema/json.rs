@@ -29,6 +29,25 @@ pub(super) fn write(schema: &TableSchema) -> String {
     .to_string()
 }
 
+/// The stored form with the keys of every object in the order of the alphabet. What another crate of the same build
+/// asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text must not.
+pub(super) fn write_sorted(schema: &TableSchema) -> String {
+    let stored: Value = serde_json::from_str(&write(schema)).unwrap_or_default();
+    sorted(stored).to_string()
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(pairs) => {
+            let mut pairs: Vec<(String, Value)> = pairs.into_iter().collect();
+            pairs.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+            Value::Object(pairs.into_iter().map(|(key, value)| (key, sorted(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
 fn column_to_json(field: &Field) -> Value {
     let type_name = TypeName::of(field.data_type()).map(|name| name.to_string());
     let mut column = Map::new();
@@ -124,6 +143,16 @@ mod tests {
         let schema = schema();
         assert_eq!(TableSchema::from_json(&schema.to_json()).unwrap(), schema);
         assert!(schema.to_json().contains(r#""metadata":{"unit":"m"}"#));
+    }
+
+    #[test]
+    fn what_blocks_know_their_schema_by_is_the_same_in_every_build() {
+        // Fails where the order of keys depends on what else was built: the whole workspace, or this crate alone.
+        assert_eq!(
+            write_sorted(&schema()),
+            r#"{"columns":[{"name":"pid","nullable":false,"type":"uint64"},{"name":"step","nullable":false,"type":"int64"},{"metadata":{"unit":"m"},"name":"x","nullable":true,"type":"float64"}],"format":1,"id":["pid","step"],"index":["x","step"],"salt":"18446744073709551615","sample_key":["pid"]}"#
+        );
+        assert_eq!(crate::block::schema_sum(&schema()), 16_975_136_302_135_720_268);
     }
 
     #[test]
