@@ -27,6 +27,7 @@ mod leaf;
 mod literal;
 mod numbers;
 mod parser;
+mod points;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use boxes::{Side, parse_box};
 pub use error::{EvaluateError, ExpressionError, Kind, Problem};
 pub use interval::{Interval, Values};
 pub use literal::{Arithmetic, Column, Comparison, Function, Literal};
+pub(crate) use points::POINTS_MAX;
 pub use verdict::Verdict;
 
 /// Most bytes of a text: 1 MiB, room for a list of a hundred thousand ids.

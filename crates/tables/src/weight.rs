@@ -38,6 +38,9 @@ impl Weight {
     /// The lightest there can be.
     pub const LEAST: Self = Self(NonZeroU64::MIN);
 
+    /// The heaviest there can be.
+    pub const GREATEST: Self = Self(NonZeroU64::MAX);
+
     /// The weight with this number, as a block keeps it; none for 0, which is not a weight.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {

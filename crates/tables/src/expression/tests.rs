@@ -6,5 +6,6 @@ mod generator;
 mod grammar;
 mod intervals;
 mod oracle;
+mod points;
 mod rows;
 mod verdicts;

@@ -13,6 +13,7 @@ mod bounds;
 mod explain;
 mod fetch;
 mod found;
+mod known;
 mod portion;
 mod reading;
 mod refine;

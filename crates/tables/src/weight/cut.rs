@@ -101,6 +101,12 @@ impl Window {
         Self { after, until: Cut::ALL }
     }
 
+    /// The window of these weights, from one to another, both included.
+    #[must_use]
+    pub fn between(least: Weight, greatest: Weight) -> Self {
+        Self::above(Cut::below(least)).intersection(Self::below(Cut::through(greatest)))
+    }
+
     /// The cut whose units it leaves out.
     #[must_use]
     pub const fn after(self) -> Cut {

@@ -60,8 +60,36 @@ impl Condition {
         }
     }
 
+    /// A condition that leaves few particles, so that their weights are known.
+    pub fn of_entities(random: &mut Rng) -> Self {
+        // The first of each rank of each run, which are there in most steps.
+        let mut pid = || random.i64(0..4) % 2 * 1_000_000 + random.i64(0..2) * 100_000 + random.i64(0..200);
+        let (first, second, third) = (pid(), pid(), pid());
+        match random.u8(..8) {
+            0..3 => Self::new(format!("pid = {first}"), move |row| Some(row.pid == first)),
+            3 => Self::new(format!("pid in ({first}, {second}, {third})"), move |row| {
+                Some([first, second, third].contains(&row.pid))
+            }),
+            4 => {
+                let text = format!("(pid = {first} or ({second} = pid and kind < 3))");
+                Self::new(text, move |row| Some(row.pid == first || (row.pid == second && row.kind < 3)))
+            }
+            5 => {
+                let last = first + random.i64(0..20);
+                let text = format!("pid between {first} and {last}");
+                Self::new(text, move |row| Some((first..=last).contains(&row.pid)))
+            }
+            _ => {
+                let step = random.i64(0..14);
+                let text = format!("(pid in ({first}, {second}) and step = {step})");
+                Self::new(text, move |row| Some([first, second].contains(&row.pid) && row.step == step))
+            }
+        }
+    }
+
     fn simple(random: &mut Rng) -> Self {
-        match random.u8(..16) {
+        match random.u8(..19) {
+            16.. => Self::of_entities(random),
             0..6 => {
                 let low = random.f64() * 3.0;
                 let high = low + random.f64();

@@ -148,3 +148,21 @@ fn a_refinement_reads_no_band_twice() {
         assert!(batches.len() >= 5, "{} batches", batches.len());
     });
 }
+
+#[test]
+fn a_row_whose_key_is_given_is_looked_for_in_the_bands_that_its_weight_can_lie_in() {
+    run(async {
+        let (store, counts) = blocks(4, ROWS).await;
+        for pid in [17, 1234] {
+            let (work, _) = took(&store, &counts, &filter(&format!("pid = {pid} and step = 2"))).await;
+            assert_eq!((work.rows_returned, work.bands), (1, 1), "{work:?}");
+            let (work, _) = took(&store, &counts, &filter(&format!("pid in ({pid}, -1) and step < 4"))).await;
+            assert_eq!(work.rows_returned, 4);
+            let counted =
+                open(&store).await.count(&filter(&format!("pid = {pid} and step = 2"))).await.unwrap();
+            assert_eq!((counted.rows, counted.work.bands), (1, 1));
+        }
+        let (work, rounds) = took(&store, &counts, &filter("pid = 1.5 and step = 2")).await;
+        assert_eq!((work.requests, rounds), (0, 0), "no number of a particle is that");
+    });
+}

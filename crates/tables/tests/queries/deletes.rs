@@ -19,8 +19,9 @@ fn expected(rows: &[Particle], condition: Option<&Condition>) -> Vec<Particle> {
 
 #[test]
 fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
+    let (mut tables, mut deleted_from) = (0, 0);
     for_seeds("rows_that_a_delete_struck", 20, |random| {
-        run(async {
+        let struck = run(async {
             let schema = schema(random.bool(), 0);
             let table = Table::create(Arc::new(MemoryStore::new()), "run", schema.clone()).await.unwrap();
             table.begin("run", 1, 1).await.unwrap();
@@ -56,7 +57,10 @@ fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
                     assert_eq!(answer.rows, batch(&schema, &past));
                 }
             }
-            assert!(struck > 0 || alive.len() < 100, "nothing was ever deleted");
+            struck
         });
+        tables += 1;
+        deleted_from += u32::from(struck > 0);
     });
+    assert!(deleted_from * 4 >= tables * 3, "rows were deleted from {deleted_from} of {tables} tables alone");
 }

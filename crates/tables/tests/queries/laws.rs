@@ -7,7 +7,7 @@ use arrow_array::{Int64Array, RecordBatch};
 use atoll_memory::MemoryStore;
 use atoll_tables::expression::{Expression, parse_box};
 use atoll_tables::protocol::BlockId;
-use atoll_tables::{Query, Table};
+use atoll_tables::{PackOptions, Query, Table};
 use fastrand::Rng;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -148,5 +148,30 @@ fn what_cannot_be_asked_is_refused_with_its_reason() {
         let ahead = refused(Query::default().as_of(atoll_tables::protocol::Version(1000))).await;
         assert!(ahead.to_string().contains("version 1000 is ahead of version"), "{ahead}");
         assert!(table.count(&Query::default().select(["nope"])).await.is_err());
+    });
+}
+
+#[test]
+fn every_row_is_found_by_its_key() {
+    for_seeds("every_row_is_found_by_its_key", 2, |random| {
+        run(async {
+            for samples_entities in [false, true] {
+                let (table, all) = written(random, samples_entities).await;
+                if random.bool() {
+                    table.pack(&PackOptions { rows_min: 0, ..PackOptions::default() }).await.unwrap();
+                }
+                // So many that some are the first or the last of a band, at the ends of the weights it has.
+                for pid in (0..200).chain(1400..1420) {
+                    let of_pid: Vec<i64> =
+                        all.iter().filter(|row| row.pid == pid).map(|row| row.step).collect();
+                    let query = Query::default().filter(Expression::parse(&format!("pid = {pid}")).unwrap());
+                    assert_eq!(rows(&table, &query).await.num_rows(), of_pid.len(), "pid {pid}");
+                    let step = of_pid.first().copied().unwrap_or_default();
+                    let query = query.filter(Expression::parse(&format!("step = {step}")).unwrap());
+                    let found = rows(&table, &query).await.num_rows();
+                    assert_eq!(found, usize::from(!of_pid.is_empty()), "pid {pid} in step {step}");
+                }
+            }
+        });
     });
 }

@@ -25,7 +25,11 @@ impl Asked {
         let past = random.choice(&world.past).filter(|_| random.u8(..8) == 0 && !with_arriving);
         let rows = past.map_or_else(|| world.rows(with_arriving), |(_, rows)| rows.clone());
         let depth = random.usize(..4);
-        let condition = (random.u8(..4) > 0).then(|| Condition::any(random, depth));
+        let condition = match random.u8(..8) {
+            0 | 1 => None,
+            2 | 3 => Some(Condition::of_entities(random)),
+            _ => Some(Condition::any(random, depth)),
+        };
         let query = Query {
             filter: condition.as_ref().map(Condition::expression),
             window: some_window(random),

@@ -1,14 +1,17 @@
 //! What a query means for one table: names became places, and the filter has types.
 
 use super::bounds::Bounds;
+use super::known::Known;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
-use crate::{TableSchema, Window};
+use crate::{TableSchema, Weight, Window};
 
 /// A query that fits a table.
 pub(super) struct Asked {
     pub(super) filter: Option<Bound>,
     pub(super) bounds: Bounds,
+    /// What the weights of all rows that answer are, if the filter says so.
+    pub(super) known: Option<Known>,
     pub(super) window: Window,
     pub(super) units: Option<usize>,
     pub(super) limit: Option<usize>,
@@ -46,9 +49,10 @@ impl Asked {
     fn nothing(table: &Table, query: &Query, is_count: bool) -> Result<Self, TableError> {
         let filter = query.filter.as_ref().map(|filter| filter.bind(table.schema.columns())).transpose()?;
         let bounds = Bounds::of(&table.schema, filter.as_ref());
+        let known = filter.as_ref().and_then(|filter| Known::of(&table.schema, filter));
         let (columns, answered) = (Vec::new(), Vec::new());
         let Query { window, units, limit, .. } = *query;
-        Ok(Self { filter, bounds, window, units, limit, columns, needed: 0, answered, is_count })
+        Ok(Self { filter, bounds, known, window, units, limit, columns, needed: 0, answered, is_count })
     }
 
     fn with_filter(mut self, schema: &TableSchema) -> Self {
@@ -62,6 +66,22 @@ impl Asked {
     /// Whether rows need not be looked at once it is known that they answer.
     pub(super) fn only_counts(&self) -> bool {
         self.is_count && self.units.is_none()
+    }
+
+    /// The least and the greatest weight of a range that a row that answers can have, both included, if there are
+    /// any.
+    pub(super) fn narrowed(&self, (least, greatest): (Weight, Weight)) -> Option<(Weight, Weight)> {
+        match &self.known {
+            None => Some((least, greatest)),
+            Some(known) => known.within(least, greatest),
+        }
+    }
+
+    /// Whether a row that answers can have one of these weights.
+    pub(super) fn may_weigh(&self, window: Window) -> bool {
+        let window = self.window.intersection(window);
+        let range = window.clipped(Weight::LEAST, Weight::GREATEST);
+        range.and_then(|range| self.narrowed(range)).is_some()
     }
 
     /// Reads the columns of a condition too.

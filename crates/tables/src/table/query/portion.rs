@@ -3,8 +3,8 @@
 //! Weights are spread evenly, so the directory alone says about how many rows lie below a cut; what share of
 //! them the filter lets through is learned as the reading goes on.
 
-use crate::Weight;
 use crate::part::BandFacts;
+use crate::{Weight, Window};
 
 /// A band to read.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,16 @@ impl Planned {
         let share = span((least, greatest)) / span((facts.least, facts.greatest));
         let (decoded, expected) = (facts.decoded, (facts.rows as f64 * share).min(facts.decoded as f64));
         Self { source, band, least, greatest, decoded, expected, is_certain }
+    }
+
+    /// Of it only the rows of these weights, for which so many are decoded.
+    pub(super) fn narrowed(self, (least, greatest): (Weight, Weight), decoded: u64) -> Self {
+        Self { least, greatest, decoded, expected: self.expected.min(decoded as f64), ..self }
+    }
+
+    /// The weights in it that can answer.
+    pub(super) fn window(&self) -> Window {
+        Window::between(self.least, self.greatest)
     }
 
     /// About how many of its rows that can answer lie below a weight.

@@ -15,7 +15,7 @@ use crate::cube::Origins;
 use crate::expression::Verdict;
 use crate::part::BandOfRows;
 use crate::protocol::Manifest;
-use crate::{Cut, Weight};
+use crate::{Cut, Weight, Window};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
@@ -119,8 +119,10 @@ impl Reading {
                 let is_certain = source.struck.is_empty() && verdict(facts.extents) == Verdict::Always;
                 if self.asked.only_counts() && is_certain && clipped == whole {
                     self.counted += facts.rows;
-                } else {
-                    self.planned.push(Planned::new((place, band), clipped, facts, is_certain));
+                } else if let Some(narrowed) = self.asked.narrowed(clipped) {
+                    let decoded = source.part.facts(band, Window::between(narrowed.0, narrowed.1)).decoded;
+                    let planned = Planned::new((place, band), clipped, facts, is_certain);
+                    self.planned.push(planned.narrowed(narrowed, decoded));
                 }
             }
         }
@@ -305,7 +307,7 @@ impl Reading {
         let slices: Vec<Buffer> = std::mem::take(slices).into_iter().flatten().collect();
         let planned = &self.planned[place];
         let source = &self.sources[planned.source];
-        let wanted = Wanted { window: source.window, columns: self.columns_of(planned) };
+        let wanted = Wanted { window: planned.window(), columns: self.columns_of(planned) };
         let found = source.part.rows(planned.band, wanted, source.with_origins(), &slices);
         let BandOfRows { mut rows, mut weights, origins } =
             found.map_err(|error| in_object(source.object, error))?;

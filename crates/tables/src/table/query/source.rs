@@ -39,7 +39,7 @@ impl Piece {
 
     /// Whether none of its rows has a weight that the query asks for.
     pub(super) fn is_beside(&self, asked: &Asked) -> bool {
-        asked.window.intersection(self.named).is_empty()
+        !asked.may_weigh(self.named)
     }
 }
 
