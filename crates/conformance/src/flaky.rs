@@ -2,17 +2,16 @@
 //!
 //! Invariant: it tells `unknown` whenever it interferes, and otherwise passes calls on unchanged.
 
+use crate::relay::{Relay, Relayed};
 use crate::subject::SharedStore;
-use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
-    WriteOptions, Written,
-};
+use atoll_store::{Batch, Store, StoreError, StoreFuture, WriteOptions, Written};
 use parking_lot::Mutex;
-use std::time::Duration;
 
 /// A store behind a line that loses some writes or their answers.
-pub struct Flaky {
+pub type Flaky = Relayed<Line>;
+
+/// The line.
+pub struct Line {
     inner: SharedStore,
     random: Mutex<fastrand::Rng>,
 }
@@ -21,7 +20,7 @@ impl Flaky {
     /// Puts `inner` behind such a line; what it loses follows from the seed.
     #[must_use]
     pub fn new(inner: SharedStore, seed: u64) -> Self {
-        Self { inner, random: Mutex::new(fastrand::Rng::with_seed(seed)) }
+        Self(Line { inner, random: Mutex::new(fastrand::Rng::with_seed(seed)) })
     }
 }
 
@@ -29,7 +28,11 @@ fn lost(what: &str) -> StoreError {
     StoreError::Unknown { what: "a write", reason: format!("the line lost {what}"), source: None }
 }
 
-impl Store for Flaky {
+impl Relay for Line {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         let (luck, delay) = {
             let mut random = self.random.lock();
@@ -56,54 +59,5 @@ impl Store for Flaky {
                 _ => self.inner.write(batch, options).await,
             }
         })
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        self.inner.get(cell, options)
-    }
-
-    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
-        self.inner.get_many(reads)
-    }
-
-    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-        self.inner.scan(request)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.inner.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.inner.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.inner.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.inner.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.inner.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.inner.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
     }
 }

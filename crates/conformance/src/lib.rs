@@ -20,12 +20,14 @@ mod context;
 mod flaky;
 pub mod linearizability;
 mod memory;
+mod relay;
 mod report;
 mod subject;
 mod suite;
 
 pub use flaky::Flaky;
 pub use memory::Memory;
+pub use relay::{Relay, Relayed};
 pub use report::{Checked, Outcome, Report};
 pub use subject::{Ending, SharedStore, Subject};
 pub use suite::{SEED_DEFAULT, Size, check_names, run, run_check, run_seeded};

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "queries/asked.rs"]
+mod asked;
 #[path = "queries/conditions.rs"]
 mod conditions;
 #[path = "queries/counted.rs"]

@@ -2,17 +2,13 @@
 
 use crate::run;
 use crate::tube::{Tube, schema};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
-    WriteOptions, Written,
-};
+use atoll_store::{Batch, Store, StoreError, StoreFuture, WriteOptions, Written};
 use atoll_tables::cube::Shape;
 use atoll_tables::{PackOptions, Query, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Another store, until its writes are used up.
 struct Failing {
@@ -39,58 +35,13 @@ impl Failing {
     }
 }
 
-impl Store for Failing {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        self.inner.get(cell, options)
-    }
-
-    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
-        self.inner.get_many(reads)
+impl Relay for Failing {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         Box::pin(self.guarded(self.inner.write(batch, options)))
-    }
-
-    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-        self.inner.scan(request)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.inner.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.inner.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.inner.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.inner.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.inner.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.inner.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
     }
 }
 
@@ -105,7 +56,7 @@ fn a_pack_that_ends_at_any_of_its_writes_has_changed_no_answer() {
         options.shape = Shape { cube_rows: 200, leaf_rows: 300, object_bytes: 8 << 10, ..options.shape };
         let mut ended = 0;
         for writes in 1.. {
-            let store = Failing { inner: Arc::clone(&inner), left: AtomicU64::new(u64::MAX) };
+            let store = Relayed(Failing { inner: Arc::clone(&inner), left: AtomicU64::new(u64::MAX) });
             let store = Arc::new(store);
             let packer = Table::open(Arc::clone(&store) as Arc<dyn Store>, "run").await.unwrap();
             store.left.store(writes, Ordering::SeqCst);

@@ -1,11 +1,12 @@
 //! What a packed table costs to ask, counted: noise cannot move these, and a change that costs more fails here.
 
-use crate::counted::{CountedStore, Counts};
+use crate::counted::{Counted, Counts};
 use crate::run;
 use crate::tube::{Tube, schema};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type};
+use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::expression::parse_box;
@@ -30,7 +31,7 @@ struct Packed {
 impl Packed {
     async fn new() -> Self {
         let counts = Arc::new(Counts::default());
-        let store = CountedStore { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
+        let store = Relayed(Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) });
         let store: Arc<dyn Store> = Arc::new(store);
         let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
         let frames = Tube::new(3, PARTICLES, FRAMES).write(&table).await;

@@ -5,7 +5,7 @@ use atoll_tables::expression::Expression;
 use fastrand::Rng;
 
 /// Whether a condition holds for a row; none where it is unknown.
-type Holds = Box<dyn Fn(&Particle) -> Option<bool>>;
+type Holds = Box<dyn Fn(&Particle) -> Option<bool> + Send + Sync>;
 
 /// A condition.
 pub struct Condition {
@@ -14,7 +14,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    fn new(text: String, holds: impl Fn(&Particle) -> Option<bool> + 'static) -> Self {
+    fn new(text: String, holds: impl Fn(&Particle) -> Option<bool> + Send + Sync + 'static) -> Self {
         Self { text, holds: Box::new(holds) }
     }
 

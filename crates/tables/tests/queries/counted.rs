@@ -1,13 +1,10 @@
 //! A store that counts what is read through it, so that what queries say of their work can be checked.
 
-use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
-};
+use atoll_conformance::Relay;
+use atoll_store::{Buffer, Read, Store, StoreStream};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Reads of ranges of objects.
 #[derive(Debug, Default)]
@@ -26,18 +23,14 @@ impl Counts {
 }
 
 /// Another store, counted.
-pub struct CountedStore {
+pub struct Counted {
     pub inner: Arc<dyn Store>,
     pub counts: Arc<Counts>,
 }
 
-impl Store for CountedStore {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        self.inner.get(cell, options)
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
     fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
@@ -53,46 +46,5 @@ impl Store for CountedStore {
             }
         };
         self.inner.get_many(reads).inspect(counted).boxed()
-    }
-
-    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
-        self.inner.write(batch, options)
-    }
-
-    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-        self.inner.scan(request)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.inner.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.inner.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.inner.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.inner.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.inner.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.inner.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
     }
 }

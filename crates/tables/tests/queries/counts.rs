@@ -1,9 +1,10 @@
 //! What answering takes, counted: noise cannot move these, so they are exact, and a change that costs more
 //! fails here.
 
-use crate::counted::{CountedStore, Counts};
+use crate::counted::{Counted, Counts};
 use crate::particles::{batch, schema, some};
 use crate::run;
+use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::expression::{Expression, parse_box};
@@ -18,7 +19,7 @@ const ROWS: i64 = 60_000;
 /// Blocks of one rank, a step each, on a store that counts.
 async fn blocks(count: i64, rows: i64) -> (Arc<dyn Store>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
-    let store = CountedStore { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
+    let store = Relayed(Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) });
     let store: Arc<dyn Store> = Arc::new(store);
     let table = Table::create(Arc::clone(&store), "run", schema(false, 0)).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();

@@ -1,16 +1,19 @@
 //! A store that counts what passes, and lets a test hold or refuse some of it.
 
+use atoll_conformance::{Relay, Relayed};
 use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, Mutation, PartitionPage, PartitionQuery, Place, Read,
-    ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp,
-    Waited, WriteOptions, Written,
+    Batch, Buffer, Cell, Mutation, Read, ReadOptions, ScanPage, ScanRequest, Store, StoreError, StoreFuture,
+    StoreStream, WriteOptions, Written,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::sync::Semaphore;
 
-pub struct Door {
+/// The store.
+pub type Door = Relayed<Doorway>;
+
+/// What passes, and what does not.
+pub struct Doorway {
     inner: Arc<dyn Store>,
     /// Reads of cells that are not manifests', by count.
     pub object_reads: AtomicUsize,
@@ -46,9 +49,10 @@ fn take(counter: &AtomicUsize) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
-impl Door {
-    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
+impl Doorway {
+    /// This before a store.
+    pub fn before(inner: Arc<dyn Store>) -> Arc<Door> {
+        Arc::new(Relayed(Doorway {
             inner,
             object_reads: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
@@ -61,7 +65,7 @@ impl Door {
             is_read_only: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
-        })
+        }))
     }
 
     fn count_read(&self, partition: &[u8]) {
@@ -83,7 +87,11 @@ impl Door {
     }
 }
 
-impl Store for Door {
+impl Relay for Doorway {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         if self.is_read_only.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::ReadOnly { place: "the door".to_owned() }) });
@@ -123,45 +131,8 @@ impl Store for Door {
         self.inner.get_many(reads)
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
         self.count_read(&request.partition);
         self.inner.scan(request)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.inner.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.inner.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.inner.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.inner.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.inner.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.inner.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
     }
 }

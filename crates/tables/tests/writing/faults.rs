@@ -1,6 +1,6 @@
 //! Stores that lose requests and answers: no edit doubled, none lost, every outcome honest.
 
-use super::door::Door;
+use super::door::Doorway;
 use super::rows::{block, open, rows, schema, seen};
 use atoll_conformance::Flaky;
 use atoll_memory::MemoryStore;
@@ -150,7 +150,7 @@ async fn an_append_of_unknown_outcome_is_there_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_line_that_never_answers_ends_in_doubt_and_not_in_a_claim() {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let table = insist(&store).await;
     table.begin("a", 1, 1).await.unwrap();

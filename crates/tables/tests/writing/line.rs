@@ -1,6 +1,6 @@
 //! Appends that run at the same time.
 
-use super::door::Door;
+use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Outcome, Store};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let table = create(&store).await;
     table.begin("a", 1, 2).await.unwrap();

@@ -1,6 +1,6 @@
 //! What is told of tables, runs and steps, and waiting for more.
 
-use super::door::Door;
+use super::door::Doorway;
 use super::rows::{block, create, open, rows, schema, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, PartitionQuery, Store};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn runs_and_steps_are_told_by_the_manifest_without_a_look_at_any_object() {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let table = create(&store).await;
     table.begin("a", 1, 2).await.unwrap();
@@ -119,7 +119,7 @@ async fn what_an_earlier_attempt_made_visible_is_not_taken_for_the_current_ones(
 
 #[tokio::test(start_paused = true)]
 async fn following_returns_with_the_next_version_and_reads_nothing_while_it_waits() {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let writer = create(&store).await;
     let follower = open(&store).await;
@@ -186,7 +186,7 @@ async fn tables_are_listed_and_a_dropped_one_is_gone_for_everybody() {
 #[tokio::test]
 async fn a_drop_that_was_broken_off_is_finished_by_the_next_one_or_by_whoever_makes_the_table_anew() {
     for finish_by_making in [false, true] {
-        let door = Door::new(Arc::new(MemoryStore::new()));
+        let door = Doorway::before(Arc::new(MemoryStore::new()));
         let store: Arc<dyn Store> = door.clone();
         let table = create(&store).await;
         table.begin("a", 1, 1).await.unwrap();

@@ -1,6 +1,6 @@
 //! Sessions: who needs one, how they are renewed, and what becomes of one that ended.
 
-use super::door::Door;
+use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, steps_seen};
 use atoll_memory::{MemoryStore, Options};
 use atoll_store::clock::ManualClock;
@@ -32,7 +32,7 @@ async fn end_all(store: &Arc<dyn Store>) {
 
 #[tokio::test]
 async fn a_handle_that_only_reads_writes_nothing() {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let writer = create(&store).await;
     writer.begin("a", 1, 1).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_commit_renews_its_session_once_a_third_of_its_time_has_passed() {
 
 #[tokio::test]
 async fn what_was_written_under_a_session_that_ended_is_written_again_under_another() {
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let table = create(&store).await;
     table.begin("a", 1, 2).await.unwrap();

@@ -1,6 +1,6 @@
 //! What commits cost in tables of many blocks.
 
-use super::door::Door;
+use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
@@ -18,7 +18,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 #[tokio::test]
 async fn a_commit_to_a_large_table_costs_no_more_than_one_to_a_small_one() {
     let steps = setting("ATOLL_STEPS", 2000);
-    let door = Door::new(Arc::new(MemoryStore::new()));
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
     let table = create(&store).await;
     table.begin("a", 1, 2).await.unwrap();
