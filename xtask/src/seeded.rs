@@ -88,6 +88,19 @@ pub const SEEDED: &[Seeded] = &[
         is_simulation: false,
     },
     Seeded {
+        name: "queries",
+        kind: Kind::Tests(Tests {
+            programs: &[("atoll-tables", "moments", &[])],
+            // The seed of an episode is the number of its first query.
+            seed: "ATOLL_SEED",
+            environment: &[("ATOLL_QUERIES", "5000")],
+            folder: None,
+            seeds_per_run: 5000,
+            format: 1,
+        }),
+        is_simulation: false,
+    },
+    Seeded {
         name: "coverage",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-tables", "coverage", &[])],

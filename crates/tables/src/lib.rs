@@ -15,6 +15,8 @@ pub mod expression;
 pub mod lattice;
 mod name;
 pub mod part;
+#[cfg_attr(not(feature = "planted"), allow(dead_code))]
+mod planted;
 pub mod protocol;
 mod schema;
 #[cfg(test)]
@@ -23,6 +25,8 @@ mod table;
 mod weight;
 
 pub use name::NAME_BYTES_MAX;
+#[cfg(feature = "planted")]
+pub use planted::{Bug, plant};
 pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
 pub use table::{
     Answer, Batches, Count, Explanation, PackOptions, PackReport, Query, Refined, Refinement, RunSummary,

@@ -17,6 +17,8 @@ mod counts;
 mod deletes;
 #[path = "queries/laws.rs"]
 mod laws;
+#[path = "queries/packs.rs"]
+mod packs;
 #[path = "queries/particles.rs"]
 mod particles;
 #[path = "queries/random.rs"]

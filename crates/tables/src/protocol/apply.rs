@@ -5,6 +5,7 @@
 
 use super::run::not_begun;
 use super::{Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, StepRange, Version};
+use crate::planted::{self, Bug};
 
 impl Manifest {
     /// The next version, if the edit can become true in this one.
@@ -70,7 +71,12 @@ impl Manifest {
         }
         let gone = known.arriving_pieces().cloned().collect();
         let complete = std::mem::take(&mut known.complete);
+        let arriving = std::mem::take(&mut known.arriving);
         *known = Run { complete, ..Run::begin(attempt, ranks) };
+        if planted::is(Bug::ArrivingKept) {
+            known.arriving = arriving;
+            return Ok(Vec::new());
+        }
         self.busy.remove(run);
         Ok(gone)
     }
@@ -80,7 +86,13 @@ impl Manifest {
         for block in blocks {
             let run = self.runs.get(&block.id.run);
             let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
-            if !run.has(&block.id) {
+            if planted::is(Bug::RetriedBlockDoubled) && run.has(&block.id) {
+                let (born, clean_to) = (self.version, self.version);
+                if let Some(piece) = block.piece.clone() {
+                    self.pieces.insert(piece.key(), Placed { piece, born, clean_to });
+                }
+                is_news = true;
+            } else if !run.has(&block.id) {
                 gone.extend(self.append_one(block)?);
                 is_news = true;
             }
@@ -112,13 +124,15 @@ impl Manifest {
             self.busy.remove(run);
         }
         let mut gone = Vec::new();
-        if superseded > 0 {
+        if superseded > 0 && !planted::is(Bug::SupersededShown) {
             let steps = StepRange::since(step);
             gone = self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
         }
         for mut placed in blocks {
             // Only now can anybody see the rows: what was deleted before was not about them.
-            placed.clean_to = self.version;
+            if !planted::is(Bug::DeleteReachesForward) {
+                placed.clean_to = self.version;
+            }
             self.pieces.insert(placed.piece.key(), placed);
         }
         gone

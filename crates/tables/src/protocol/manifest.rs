@@ -1,6 +1,7 @@
 //! Manifests: the content of one version.
 
 use super::{ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version};
+use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
 
 /// How many entries of a whole manifest cost as much as an edit.
@@ -69,7 +70,8 @@ impl Manifest {
     /// What a reader of this piece has to leave out: rows that meet all that is said by one of these.
     #[must_use]
     pub fn struck_of(&self, placed: &Placed) -> Vec<Struck> {
-        self.tombstones_of(placed).map(|tombstone| tombstone.scope.beyond(&placed.piece.extent)).collect()
+        let tombstones = self.tombstones_of(placed).skip(usize::from(planted::is(Bug::TombstoneForgotten)));
+        tombstones.map(|tombstone| tombstone.scope.beyond(&placed.piece.extent)).collect()
     }
 
     /// Every object that this version names, those of arriving steps included.
@@ -127,6 +129,9 @@ impl Manifest {
                 let life = Life { born: placed.born, retired: self.version };
                 self.retired.insert(placed.piece.object, life);
             }
+        }
+        if planted::is(Bug::PackTakesTombstones) && !gone.is_empty() {
+            self.tombstones.clear();
         }
         if !gone.is_empty() {
             let pieces = &self.pieces;

@@ -10,12 +10,14 @@ mod reading;
 use super::names::Names;
 use super::session::Stay;
 use super::{TableError, codec};
+use crate::planted::{self, Bug};
 use crate::protocol::{
     Cell, Commit, Edit, EditError, EditId, Ended, Head, Manifest, ObjectId, Outcome, Proposal, SessionId,
     Step, Version, View,
 };
 use atoll_store::{Batch, Buffer, Expectation, ReadOptions, Store, StoreError, Waited, WriteOptions};
 use futures::lock::{Mutex as Turn, MutexGuard};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
 use std::time::Duration;
@@ -130,7 +132,7 @@ impl Ledger {
         TableError::NotFound { name: self.table.clone() }
     }
 
-    fn known(&self) -> Option<State> {
+    pub(super) fn known(&self) -> Option<State> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -271,7 +273,7 @@ impl Ledger {
         stay: &mut Stay,
     ) -> Result<Option<Ended>, TableError> {
         let session = self.cell(Cell::Session(stay.id), false).await?;
-        let session_stands = stay.saw(session.as_deref());
+        let session_stands = stay.saw(session.as_deref()) || is_fenced_pack(commit.edit());
         self.keep(stay);
         let before = state.head;
         *state = self.current().await?;
@@ -299,16 +301,16 @@ impl Ledger {
         let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(stay.id).sort_key());
         let base = (proposal.base != Head::default()).then(|| codec::head_to_bytes(proposal.base));
         let next = state.manifest.apply(commit.edit())?;
-        let mut batch = Batch::on(self.partition.as_slice())
-            .if_is(head_key.as_slice(), base)
-            .if_equals(session_key.as_slice(), stay.cell.clone())
-            .put(head_key.as_slice(), codec::head_to_bytes(proposal.head))
-            .put(
-                Cell::Edit(proposal.head.version).sort_key(),
-                codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
-            );
+        let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
+        if !is_fenced_pack(commit.edit()) {
+            batch = batch.if_equals(session_key.as_slice(), stay.cell.clone());
+        }
+        batch = batch.put(head_key.as_slice(), codec::head_to_bytes(proposal.head)).put(
+            Cell::Edit(proposal.head.version).sort_key(),
+            codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
+        );
         if proposal.head.full == proposal.head.version {
-            let full = self.put_parts(stay, codec::whole_to_bytes(&next)).await?;
+            let full = self.put_parts(stay, codec::whole_to_bytes(&remembered(&next))).await?;
             batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);
         }
         if let Some(renewal) = &attempt.renewal {
@@ -353,6 +355,19 @@ impl Ledger {
         futures::future::try_join_all(create).await?;
         Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
     }
+}
+
+/// Whether it is a pack, and a bug lets packs become true though their session has ended.
+fn is_fenced_pack(edit: &Edit) -> bool {
+    planted::is(Bug::FencedPackCommits) && matches!(edit, Edit::Pack { .. })
+}
+
+/// What a whole manifest has: everything, but for a bug.
+fn remembered(manifest: &Manifest) -> Cow<'_, Manifest> {
+    if planted::is(Bug::WholeManifestForgets) {
+        return Cow::Owned(Manifest { tombstones: Vec::new(), ..manifest.clone() });
+    }
+    Cow::Borrowed(manifest)
 }
 
 /// What stays the same over the writes of one commit.

@@ -4,6 +4,7 @@ use super::codec::damaged;
 use super::{Table, TableError};
 use crate::cube::Origins;
 use crate::expression::{Bound, Expression};
+use crate::planted::{self, Bug};
 use crate::protocol::{RunId, StepRange, Struck};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
@@ -41,6 +42,9 @@ impl Strike {
         rows: &RecordBatch,
         origins: Option<&Origins>,
     ) -> Result<BooleanBuffer, TableError> {
+        if planted::is(Bug::OriginIgnored) && self.needs_origins() {
+            return Ok(BooleanBuffer::new_unset(rows.num_rows()));
+        }
         let mut struck = BooleanBuffer::new_set(rows.num_rows());
         if let (Some(run), Some(origins)) = (&self.run, origins) {
             let of_run = |row: usize| origins.run(row) == Some(run);

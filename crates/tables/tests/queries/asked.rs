@@ -10,7 +10,7 @@ use fastrand::Rng;
 /// A query, and what its filter means for a row.
 pub struct Wish {
     pub query: Query,
-    condition: Option<Condition>,
+    pub condition: Option<Condition>,
 }
 
 /// A query, and the rows of its range by brute force, in their order.

@@ -1,9 +1,9 @@
 //! A table that simulations write, and what is true of it, as plain lists of rows.
 
+use crate::packs::some_options;
 use crate::particles::{Particle, batch, some};
-use atoll_tables::cube::Shape;
 use atoll_tables::protocol::{BlockId, Version};
-use atoll_tables::{PackOptions, PackReport, Table, TableSchema};
+use atoll_tables::{PackReport, Table, TableSchema};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
@@ -84,20 +84,7 @@ impl World {
 
     /// Packs some way or other, which changes no answer.
     pub async fn pack(&self, random: &mut Rng) -> PackReport {
-        let options = PackOptions {
-            shape: Shape {
-                cube_rows: random.usize(1..500),
-                leaf_rows: random.usize(1..1500),
-                layer_rows: random.usize(1..300),
-                band_rows: random.usize(1..200),
-                object_bytes: 1 << random.usize(10..20),
-            },
-            is_whole: random.bool(),
-            rows_min: random.u64(..2000),
-            fan: random.usize(2..5),
-            tree_bytes_max: 1 << random.u32(10..24),
-            share: 1.0,
-        };
+        let options = some_options(random, 2000);
         self.table.pack(&options).await.unwrap()
     }
 

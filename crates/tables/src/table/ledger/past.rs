@@ -1,6 +1,7 @@
 //! Older versions: what was true before the one that is current.
 
 use super::{Ledger, TableError};
+use crate::planted::{self, Bug};
 use crate::protocol::{Cell, EditError, Manifest, Version};
 use atoll_store::{Direction, Projection, ScanRequest, SortRange};
 use std::sync::Arc;
@@ -18,6 +19,9 @@ impl Ledger {
         let oldest = current.manifest.floor;
         if version < oldest {
             return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
+        }
+        if planted::is(Bug::PastReadsPresent) {
+            return Ok(Arc::new(Manifest { version, ..Arc::unwrap_or_clone(current.manifest) }));
         }
         let whole = self.full(self.full_before(version).await?).await?;
         self.advance(whole, version).await

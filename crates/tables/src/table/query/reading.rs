@@ -14,6 +14,7 @@ use crate::block::Wanted;
 use crate::cube::Origins;
 use crate::expression::Verdict;
 use crate::part::BandOfRows;
+use crate::planted::{self, Bug};
 use crate::protocol::Manifest;
 use crate::{Cut, Weight, Window};
 use arrow_array::{BooleanArray, RecordBatch};
@@ -116,7 +117,9 @@ impl Reading {
                 let facts = source.part.facts(band, source.window);
                 let whole = (facts.least, facts.greatest);
                 let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
-                let is_certain = source.struck.is_empty() && verdict(facts.extents) == Verdict::Always;
+                let is_whole = source.struck.is_empty() || planted::is(Bug::StruckTakenForCertain);
+                let is_sure = verdict(facts.extents) == Verdict::Always;
+                let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
                 if self.asked.only_counts() && is_certain && clipped == whole {
                     self.counted += facts.rows;
                 } else if let Some(narrowed) = self.asked.narrowed(clipped) {
@@ -146,6 +149,9 @@ impl Reading {
 
     /// Below this cut every row that answers was found.
     fn known(&self) -> Cut {
+        if planted::is(Bug::LimitBeforeOrder) {
+            return self.asked.window.until();
+        }
         self.planned.get(self.read).map_or(self.asked.window.until(), |next| Cut::below(next.least))
     }
 
@@ -291,7 +297,8 @@ impl Reading {
         work.bands += (to - self.read) as u64;
         work.rows_touched += self.planned[self.read..to].iter().map(|planned| planned.decoded).sum::<u64>();
         self.found.extend(found);
-        (self.work, self.read) = (work, to);
+        let skipped = planted::is(Bug::BandSkipped) && self.read > 0 && to < self.planned.len();
+        (self.work, self.read) = (work, to + usize::from(skipped));
         Ok(())
     }
 
@@ -365,7 +372,10 @@ impl Reading {
         let of_limit = self.asked.limit.map(|limit| limit - self.handed_rows);
         let asked = [of_units, of_limit].into_iter().flatten().fold(ordered.rows(), usize::min);
         let portion = rows.map_or(asked, |rows| whole_units(weights, rows)).min(asked);
-        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
+        let mut cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
+        if planted::is(Bug::CutTooHigh) {
+            cut = self.asked.window.until();
+        }
         let batch = ordered.batch(0..portion, &self.schema, &self.asked.answered)?;
         let handed = Handed { rows: batch, weights: weights[..portion].to_vec(), cut };
         self.handed_rows += portion;
@@ -384,6 +394,9 @@ impl Reading {
 
 /// At least so many of these weights, which rise, and no unit in part.
 fn whole_units(rising: &[Weight], rows: usize) -> usize {
+    if planted::is(Bug::UnitSplit) {
+        return rows.min(rising.len());
+    }
     let last = rows.max(1).min(rising.len()).checked_sub(1);
     last.map_or(0, |last| Cut::through(rising[last]).prefix(rising))
 }

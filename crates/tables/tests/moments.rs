@@ -1,0 +1,73 @@
+//! Random queries at random moments: while runs write and start again, while packers pack, rows are deleted,
+//! sessions end and processes vanish, whatever is asked is answered as plain loops over the rows of that moment
+//! would answer it.
+//!
+//! Processes take turns at every operation on the store, in an order that is drawn ([`episode`]); the oracle knows
+//! rows, runs and steps, and when something became true ([`world`], [`truth`]).
+//!
+//! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --test moments` asks more than the 5,000 of a test, `ATOLL_SEED`
+//! begins elsewhere or, alone, replays one episode; `cargo xtask soak queries` goes on and on with fresh seeds.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
+
+#[path = "moments/actors.rs"]
+mod actors;
+#[path = "moments/ask.rs"]
+mod ask;
+#[path = "queries/asked.rs"]
+mod asked;
+#[path = "queries/conditions.rs"]
+mod conditions;
+#[path = "moments/episode.rs"]
+mod episode;
+#[path = "moments/line.rs"]
+mod line;
+#[path = "queries/packs.rs"]
+mod packs;
+#[path = "queries/particles.rs"]
+mod particles;
+#[path = "moments/truth.rs"]
+mod truth;
+#[path = "moments/world.rs"]
+mod world;
+
+use episode::{QUERIES, Told};
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The seed of an episode is the number of its first query.
+#[test]
+fn random_queries_at_random_moments_equal_brute_force() {
+    let first = setting("ATOLL_SEED");
+    let queries = setting("ATOLL_QUERIES").unwrap_or(if first.is_some() { QUERIES } else { 5000 });
+    let first = first.unwrap_or(0);
+    let mut told = Told::default();
+    for seed in (first..first + queries).step_by(QUERIES as usize) {
+        let replay = Replay(seed);
+        told = told.and(episode::live(seed));
+        drop(replay);
+    }
+    println!("{} queries of {} versions", told.queries, told.versions);
+    assert!(told.queries >= queries);
+    told.judge();
+}
+
+/// Tells how to run an episode again if it fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay: ATOLL_SEED={} cargo test -p atoll-tables --test moments", self.0);
+        }
+    }
+}

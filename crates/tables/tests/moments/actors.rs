@@ -1,0 +1,252 @@
+//! The processes: each has a handle of its own, does what its kind does for a while, and ends; or is dropped in
+//! the middle of anything.
+
+use crate::ask::ask;
+use crate::conditions::Condition;
+use crate::line::turn;
+use crate::packs::some_options;
+use crate::particles::batch;
+use crate::truth::Scope;
+use crate::world::{Hand, World};
+use atoll_store::{Cell, Outcome, PartitionQuery, ScanRequest, SortRange, Store, WriteOptions};
+use atoll_tables::protocol::{BlockId, EditError, Version};
+use atoll_tables::{Table, TableError};
+use fastrand::Rng;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The runs.
+pub const RUNS: [&str; 3] = ["left", "right", "top"];
+
+/// How often somebody tries again what may have become true.
+const TRIES_MAX: usize = 40;
+
+/// Whoever else took over.
+struct TakenOver;
+
+/// Opens the table, cold.
+pub async fn open(hand: &Hand) -> Table {
+    Table::open(Arc::clone(&hand.store), "run").await.unwrap()
+}
+
+/// Writes some steps of a run: of a new attempt, or of the one that a process before it began.
+pub async fn write(hand: Hand, mut random: Rng, run: &'static str) {
+    let (world, table) = (Arc::clone(&hand.world), open(&hand).await);
+    let known = world.now_true().attempt(run);
+    let begun = match known.filter(|_| random.bool()) {
+        Some(known) => Ok(known),
+        None => begin(&world, &table, &mut random, run).await,
+    };
+    let Ok((attempt, ranks)) = begun else { return };
+    let mut step = first_step(&world, &mut random, run, attempt);
+    for _ in 0..random.usize(1..7) {
+        let steps = step..step + random.u64(1..3);
+        step = steps.end;
+        let blocks: Vec<BlockId> = steps
+            .flat_map(|step| (0..ranks).map(move |rank| BlockId { run: run.into(), attempt, step, rank }))
+            .collect();
+        if append_some(&world, &table, &mut random, blocks).await.is_err() {
+            return;
+        }
+        append_again(&world, &table, &mut random, run, attempt).await;
+        if random.u8(..16) == 0 {
+            ask(&world, &table, &mut random).await;
+        }
+    }
+}
+
+/// Where to go on: an attempt that has begun goes on behind its last step or repeats some; a new one starts where
+/// an old one was, or behind it.
+fn first_step(world: &World, random: &mut Rng, run: &str, attempt: u64) -> u64 {
+    let steps: BTreeSet<u64> = world.accepted_of(run, attempt).iter().map(|id| id.step).collect();
+    match (steps.first(), steps.last()) {
+        (Some(&first), Some(&last)) => random.u64(last.saturating_sub(2).max(first)..=last),
+        _ => random.u64(..=world.now_true().last(run).map_or(0, |last| last + 1)),
+    }
+}
+
+async fn begin(world: &World, table: &Table, random: &mut Rng, run: &str) -> Result<(u64, u32), TakenOver> {
+    let ranks = random.u32(1..4);
+    for _ in 0..TRIES_MAX {
+        let before = world.now_true().attempt(run).map_or(0, |(attempt, _)| attempt);
+        let begun = if random.bool() {
+            table.begin_next(run, ranks).await
+        } else {
+            table.begin(run, before + 1, ranks).await.map(|_| before + 1)
+        };
+        match begun {
+            Ok(attempt) => {
+                let (now, _) = world.now_true().attempt(run).expect("a run that began");
+                assert!(attempt > before && now >= attempt, "attempt {attempt} began, and {now} is the last");
+                return Ok((attempt, ranks));
+            }
+            Err(error) if error.outcome() == Outcome::Unknown => {}
+            Err(TableError::Edit(_)) => return Err(TakenOver),
+            Err(error) => panic!("begin: {error} ({error:?})"),
+        }
+    }
+    Err(TakenOver)
+}
+
+/// Appends blocks, which are in the order of their steps: one by one, all at once, or in one edit.
+async fn append_some(
+    world: &World,
+    table: &Table,
+    random: &mut Rng,
+    mut blocks: Vec<BlockId>,
+) -> Result<(), TakenOver> {
+    if random.u8(..4) == 0 {
+        // The ranks of a step come in any order.
+        blocks.sort_by_key(|id| (id.step, id.rank.wrapping_mul(2_654_435_761)));
+    }
+    match random.u8(..3) {
+        0 => {}
+        1 => {
+            let appends = blocks.iter().map(|id| append_once(world, table, id));
+            let outcomes = futures::future::join_all(appends).await;
+            outcomes.into_iter().for_each(|outcome| judge_refusal(outcome.err()));
+        }
+        _ => {
+            let of = |id: &BlockId| (id.clone(), None, batch(&world.schema, &world.rows_of(id)));
+            let blocks: Vec<_> = blocks.iter().map(of).collect();
+            judge_refusal(table.append_all(&blocks).await.err());
+        }
+    }
+    // Those that were not taken, or of which nobody knows, are given again, as all others are.
+    for id in &blocks {
+        append(world, table, id).await?;
+    }
+    Ok(())
+}
+
+/// Only what trouble and others who write bring about.
+fn judge_refusal(error: Option<TableError>) {
+    match error {
+        None | Some(TableError::Edit(_) | TableError::Behind { .. } | TableError::Fenced { .. }) => {}
+        Some(error) if error.outcome() == Outcome::Unknown => {}
+        Some(error) => panic!("append: {error} ({error:?})"),
+    }
+}
+
+/// Appends a block; what is acknowledged must be true.
+async fn append_once(world: &World, table: &Table, id: &BlockId) -> Result<Version, TableError> {
+    let rows = batch(&world.schema, &world.rows_of(id));
+    let version = table.append(id.clone(), &rows).await?;
+    let accepted = world.accepted(id);
+    assert!(
+        accepted.is_some_and(|accepted| accepted <= version),
+        "{id:?} was acknowledged in {version:?} and became true in {accepted:?}"
+    );
+    Ok(version)
+}
+
+/// Appends a block until it is there, or somebody else took over.
+async fn append(world: &World, table: &Table, id: &BlockId) -> Result<(), TakenOver> {
+    for _ in 0..TRIES_MAX {
+        match append_once(world, table, id).await {
+            Ok(_) => return Ok(()),
+            Err(TableError::Edit(error)) => {
+                assert!(!world.now_true().admits(id), "{id:?} was refused: {error}");
+                return Err(TakenOver);
+            }
+            Err(error) => judge_refusal(Some(error)),
+        }
+    }
+    Err(TakenOver)
+}
+
+/// Gives a block again that is there, or one that an older attempt wrote.
+async fn append_again(world: &World, table: &Table, random: &mut Rng, run: &str, attempt: u64) {
+    let attempt = if random.u8(..4) == 0 { attempt.saturating_sub(1) } else { attempt };
+    if let Some(id) = random.choice(world.accepted_of(run, attempt)).filter(|_| random.bool()) {
+        judge_refusal(append_once(world, table, &id).await.err());
+    }
+}
+
+/// Packs a few times, in random ways.
+pub async fn pack(hand: Hand, mut random: Rng) {
+    let table = open(&hand).await;
+    for _ in 0..random.usize(1..4) {
+        match table.pack(&some_options(&mut random, 300)).await {
+            Ok(_) | Err(TableError::Edit(EditError::InputGone { .. }) | TableError::Fenced { .. }) => {}
+            Err(error) if error.outcome() == Outcome::Unknown => {}
+            Err(error) => panic!("pack: {error} ({error:?})"),
+        }
+        if random.u8(..4) == 0 {
+            ask(&hand.world, &table, &mut random).await;
+        }
+    }
+}
+
+/// Deletes something.
+pub async fn delete(hand: Hand, mut random: Rng) {
+    let table = open(&hand).await;
+    for _ in 0..random.usize(1..3) {
+        let run = random.choice(hand.world.now_true().runs()).filter(|_| random.u8(..3) > 0);
+        let from = random.u64(..10);
+        let steps = random.bool().then(|| from..from + random.u64(1..4));
+        let depth = random.usize(..3);
+        let is_all = steps.is_some() && random.u8(..3) == 0;
+        let condition = (!is_all).then(|| Arc::new(Condition::any(&mut random, depth)));
+        let text = condition.as_ref().map(|condition| condition.text.clone());
+        let deed = hand.world.deed(Scope { run: run.clone(), steps: steps.clone(), condition });
+        *hand.deed.lock().unwrap() = Some(Arc::clone(&deed));
+        match table.delete(run.as_deref(), steps, text.as_deref()).await {
+            Ok(version) => {
+                let done = hand.world.done(deed.number);
+                assert_eq!(done, Some(version), "a delete was acknowledged in another version");
+            }
+            Err(error) if error.outcome() == Outcome::Unknown => {}
+            Err(error) => panic!("delete: {error} ({error:?})"),
+        }
+        if random.u8(..3) == 0 {
+            ask(&hand.world, &table, &mut random).await;
+        }
+    }
+}
+
+/// Asks, with a handle that knows nothing yet and learns.
+pub async fn read(hand: Hand, mut random: Rng) {
+    let table = open(&hand).await;
+    for _ in 0..random.usize(1..6) {
+        ask(&hand.world, &table, &mut random).await;
+    }
+}
+
+/// Does what a vacuum does with sessions that have expired: ends some, whether their processes live or not, and
+/// then takes the objects of ended sessions that no version names.
+pub async fn sweep(hand: Hand, mut random: Rng) {
+    let world = &hand.world;
+    let Some(manifest) = world.manifest() else { return };
+    for session in sessions(world, &manifest).await {
+        if random.u8(..3) == 0 {
+            let key = [b"s".as_slice(), &session].concat();
+            world.store.delete(Cell::new(&manifest, &key), WriteOptions::default()).await.unwrap();
+            turn().await;
+        }
+    }
+    let prefix = [&manifest[..manifest.len() - 1], b"o/"].concat();
+    let listed =
+        world.store.partition_keys(PartitionQuery { limit: 10_000, ..PartitionQuery::prefix(prefix) });
+    let listed = listed.await.unwrap().partitions;
+    turn().await;
+    // Listed before it is seen who is there.
+    let standing = sessions(world, &manifest).await;
+    for object in listed {
+        let name = &object[manifest.len() + 1..];
+        let (session, number) = name.split_at(16);
+        let number = u64::from_be_bytes(number.try_into().unwrap());
+        let hex: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+        if !standing.contains(session) && !world.names(&hex, number) {
+            world.store.delete_partition(&object, WriteOptions::default()).await.unwrap();
+            turn().await;
+        }
+    }
+}
+
+/// The sessions that stand.
+async fn sessions(world: &World, manifest: &[u8]) -> BTreeSet<Vec<u8>> {
+    let request = ScanRequest { range: SortRange::prefix(b"s"), ..ScanRequest::all(manifest) };
+    let page = world.store.scan(request).await.unwrap();
+    page.entries.into_iter().map(|entry| entry.sort[1..].to_vec()).collect()
+}

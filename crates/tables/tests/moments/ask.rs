@@ -1,0 +1,97 @@
+//! Asking while others write: the answer is what is true of one version, which was current at some moment
+//! between the question and the answer.
+
+use crate::asked::{Asked, Tell, Wish};
+use crate::world::{World, some_rows};
+use atoll_tables::protocol::Version;
+use atoll_tables::{Query, Refined, Table};
+use fastrand::Rng;
+
+/// Asks one thing, in one of the ways to ask, and judges the answer.
+pub async fn ask(world: &World, table: &Table, random: &mut Rng) {
+    let mut wish = Wish::any(random, &world.schema, &some_rows(world));
+    match random.u8(..8) {
+        0 | 1 => wish.query.with_arriving = true,
+        2 | 3 => wish.query.as_of = Some(Version(random.u64(..=world.head().0))),
+        _ => {}
+    }
+    let moment = Moment { world, before: world.head() };
+    match random.u8(..8) {
+        0 => count(moment, table, wish).await,
+        1 | 2 => refine(moment, table, wish, random).await,
+        3 => batches(moment, table, wish).await,
+        _ => query(moment, table, wish).await,
+    }
+    world.count_query();
+}
+
+/// The time from a question on.
+struct Moment<'w> {
+    world: &'w World,
+    before: Version,
+}
+
+impl Moment<'_> {
+    /// What is true of the version that answered, which is judged itself.
+    fn truth(&self, wish: Wish, version: Version) -> Asked {
+        match wish.query.as_of {
+            Some(asked) => assert_eq!(version, asked, "another version than the one asked for"),
+            None => {
+                let now = self.world.head();
+                assert!(
+                    (self.before..=now).contains(&version),
+                    "{version:?} answered, and {:?} to {now:?} were current",
+                    self.before
+                );
+            }
+        }
+        let with_arriving = wish.query.with_arriving;
+        wish.of(self.world.truth(version).rows(with_arriving))
+    }
+}
+
+async fn query(moment: Moment<'_>, table: &Table, wish: Wish) {
+    let tell = Tell::of(&wish.query);
+    let answer = table.query(&wish.query).await.unwrap();
+    moment.truth(wish, answer.version).judge(&moment.world.schema, &answer);
+    drop(tell);
+}
+
+async fn count(moment: Moment<'_>, table: &Table, wish: Wish) {
+    let tell = Tell::of(&wish.query);
+    let counted = table.count(&wish.query).await.unwrap();
+    assert_eq!(counted.rows, moment.truth(wish, counted.version).count() as u64);
+    drop(tell);
+}
+
+async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng) {
+    let tell = Tell::of(&wish.query);
+    let mut refinement = table.refine(&wish.query);
+    let mut batches: Vec<Refined> = Vec::new();
+    loop {
+        if random.bool() {
+            refinement.want(random.usize(..300));
+        }
+        let Some(refined) = refinement.next().await.unwrap() else { break };
+        batches.push(refined);
+    }
+    let asked = moment.truth(wish, batches[0].version);
+    asked.judge_refinement(&moment.world.schema, &batches);
+    drop(tell);
+}
+
+/// Batches do not tell their version, so they are asked of one that is told to them.
+async fn batches(moment: Moment<'_>, table: &Table, wish: Wish) {
+    let version = wish.query.as_of.unwrap_or(moment.before);
+    let columns = Some(vec!["step".to_owned(), "pid".to_owned()]);
+    let query = Query { columns, as_of: Some(version), with_arriving: false, ..wish.query.clone() };
+    let tell = Tell::of(&query);
+    let wish = Wish { query: query.clone(), ..wish };
+    let mut reading = table.batches(&query);
+    let mut batches = Vec::new();
+    while let Some(batch) = reading.next().await.unwrap() {
+        batches.push(batch);
+    }
+    moment.truth(wish, version).judge_batches(&batches);
+    drop(tell);
+}

@@ -1,0 +1,190 @@
+//! One episode: a table from its making to its end, in which everything happens at once.
+//!
+//! Whose turn it is is drawn before every operation on the store, so that processes interleave in every way; any of
+//! them may be gone from one operation to the next, and what it left stays.
+//!
+//! Invariant: an episode follows from its seed, but for the names of sessions, which are drawn by the system.
+
+use crate::actors::{self, RUNS};
+use crate::ask::ask;
+use crate::particles::schema;
+use crate::world::World;
+use atoll_tables::{Query, Table};
+use fastrand::Rng;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Queries of one episode.
+pub const QUERIES: u64 = 50;
+
+/// One process is dropped in so many turns.
+const CRASH: u32 = 400;
+
+/// Whoever has not ended after so many turns is stuck.
+const TURNS_MAX: usize = 2_000_000;
+
+/// After so many versions nobody writes any more.
+const VERSIONS_MAX: u64 = 400;
+
+/// Who is there at the same time, at most.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Writer(&'static str),
+    Packer,
+    Deleter,
+    Reader,
+    Sweeper,
+}
+
+struct Process {
+    kind: Kind,
+    work: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Process {
+    fn start(world: &Arc<World>, random: &mut Rng, kind: Kind) -> Self {
+        // Readers hear of every trouble; writers live with it.
+        let trouble = random.choice([0, 0, 20, 8]).unwrap_or(0);
+        let own = Rng::with_seed(random.u64(..));
+        let work: Pin<Box<dyn Future<Output = ()>>> = match kind {
+            Kind::Writer(run) => Box::pin(actors::write(world.hand(trouble), own, run)),
+            Kind::Packer => Box::pin(actors::pack(world.hand(trouble), own)),
+            Kind::Deleter => Box::pin(actors::delete(world.hand(trouble), own)),
+            Kind::Reader => Box::pin(actors::read(world.hand(0), own)),
+            Kind::Sweeper => Box::pin(actors::sweep(world.hand(0), own)),
+        };
+        Self { kind, work }
+    }
+}
+
+/// Everybody who is there.
+struct Episode {
+    world: Arc<World>,
+    random: Rng,
+    processes: Vec<Process>,
+}
+
+impl Episode {
+    /// Somebody comes, if there is room for one of that kind.
+    fn welcome(&mut self) {
+        let kind = match self.random.u8(..40) {
+            0..10 => Kind::Writer(self.random.choice(RUNS).unwrap_or("left")),
+            10 => Kind::Packer,
+            11 if self.random.bool() => Kind::Deleter,
+            12 if self.random.bool() => Kind::Sweeper,
+            13 if self.random.u8(..4) == 0 => Kind::Reader,
+            _ => return,
+        };
+        let room = match kind {
+            Kind::Packer | Kind::Reader => 2,
+            Kind::Writer(_) | Kind::Deleter | Kind::Sweeper => 1,
+        };
+        let there = self.processes.iter().filter(|process| process.kind == kind).count();
+        let is_over = self.world.head().0 >= VERSIONS_MAX && kind != Kind::Reader;
+        if there < room && !is_over {
+            self.processes.push(Process::start(&self.world, &mut self.random, kind));
+        }
+    }
+
+    /// One process does one thing, or is gone.
+    fn go_on(&mut self, may_crash: bool) {
+        if self.random.u8(..8) == 0 {
+            finish(self.world.catch_up(&mut self.random));
+        }
+        if self.processes.is_empty() {
+            return;
+        }
+        let place = self.random.usize(..self.processes.len());
+        let is_crash = may_crash && self.random.u32(..CRASH) == 0;
+        let mut context = Context::from_waker(Waker::noop());
+        if is_crash || self.processes[place].work.as_mut().poll(&mut context).is_ready() {
+            self.processes.swap_remove(place);
+        }
+    }
+
+    /// Everybody comes to an end, and nothing is late any more.
+    fn settle(&mut self) {
+        let mut turns = 0;
+        while !self.processes.is_empty() || self.world.late() > 0 {
+            self.go_on(false);
+            turns += 1;
+            assert!(turns < TURNS_MAX, "somebody is stuck");
+        }
+    }
+}
+
+/// Runs something to its end that has the store for itself.
+fn finish<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..TURNS_MAX {
+        if let Poll::Ready(value) = work.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+    panic!("somebody is stuck");
+}
+
+/// What an episode came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub queries: u64,
+    pub versions: u64,
+    /// Rows that were there in the end.
+    pub rows: u64,
+}
+
+impl Told {
+    /// Of both.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            queries: self.queries + other.queries,
+            versions: self.versions + other.versions,
+            rows: self.rows + other.rows,
+        }
+    }
+
+    /// Fails if so little happened that nothing was shown.
+    pub fn judge(self) {
+        let is_lively = self.versions > self.queries && self.rows > 10 * self.queries;
+        assert!(is_lively, "too little happened: {self:?}");
+    }
+}
+
+/// Lives through one episode.
+pub fn live(seed: u64) -> Told {
+    let mut random = Rng::with_seed(seed);
+    let schema = schema(random.bool(), random.u64(..2));
+    let world = World::new(random.u64(..), schema.clone());
+    finish(Table::create(world.hand(0).store, "run", schema)).unwrap();
+    let mut episode = Episode { world: Arc::clone(&world), random, processes: Vec::new() };
+    let mut turns = 0;
+    while world.queries() < QUERIES {
+        episode.welcome();
+        episode.go_on(true);
+        turns += 1;
+        assert!(turns < TURNS_MAX, "{} queries and no more", world.queries());
+    }
+    episode.settle();
+    finish(judge(&world, &mut episode.random));
+    let rows = world.now_true().rows(false).len() as u64;
+    Told { queries: world.queries(), versions: world.head().0, rows }
+}
+
+/// What is there in the end, for whoever opens the table then.
+async fn judge(world: &Arc<World>, random: &mut Rng) {
+    let hand = world.hand(0);
+    let table = actors::open(&hand).await;
+    let truth = world.now_true();
+    assert_eq!(table.version().await.unwrap(), world.head());
+    assert_eq!(table.count(&Query::default()).await.unwrap().rows as usize, truth.rows(false).len());
+    for run in table.runs().await.unwrap() {
+        let (attempt, ranks) = truth.attempt(&run.name).expect("a run that nobody began");
+        assert_eq!((run.attempt, run.ranks, run.last_complete), (attempt, ranks, truth.last(&run.name)));
+    }
+    for _ in 0..3 {
+        ask(world, &table, random).await;
+    }
+}

@@ -1,0 +1,143 @@
+//! What is true of a table, as plain lists of rows: runs, attempts, steps and deletes, and nothing of how a table
+//! keeps them.
+
+use crate::conditions::Condition;
+use crate::particles::Particle;
+use atoll_tables::protocol::BlockId;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows of one step of one rank.
+pub type Rows = Arc<[Particle]>;
+
+/// What is true of one run.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    attempt: u64,
+    ranks: u32,
+    /// The last step that this attempt made visible.
+    published: Option<u64>,
+    /// The visible steps, and the attempts that wrote them.
+    complete: BTreeMap<u64, (u64, Vec<Rows>)>,
+    /// The blocks of steps that are not visible yet, by step and rank.
+    arriving: BTreeMap<u64, BTreeMap<u32, Rows>>,
+}
+
+impl Run {
+    fn has(&self, id: &BlockId) -> bool {
+        let is_arriving = self.arriving.get(&id.step).is_some_and(|ranks| ranks.contains_key(&id.rank));
+        let is_complete = self.complete.get(&id.step).is_some_and(|(attempt, _)| *attempt == id.attempt);
+        is_complete || (is_arriving && id.attempt == self.attempt)
+    }
+
+    /// Whether a block that is not there may come now: the steps of a rank come in order.
+    fn admits(&self, id: &BlockId) -> bool {
+        let mut later = self.arriving.range(id.step..).filter(|(_, ranks)| ranks.contains_key(&id.rank));
+        let is_behind = later.next().is_some() || self.published.is_some_and(|last| last >= id.step);
+        id.attempt == self.attempt && id.rank < self.ranks && !is_behind
+    }
+
+    /// Makes a step visible. The first of an attempt takes the place of all that was there from it on.
+    fn publish(&mut self, step: u64) {
+        if self.published.replace(step).is_none() {
+            self.complete.split_off(&step);
+        }
+        let blocks = self.arriving.remove(&step).unwrap_or_default().into_values();
+        self.complete.insert(step, (self.attempt, blocks.collect()));
+    }
+}
+
+/// Which rows a delete is about.
+#[derive(Clone)]
+pub struct Scope {
+    pub run: Option<String>,
+    pub steps: Option<Range<u64>>,
+    pub condition: Option<Arc<Condition>>,
+}
+
+impl Scope {
+    fn strikes(&self, row: &Particle) -> bool {
+        self.condition.as_ref().is_none_or(|condition| condition.takes(row))
+    }
+}
+
+/// What is true of a table in one version.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    runs: BTreeMap<String, Run>,
+}
+
+impl Truth {
+    /// Every visible row; with those that are arriving as if they were complete, or without.
+    pub fn rows(&self, with_arriving: bool) -> Vec<Particle> {
+        let mut rows = Vec::new();
+        for run in self.runs.values() {
+            let mut run = run.clone();
+            if with_arriving {
+                run.arriving.clone().into_keys().for_each(|step| run.publish(step));
+            }
+            let blocks = run.complete.values().flat_map(|(_, blocks)| blocks);
+            blocks.for_each(|block| rows.extend_from_slice(block));
+        }
+        rows
+    }
+
+    /// The attempt of a run that may write, and its ranks.
+    pub fn attempt(&self, run: &str) -> Option<(u64, u32)> {
+        self.runs.get(run).map(|run| (run.attempt, run.ranks))
+    }
+
+    /// The last visible step of a run.
+    pub fn last(&self, run: &str) -> Option<u64> {
+        self.runs.get(run).and_then(|run| run.complete.keys().next_back().copied())
+    }
+
+    /// Whether a block is there or may come now.
+    pub fn admits(&self, id: &BlockId) -> bool {
+        self.runs.get(&*id.run.0).is_some_and(|run| run.has(id) || run.admits(id))
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> Vec<String> {
+        self.runs.keys().cloned().collect()
+    }
+
+    pub fn begin(&mut self, name: &str, attempt: u64, ranks: u32) {
+        let run = self.runs.entry(name.to_owned()).or_default();
+        assert!(attempt > run.attempt, "attempt {attempt} of run {name} began after {}", run.attempt);
+        let complete = std::mem::take(&mut run.complete);
+        *run = Run { attempt, ranks, complete, ..Run::default() };
+    }
+
+    /// A block became true. One that is there already changes nothing.
+    pub fn append(&mut self, id: &BlockId, rows: Rows) {
+        let run = self.runs.get_mut(&*id.run.0).expect("a run that nobody began");
+        if run.has(id) {
+            return;
+        }
+        assert!(run.admits(id), "{id:?} became true and must not");
+        let step = run.arriving.entry(id.step).or_default();
+        step.insert(id.rank, rows);
+        if step.len() == run.ranks as usize {
+            run.publish(id.step);
+        }
+    }
+
+    /// Strikes the rows that are visible now.
+    pub fn delete(&mut self, scope: &Scope) {
+        for (name, run) in &mut self.runs {
+            if scope.run.as_ref().is_some_and(|run| run != name) {
+                continue;
+            }
+            for (step, (_, blocks)) in &mut run.complete {
+                if scope.steps.as_ref().is_some_and(|steps| !steps.contains(step)) {
+                    continue;
+                }
+                for rows in blocks {
+                    *rows = rows.iter().filter(|row| !scope.strikes(row)).cloned().collect();
+                }
+            }
+        }
+    }
+}
