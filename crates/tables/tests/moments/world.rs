@@ -5,6 +5,7 @@
 //! steps alone ([`Truth`]): which blocks an edit names is read from it, what a delete strikes is known from whoever
 //! asked for it.
 
+use crate::actors::RUNS;
 use crate::line::Line;
 use crate::particles::{Particle, some};
 use crate::truth::{Rows, Scope, Truth};
@@ -183,8 +184,8 @@ impl World {
             2 => random.i64(0..ROWS_MAX * 12),
             _ => random.i64(0..ROWS_MAX),
         };
-        let run: i64 = id.run.0.bytes().map(i64::from).sum();
-        let first = run * 1_000_000 + i64::from(id.rank) * 10_000;
+        let run = RUNS.iter().position(|run| *run == &*id.run.0).unwrap_or(RUNS.len());
+        let first = run as i64 * 1_000_000 + i64::from(id.rank) * 100_000;
         let rows = some(&mut random, &self.schema, id.step as i64 + self.shift, first..first + count);
         let rows: Rows = rows.into();
         self.known().rows.insert(id.clone(), Arc::clone(&rows));
