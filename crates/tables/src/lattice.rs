@@ -20,6 +20,7 @@ pub(crate) use numbers::{Kind, Numbers};
 
 pub use axis::{Axis, Coordinates, Missing};
 pub use extent::Extent;
+pub(crate) use extent::joined;
 pub use region::{Interval, Region};
 pub use scalar::Scalar;
 pub use span::{Side, Span};

@@ -55,11 +55,13 @@ pub enum Bug {
     BandSkipped,
     /// Opened parts are told apart by their number alone, whoever wrote them.
     PartsMixedUp,
+    /// The box around the rows of an object ends before the last of them.
+    BoxTooSmall,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -85,6 +87,7 @@ impl Bug {
         Self::CutTooHigh,
         Self::BandSkipped,
         Self::PartsMixedUp,
+        Self::BoxTooSmall,
     ];
 }
 

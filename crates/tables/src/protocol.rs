@@ -33,7 +33,7 @@ pub use edit::{Block, BlockId, Edit, Removal};
 pub use error::EditError;
 pub use ids::{EditId, ObjectId, RunId, SessionId, StepTime, Version};
 pub use manifest::{Life, Manifest, Tombstone};
-pub use piece::{Extent, Form, Piece, PieceKey, Placed, Scope, StepRange, Struck, WeightRange};
+pub use piece::{Extent, Form, Piece, PieceKey, Placed, Scope, StepRange, Struck, TightBox, WeightRange};
 pub use run::{Arrived, Published, Run};
 pub use shared_map::SharedMap;
 pub use vacuum::{Holders, Session};

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "packing/cold.rs"]
+mod cold;
 #[path = "queries/counted.rs"]
 mod counted;
 #[path = "packing/failing.rs"]

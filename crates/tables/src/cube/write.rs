@@ -3,8 +3,8 @@
 use super::directory::{BandEntry, CubeDirectory, CubeEntry, Head};
 use super::tree::{Cube, CubeId, Places, Root, grow};
 use super::{MARK_ROWS, Origins, Shape, band, column};
-use crate::block::{BlockError, check, checksum, damaged, schema_sum};
-use crate::lattice::Extent;
+use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
+use crate::lattice::{Extent, joined};
 use crate::{TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
@@ -18,6 +18,10 @@ pub(super) const SEAL_BYTES: usize = 8;
 pub struct CubeObject {
     /// Its bytes.
     pub bytes: Vec<u8>,
+    /// How many of them, at its front, tell what lies where.
+    pub front_bytes: u64,
+    /// What its rows span in each index column.
+    pub extents: Vec<Extent>,
     /// Rows in it.
     pub rows: u64,
     /// Cubes in it.
@@ -219,6 +223,8 @@ fn assemble(
     let least = |weight: Option<&Weight>| weight.copied().unwrap_or(Weight::LEAST);
     let (first, last) = (origins.steps().iter().min(), origins.steps().iter().max());
     CubeObject {
+        front_bytes: (HEAD_BYTES + encoded.len()) as u64,
+        extents: joined(directory.bands.iter().map(|band| band.extents.as_slice())),
         bytes: [&head.encode()[..], &encoded, bands].concat(),
         rows: directory.rows(),
         cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),

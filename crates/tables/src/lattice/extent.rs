@@ -79,3 +79,12 @@ impl Extent {
         Self { range, has_incomparable: self.has_incomparable || other.has_incomparable }
     }
 }
+
+/// The extents of the rows of several boxes, one for each index column.
+pub(crate) fn joined<'e>(boxes: impl IntoIterator<Item = &'e [Extent]>) -> Vec<Extent> {
+    let mut boxes = boxes.into_iter();
+    let first = boxes.next().unwrap_or_default().to_vec();
+    boxes.fold(first, |whole, extents| {
+        whole.iter().zip(extents).map(|(whole, extent)| whole.joined(extent)).collect()
+    })
+}

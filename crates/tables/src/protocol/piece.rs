@@ -124,9 +124,18 @@ pub struct Piece {
     pub rows: u64,
     /// How many bytes of the object they take, about; 0 where nobody counted.
     pub bytes: u64,
+    /// How many bytes at the front of the object tell what lies where; 0 where nobody counted.
+    pub front_bytes: u64,
     /// Where they come from.
     pub extent: Extent,
+    /// Where they lie; none where nobody looked.
+    pub tight: Option<TightBox>,
 }
+
+/// A box around all rows of a piece, in the index columns of its table, as it is stored; the protocol does not
+/// look into it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TightBox(pub Arc<[u8]>);
 
 /// How a manifest finds a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,7 +12,17 @@ fn object(sequence: u64) -> ObjectId {
 fn piece(sequence: u64, rows: u64, run: Option<&str>, steps: StepRange) -> Piece {
     let extent = Extent { run: run.map(Into::into), steps };
     let (form, weights) = (Form::Block, WeightRange::ALL);
-    Piece { object: object(sequence), part: 0, form, weights, rows, bytes: 0, extent }
+    Piece {
+        object: object(sequence),
+        part: 0,
+        form,
+        weights,
+        rows,
+        bytes: 0,
+        front_bytes: 0,
+        extent,
+        tight: None,
+    }
 }
 
 /// A block of 10 rows of run "a", in the object with this number.

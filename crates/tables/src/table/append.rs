@@ -1,15 +1,18 @@
 //! Appending: the rows of one rank and step become a block, and the block part of a version.
 
+use super::codec::tight_box;
 use super::ledger::{Fate, create};
 use super::line::{Answer, Lane, Place};
 use super::{Table, TableError, check_name};
-use crate::block::encode_block;
+use crate::block::{BlockReader, encode_block};
+use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, StepTime,
-    Version, WeightRange,
+    TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_store::{Cell, WriteOptions};
+use std::sync::Arc;
 
 /// How often the objects of an append are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
@@ -21,6 +24,8 @@ struct Encoded {
     rows: u64,
     /// Nothing for a block without rows.
     bytes: Vec<u8>,
+    front_bytes: u64,
+    tight: TightBox,
 }
 
 impl Table {
@@ -162,15 +167,19 @@ impl Table {
 
     fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
         // Checked without rows too: a rank that has none now will have some later.
-        let bytes = encode_block(&self.schema, rows)
-            .map_err(|source| TableError::Block { object: "new rows".to_owned(), source })?;
+        let of_rows = |source| TableError::Block { object: "new rows".to_owned(), source };
+        let bytes = encode_block(&self.schema, rows).map_err(of_rows)?;
         let max = self.store.capabilities().limits.value_bytes;
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });
         }
         let rows = rows.num_rows() as u64;
+        let front_bytes = BlockReader::front_bytes(&bytes).map_err(of_rows)?;
+        let block = BlockReader::open(Arc::clone(&self.schema), &bytes).map_err(of_rows)?;
+        let bands = block.directory().bands.iter();
+        let tight = tight_box(&joined(bands.map(|band| band.extents.as_slice())));
         let bytes = if rows == 0 { Vec::new() } else { bytes };
-        Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes })
+        Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight })
     }
 
     /// Creates the object of a block, if it has rows.
@@ -184,7 +193,8 @@ impl Table {
         let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
         let (rows, bytes) = (block.rows, block.bytes.len() as u64);
         let (form, weights) = (Form::Block, WeightRange::ALL);
-        let piece = Piece { object, part: 0, form, weights, rows, bytes, extent };
+        let (front_bytes, tight) = (block.front_bytes, Some(block.tight.clone()));
+        let piece = Piece { object, part: 0, form, weights, rows, bytes, front_bytes, extent, tight };
         Ok(Block { id, time, piece: Some(piece) })
     }
 

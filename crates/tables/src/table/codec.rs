@@ -5,9 +5,11 @@
 mod bytes;
 mod edits;
 mod old;
+mod tight;
 mod whole;
 
 pub(super) use edits::{edit_from_json, edit_to_json};
+pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 
 use super::{Entry, TableError};

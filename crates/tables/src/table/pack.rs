@@ -12,6 +12,7 @@ mod input;
 mod pace;
 mod plan;
 
+use super::codec::tight_box;
 use super::ledger::{Fate, create};
 use super::{Table, TableError};
 use crate::block::BlockError;
@@ -217,7 +218,9 @@ fn piece(object: ObjectId, encoded: &CubeObject) -> Piece {
         weights,
         rows: encoded.rows,
         bytes: encoded.bytes.len() as u64,
+        front_bytes: encoded.front_bytes,
         extent: Extent { run, steps: StepRange { from: first, to: last.checked_add(1) } },
+        tight: Some(tight_box(&encoded.extents)),
     }
 }
 

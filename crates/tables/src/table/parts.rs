@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of all that is kept, about.
-const BYTES_MAX: usize = 128 << 20;
+/// The directories of some hundred million rows fit; queries of small boxes open few of them.
+const BYTES_MAX: usize = 512 << 20;
 
 /// How much larger a directory is in memory than in its object.
 const TIMES_LARGER: usize = 5;

@@ -127,7 +127,17 @@ impl Model {
     ) -> Piece {
         let rows = u64::from(rows.count_ones());
         let object = self.world.object_id(object);
-        Piece { object, part, form: Form::Block, weights, rows, bytes: 0, extent }
+        Piece {
+            object,
+            part,
+            form: Form::Block,
+            weights,
+            rows,
+            bytes: 0,
+            front_bytes: 0,
+            extent,
+            tight: None,
+        }
     }
 
     /// Where a process begins; most have their session already.

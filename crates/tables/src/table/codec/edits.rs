@@ -3,7 +3,7 @@
 use super::{FORMAT, TableError, damaged, from_json, to_json};
 use crate::protocol::{
     Block, BlockId, Edit, EditId, Extent, Form, ObjectId, Piece, Removal, RunId, Scope, SessionId, StepRange,
-    StepTime, Version, WeightRange,
+    StepTime, TightBox, Version, WeightRange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,11 @@ pub(super) struct StoredPiece {
     rows: u64,
     #[serde(default)]
     bytes: u64,
+    #[serde(default)]
+    front: u64,
+    /// A tight box, two digits for each byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tight: Option<String>,
     run: Option<String>,
     steps: (u64, Option<u64>),
 }
@@ -103,6 +108,8 @@ impl From<&Piece> for StoredPiece {
             weights: (piece.weights.from, piece.weights.to),
             rows: piece.rows,
             bytes: piece.bytes,
+            front: piece.front_bytes,
+            tight: piece.tight.as_ref().map(|tight| digits(&tight.0)),
             run: piece.extent.run.as_ref().map(|run| run.0.to_string()),
             steps: (piece.extent.steps.from, piece.extent.steps.to),
         }
@@ -110,6 +117,10 @@ impl From<&Piece> for StoredPiece {
 }
 
 pub(super) fn piece_of(stored: StoredPiece) -> Option<Piece> {
+    let tight = match stored.tight {
+        Some(digits) => Some(TightBox(bytes_of(&digits)?.into())),
+        None => None,
+    };
     Some(Piece {
         object: object_of(&stored.object)?,
         part: stored.part,
@@ -120,7 +131,9 @@ pub(super) fn piece_of(stored: StoredPiece) -> Option<Piece> {
         weights: weights_of(stored.weights),
         rows: stored.rows,
         bytes: stored.bytes,
+        front_bytes: stored.front,
         extent: Extent { run: stored.run.as_deref().map(RunId::from), steps: steps_of(stored.steps) },
+        tight,
     })
 }
 
@@ -228,6 +241,15 @@ fn object_name(object: ObjectId) -> (String, u64) {
 
 pub(super) fn object_of((session, sequence): &(String, u64)) -> Option<ObjectId> {
     Some(ObjectId { session: session_of(session)?, sequence: *sequence })
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.len().is_multiple_of(2).then(|| digits.as_bytes().chunks(2).map(byte).collect())?
 }
 
 fn session_name(session: SessionId) -> String {

@@ -1,9 +1,10 @@
-//! Whole manifests in few bytes: some 25 for a block, 15 for a step.
+//! Whole manifests in few bytes: some 55 for a block, 15 for a step.
 //!
 //! ```text
-//! 0x02  a table of sessions, a table of runs' names, then the parts of a manifest in their order:
+//! 0x04  a table of sessions, a table of runs' names, then the parts of a manifest in their order:
 //!       pieces, runs, tombstones, retired objects. Sessions and runs are named by their place in the tables.
 //! 0x03  the name of a writer's part and how many there are: the bytes of the manifest lie in those cells.
+//! 0x02  as 0x04, where pieces have neither a front nor a tight box. It is only read.
 //! {     a manifest of the first tables (see `old`).
 //! ```
 //!
@@ -13,13 +14,15 @@ use super::bytes::{Reader, Writer};
 use super::{TableError, damaged, old};
 use crate::protocol::{
     Arrived, Extent, Form, Life, Manifest, ObjectId, Piece, Placed, Published, Run, RunId, Scope, SessionId,
-    SharedMap, StepRange, StepTime, Tombstone, Version, WeightRange,
+    SharedMap, StepRange, StepTime, TightBox, Tombstone, Version, WeightRange,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The manifest itself.
-const MANIFEST: u8 = 2;
+const MANIFEST: u8 = 4;
+/// A manifest whose pieces have neither a front nor a tight box.
+const MANIFEST_WITHOUT_BOXES: u8 = 2;
 /// Where its parts are.
 const IN_PARTS: u8 = 3;
 
@@ -76,10 +79,13 @@ pub(in crate::table) fn whole_from_bytes(table: &str, bytes: &[u8]) -> Result<Wh
     let unreadable = || damaged(table, "a manifest cannot be read");
     match bytes.split_first() {
         Some((b'{', _)) => old::manifest_from_json(table, bytes).map(Whole::Manifest),
-        Some((&MANIFEST, rest)) => read_manifest(rest).map(Whole::Manifest).ok_or_else(unreadable),
+        Some((&format @ (MANIFEST | MANIFEST_WITHOUT_BOXES), rest)) => {
+            read_manifest(rest, format == MANIFEST).map(Whole::Manifest).ok_or_else(unreadable)
+        }
         Some((&IN_PARTS, rest)) => read_parts(rest).ok_or_else(unreadable),
-        Some((&format, _)) if format > IN_PARTS && format < b' ' => {
-            let newer = crate::SchemaError::NewerFormat { found: u64::from(format), supported: 3 };
+        Some((&format, _)) if format > MANIFEST && format < b' ' => {
+            let newer =
+                crate::SchemaError::NewerFormat { found: u64::from(format), supported: MANIFEST.into() };
             Err(newer.into())
         }
         _ => Err(unreadable()),
@@ -94,9 +100,9 @@ fn read_parts(bytes: &[u8]) -> Option<Whole> {
     reader.is_at_end().then_some(Whole::Parts(ObjectId { session, sequence }, parts))
 }
 
-fn read_manifest(bytes: &[u8]) -> Option<Manifest> {
+fn read_manifest(bytes: &[u8], has_boxes: bool) -> Option<Manifest> {
     let mut reader = Reader::new(bytes);
-    let names = Names::read(&mut reader)?;
+    let names = Names { has_boxes, ..Names::read(&mut reader)? };
     let reader = &mut reader;
     let (version, floor) = (Version(reader.number()?), Version(reader.number()?));
     let mut manifest = Manifest { version, floor, ..Manifest::default() };
@@ -124,6 +130,8 @@ fn read_manifest(bytes: &[u8]) -> Option<Manifest> {
 struct Names {
     sessions: Vec<SessionId>,
     runs: Vec<RunId>,
+    /// Whether pieces have fronts and tight boxes.
+    has_boxes: bool,
 }
 
 impl Names {
@@ -139,7 +147,7 @@ impl Names {
         sessions.dedup();
         runs.sort_unstable();
         runs.dedup();
-        Self { sessions, runs }
+        Self { sessions, runs, has_boxes: true }
     }
 
     fn write(&self, writer: &mut Writer) {
@@ -150,7 +158,7 @@ impl Names {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let mut names = Self { sessions: Vec::new(), runs: Vec::new() };
+        let mut names = Self { sessions: Vec::new(), runs: Vec::new(), has_boxes: true };
         for _ in 0..reader.count()? {
             names.sessions.push(SessionId(u128::from_be_bytes(reader.plain(16)?.try_into().ok()?)));
         }
@@ -193,6 +201,12 @@ impl Names {
         writer.maybe(piece.weights.to);
         writer.number(piece.rows);
         writer.number(piece.bytes);
+        writer.number(piece.front_bytes);
+        writer.flag(piece.tight.is_some());
+        if let Some(TightBox(tight)) = &piece.tight {
+            writer.count(tight.len());
+            writer.plain(tight);
+        }
         writer.number(self.run(piece.extent.run.as_ref()));
         write_steps(writer, piece.extent.steps);
         writer.number(born.0);
@@ -205,8 +219,10 @@ impl Names {
         let form = if reader.flag()? { Form::Cube } else { Form::Block };
         let weights = WeightRange { from: reader.number()?, to: reader.maybe()? };
         let (rows, bytes) = (reader.number()?, reader.number()?);
+        let (front_bytes, tight) =
+            if self.has_boxes { (reader.number()?, read_tight(reader)?) } else { (0, None) };
         let extent = Extent { run: self.read_run_name(reader)?, steps: read_steps(reader)? };
-        let piece = Piece { object, part, form, weights, rows, bytes, extent };
+        let piece = Piece { object, part, form, weights, rows, bytes, front_bytes, extent, tight };
         Some(Placed { piece, born: Version(reader.number()?), clean_to: Version(reader.number()?) })
     }
 
@@ -286,6 +302,14 @@ impl Names {
         let expression = if reader.flag()? { Some(Arc::from(reader.text()?)) } else { None };
         Some(Tombstone { version, scope: Scope { run, steps, expression } })
     }
+}
+
+fn read_tight(reader: &mut Reader<'_>) -> Option<Option<TightBox>> {
+    if !reader.flag()? {
+        return Some(None);
+    }
+    let len = reader.count()?;
+    Some(Some(TightBox(reader.plain(len)?.into())))
 }
 
 /// Steps as their first and how many there are.

@@ -79,7 +79,6 @@ impl Reading {
     ) -> Result<Self, TableError> {
         let mut work = Work { blocks: manifest.pieces.len() as u64, ..Work::default() };
         let mut pieces = pieces(table, &mut asked, manifest)?;
-        pieces.retain(|piece| !asked.bounds.is_empty() && !piece.is_beside(&asked));
         let mut counted = 0;
         if asked.only_counts() {
             let (whole, rest): (Vec<Piece>, _) =

@@ -2,23 +2,27 @@
 //!
 //! Invariant: of a part only the weights that the version names are read, and no row that it has struck.
 
+use super::super::codec::extents_of;
 use super::super::parts::OpenPart;
 use super::super::strike::{Strike, bound};
 use super::asked::Asked;
 use super::fetch::Range;
 use super::{Table, TableError, Work};
 use crate::block::{BlockError, HEAD_BYTES};
-use crate::expression::Bound;
+use crate::expression::{Bound, Verdict};
 use crate::part::Part;
 use crate::planted::{self, Bug};
-use crate::protocol::{Manifest, ObjectId, WeightRange};
+use crate::protocol::{self, Form, Manifest, ObjectId, WeightRange};
 use crate::{Cut, Weight, Window};
 use atoll_store::Buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How much of a block is read at first: the directory of a block of a million rows with ten columns fits.
+/// How much of a block is read at first, at least: small ones lie in that whole.
 const FRONT_BYTES: u64 = 8 << 10;
+
+/// The same of an object of cubes where nobody noted how long its directory is: about a fortieth of it.
+const CUBES_FRONT_BYTES: u64 = 32 << 10;
 
 /// What a version says of a part that a query may have to read.
 pub(super) struct Piece {
@@ -29,20 +33,18 @@ pub(super) struct Piece {
     struck: Vec<Strike>,
     /// Rows that the version names, struck ones included.
     pub(super) rows: u64,
+    /// How much of it to read at first.
+    front_bytes: u64,
+    /// What the filter says of all its rows, by their box.
+    verdict: Verdict,
 }
 
 impl Piece {
     /// Whether all rows that the version names answer the query, so that it need not be opened to count them.
     pub(super) fn answers_whole(&self, asked: &Asked) -> bool {
         let takes_all = asked.window.intersection(self.named) == self.named;
-        asked.filter.is_none()
-            && (self.struck.is_empty() || planted::is(Bug::CountForgetsStruck))
-            && takes_all
-    }
-
-    /// Whether none of its rows has a weight that the query asks for.
-    pub(super) fn is_beside(&self, asked: &Asked) -> bool {
-        !asked.may_weigh(self.named)
+        let is_untouched = self.struck.is_empty() || planted::is(Bug::CountForgetsStruck);
+        self.verdict == Verdict::Always && is_untouched && takes_all
     }
 }
 
@@ -69,15 +71,19 @@ impl Source {
     }
 }
 
-/// What a version names, with what it strikes; the columns that this takes are read too.
+/// What a version names that may answer, with what it strikes; the columns that this takes are read too.
 pub(super) fn pieces(
     table: &Table,
     asked: &mut Asked,
     manifest: &Manifest,
 ) -> Result<Vec<Piece>, TableError> {
     let mut conditions: BTreeMap<Arc<str>, Arc<Bound>> = BTreeMap::new();
-    let mut pieces = Vec::with_capacity(manifest.pieces.len());
+    let mut pieces = Vec::new();
     for placed in manifest.pieces.values() {
+        let (named, verdict) = (window_of(placed.piece.weights), verdict_on(&placed.piece, asked));
+        if verdict == Verdict::Never || !asked.may_weigh(named) {
+            continue;
+        }
         let mut struck = Vec::new();
         for said in manifest.struck_of(placed) {
             let strike = Strike::of(said, |text| {
@@ -90,13 +96,32 @@ pub(super) fn pieces(
             })?;
             struck.push(strike);
         }
-        let (object, rows, named) = (placed.piece.object, placed.piece.rows, window_of(placed.piece.weights));
-        pieces.push(Piece { object, named, struck, rows });
+        let (object, rows) = (placed.piece.object, placed.piece.rows);
+        let front_bytes = front_bytes(&placed.piece);
+        pieces.push(Piece { object, named, struck, rows, front_bytes, verdict });
     }
     for condition in conditions.values() {
         asked.also_read_for(condition, &table.schema);
     }
     Ok(pieces)
+}
+
+/// What the filter says of all rows of a piece, as far as that can be told without opening it.
+fn verdict_on(piece: &protocol::Piece, asked: &Asked) -> Verdict {
+    if asked.bounds.is_empty() {
+        return Verdict::Never;
+    }
+    let extents = piece.tight.as_ref().and_then(extents_of);
+    asked.bounds.verdict(&extents.unwrap_or_default())
+}
+
+/// How much of an object to read at first.
+fn front_bytes(piece: &protocol::Piece) -> u64 {
+    match (piece.form, piece.front_bytes) {
+        (Form::Block, noted) => noted.max(FRONT_BYTES),
+        (Form::Cube, 0) => CUBES_FRONT_BYTES,
+        (Form::Cube, noted) => noted,
+    }
 }
 
 fn window_of(weights: WeightRange) -> Window {
@@ -116,7 +141,8 @@ pub(super) async fn open(
     let mut opened: Vec<Option<OpenPart>> =
         pieces.iter().map(|piece| table.parts.get(piece.object)).collect();
     let new: Vec<usize> = (0..pieces.len()).filter(|&place| opened[place].is_none()).collect();
-    let objects: Vec<ObjectId> = new.iter().map(|&place| pieces[place].object).collect();
+    let objects: Vec<(ObjectId, u64)> =
+        new.iter().map(|&place| (pieces[place].object, pieces[place].front_bytes)).collect();
     for (place, front) in new.into_iter().zip(fronts(table, &objects, work).await?) {
         let object = pieces[place].object;
         let part =
@@ -134,16 +160,20 @@ pub(super) async fn open(
     Ok(sources.collect())
 }
 
-/// What is at the front of objects, all at once; a long directory once more.
-async fn fronts(table: &Table, objects: &[ObjectId], work: &mut Work) -> Result<Vec<Buffer>, TableError> {
+/// What is at the front of objects, all at once; a directory that is longer than was thought once more.
+async fn fronts(
+    table: &Table,
+    objects: &[(ObjectId, u64)],
+    work: &mut Work,
+) -> Result<Vec<Buffer>, TableError> {
     let front = |object, bytes| Range { object, from: 0, to: bytes };
-    let first: Vec<Range> = objects.iter().map(|&object| front(object, FRONT_BYTES)).collect();
+    let first: Vec<Range> = objects.iter().map(|&(object, bytes)| front(object, bytes)).collect();
     let mut fronts = table.fetch_all(&first, work).await?;
     let (mut places, mut longer) = (Vec::new(), Vec::new());
-    for (place, (&object, bytes)) in objects.iter().zip(&fronts).enumerate() {
+    for (place, (&(object, first), bytes)) in objects.iter().zip(&fronts).enumerate() {
         let head = &bytes[..HEAD_BYTES.min(bytes.len())];
         let needed = Part::front_bytes(head).map_err(|source| in_object(object, source))?;
-        if needed > FRONT_BYTES {
+        if needed > first {
             places.push(place);
             longer.push(front(object, needed));
         }

@@ -1,7 +1,9 @@
 //! Whole manifests: what is written comes back, old ones are read, and what is damaged is no manifest.
 
 use super::*;
+use crate::lattice::{self, Scalar};
 use crate::protocol::{Block, BlockId, Edit};
+use crate::table::codec::tight_box;
 
 fn object(session: u128, sequence: u64) -> ObjectId {
     ObjectId { session: SessionId(session), sequence }
@@ -10,7 +12,11 @@ fn object(session: u128, sequence: u64) -> ObjectId {
 fn piece(object: ObjectId, run: Option<&str>, steps: StepRange) -> Piece {
     let extent = Extent { run: run.map(RunId::from), steps };
     let (form, weights) = (Form::Block, WeightRange::ALL);
-    Piece { object, part: 0, form, weights, rows: 1000, bytes: 24_000, extent }
+    let signed = |least, greatest| Some((Scalar::Signed(least), Scalar::Signed(greatest)));
+    let float = |least, greatest| Some((Scalar::Float(least), Scalar::Float(greatest)));
+    let ranges = [float(-0.5, 0.5), float(0.25, 1.0), float(0.0, 12.5), signed(100, 120)];
+    let tight = Some(tight_box(&ranges.map(|range| lattice::Extent::new(range, false))));
+    Piece { object, part: 0, form, weights, rows: 1000, bytes: 24_000, front_bytes: 700, extent, tight }
 }
 
 fn append(run: &str, step: u64, rank: u32, sequence: u64, time: Option<f64>) -> Edit {
@@ -46,6 +52,8 @@ fn rich() -> Manifest {
     let cube = Piece {
         form: Form::Cube,
         part: 7,
+        front_bytes: 1 << 40,
+        tight: None,
         rows: 300,
         weights: half,
         ..piece(object(9, 0), None, StepRange::ALL)
@@ -67,7 +75,32 @@ fn a_manifest_with_everything_in_it_comes_back_and_in_few_bytes() {
         long = long.apply(&append("a", step, 0, step, Some(0.1))).unwrap();
     }
     let bytes = whole_to_bytes(&long);
-    assert!(bytes.len() < 1000 * 45, "{} bytes for 1000 blocks and steps", bytes.len());
+    assert!(bytes.len() < 1000 * 80, "{} bytes for 1000 blocks and steps", bytes.len());
+}
+
+/// A manifest of one block as it was written before pieces had fronts and boxes.
+fn without_boxes() -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.plain(&[MANIFEST_WITHOUT_BOXES, 1]);
+    writer.plain(&7_u128.to_be_bytes());
+    writer.count(1);
+    writer.text("a");
+    [5, 1, 1].iter().for_each(|&number| writer.number(number));
+    // The object, its part, its form, all weights, rows, bytes, run, one step, born, clean to.
+    writer.plain(&[0, 9, 0, 0, 0, 0, 10, 99, 1, 3, 1, 1, 2, 3]);
+    [0, 0, 0].iter().for_each(|&count| writer.count(count));
+    writer.into_bytes()
+}
+
+#[test]
+fn a_manifest_from_before_there_were_boxes_is_read_and_its_pieces_have_none() {
+    let Whole::Manifest(manifest) = whole_from_bytes("t", &without_boxes()).unwrap() else { panic!() };
+    let piece = &manifest.pieces.values().next().unwrap().piece;
+    assert_eq!((piece.object, piece.rows, piece.bytes), (object(7, 9), 10, 99));
+    assert_eq!((piece.front_bytes, &piece.tight, piece.extent.steps), (0, &None, StepRange::only(3)));
+    let newer = [&[5][..], &without_boxes()[1..]].concat();
+    let error = whole_from_bytes("t", &newer).unwrap_err();
+    assert!(error.to_string().contains("format"), "{error}");
 }
 
 #[test]
