@@ -18,6 +18,7 @@ pub mod part;
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 mod planted;
 pub mod protocol;
+mod readable;
 mod schema;
 #[cfg(test)]
 mod seeds;
@@ -27,9 +28,11 @@ mod weight;
 pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
+pub use readable::{Readable, Refining};
 pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
 pub use table::{
     Answer, Batches, Count, Explanation, PackOptions, PackReport, Query, Refined, Refinement, RunSummary,
-    StepSummary, Table, TableError, TableInfo, TableSummary, Within, Work,
+    SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union, UnionRefinement,
+    VacuumReport, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

@@ -18,12 +18,18 @@ mod query;
 mod registry;
 mod runs;
 mod session;
+mod snapshots;
 mod strike;
+mod vacuum;
 
 pub use pack::{PackOptions, PackReport};
-pub use query::{Answer, Batches, Count, Explanation, Query, Refined, Refinement, Within, Work};
+pub use query::{
+    Answer, Batches, Count, Explanation, Query, Refined, Refinement, Union, UnionRefinement, Within, Work,
+};
 pub use registry::TableSummary;
 pub use runs::{RunSummary, StepSummary, TableInfo};
+pub use snapshots::SnapshotSummary;
+pub use vacuum::VacuumReport;
 
 use crate::block::BlockError;
 use crate::estimate::EstimateError;
@@ -110,6 +116,38 @@ pub enum TableError {
         asked: Version,
         /// The oldest that is left.
         oldest: Version,
+    },
+    /// There is no such snapshot.
+    #[error("table \"{table}\" has no snapshot \"{name}\"")]
+    NoSnapshot {
+        /// The table.
+        table: String,
+        /// The name asked for.
+        name: String,
+    },
+    /// There is a snapshot of that name, of another version.
+    #[error("table \"{table}\" has a snapshot \"{name}\" already, of version {version}")]
+    SnapshotExists {
+        /// The table.
+        table: String,
+        /// The name.
+        name: String,
+        /// The version that it keeps.
+        version: Version,
+    },
+    /// An object that a version names is not there: lost, unless a vacuum took it away meanwhile.
+    #[error("table \"{table}\" is damaged: object {object} is named by a version and not there")]
+    ObjectGone {
+        /// The table.
+        table: String,
+        /// The object.
+        object: crate::protocol::ObjectId,
+    },
+    /// Tables that are to be asked as one differ.
+    #[error("tables that are asked as one have one schema, and the schema of number {place} is another")]
+    Unlike {
+        /// Which of them, counted from 1.
+        place: usize,
     },
     /// The store failed while an edit was on its way: it may have become true, or may yet become so.
     #[error("whether the last edit of table \"{table}\" became true is not known: {source}")]
@@ -198,13 +236,19 @@ impl TableError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { .. } | Self::Column { .. } | Self::NoRun { .. } | Self::VersionGone { .. } => {
-                ErrorKind::NotFound
+            Self::NotFound { .. }
+            | Self::Column { .. }
+            | Self::NoRun { .. }
+            | Self::NoSnapshot { .. }
+            | Self::VersionGone { .. } => ErrorKind::NotFound,
+            Self::Exists { .. } | Self::SnapshotExists { .. } | Self::Fenced { .. } | Self::Behind { .. } => {
+                ErrorKind::Conflict
             }
-            Self::Exists { .. } | Self::Fenced { .. } | Self::Behind { .. } => ErrorKind::Conflict,
-            Self::Name { .. } | Self::Steps { .. } | Self::NoNumbers { .. } | Self::PackOptions { .. } => {
-                ErrorKind::InvalidInput
-            }
+            Self::Name { .. }
+            | Self::Steps { .. }
+            | Self::NoNumbers { .. }
+            | Self::PackOptions { .. }
+            | Self::Unlike { .. } => ErrorKind::InvalidInput,
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
@@ -212,7 +256,7 @@ impl TableError {
             Self::Forgotten { .. } | Self::InDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
-            Self::Damaged { .. } => ErrorKind::Corrupt,
+            Self::Damaged { .. } | Self::ObjectGone { .. } => ErrorKind::Corrupt,
             Self::Filter(error) => error.kind(),
             Self::Evaluate(error) => error.kind(),
             Self::Store(error) => error.kind(),
@@ -246,12 +290,19 @@ impl TableError {
             }
             Self::Behind { .. } => "append the steps of this rank again, in order, from the one that failed",
             Self::VersionGone { oldest, .. } => {
-                return Some(format!("ask for version {oldest} or a later one"));
+                return Some(format!(
+                    "ask for version {oldest} or a later one, or keep versions by a snapshot"
+                ));
             }
             Self::Steps { .. } => "the first step comes before the end, which is not among them",
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
-            Self::Damaged { .. } => "`atoll store check` tells the extent of the damage",
+            Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
+            Self::NoSnapshot { .. } => "`atoll table snapshot list` tells which there are",
+            Self::SnapshotExists { .. } => "choose another name, or delete that one first",
+            Self::Damaged { .. } | Self::ObjectGone { .. } => {
+                "`atoll store check` tells the extent of the damage"
+            }
             Self::Store(error) => return error.hint(),
             _ => return None,
         };

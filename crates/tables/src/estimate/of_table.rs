@@ -9,7 +9,7 @@ use super::{
 };
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
-use crate::{Count, Cut, Query, Table, TableError, Weight, Window, Work};
+use crate::{Count, Cut, Query, Readable, Table, TableError, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that fits a table.
@@ -26,13 +26,24 @@ struct Plan {
 }
 
 /// What a row counts as.
-enum Value {
+#[derive(Debug)]
+pub(super) enum Value {
     Column(Column),
     Condition(Bound),
     One,
 }
 
 impl Table {
+    /// Estimates a number of the rows of a query, as [`Readable::estimate`].
+    ///
+    /// # Errors
+    /// As [`Readable::estimate`].
+    pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
+        Readable::One(self.clone()).estimate(query, request).await
+    }
+}
+
+impl Readable {
     /// Estimates a number of the rows of a query, without reading all of them.
     ///
     /// The sample is the query's: below its cut, or its first units or rows. With [`EstimateRequest::within`] it is as
@@ -56,16 +67,7 @@ impl Table {
 
     /// What to read for a question, and what is known without.
     async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
-        let columns = self.schema().columns();
-        let bind = |condition: &Expression| condition.bind(columns);
-        let value = match &request.subject {
-            Subject::Mean(column) | Subject::Sum(column) | Subject::Quantile(column, _) => {
-                self.check_numbers(column)?;
-                Value::Column(column.clone())
-            }
-            Subject::Share(condition) => Value::Condition(bind(condition)?),
-            Subject::Count => Value::One,
-        };
+        let value = value_of(self.first()?, &request.subject)?;
         let mut plan = Plan {
             query: query.clone(),
             filter: None,
@@ -79,13 +81,7 @@ impl Table {
         }
         let rows = if plan.filter.is_some() { None } else { request.rows };
         let rows = rows.or(plan.counted.map(|(rows, _)| rows));
-        plan.quantity = match request.subject {
-            Subject::Mean(_) => Quantity::Mean,
-            Subject::Sum(_) => Quantity::Sum { rows },
-            Subject::Count => Quantity::Count { rows },
-            Subject::Share(_) => Quantity::Share,
-            Subject::Quantile(_, share) => Quantity::Quantile { share },
-        };
+        plan.quantity = request.subject.quantity(rows);
         plan.query.columns = Some(plan.columns());
         Ok(plan)
     }
@@ -94,7 +90,7 @@ impl Table {
     /// column, it is taken out of the query and left to the estimator: the same bands are read either way, and the
     /// number of rows before the filter is known.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
-        let schema = self.schema();
+        let schema = self.schema()?;
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
         let index = schema.index().iter().map(|place| Column::named(schema.columns().field(*place).name()));
         let prunes =
@@ -119,16 +115,6 @@ impl Table {
         let count = self.count(&everything).await?;
         query.as_of = Some(count.version);
         Ok(count)
-    }
-
-    /// Refuses a column that is not there, or has no numbers.
-    pub(super) fn check_numbers(&self, column: &Column) -> Result<(), TableError> {
-        let found = self.schema().columns().column_with_name(&column.name);
-        let (_, field) = found.ok_or_else(|| self.no_column(&column.name))?;
-        if has_numbers(field.data_type(), column.element) {
-            return Ok(());
-        }
-        Err(TableError::NoNumbers { column: column.to_string(), data_type: field.data_type().to_string() })
     }
 
     /// The estimate from the query's own sample.
@@ -185,14 +171,53 @@ impl Table {
     }
 }
 
+/// What a row counts as, for a subject that fits the table.
+pub(super) fn value_of(table: &Table, subject: &Subject) -> Result<Value, TableError> {
+    let bind = |condition: &Expression| condition.bind(table.schema().columns());
+    Ok(match subject {
+        Subject::Mean(column) | Subject::Sum(column) | Subject::Quantile(column, _) => {
+            check_numbers(table, column)?;
+            Value::Column(column.clone())
+        }
+        Subject::Share(condition) => Value::Condition(bind(condition)?),
+        Subject::Count => Value::One,
+    })
+}
+
+/// Refuses a column that is not there, or has no numbers.
+pub(super) fn check_numbers(table: &Table, column: &Column) -> Result<(), TableError> {
+    let found = table.schema().columns().column_with_name(&column.name);
+    let (_, field) = found.ok_or_else(|| table.no_column(&column.name))?;
+    if has_numbers(field.data_type(), column.element) {
+        return Ok(());
+    }
+    Err(TableError::NoNumbers { column: column.to_string(), data_type: field.data_type().to_string() })
+}
+
+impl Value {
+    /// The columns to read.
+    pub(super) fn columns(&self) -> Vec<String> {
+        match self {
+            Self::Column(column) => vec![column.name.clone()],
+            Self::Condition(condition) => condition.columns().to_vec(),
+            Self::One => Vec::new(),
+        }
+    }
+
+    /// What each row counts as, NaN for nothing.
+    pub(super) fn of_rows(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
+        Ok(match self {
+            Self::Column(column) => numbers(rows, column).unwrap_or_default(),
+            Self::Condition(condition) => ones(&condition.evaluate(rows)?),
+            Self::One => vec![1.0; rows.num_rows()],
+        })
+    }
+}
+
 impl Plan {
     /// The columns to read.
     fn columns(&self) -> Vec<String> {
-        let mut columns = match &self.value {
-            Value::Column(column) => vec![column.name.clone()],
-            Value::Condition(condition) => condition.columns().to_vec(),
-            Value::One => Vec::new(),
-        };
+        let mut columns = self.value.columns();
         for name in self.filter.iter().flat_map(|filter| filter.columns()) {
             if !columns.contains(name) {
                 columns.push(name.clone());
@@ -203,11 +228,7 @@ impl Plan {
 
     /// What each row counts as, NaN for nothing.
     fn values(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
-        let mut values = match &self.value {
-            Value::Column(column) => numbers(rows, column).unwrap_or_default(),
-            Value::Condition(condition) => ones(&condition.evaluate(rows)?),
-            Value::One => vec![1.0; rows.num_rows()],
-        };
+        let mut values = self.value.of_rows(rows)?;
         if let Some(filter) = &self.filter {
             let belongs = ones(&filter.evaluate(rows)?);
             let strays = values.iter_mut().zip(belongs).filter(|(_, belongs)| *belongs == 0.0);

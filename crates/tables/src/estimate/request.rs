@@ -1,6 +1,6 @@
 //! What to estimate of the rows of a query, and how well.
 
-use super::{Confidence, Estimate, Tolerance};
+use super::{Confidence, Estimate, Quantity, Tolerance};
 use crate::Work;
 use crate::expression::{Column, Expression};
 use crate::protocol::Version;
@@ -18,6 +18,19 @@ pub enum Subject {
     Share(Expression),
     /// The value of a column below which this share of the rows lies.
     Quantile(Column, f64),
+}
+
+impl Subject {
+    /// What is estimated of the values of rows, of which there are so many in all, where that is known.
+    pub(super) fn quantity(&self, rows: Option<u64>) -> Quantity {
+        match self {
+            Self::Mean(_) => Quantity::Mean,
+            Self::Sum(_) => Quantity::Sum { rows },
+            Self::Count => Quantity::Count { rows },
+            Self::Share(_) => Quantity::Share,
+            Self::Quantile(_, share) => Quantity::Quantile { share: *share },
+        }
+    }
 }
 
 /// How narrow the estimate shall be, and what that may cost.

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a group that is known to be there is in the answer, met or not.
 
+use super::of_table::check_numbers;
 use super::values::numbers;
 use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
 use crate::expression::Column;
 use crate::protocol::Version;
-use crate::{Query, Salt, Table, TableError, Weight, Work, weights};
+use crate::{Query, Readable, Salt, Table, TableError, Weight, Work, weights};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
@@ -43,7 +44,7 @@ pub struct Histogram {
     pub work: Work,
 }
 
-impl Table {
+impl Readable {
     /// The mean of a column in each group of rows that have one value of the column `by`, from the query's sample.
     ///
     /// `known` are values of groups that are known to be there; those that the sample did not meet are answered as
@@ -60,10 +61,12 @@ impl Table {
         known: Option<ArrayRef>,
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<GroupMeans, TableError> {
-        self.check_numbers(value)?;
+        check_numbers(self.first()?, value)?;
         let columns = vec![value.name.clone(), by.to_owned()];
         let answer = self.query(&Query { columns: Some(columns), ..query.clone() }).await?;
-        let of_rows = answer.rows.column_by_name(by).ok_or_else(|| self.no_column(by))?;
+        let Some(of_rows) = answer.rows.column_by_name(by) else {
+            return Err(self.first()?.no_column(by));
+        };
         let known = known.unwrap_or_else(|| of_rows.slice(0, 0));
         if known.data_type() != of_rows.data_type() {
             let (column, found) = (by.to_owned(), known.data_type().to_string());
@@ -98,7 +101,7 @@ impl Table {
         edges: &[f64],
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<Histogram, TableError> {
-        self.check_numbers(value)?;
+        check_numbers(self.first()?, value)?;
         let mut query = Query { columns: Some(vec![value.name.clone()]), ..query.clone() };
         let rows = match query.filter {
             None => Some(self.count_all(&mut query).await?.rows),
@@ -112,6 +115,37 @@ impl Table {
         let bins = histogram(&units, &values, edges, &confidence)?;
         let rows_read = answer.rows.num_rows() as u64;
         Ok(Histogram { bins, rows, version: answer.version, rows_read, work: answer.work })
+    }
+}
+
+impl Table {
+    /// The mean of a column in each group, as [`Readable::estimate_groups`].
+    ///
+    /// # Errors
+    /// As [`Readable::estimate_groups`].
+    pub async fn estimate_groups(
+        &self,
+        query: &Query,
+        value: &Column,
+        by: &str,
+        known: Option<ArrayRef>,
+        how: (Confidence, bool),
+    ) -> Result<GroupMeans, TableError> {
+        Readable::One(self.clone()).estimate_groups(query, value, by, known, how).await
+    }
+
+    /// The share of rows in each bin, as [`Readable::estimate_histogram`].
+    ///
+    /// # Errors
+    /// As [`Readable::estimate_histogram`].
+    pub async fn estimate_histogram(
+        &self,
+        query: &Query,
+        value: &Column,
+        edges: &[f64],
+        how: (Confidence, bool),
+    ) -> Result<Histogram, TableError> {
+        Readable::One(self.clone()).estimate_histogram(query, value, edges, how).await
     }
 }
 
@@ -150,6 +184,6 @@ impl Grouping {
     }
 }
 
-fn of_answer(error: impl Into<crate::block::BlockError>) -> TableError {
+pub(super) fn of_answer(error: impl Into<crate::block::BlockError>) -> TableError {
     TableError::Block { object: "the rows of the answer".to_owned(), source: error.into() }
 }

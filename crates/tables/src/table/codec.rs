@@ -12,6 +12,7 @@ pub(super) use edits::{edit_from_json, edit_to_json};
 pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 
+use super::ledger::Kept;
 use super::{Entry, TableError};
 use crate::TableSchema;
 use crate::protocol::{Head, Version};
@@ -66,6 +67,29 @@ struct StoredSession {
 
 pub(super) fn session_to_json(from: Version, expires: u64) -> String {
     to_json(&StoredSession { format: FORMAT, from: from.0, expires })
+}
+
+/// From which version on a session may look up, and when it expires.
+pub(super) fn session_from_json(table: &str, text: &[u8]) -> Result<(Version, u64), TableError> {
+    let stored: StoredSession = from_json(table, "a session", text)?;
+    Ok((Version(stored.from), stored.expires))
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSnapshot {
+    format: u64,
+    version: u64,
+    /// Nanoseconds of the store's clock.
+    made: u64,
+}
+
+pub(super) fn snapshot_to_json(Kept { version, made }: Kept) -> String {
+    to_json(&StoredSnapshot { format: FORMAT, version: version.0, made })
+}
+
+pub(super) fn snapshot_from_json(table: &str, text: &[u8]) -> Result<Kept, TableError> {
+    let stored: StoredSnapshot = from_json(table, "a snapshot", text)?;
+    Ok(Kept { version: Version(stored.version), made: stored.made })
 }
 
 pub(super) fn attributes_to_json(attributes: &BTreeMap<String, String>) -> String {

@@ -6,6 +6,9 @@
 
 mod past;
 mod reading;
+mod snapshots;
+
+pub(super) use snapshots::Kept;
 
 use super::names::Names;
 use super::session::Stay;

@@ -121,14 +121,21 @@ impl Table {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
             let Some(group) = plan::next(&state.manifest, up_to, options) else { return Ok(report) };
-            match self.pack_group(&state.manifest, &group, options, &mut report).await {
+            let packed = match self.pack_group(&state.manifest, &group, options, &mut report).await {
+                Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
+                packed => packed,
+            };
+            match packed {
                 Ok(version) => {
                     report.version = Some(version.0);
                     lost = 0;
                 }
-                Err(TableError::Edit(EditError::InputGone { .. }) | TableError::Fenced { .. })
-                    if lost + 1 < ATTEMPTS_MAX =>
-                {
+                // What is packed here may have been packed, and its pieces swept, meanwhile.
+                Err(
+                    TableError::Edit(EditError::InputGone { .. })
+                    | TableError::Fenced { .. }
+                    | TableError::VersionGone { .. },
+                ) if lost + 1 < ATTEMPTS_MAX => {
                     lost += 1;
                     report.lost += 1;
                 }

@@ -18,10 +18,12 @@ mod portion;
 mod reading;
 mod refine;
 mod source;
+mod union;
 
 pub use batches::Batches;
 pub use explain::{Explanation, Within};
 pub use refine::{Refined, Refinement};
+pub use union::{Union, UnionRefinement};
 
 use super::{Table, TableError};
 use crate::expression::{Expression, Side};
@@ -182,13 +184,7 @@ impl Table {
     /// [`TableError::Column`] and [`TableError::Filter`] for a query that does not fit the table,
     /// [`TableError::Block`] for damage, errors of the store.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
-        let asked = Asked::rows(self, query)?;
-        let manifest = self.manifest_for(query).await?;
-        let mut reading = Reading::open(self, asked, &manifest).await?;
-        reading.read_toward(None).await?;
-        let Handed { rows, weights, cut } = reading.hand_over(None)?;
-        let work = Work { rows_returned: rows.num_rows() as u64, ..reading.work() };
-        Ok(Answer { version: manifest.version, rows, weights, cut, work })
+        self.again_if_vacuumed(query, query_of).await
     }
 
     /// Counts the rows of a query, exactly, and reads only what it must for that.
@@ -196,12 +192,30 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub async fn count(&self, query: &Query) -> Result<Count, TableError> {
-        let asked = Asked::count(self, query)?;
-        let manifest = self.manifest_for(query).await?;
-        let mut reading = Reading::open(self, asked, &manifest).await?;
-        reading.read_toward(None).await?;
-        let rows = reading.count();
-        Ok(Count { version: manifest.version, rows, work: reading.work() })
+        self.again_if_vacuumed(query, count_of).await
+    }
+
+    /// Does something with the version that a query is about; again with the next one, if a vacuum took that away
+    /// meanwhile and the query is not about just that version.
+    async fn again_if_vacuumed<'q, T, F>(
+        &'q self,
+        query: &'q Query,
+        act: impl Fn(&'q Self, &'q Query, Arc<Manifest>) -> F,
+    ) -> Result<T, TableError>
+    where
+        F: Future<Output = Result<T, TableError>>,
+    {
+        loop {
+            let manifest = self.manifest_for(query).await?;
+            let version = manifest.version;
+            let error = match act(self, query, manifest).await {
+                Ok(done) => return Ok(done),
+                Err(error) => self.if_vacuumed(version, error).await,
+            };
+            if query.as_of.is_some() || !matches!(error, TableError::VersionGone { .. }) {
+                return Err(error);
+            }
+        }
     }
 
     /// What the version that a query is about has.
@@ -219,4 +233,18 @@ impl Table {
             manifest
         })
     }
+}
+
+async fn query_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest).await?;
+    reading.read_toward(None).await?;
+    let Handed { rows, weights, cut } = reading.hand_over(None)?;
+    let work = Work { rows_returned: rows.num_rows() as u64, ..reading.work() };
+    Ok(Answer { version: manifest.version, rows, weights, cut, work })
+}
+
+async fn count_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
+    let mut reading = Reading::open(table, Asked::count(table, query)?, &manifest).await?;
+    reading.read_toward(None).await?;
+    Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

@@ -17,7 +17,8 @@ impl Ledger {
             return Err(EditError::Ahead { asked: version, current: current.head.version }.into());
         }
         let oldest = current.manifest.floor;
-        if version < oldest {
+        let is_kept = |kept: &super::Kept| kept.version == version;
+        if version < oldest && !self.snapshots().await?.values().any(is_kept) {
             return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
         }
         if planted::is(Bug::PastReadsPresent) {

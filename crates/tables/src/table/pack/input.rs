@@ -73,9 +73,8 @@ async fn read_objects(table: &Table, pieces: &[Placed]) -> Result<Vec<Buffer>, T
     while let Some((place, answer)) = answers.next().await {
         read[place] = answer?;
     }
-    let missing = |placed: &Placed| {
-        damaged(&table.name, &format!("object {} is named by a version and not there", placed.piece.object))
-    };
+    let missing =
+        |placed: &Placed| TableError::ObjectGone { table: table.name.clone(), object: placed.piece.object };
     let pairs = read.into_iter().zip(pieces);
     pairs.map(|(bytes, placed)| bytes.ok_or_else(|| missing(placed))).collect()
 }

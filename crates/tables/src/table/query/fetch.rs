@@ -4,7 +4,6 @@
 
 use super::{Table, TableError, Work};
 use crate::protocol::ObjectId;
-use crate::table::codec::damaged;
 use atoll_store::{Buffer, ByteRange, Read};
 use futures::StreamExt;
 
@@ -174,7 +173,7 @@ impl Table {
     }
 
     fn missing(&self, object: ObjectId) -> TableError {
-        damaged(&self.name, &format!("object {object} is named by a version and not there"))
+        TableError::ObjectGone { table: self.name.clone(), object }
     }
 }
 

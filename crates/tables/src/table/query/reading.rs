@@ -392,7 +392,7 @@ impl Reading {
 }
 
 /// At least so many of these weights, which rise, and no unit in part.
-fn whole_units(rising: &[Weight], rows: usize) -> usize {
+pub(super) fn whole_units(rising: &[Weight], rows: usize) -> usize {
     if planted::is(Bug::UnitSplit) {
         return rows.min(rising.len());
     }

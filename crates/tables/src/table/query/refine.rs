@@ -7,15 +7,16 @@
 use super::asked::Asked;
 use super::reading::{Handed, Reading};
 use super::{Query, Table, TableError, Work};
-use crate::protocol::Version;
+use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight};
 use arrow_array::RecordBatch;
+use std::sync::Arc;
 
 /// Rows of the first batch, about; every batch is about twice as long as the one before.
-const BATCH_ROWS_FIRST: usize = 1000;
+pub(super) const BATCH_ROWS_FIRST: usize = 1000;
 
 /// Rows of a batch, about, at most, unless more are wanted.
-const BATCH_ROWS_MAX: usize = 256 << 10;
+pub(super) const BATCH_ROWS_MAX: usize = 256 << 10;
 
 /// A query whose rows come batch by batch, the lightest first.
 ///
@@ -77,13 +78,16 @@ impl Refinement {
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
         let (version, reading) = match &mut self.reading {
             Some(reading) => reading,
-            none => none.insert(begin(&self.table, &self.query).await?),
+            none => none.insert(self.table.again_if_vacuumed(&self.query, begin).await?),
         };
         if reading.is_over() {
             return Ok(None);
         }
         let rows = self.wanted.unwrap_or(self.batch_rows);
-        reading.read_toward(Some(reading.handed_rows().saturating_add(rows))).await?;
+        let goal = reading.handed_rows().saturating_add(rows);
+        if let Err(error) = reading.read_toward(Some(goal)).await {
+            return Err(self.table.if_vacuumed(*version, error).await);
+        }
         let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
         self.batch_rows = (self.batch_rows * 2).min(BATCH_ROWS_MAX);
         self.wanted = None;
@@ -92,8 +96,11 @@ impl Refinement {
     }
 }
 
-async fn begin(table: &Table, query: &Query) -> Result<(Version, Reading), TableError> {
+async fn begin(
+    table: &Table,
+    query: &Query,
+    manifest: Arc<Manifest>,
+) -> Result<(Version, Reading), TableError> {
     let asked = Asked::rows(table, query)?;
-    let manifest = table.manifest_for(query).await?;
     Ok((manifest.version, Reading::open(table, asked, &manifest).await?))
 }

@@ -1,0 +1,124 @@
+//! Snapshots in the ledger: cells that keep a version, each under a name of its own.
+//!
+//! Invariant: a snapshot's cell is written under the condition that the head, or the snapshot that kept the version
+//! until then, is as it was when the version was found readable.
+
+use super::super::codec;
+use super::{Ledger, TableError, is_unknown};
+use crate::protocol::{Cell, EditError, Version};
+use atoll_store::{Batch, ScanRequest, SortRange, StoreError, WriteOptions};
+use std::collections::BTreeMap;
+
+/// How often a write of unknown outcome is tried again.
+const UNKNOWN_MAX: usize = 16;
+
+/// What a snapshot's cell says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::table) struct Kept {
+    pub(in crate::table) version: Version,
+    /// When it was made, in nanoseconds of the store's clock.
+    pub(in crate::table) made: u64,
+}
+
+impl Ledger {
+    /// The snapshots, by name.
+    pub(in crate::table) async fn snapshots(&self) -> Result<BTreeMap<Vec<u8>, Kept>, TableError> {
+        let mut snapshots = BTreeMap::new();
+        for (name, cell) in self.cells_of(Cell::Snapshot(Vec::new())).await? {
+            snapshots.insert(name, codec::snapshot_from_json(&self.table, &cell)?);
+        }
+        Ok(snapshots)
+    }
+
+    /// The cells of one kind: what follows its letter in the sort key, and the value.
+    pub(in crate::table) async fn cells_of(
+        &self,
+        kind: Cell,
+    ) -> Result<Vec<(Vec<u8>, atoll_store::Buffer)>, TableError> {
+        let letter = kind.sort_key()[..1].to_vec();
+        let end = vec![letter[0] + 1];
+        let range = SortRange::half_open(letter, end);
+        let mut request = ScanRequest { range, ..ScanRequest::all(self.partition.as_slice()) };
+        let mut cells = Vec::new();
+        loop {
+            let page = self.store.scan(request.clone()).await?;
+            cells.extend(page.entries.into_iter().map(|entry| (entry.sort[1..].to_vec(), entry.value)));
+            request.resume = page.resume;
+            if request.resume.is_none() {
+                return Ok(cells);
+            }
+        }
+    }
+
+    /// Keeps a version under a name, the current one if none is given. Doing it again changes nothing.
+    pub(in crate::table) async fn keep_snapshot(
+        &self,
+        name: &str,
+        mut wanted: Option<Version>,
+    ) -> Result<Version, TableError> {
+        let cell = Cell::Snapshot(name.as_bytes().to_vec()).sort_key();
+        let mut unknown = 0;
+        loop {
+            let state = self.current().await?;
+            // The same one at every try, since an earlier one may have come through.
+            let version = *wanted.get_or_insert(state.head.version);
+            let snapshots = self.snapshots().await?;
+            if let Some(kept) = snapshots.get(name.as_bytes()) {
+                let is_same = kept.version == version;
+                return if is_same { Ok(version) } else { Err(self.exists(name, kept.version)) };
+            }
+            let holder = snapshots.iter().find(|(_, kept)| kept.version == version);
+            self.check_readable(version, &state, holder.is_some())?;
+            let kept = Kept { version, made: self.store.now().await?.0 };
+            let head = Cell::Head.sort_key();
+            let is =
+                (state.head != crate::protocol::Head::default()).then(|| codec::head_to_bytes(state.head));
+            let mut batch = Batch::on(self.partition.as_slice())
+                .if_is(head.as_slice(), is)
+                .if_absent(Cell::Dropped.sort_key())
+                .if_absent(cell.as_slice())
+                .put(cell.as_slice(), codec::snapshot_to_json(kept).into_bytes());
+            if let Some((holder, kept)) = holder {
+                let key = Cell::Snapshot(holder.clone()).sort_key();
+                batch = batch.if_equals(key, codec::snapshot_to_json(*kept).into_bytes());
+            }
+            match self.store.write(batch, WriteOptions::default()).await {
+                Ok(_) => return Ok(version),
+                // An edit was made meanwhile, or somebody else was faster: look again.
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn check_readable(
+        &self,
+        version: Version,
+        state: &super::State,
+        is_kept: bool,
+    ) -> Result<(), TableError> {
+        let current = state.head.version;
+        if version > current {
+            return Err(EditError::Ahead { asked: version, current }.into());
+        }
+        let oldest = state.manifest.floor;
+        if version < oldest && !is_kept {
+            return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
+        }
+        Ok(())
+    }
+
+    fn exists(&self, name: &str, version: Version) -> TableError {
+        TableError::SnapshotExists { table: self.table.clone(), name: name.to_owned(), version }
+    }
+
+    /// Forgets a snapshot; whether it was there.
+    pub(in crate::table) async fn forget_snapshot(&self, name: &str) -> Result<bool, TableError> {
+        let is_there = self.snapshots().await?.contains_key(name.as_bytes());
+        let key = Cell::Snapshot(name.as_bytes().to_vec()).sort_key();
+        let cell = atoll_store::Cell::new(&self.partition, &key);
+        self.store.delete(cell, WriteOptions::default()).await?;
+        Ok(is_there)
+    }
+}

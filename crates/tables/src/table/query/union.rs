@@ -1,0 +1,437 @@
+//! Several tables asked as one: the union of their blocks, under the same laws.
+//!
+//! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in the
+//! order of (weight, id), so that the answer is the one that a table with the rows of all of them would give; a unit
+//! that has rows in several is one unit.
+//!
+//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle.
+
+use super::found::{Found, Ordered, rows_of_units, split_below, units};
+use super::{Answer, Count, Explanation, Query, Refined, Refinement, Work};
+use crate::protocol::Version;
+use crate::{Cut, Table, TableError, TableSchema, Weight};
+use arrow_schema::SchemaRef;
+use futures::future::try_join_all;
+use futures::lock::Mutex as Turn;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many versions of the union are remembered, so that they can be asked again.
+const PINS_MAX: usize = 256;
+
+/// Fewest rows that are asked of one table at a time.
+const ROWS_MIN: usize = 256;
+
+/// Tables whose cuts are at most this much higher than the lowest are read on with it.
+const NEAR: f64 = 1.25;
+
+/// Tables of one schema, asked as one.
+#[derive(Clone)]
+pub struct Union {
+    tables: Arc<[Table]>,
+    /// The versions of the tables by the version of the union, which is their sum. They only rise, and are resolved by
+    /// one at a time, so that a sum stands for one state of all of them.
+    pins: Arc<Turn<BTreeMap<Version, Vec<Version>>>>,
+}
+
+impl std::fmt::Debug for Union {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Union").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl Union {
+    /// These tables as one.
+    ///
+    /// # Errors
+    /// [`TableError::Unlike`] where columns, roles or salts differ, and for no tables.
+    pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
+        let schema = tables.first().map(|table| Arc::clone(table.schema()));
+        let differs = tables.iter().position(|table| Some(table.schema()) != schema.as_ref());
+        match (differs, schema) {
+            (None, Some(_)) => Ok(Self { tables: tables.into(), pins: Arc::default() }),
+            (place, _) => Err(TableError::Unlike { place: place.unwrap_or(0) + 1 }),
+        }
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The name of the first table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tables.first().map_or("", Table::name)
+    }
+
+    /// The schema of all of them.
+    ///
+    /// # Errors
+    /// [`TableError::Unlike`] never: there is at least one table.
+    pub(crate) fn first(&self) -> Result<&Table, TableError> {
+        self.tables.first().ok_or(TableError::Unlike { place: 1 })
+    }
+
+    /// The version that is current now: the sum of those of the tables. It can be asked again by this handle.
+    ///
+    /// # Errors
+    /// As [`Table::version`].
+    pub async fn version(&self) -> Result<Version, TableError> {
+        Ok(self.pin(None).await?.0)
+    }
+
+    /// Resolves the versions of all tables.
+    async fn pin(&self, wanted: Option<Version>) -> Result<(Version, Vec<Version>), TableError> {
+        let mut pins = self.pins.lock().await;
+        if let Some(wanted) = wanted {
+            let found = pins.get(&wanted).cloned();
+            let oldest = pins.keys().next().copied().unwrap_or(Version::EMPTY);
+            let table = self.name().to_owned();
+            let gone = TableError::VersionGone { table, asked: wanted, oldest };
+            return found.map(|versions| (wanted, versions)).ok_or(gone);
+        }
+        let versions = try_join_all(self.tables.iter().map(Table::version)).await?;
+        let version = Version(versions.iter().fold(0, |sum, version| sum.saturating_add(version.0)));
+        pins.insert(version, versions.clone());
+        while pins.len() > PINS_MAX {
+            pins.pop_first();
+        }
+        Ok((version, versions))
+    }
+
+    /// Answers a query, as [`Table::query`].
+    ///
+    /// # Errors
+    /// As [`Table::query`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
+    pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
+        let mut refinement = self.refine(query);
+        refinement.begin().await?;
+        let reading = refinement.reading()?;
+        reading.read_toward(usize::MAX).await?;
+        let refined = reading.hand_over(usize::MAX)?;
+        let Refined { version, rows, weights, cut, work, .. } = refined;
+        Ok(Answer { version, rows, weights, cut, work })
+    }
+
+    /// Counts the rows of a query, as [`Table::count`].
+    ///
+    /// # Errors
+    /// As [`Union::query`].
+    pub async fn count(&self, query: &Query) -> Result<Count, TableError> {
+        if query.units.is_some() {
+            // Units that have rows in several tables count once.
+            let answer = self.query(&Query { columns: Some(Vec::new()), ..query.clone() }).await?;
+            let rows = answer.rows.num_rows() as u64;
+            return Ok(Count { version: answer.version, rows, work: answer.work });
+        }
+        let (version, versions) = self.pin(query.as_of).await?;
+        let of_each: Vec<Query> = versions.into_iter().map(|of| query.clone().as_of(of)).collect();
+        let counts = self.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
+        let counts = try_join_all(counts).await?;
+        let rows = counts.iter().map(|count| count.rows).sum();
+        let rows = query.limit.map_or(rows, |limit| (limit as u64).min(rows));
+        let work = counts.iter().map(|count| count.work).fold(Work::default(), sum_of);
+        Ok(Count { version, rows, work })
+    }
+
+    /// What answering a query would read, of all tables together, as [`Table::explain`].
+    ///
+    /// # Errors
+    /// As [`Union::query`].
+    pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
+        let (version, versions) = self.pin(query.as_of).await?;
+        let of_each: Vec<Query> = versions.into_iter().map(|of| query.clone().as_of(of)).collect();
+        let told = self.tables.iter().zip(&of_each).map(|(table, query)| table.explain(query));
+        let mut told = try_join_all(told).await?.into_iter();
+        let mut all = told.next().ok_or(TableError::Unlike { place: 1 })?;
+        for one in told {
+            all.blocks += one.blocks;
+            all.blocks_opened += one.blocks_opened;
+            all.bands_seen += one.bands_seen;
+            all.bands += one.bands;
+            all.rows += one.rows;
+            all.rows_expected += one.rows_expected;
+            all.bytes += one.bytes;
+            all.requests += one.requests;
+            all.may_go_on |= one.may_go_on;
+            all.share_to = all.share_to.min(one.share_to);
+            all.work = sum_of(all.work, one.work);
+        }
+        Ok(Explanation { version: version.0, ..all })
+    }
+
+    /// The answer batch by batch, as [`Table::refine`].
+    #[must_use]
+    pub fn refine(&self, query: &Query) -> UnionRefinement {
+        let (union, query) = (self.clone(), query.clone());
+        UnionRefinement {
+            union,
+            query,
+            reading: None,
+            batch_rows: super::refine::BATCH_ROWS_FIRST,
+            wanted: None,
+        }
+    }
+
+    /// Waits for a version after `since`, as [`Table::follow`].
+    ///
+    /// # Errors
+    /// As [`Table::follow`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
+    pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
+        let (_, versions) = self.pin(Some(since)).await?;
+        let news = self.tables.iter().zip(versions).map(|(table, since)| Box::pin(table.follow(since, wait)));
+        let (first, ..) = futures::future::select_all(news).await;
+        first?;
+        self.version().await
+    }
+}
+
+/// A query of several tables whose rows come batch by batch, the lightest first.
+#[derive(Debug)]
+pub struct UnionRefinement {
+    union: Union,
+    query: Query,
+    reading: Option<Merging>,
+    batch_rows: usize,
+    wanted: Option<usize>,
+}
+
+impl UnionRefinement {
+    /// Asks for at least so many rows in the next batch.
+    pub fn want(&mut self, rows: usize) {
+        self.wanted = Some(rows);
+    }
+
+    /// The version that is read; none before the first batch.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.reading.as_ref().map(|reading| reading.version)
+    }
+
+    /// The next batch; none after the last, as [`Refinement::next`].
+    ///
+    /// # Errors
+    /// As [`Union::query`].
+    pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
+        self.begin().await?;
+        let rows = self.wanted.unwrap_or(self.batch_rows);
+        let reading = self.reading()?;
+        if reading.is_over {
+            return Ok(None);
+        }
+        reading.read_toward(rows).await?;
+        let refined = reading.hand_over(rows.saturating_mul(2))?;
+        self.batch_rows = (self.batch_rows * 2).min(super::refine::BATCH_ROWS_MAX);
+        self.wanted = None;
+        Ok(Some(refined))
+    }
+
+    async fn begin(&mut self) -> Result<(), TableError> {
+        if self.reading.is_none() {
+            self.reading = Some(Merging::begin(&self.union, &self.query).await?);
+        }
+        Ok(())
+    }
+
+    fn reading(&mut self) -> Result<&mut Merging, TableError> {
+        self.reading.as_mut().ok_or(TableError::Unlike { place: 1 })
+    }
+}
+
+/// One of the tables under way.
+#[derive(Debug)]
+struct Member {
+    refinement: Refinement,
+    /// Below this cut all of its rows were found.
+    cut: Cut,
+    is_over: bool,
+    work: Work,
+}
+
+/// A query of several tables under way.
+#[derive(Debug)]
+struct Merging {
+    version: Version,
+    query: Query,
+    members: Vec<Member>,
+    /// The columns that are read, and which of these are the id's and which are answered.
+    schema: SchemaRef,
+    id: Vec<usize>,
+    answered: Vec<usize>,
+    /// What was found and not handed over yet.
+    found: Vec<Found>,
+    places: usize,
+    handed_rows: usize,
+    handed_units: usize,
+    is_over: bool,
+}
+
+impl Merging {
+    async fn begin(union: &Union, query: &Query) -> Result<Self, TableError> {
+        let (version, versions) = union.pin(query.as_of).await?;
+        let first = union.first()?;
+        let names = columns(first.schema(), query);
+        let id = id_names(first.schema());
+        let place = |name: &String| names.iter().position(|known| known == name);
+        let fields = first.schema().columns().fields();
+        let fields: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let field = fields.iter().find(|field| field.name() == name).cloned();
+                field.ok_or_else(|| first.no_column(name))
+            })
+            .collect::<Result<_, _>>()?;
+        let answered = match &query.columns {
+            None => (0..names.len()).collect(),
+            Some(asked) => asked.iter().filter_map(place).collect(),
+        };
+        let of_each = Query { units: None, limit: None, columns: Some(names.clone()), ..query.clone() };
+        let member = |(table, of): (&Table, Version)| Member {
+            refinement: table.refine(&of_each.clone().as_of(of)),
+            cut: query.window.after(),
+            is_over: false,
+            work: Work::default(),
+        };
+        Ok(Self {
+            version,
+            query: query.clone(),
+            members: union.tables.iter().zip(versions).map(member).collect(),
+            schema: Arc::new(arrow_schema::Schema::new(fields)),
+            id: id.into_iter().filter_map(place).collect(),
+            answered,
+            found: Vec::new(),
+            places: 0,
+            handed_rows: 0,
+            handed_units: 0,
+            // A query without rows has one batch, which is empty.
+            is_over: false,
+        })
+    }
+
+    /// Below this cut every row was found.
+    fn known(&self) -> Cut {
+        let until = self.query.window.until();
+        let open = self.members.iter().filter(|member| !member.is_over);
+        open.map(|member| member.cut).fold(until, Ord::min)
+    }
+
+    fn rows_below(&self, cut: Cut) -> usize {
+        self.found.iter().map(|found| cut.prefix(&found.weights)).sum()
+    }
+
+    /// How many rows are still to be found; none where it is enough.
+    fn missing(&self, rows: usize) -> Option<usize> {
+        let known = self.known();
+        if let Some(wanted) = self.query.units.map(|units| units - self.handed_units) {
+            let below = self.found.iter().map(|found| &found.weights[..known.prefix(&found.weights)]);
+            let found = units(below);
+            if found >= wanted {
+                return None;
+            }
+            // A unit has one row at least; that it has more is seen at the next look.
+            let missing = (wanted - found).max(ROWS_MIN);
+            return Some(missing.min(rows)).filter(|_| !self.has_rows(rows, known));
+        }
+        let limit = self.query.limit.map_or(rows, |limit| rows.min(limit - self.handed_rows));
+        limit.checked_sub(self.rows_below(known)).filter(|missing| *missing > 0)
+    }
+
+    fn has_rows(&self, rows: usize, known: Cut) -> bool {
+        let limit = self.query.limit.map_or(rows, |limit| rows.min(limit - self.handed_rows));
+        self.rows_below(known) >= limit
+    }
+
+    /// Reads until so many rows are known, or all that the query asks for.
+    async fn read_toward(&mut self, rows: usize) -> Result<(), TableError> {
+        while let Some(missing) = self.missing(rows) {
+            let lowest = self.known().share();
+            let is_behind = |member: &&mut Member| !member.is_over && member.cut.share() <= lowest * NEAR;
+            let mut behind: Vec<&mut Member> = self.members.iter_mut().filter(is_behind).collect();
+            if behind.is_empty() {
+                return Ok(());
+            }
+            let each = (missing / behind.len()).saturating_add(1).max(ROWS_MIN);
+            let read = behind.iter_mut().map(|member| member.read(each));
+            for refined in try_join_all(read).await?.into_iter().flatten() {
+                self.places += 1;
+                let found = Found { place: self.places, rows: refined.rows, weights: refined.weights };
+                self.found.extend((!found.weights.is_empty()).then_some(found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what is known, in whole units, about so many rows at most.
+    fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
+        let known = self.known();
+        let ready = split_below(&mut self.found, known);
+        let ordered = Ordered::by_weight(ready, &self.schema, &self.id)?;
+        let weights = &ordered.weights;
+        let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
+        let of_limit = self.query.limit.map(|limit| limit - self.handed_rows);
+        let asked = [of_units, of_limit].into_iter().flatten().fold(ordered.rows(), usize::min);
+        let portion = super::reading::whole_units(weights, rows).min(asked);
+        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
+        let batch = ordered.batch(0..portion, &self.schema, &self.answered)?;
+        let weights: Vec<Weight> = weights[..portion].to_vec();
+        self.handed_rows += portion;
+        self.handed_units += units(std::iter::once(&weights[..]));
+        let is_all = portion == ordered.rows() && self.members.iter().all(|member| member.is_over);
+        self.is_over = (is_all && self.found.is_empty())
+            || self.query.limit.is_some_and(|limit| self.handed_rows >= limit)
+            || self.query.units.is_some_and(|units| self.handed_units >= units);
+        if portion < ordered.rows() {
+            self.found.extend(ordered.without_first(portion));
+            self.found.sort_by_key(|found| found.place);
+        }
+        let work = self.members.iter().map(|member| member.work).fold(Work::default(), sum_of);
+        let work = Work { rows_returned: self.handed_rows as u64, ..work };
+        Ok(Refined { version: self.version, rows: batch, weights, cut, is_last: self.is_over, work })
+    }
+}
+
+impl Member {
+    async fn read(&mut self, rows: usize) -> Result<Option<Refined>, TableError> {
+        self.refinement.want(rows);
+        let refined = self.refinement.next().await?;
+        match &refined {
+            Some(refined) => {
+                (self.cut, self.work, self.is_over) = (refined.cut, refined.work, refined.is_last);
+            }
+            None => self.is_over = true,
+        }
+        Ok(refined)
+    }
+}
+
+/// The columns to read: those that are answered, and the id, in whose order ties of weight are put.
+fn columns(schema: &TableSchema, query: &Query) -> Vec<String> {
+    let all = || schema.columns().fields().iter().map(|field| field.name().clone()).collect();
+    let mut names: Vec<String> = query.columns.clone().unwrap_or_else(all);
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    for name in id_names(schema) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+fn id_names(schema: &TableSchema) -> Vec<&String> {
+    schema.id().iter().map(|&place| schema.columns().field(place).name()).collect()
+}
+
+fn sum_of(one: Work, other: Work) -> Work {
+    Work {
+        blocks: one.blocks + other.blocks,
+        bands: one.bands + other.bands,
+        rows_touched: one.rows_touched + other.rows_touched,
+        rows_returned: one.rows_returned + other.rows_returned,
+        requests: one.requests + other.requests,
+        bytes: one.bytes + other.bytes,
+    }
+}

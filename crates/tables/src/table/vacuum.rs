@@ -1,0 +1,149 @@
+//! Vacuum: takes away what no version that can still be asked, and no snapshot, needs; in the order that
+//! [`crate::protocol`] gives.
+//!
+//! Readers of this release hold no lease. A query that finds an object gone begins again with the current version; one
+//! that was pinned to an older version, and a refinement, end with [`TableError::VersionGone`].
+//!
+//! Invariant: an object is removed only after the floor rose above every version that names it, snapshots apart.
+//! Invariant: every removal may be repeated; a vacuum that is broken off leaves only work for the next one.
+
+use super::{Table, TableError, codec};
+use crate::protocol::{Cell, Edit, Holders, ObjectId, Session, SessionId, Version};
+use atoll_store::{Batch, PartitionQuery, StoreError, WriteOptions};
+use futures::{StreamExt, TryStreamExt};
+use std::collections::BTreeMap;
+
+/// How many removals are on their way at a time.
+const AT_ONCE: usize = 32;
+
+/// How many removed objects one edit forgets.
+const FORGOTTEN_EACH: usize = 4096;
+
+/// What a vacuum did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VacuumReport {
+    /// The oldest version that can still be asked, snapshots apart.
+    pub oldest: u64,
+    /// Objects that only older versions had, and that are gone now.
+    pub objects: u64,
+    /// Objects that never became part of a version, left by processes that ended, and that are gone now.
+    pub orphans: u64,
+}
+
+impl Table {
+    /// Removes what only versions before the current one need; they can be asked no longer then, but for those that a
+    /// snapshot keeps. Also removes what processes left that ended while they wrote.
+    ///
+    /// May run at any time, in any process, beside writers, readers and packers; again after a crash.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn vacuum(&self) -> Result<VacuumReport, TableError> {
+        let removed = self.remove_retired().await?;
+        self.end_expired().await?;
+        let orphans = self.remove_orphans().await?;
+        let oldest = self.ledger.current().await?.manifest.floor.0;
+        Ok(VacuumReport { oldest, objects: removed, orphans })
+    }
+
+    /// Raises the floor, then removes what lies below it.
+    async fn remove_retired(&self) -> Result<u64, TableError> {
+        let state = self.ledger.current().await?;
+        if state.manifest.retired.is_empty() {
+            return Ok(0);
+        }
+        if state.manifest.retired.values().any(|life| life.retired > state.manifest.floor) {
+            self.ledger.commit(Edit::RaiseFloor { to: state.head.version }).await?;
+        }
+        // Whoever made a snapshot of an older version before the floor rose is seen here.
+        let snapshots = self.ledger.snapshots().await?.values().map(|kept| kept.version).collect();
+        let manifest = self.ledger.current().await?.manifest;
+        let holders = Holders { sessions: BTreeMap::new(), snapshots };
+        let free = manifest.removable(&holders);
+        for some in free.chunks(FORGOTTEN_EACH) {
+            self.remove_objects(some).await?;
+            self.ledger.commit(Edit::Forget { objects: some.to_vec() }).await?;
+        }
+        Ok(free.len() as u64)
+    }
+
+    /// Ends sessions whose time is over, each as it was read.
+    async fn end_expired(&self) -> Result<(), TableError> {
+        let now = self.store.now().await?.0;
+        for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
+            let (_, expires) = codec::session_from_json(&self.name, &cell)?;
+            let Some(id) = session_of(&name).filter(|_| expires < now) else { continue };
+            let key = Cell::Session(id).sort_key();
+            let end = Batch::on(self.names.manifest()).if_equals(key.as_slice(), cell).delete(key.as_slice());
+            match self.store.write(end, WriteOptions::default()).await {
+                // Renewed meanwhile, or ended by another.
+                Ok(_) | Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes objects of sessions that have ended which no version names.
+    async fn remove_orphans(&self) -> Result<u64, TableError> {
+        let listed = self.listed_objects().await?;
+        // The sessions before the manifest: what a session made true before it ended is in the manifest then.
+        let mut holders = Holders::default();
+        for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
+            let (from, _) = codec::session_from_json(&self.name, &cell)?;
+            holders.sessions.extend(session_of(&name).map(|id| (id, Session { from })));
+        }
+        let manifest = self.ledger.current().await?.manifest;
+        let orphans = manifest.orphans(&listed, &holders);
+        self.remove_objects(&orphans).await?;
+        Ok(orphans.len() as u64)
+    }
+
+    async fn listed_objects(&self) -> Result<Vec<ObjectId>, TableError> {
+        let prefix = self.names.objects();
+        let mut query = PartitionQuery::prefix(prefix.clone());
+        let mut listed = Vec::new();
+        loop {
+            let page = self.store.partition_keys(query.clone()).await?;
+            listed.extend(page.partitions.iter().filter_map(|name| object_of(name.get(prefix.len()..)?)));
+            query.resume = page.resume;
+            if query.resume.is_none() {
+                return Ok(listed);
+            }
+        }
+    }
+
+    async fn remove_objects(&self, objects: &[ObjectId]) -> Result<(), TableError> {
+        let removals = objects.iter().copied().map(|object| {
+            let partition = self.names.object(object);
+            async move { self.store.delete_partition(&partition, WriteOptions::default()).await }
+        });
+        let removals: Vec<_> = removals.collect();
+        futures::stream::iter(removals).buffer_unordered(AT_ONCE).try_for_each(|_| async { Ok(()) }).await?;
+        Ok(())
+    }
+
+    /// What became of a query that found something missing: whether a vacuum took it away meanwhile.
+    pub(super) async fn if_vacuumed(&self, version: Version, error: TableError) -> TableError {
+        if !matches!(error, TableError::ObjectGone { .. }) {
+            return error;
+        }
+        match self.ledger.current().await {
+            Ok(state) if state.manifest.floor > version => {
+                let oldest = state.manifest.floor;
+                TableError::VersionGone { table: self.name.clone(), asked: version, oldest }
+            }
+            _ => error,
+        }
+    }
+}
+
+/// The session that the rest of a cell's name, or of an object's, says.
+fn session_of(name: &[u8]) -> Option<SessionId> {
+    Some(SessionId(u128::from_be_bytes(*name.first_chunk()?)))
+}
+
+fn object_of(name: &[u8]) -> Option<ObjectId> {
+    let sequence = u64::from_be_bytes(name.get(16..)?.try_into().ok()?);
+    Some(ObjectId { session: session_of(name)?, sequence })
+}
