@@ -8,7 +8,7 @@ use std::path::Path;
 pub enum Format {
     /// Comma-separated values with a header line.
     Csv,
-    /// One JSON object a line; written only.
+    /// One JSON object a line.
     JsonLines,
     /// Apache Parquet.
     Parquet,
@@ -55,16 +55,10 @@ impl Format {
         matches!(self, Self::Csv | Self::JsonLines | Self::Parquet | Self::Arrow)
     }
 
-    /// Whether rows can be read from it.
-    #[must_use]
-    pub const fn is_read(self) -> bool {
-        !matches!(self, Self::JsonLines)
-    }
-
     /// Whether it is read from beginning to end, so that a pipe will do.
     #[must_use]
     pub const fn is_streamed(self) -> bool {
-        matches!(self, Self::Csv | Self::LammpsDump)
+        matches!(self, Self::Csv | Self::JsonLines | Self::LammpsDump)
     }
 }
 

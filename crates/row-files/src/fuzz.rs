@@ -10,10 +10,11 @@ use crate::{PartLimits, RowReader};
 #[must_use]
 pub fn rows(bytes: &[u8]) -> bool {
     let [choice, rest @ ..] = bytes else { return false };
-    match choice % 3 {
+    match choice % 4 {
         0 => text_reader(Source::Comma, rest).is_some_and(read),
         1 => text_reader(Source::Dump, rest).is_some_and(read),
-        _ => numpy(rest),
+        2 => numpy(rest),
+        _ => text_reader(Source::JsonLines, rest).is_some_and(read),
     }
 }
 

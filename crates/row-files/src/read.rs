@@ -8,6 +8,7 @@ mod field;
 mod fit;
 pub(crate) mod fuzz;
 mod infer;
+mod json_lines;
 mod numpy;
 mod origin;
 mod parquet_file;
@@ -82,7 +83,9 @@ pub fn open(
         Format::Npy | Format::Npz => {
             Box::new(batches::BatchReader::new(numpy::open(input, format, options)?, wanted, options)?)
         }
-        Format::JsonLines => return Err(not_read(format)),
+        Format::JsonLines => {
+            Box::new(text::TextReader::new(json_lines::JsonLines::open(input, options)?, wanted, options)?)
+        }
     })
 }
 
@@ -100,13 +103,6 @@ pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<
         Format::Npy | Format::Npz => {
             fit::described(&numpy::open(input, format, options)?.schema, &input.name(), options)
         }
-        Format::JsonLines => Err(not_read(format)),
-    }
-}
-
-fn not_read(format: Format) -> RowFileError {
-    RowFileError::Unsupported {
-        what: format!("rows are not read from {format}"),
-        hint: "use CSV, Parquet, Arrow IPC, NumPy or a LAMMPS dump",
+        Format::JsonLines => infer::columns(json_lines::JsonLines::open(input, options)?, options),
     }
 }

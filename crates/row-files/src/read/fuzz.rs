@@ -2,7 +2,7 @@
 
 use super::source::Kept;
 use super::text::{Records, TextReader};
-use super::{ReadOptions, comma, dump, infer, numpy as arrays};
+use super::{ReadOptions, comma, dump, infer, json_lines, numpy as arrays};
 use crate::RowReader;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub(crate) enum Source {
     Comma,
     Dump,
+    JsonLines,
 }
 
 /// A reader of the bytes, with the columns that they say they have.
@@ -20,6 +21,7 @@ pub(crate) fn text_reader(source: Source, bytes: &[u8]) -> Option<Box<dyn RowRea
     let name = || "fuzz".to_owned();
     match source {
         Source::Comma => reader(|| comma::Comma::new(name(), kept(), &options).ok(), &options),
+        Source::JsonLines => reader(|| json_lines::JsonLines::new(name(), kept(), &options).ok(), &options),
         Source::Dump => reader(|| dump::Dump::new(name(), kept()).ok(), &options),
     }
 }

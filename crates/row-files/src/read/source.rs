@@ -53,7 +53,7 @@ impl Input {
                     "{} is not a file, and this format is not read from beginning to end",
                     self.name()
                 ),
-                hint: "write it to a file first; CSV and LAMMPS dumps may come through a pipe",
+                hint: "write it to a file first; CSV, JSON Lines and LAMMPS dumps may come through a pipe",
             }),
         }
     }

@@ -24,6 +24,10 @@ pub(super) trait Records: Send {
     fn len(&self) -> usize;
     /// One field of the record.
     fn field(&self, place: usize) -> &[u8];
+    /// What is wrong with the record as a whole, so that it has no fields.
+    fn problem(&self) -> Option<&str> {
+        None
+    }
     /// The line on which the record begins, from 1.
     fn line(&self) -> u64;
     /// Bytes of the file that were read.
@@ -56,7 +60,9 @@ impl<R: Records> TextReader<R> {
             return Ok(false);
         }
         let (there, expected) = (self.records.len(), self.records.names().len());
-        let taken = if there == expected {
+        let taken = if let Some(problem) = self.records.problem() {
+            Err(problem.to_owned())
+        } else if there == expected {
             self.rows.push(&self.records)
         } else {
             Err(format!("{there} fields where the header has {expected}"))

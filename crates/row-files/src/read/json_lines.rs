@@ -1,0 +1,240 @@
+//! JSON Lines: one object a line, whose members are the fields.
+//!
+//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file. The names are
+//! those of the first records; a member that is missing has no value, and neither has an empty text.
+//!
+//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one.
+
+use super::ReadOptions;
+use super::source::{Input, Kept};
+use super::text::Records;
+use crate::{Format, RowFileError};
+use serde_json::{Map, Value};
+use std::collections::{HashMap, VecDeque};
+use std::io::{BufRead, BufReader};
+
+/// How many records tell the names: what is missing in the first may be there in the next.
+const NAMING_RECORDS: usize = 1000;
+
+/// The records of a file.
+pub(super) struct JsonLines {
+    file: String,
+    lines: BufReader<Kept>,
+    /// Lines that were read.
+    read: u64,
+    /// Records that were read to learn the names, and are still to come.
+    ahead: VecDeque<(u64, Result<Fields, String>)>,
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+    ignore_extra: bool,
+    /// The record: its line, and a text for each name.
+    line: u64,
+    fields: Vec<Vec<u8>>,
+    problem: Option<String>,
+}
+
+/// Names and texts of one record.
+type Fields = Vec<(String, Vec<u8>)>;
+
+impl JsonLines {
+    pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
+        Self::new(input.name(), input.stream()?, options)
+    }
+
+    pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
+        let mut records = Self {
+            file,
+            lines: BufReader::with_capacity(64 << 10, source),
+            read: 0,
+            ahead: VecDeque::new(),
+            names: Vec::new(),
+            places: HashMap::new(),
+            ignore_extra: options.ignore_extra,
+            line: 0,
+            fields: Vec::new(),
+            problem: None,
+        };
+        while records.ahead.len() < NAMING_RECORDS {
+            let Some(record) = records.read_record()? else { break };
+            for (name, _) in record.1.iter().flatten() {
+                if !records.places.contains_key(name) {
+                    records.places.insert(name.clone(), records.names.len());
+                    records.names.push(name.clone());
+                }
+            }
+            records.ahead.push_back(record);
+        }
+        if records.names.is_empty() {
+            let problem = records.ahead.iter().find_map(|(line, record)| {
+                record.as_ref().err().map(|problem| format!("line {line}: {problem}"))
+            });
+            let problem = problem.unwrap_or_else(|| "there is no record in it".to_owned());
+            return Err(RowFileError::Malformed { file: records.file, format: Format::JsonLines, problem });
+        }
+        Ok(records)
+    }
+
+    /// The next line that is not empty, as a record; none at the end.
+    fn read_record(&mut self) -> Result<Option<(u64, Result<Fields, String>)>, RowFileError> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let consumed = self.lines.read_until(b'\n', &mut line);
+            let consumed =
+                consumed.map_err(|source| RowFileError::Read { file: self.file.clone(), source })?;
+            if consumed == 0 {
+                return Ok(None);
+            }
+            let read = self.lines.get_ref().bytes_read();
+            self.lines.get_mut().use_to(read);
+            self.read += 1;
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some((self.read, fields_of(&line))));
+            }
+        }
+    }
+
+    /// Lays the fields of a record out by the names.
+    fn take(&mut self, record: Fields) -> Result<(), String> {
+        self.fields.clear();
+        self.fields.resize(self.names.len(), Vec::new());
+        for (name, text) in record {
+            match self.places.get(&name) {
+                Some(&place) => self.fields[place] = text,
+                None if self.ignore_extra => {}
+                None => return Err(format!("a member \"{name}\", which none of the first records has")),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fields_of(line: &[u8]) -> Result<Fields, String> {
+    // A byte order mark is no JSON, and some programs write one.
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+    let record: Map<String, Value> =
+        serde_json::from_slice(line).map_err(|error| format!("it is no JSON object: {error}"))?;
+    let mut fields = Vec::with_capacity(record.len());
+    for (name, value) in record {
+        match value {
+            Value::Array(elements) => {
+                for (place, element) in elements.iter().enumerate() {
+                    fields.push((format!("{name}[{place}]"), text_of(&name, element)?));
+                }
+            }
+            value => {
+                let text = text_of(&name, &value)?;
+                fields.push((name, text));
+            }
+        }
+    }
+    Ok(fields)
+}
+
+fn text_of(name: &str, value: &Value) -> Result<Vec<u8>, String> {
+    Ok(match value {
+        Value::Null => Vec::new(),
+        Value::Bool(value) => value.to_string().into_bytes(),
+        Value::Number(number) => number.to_string().into_bytes(),
+        Value::String(text) => text.clone().into_bytes(),
+        Value::Array(_) | Value::Object(_) => {
+            return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
+        }
+    })
+}
+
+impl Records for JsonLines {
+    fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn advance(&mut self) -> Result<bool, RowFileError> {
+        let next = match self.ahead.pop_front() {
+            Some(record) => Some(record),
+            None => self.read_record()?,
+        };
+        let Some((line, record)) = next else { return Ok(false) };
+        self.line = line;
+        self.problem = record.and_then(|record| self.take(record)).err();
+        Ok(true)
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn field(&self, place: usize) -> &[u8] {
+        self.fields.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.lines.get_ref().bytes_read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn records(text: &str) -> Vec<Result<Vec<String>, (u64, String)>> {
+        let source = Kept::of(text.as_bytes().to_vec());
+        let mut records = JsonLines::new("a.jsonl".to_owned(), source, &ReadOptions::default()).unwrap();
+        let mut found = Vec::new();
+        while records.advance().unwrap() {
+            found.push(match records.problem() {
+                Some(problem) => Err((records.line(), problem.to_owned())),
+                None => Ok((0..records.len())
+                    .map(|place| String::from_utf8(records.field(place).to_vec()).unwrap())
+                    .collect()),
+            });
+        }
+        found
+    }
+
+    fn texts(fields: &[&str]) -> Result<Vec<String>, (u64, String)> {
+        Ok(fields.iter().map(|field| (*field).to_owned()).collect())
+    }
+
+    #[test]
+    fn members_are_fields_by_name_whatever_their_order_and_lists_are_vectors() {
+        let found = records(
+            "{\"pid\": 7, \"pos\": [1.5, 2e3], \"on\": true}\n\n{\"on\": false, \"name\": \"a\\nb\", \"pid\": 8}\n",
+        );
+        assert_eq!(
+            found,
+            [texts(&["7", "1.5", "2000.0", "true", ""]), texts(&["8", "", "", "false", "a\nb"])]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_told_with_its_number() {
+        let found = records("{\"pid\": 1}\nnonsense\n\n{\"pid\": {\"a\": 1}}\n{\"pid\": 2}\n{\"pid\": 3");
+        let lines: Vec<_> = found.iter().map(|record| record.as_ref().map_err(|(line, _)| *line)).collect();
+        assert!(matches!(lines[..], [Ok(_), Err(2), Err(4), Ok(_), Err(6)]), "{lines:?}");
+    }
+
+    #[test]
+    fn a_name_that_comes_late_is_a_bad_record_and_no_record_at_all_an_error() {
+        let mut text = "{\"pid\": 1}\n".repeat(NAMING_RECORDS);
+        text += "{\"pid\": 1, \"late\": 2}\n";
+        assert!(records(&text).last().unwrap().as_ref().is_err_and(|(_, problem)| problem.contains("late")));
+        for empty in ["", "\n\n", "[1]\n"] {
+            let source = Kept::of(empty.as_bytes().to_vec());
+            assert!(JsonLines::new("a".to_owned(), source, &ReadOptions::default()).is_err());
+        }
+    }
+}
