@@ -84,3 +84,64 @@ def test_a_question_without_an_answer_is_refused(large: atoll.Table) -> None:
         large.mean("x + 1")
     nothing = large.where("x > 2").sample(0.5).mean("x")
     assert math.isnan(nothing.value) and not nothing.is_valid
+
+
+def test_a_refinement_gives_an_estimate_at_each_step_and_narrows_to_the_truth(large: atoll.Table) -> None:
+    truth, seen, widths = MADE["x"].mean(), 0, []
+    for batch, cut, estimate in large.select("pid").refine(mean="x", confidence=0.9999):
+        assert batch.columns == ["pid"]
+        seen += len(batch)
+        assert estimate.rows == estimate.rows_read == seen == len(large.sample(cut).read())
+        assert estimate.is_exact or estimate.low < truth < estimate.high
+        widths.append(estimate.half_width)
+    assert seen == 50_000 and estimate.is_exact and estimate.value == pytest.approx(truth)
+    assert len(widths) > 4 and widths == sorted(widths, reverse=True)
+    # Looking whenever one likes costs width: it is more than what one look at the same rows costs.
+    first = next(iter(large.refine(mean="x")))
+    assert first.estimate.half_width > 1.2 * large.sample(first.cut).mean("x").half_width
+    assert next(iter(large.refine())).estimate is None
+
+
+def test_a_refinement_estimates_sums_shares_and_quantiles(large: atoll.Table) -> None:
+    query = large.where("x < 0.5")
+    half = MADE["x"] < 0.5
+    for asked, truth in [
+        ({"sum": "x"}, MADE["x"][half].sum()),
+        ({"share": atoll.col("type") == 2}, (MADE["type"][half] == 2).mean()),
+        ({"quantile": ("x", 0.9)}, numpy.quantile(MADE["x"][half], 0.9)),
+    ]:
+        *_, last = query.refine(**asked)
+        assert last.is_last and last.estimate.is_exact
+        assert last.estimate.value == pytest.approx(truth, rel=1e-3)
+    with pytest.raises(atoll.errors.InvalidInputError, match="one number"):
+        next(large.refine(mean="x", sum="x"))
+    with pytest.raises(atoll.errors.NotFoundError):
+        next(large.refine(mean="nope"))
+
+
+def test_groups_have_each_its_mean_in_the_order_of_the_groups(large: atoll.Table) -> None:
+    exact = large.group_means("x", by="type")
+    assert list(exact) == [1, 2, 3]
+    for group, mean in exact.items():
+        assert mean.is_exact and mean.value == pytest.approx(MADE["x"][MADE["type"] == group].mean())
+    sample = large.sample(0.1).group_means("x", by="type", confidence=0.9999)
+    together = large.sample(0.1).group_means("x", by="type", confidence=0.9999, simultaneous=True)
+    for group, mean in sample.items():
+        assert mean.low < exact[group].value < mean.high
+        assert together[group].half_width > mean.half_width
+    assert "by type" in repr(sample)
+
+
+def test_bins_of_a_histogram_hold_all_rows_and_their_intervals_the_truth(large: atoll.Table) -> None:
+    exact = large.histogram("pos[1]", [-10, -1, 0, 1, 10])
+    truth = numpy.histogram(MADE["pos"][:, 1], [-10, -1, 0, 1, 10])[0] / 50_000
+    assert [each.share.value for each in exact] == pytest.approx(truth.tolist())
+    sample = large.sample(0.1).histogram("pos[1]", [-10, -1, 0, 1, 10], confidence=0.9999)
+    assert all(each.share.low < part < each.share.high for each, part in zip(sample, truth, strict=True))
+    even = large.histogram("x", 4, range=(0, 1))
+    assert [each.low for each in even] == [0, 0.25, 0.5, 0.75] and even[-1].high > 1
+    assert sum(each.share.value for each in large.limit(1000).histogram("x", 7)) == pytest.approx(1)
+    with pytest.raises(atoll.errors.InvalidInputError):
+        large.histogram("x", [1, 0])
+    with pytest.raises(atoll.errors.InvalidInputError):
+        large.histogram("x", 0)

@@ -49,3 +49,22 @@ def test_a_picture_can_be_saved(table: atoll.Table, tmp_path) -> None:
     place = tmp_path / "run.png"
     table.sample(0.2).plot.scatter("x", "pos[0]").figure.savefig(place)
     assert place.stat().st_size > 5_000
+
+
+def test_means_of_groups_are_drawn_with_their_intervals(table: atoll.Table) -> None:
+    query = table.sample(0.5)
+    axes = query.plot.errorbar("type", "x")
+    means = query.group_means("x", by="type")
+    points, _, (bars,) = axes.containers[0]
+    assert points.get_xdata().tolist() == list(means)
+    numpy.testing.assert_allclose(points.get_ydata().astype(float), [mean.value for mean in means.values()])
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    numpy.testing.assert_allclose(ends, [[mean.low, mean.high] for mean in means.values()])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("type", "mean of x")
+    assert "sample" in axes.get_title()
+
+
+def test_a_histogram_of_a_sample_has_error_bars_and_one_of_everything_has_none(table: atoll.Table) -> None:
+    assert len(table.sample(0.5).plot.histogram("x", bins=8).containers) == 2
+    assert len(table.sample(0.5).plot.histogram("x", bins=8, errors=False).containers) == 1
+    assert len(table.plot.histogram("x", bins=8).containers) == 1

@@ -138,8 +138,8 @@ def test_a_count_is_exact_and_an_answer_comes_little_by_little(table: atoll.Tabl
     shares, found = [0.0], []
     for refined in query.refine():
         found += refined.batch.numpy()["x"].tolist()
-        shares.append(refined.share)
-        so_far = query.sample(refined.share).read().numpy()["x"].tolist()
+        shares.append(refined.cut)
+        so_far = query.sample(refined.cut).read().numpy()["x"].tolist()
         assert found == so_far, "what came so far is a sample"
     assert refined.is_last and shares == sorted(shares) and len(shares) > 2
     assert found == query.numpy()["x"].tolist()

@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     /// Arrow found the columns that were handed over wrong.
     #[error("the columns cannot be read: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
+    #[error("several tables that are asked as one can be read only")]
+    Several,
     #[error("the store was closed")]
     Closed,
     #[error("this process was forked from one that had used atoll already")]
@@ -54,7 +56,7 @@ impl Failure {
             Self::Expression(error) => error.kind(),
             Self::Weight(error) => error.kind(),
             Self::Input { .. } | Self::Arrow(_) => ErrorKind::InvalidInput,
-            Self::Forked => ErrorKind::Unsupported,
+            Self::Forked | Self::Several => ErrorKind::Unsupported,
             Self::Closed | Self::NoThreads { .. } => ErrorKind::Unavailable,
             Self::Panicked => ErrorKind::Internal,
         }
@@ -66,6 +68,7 @@ impl Failure {
             Self::Store(error) => error.hint(),
             Self::Expression(error) => error.hint(),
             Self::Input { hint, .. } => hint.clone(),
+            Self::Several => Some("open the one store that it lies in".to_owned()),
             Self::Closed => Some("open it again with atoll.open".to_owned()),
             Self::Forked => Some(
                 "start processes with multiprocessing.get_context(\"spawn\") or \"forkserver\"; \

@@ -2,9 +2,11 @@
 
 use crate::ask::Ask;
 use crate::error::{Failure, misuse};
+use crate::rows::Rows;
 use crate::runtime::wait;
 use crate::table::{Table, work_as_dict};
-use atoll_tables::estimate::{Confidence, EstimateRequest, Subject, Tolerance};
+use arrow_array::RecordBatch;
+use atoll_tables::estimate::{Confidence, Estimate, EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,7 +14,7 @@ use pyo3::types::PyDict;
 /// The attributes of a question that the native half reads.
 #[derive(FromPyObject)]
 pub(crate) struct Question {
-    /// `mean`, `sum`, `quantile` or `share`.
+    /// `mean`, `sum`, `count`, `quantile` or `share`.
     subject: String,
     /// The column or, of a share, the condition, as the grammar writes it.
     text: String,
@@ -25,7 +27,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    fn request(self) -> PyResult<EstimateRequest> {
+    pub(crate) fn request(self) -> PyResult<EstimateRequest> {
         let subject = self.subject()?;
         let confidence = Confidence::new(self.confidence).map_err(refused)?;
         let request = EstimateRequest::new(subject).confidence(confidence);
@@ -40,14 +42,13 @@ impl Question {
     }
 
     fn subject(&self) -> PyResult<Subject> {
-        let expression = Expression::parse(&self.text).map_err(Failure::from)?;
-        if self.subject == "share" {
-            return Ok(Subject::Share(expression));
+        if self.subject == "count" {
+            return Ok(Subject::Count);
         }
-        let Expression::Column(column) = expression else {
-            return Err(Failure::input(format!("{} is no column", self.text)).into());
-        };
-        self.subject_of(column)
+        if self.subject == "share" {
+            return Ok(Subject::Share(Expression::parse(&self.text).map_err(Failure::from)?));
+        }
+        self.subject_of(column_of(&self.text)?)
     }
 
     fn subject_of(&self, column: Column) -> PyResult<Subject> {
@@ -72,9 +73,67 @@ pub(crate) fn estimate<'py>(
     question: Question,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = table.py();
-    let (table, query, request) = (table.get().handle()?, ask.query()?, question.request()?);
+    let (table, query, request) = (table.get().readable()?, ask.query()?, question.request()?);
     let estimated = wait(py, async move { table.estimate(&query, &request).await })?;
-    let estimate = estimated.estimate;
+    let dict = estimate_as_dict(py, estimated.estimate)?;
+    dict.set_item("rows_read", estimated.rows_read)?;
+    dict.set_item("version", estimated.version.0)?;
+    dict.set_item("work", work_as_dict(py, &estimated.work)?)?;
+    Ok(dict)
+}
+
+/// Several estimates of one sample: the groups if there are any, an estimate or none for each, rows in all where that is
+/// known, the version, rows read, and what that took.
+type Several<'py> =
+    (Option<Rows>, Vec<Option<Bound<'py, PyDict>>>, Option<u64>, u64, u64, Bound<'py, PyDict>);
+
+/// Estimates the mean of a column in each group of another.
+#[pyfunction]
+pub(crate) fn estimate_groups<'py>(
+    table: &Bound<'py, Table>,
+    ask: Ask,
+    column: &str,
+    by: String,
+    how: (f64, bool),
+) -> PyResult<Several<'py>> {
+    let py = table.py();
+    let (table, query) = (table.get().readable()?, ask.query()?);
+    let (column, how) = (column_of(column)?, (Confidence::new(how.0).map_err(refused)?, how.1));
+    let name = by.clone();
+    let found = wait(py, async move { table.estimate_groups(&query, &column, &by, None, how).await })?;
+    let groups = RecordBatch::try_from_iter([(name, found.groups)]).map_err(Failure::from)?;
+    let means = found.means.into_iter().map(|mean| mean.map(|mean| estimate_as_dict(py, mean)).transpose());
+    let (means, work) = (means.collect::<PyResult<_>>()?, work_as_dict(py, &found.work)?);
+    Ok((Some(Rows::new(groups)), means, None, found.version.0, found.rows_read, work))
+}
+
+/// Estimates the share of rows in each bin of a column.
+#[pyfunction]
+pub(crate) fn estimate_histogram<'py>(
+    table: &Bound<'py, Table>,
+    ask: Ask,
+    column: &str,
+    edges: Vec<f64>,
+    how: (f64, bool),
+) -> PyResult<Several<'py>> {
+    let py = table.py();
+    let (table, query) = (table.get().readable()?, ask.query()?);
+    let (column, how) = (column_of(column)?, (Confidence::new(how.0).map_err(refused)?, how.1));
+    let found = wait(py, async move { table.estimate_histogram(&query, &column, &edges, how).await })?;
+    let bins = found.bins.into_iter().map(|bin| estimate_as_dict(py, bin).map(Some));
+    let (bins, work) = (bins.collect::<PyResult<_>>()?, work_as_dict(py, &found.work)?);
+    Ok((None, bins, found.rows, found.version.0, found.rows_read, work))
+}
+
+fn column_of(text: &str) -> PyResult<Column> {
+    match Expression::parse(text).map_err(Failure::from)? {
+        Expression::Column(column) => Ok(column),
+        _ => Err(Failure::input(format!("{text} is no column")).into()),
+    }
+}
+
+/// The parts of an estimate by name.
+pub(crate) fn estimate_as_dict(py: Python<'_>, estimate: Estimate) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("value", estimate.value)?;
     dict.set_item("low", estimate.low)?;
@@ -86,8 +145,5 @@ pub(crate) fn estimate<'py>(
     dict.set_item("rows", estimate.rows)?;
     dict.set_item("deviation", estimate.deviation)?;
     dict.set_item("doubts", estimate.doubts.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    dict.set_item("rows_read", estimated.rows_read)?;
-    dict.set_item("version", estimated.version.0)?;
-    dict.set_item("work", work_as_dict(py, &estimated.work)?)?;
     Ok(dict)
 }

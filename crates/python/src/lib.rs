@@ -38,6 +38,9 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ask::box_condition, module)?)?;
     module.add_function(wrap_pyfunction!(ask::check_window, module)?)?;
     module.add_function(wrap_pyfunction!(estimate::estimate, module)?)?;
+    module.add_function(wrap_pyfunction!(estimate::estimate_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(estimate::estimate_histogram, module)?)?;
+    module.add_function(wrap_pyfunction!(table::union, module)?)?;
     module.add_function(wrap_pyfunction!(schema::fields, module)?)?;
     module.add_function(wrap_pyfunction!(schema::type_name, module)?)?;
     module.add_function(wrap_pyfunction!(input::rows, module)?)

@@ -1,10 +1,12 @@
-//! Answers that come little by little.
+//! Answers that come little by little, with an estimate at each step or without.
 
 use crate::error::Failure;
+use crate::estimate::estimate_as_dict;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::table::work_as_dict;
-use atoll_tables::{Cut, Refinement as Refining, Weight};
+use atoll_tables::estimate::{Estimate, RefinedEstimates};
+use atoll_tables::{Cut, Refined, Refining, TableError, Weight};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
@@ -13,16 +15,40 @@ use tokio::sync::Mutex;
 /// A query whose rows come batch by batch, the lightest first.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Refinement {
-    held: Kept<Arc<Mutex<Refining>>>,
+    held: Kept<Arc<Mutex<Held>>>,
+}
+
+enum Held {
+    Plain(Refining),
+    WithEstimates(Box<RefinedEstimates>),
 }
 
 /// What comes in a step: the rows, the version, what it took so far, the share below which everything was handed
-/// over, and whether it is the last.
-type Step<'py> = (Rows, u64, Bound<'py, PyDict>, f64, bool);
+/// over, whether it is the last, and the estimate if one was asked for.
+type Step<'py> = (Rows, u64, Bound<'py, PyDict>, f64, bool, Option<Bound<'py, PyDict>>);
 
 impl Refinement {
-    pub(crate) fn new(refining: Refining) -> Self {
-        Self { held: Kept::new(Arc::new(Mutex::new(refining))) }
+    pub(crate) fn plain(refining: Refining) -> Self {
+        Self { held: Kept::new(Arc::new(Mutex::new(Held::Plain(refining)))) }
+    }
+
+    pub(crate) fn with_estimates(estimates: RefinedEstimates) -> Self {
+        Self { held: Kept::new(Arc::new(Mutex::new(Held::WithEstimates(Box::new(estimates))))) }
+    }
+}
+
+impl Held {
+    async fn next(&mut self, rows: Option<usize>) -> Result<Option<(Refined, Option<Estimate>)>, TableError> {
+        match self {
+            Self::Plain(refining) => {
+                rows.into_iter().for_each(|rows| refining.want(rows));
+                Ok(refining.next().await?.map(|refined| (refined, None)))
+            }
+            Self::WithEstimates(estimates) => {
+                rows.into_iter().for_each(|rows| estimates.want(rows));
+                Ok(estimates.next().await?.map(|(refined, estimate)| (refined, Some(estimate))))
+            }
+        }
     }
 }
 
@@ -32,17 +58,12 @@ impl Refinement {
     #[pyo3(signature = (rows=None))]
     fn next<'py>(&self, py: Python<'py>, rows: Option<usize>) -> PyResult<Option<Step<'py>>> {
         let held = Arc::clone(self.held.get()?);
-        let next = async move {
-            let mut refining = held.lock().await;
-            if let Some(rows) = rows {
-                refining.want(rows);
-            }
-            refining.next().await.map_err(Failure::from)
-        };
-        let Some(refined) = wait(py, next)? else { return Ok(None) };
+        let next = async move { held.lock().await.next(rows).await.map_err(Failure::from) };
+        let Some((refined, estimate)) = wait(py, next)? else { return Ok(None) };
         let work = work_as_dict(py, &refined.work)?;
         let share = share_of(refined.cut, refined.weights.last().copied());
-        Ok(Some((Rows::new(refined.rows), refined.version.0, work, share, refined.is_last)))
+        let estimate = estimate.map(|estimate| estimate_as_dict(py, estimate)).transpose()?;
+        Ok(Some((Rows::new(refined.rows), refined.version.0, work, share, refined.is_last, estimate)))
     }
 }
 

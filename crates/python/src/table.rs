@@ -3,12 +3,13 @@
 use crate::ask::Ask;
 use crate::conform::conform;
 use crate::error::Failure;
+use crate::estimate::Question;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::Schema;
 use atoll_tables::protocol::{BlockId, RunId, Version};
-use atoll_tables::{PackOptions, Table as Opened, Work};
+use atoll_tables::{PackOptions, Readable, Table as Opened, Union, Work};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// A table of a store.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Table {
-    handle: Kept<Arc<Opened>>,
+    held: Kept<Readable>,
     name: String,
     schema: Arc<atoll_tables::TableSchema>,
 }
@@ -26,12 +27,30 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(table: Opened) -> Self {
         let (name, schema) = (table.name().to_owned(), Arc::clone(table.schema()));
-        Self { handle: Kept::new(Arc::new(table)), name, schema }
+        Self { held: Kept::new(Readable::One(table)), name, schema }
     }
 
-    pub(crate) fn handle(&self) -> Result<Arc<Opened>, Failure> {
-        self.handle.get().map(Arc::clone)
+    /// What can be asked.
+    pub(crate) fn readable(&self) -> Result<Readable, Failure> {
+        self.held.get().cloned()
     }
+
+    /// The table itself, to change it or to see what it is made of.
+    pub(crate) fn handle(&self) -> Result<Opened, Failure> {
+        match self.held.get()? {
+            Readable::One(table) => Ok(table.clone()),
+            Readable::Many(_) => Err(Failure::Several),
+        }
+    }
+}
+
+/// Several tables of one schema as one, to be asked.
+#[pyfunction]
+pub(crate) fn union(tables: Vec<Bound<'_, Table>>) -> PyResult<Table> {
+    let tables: Vec<Opened> = tables.iter().map(|table| table.get().handle()).collect::<Result<_, _>>()?;
+    let union = Readable::Many(Union::new(tables).map_err(Failure::from)?);
+    let (name, schema) = (union.name().to_owned(), Arc::clone(union.schema().map_err(Failure::from)?));
+    Ok(Table { held: Kept::new(union), name, schema })
 }
 
 #[pymethods]
@@ -67,7 +86,7 @@ impl Table {
 
     /// The number of the version that is current.
     fn version(&self, py: Python<'_>) -> PyResult<u64> {
-        let table = self.handle()?;
+        let table = self.readable()?;
         Ok(wait(py, async move { table.version().await })?.0)
     }
 
@@ -85,7 +104,7 @@ impl Table {
 
     /// The runs: name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
     fn runs(&self, py: Python<'_>) -> PyResult<Vec<Run>> {
-        let table = self.handle()?;
+        let table = self.readable()?;
         let runs = wait(py, async move { table.runs().await })?;
         let run = |run: atoll_tables::RunSummary| {
             (run.name, run.attempt, run.ranks, run.last_complete, run.published, run.steps, run.rows)
@@ -96,20 +115,20 @@ impl Table {
     /// The complete steps: run, step, time, attempt, rows.
     #[pyo3(signature = (run=None))]
     fn steps(&self, py: Python<'_>, run: Option<String>) -> PyResult<Vec<Step>> {
-        let table = self.handle()?;
+        let table = self.readable()?;
         let steps = wait(py, async move { table.steps(run.as_deref()).await })?;
         Ok(steps.into_iter().map(|step| (step.run, step.step, step.time, step.attempt, step.rows)).collect())
     }
 
     /// The last complete step of a run.
     fn last_complete(&self, py: Python<'_>, run: String) -> PyResult<Option<u64>> {
-        let table = self.handle()?;
+        let table = self.readable()?;
         wait(py, async move { table.last_complete(&run).await })
     }
 
     /// Waits until there is a version after `since`, or for so many seconds; the version that is current then.
     fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
-        let table = self.handle()?;
+        let table = self.readable()?;
         let time = Duration::try_from_secs_f64(seconds)
             .map_err(|_| Failure::input(format!("{seconds} is no time to wait, in seconds")))?;
         Ok(wait(py, async move { table.follow(Version(since), time).await })?.0)
@@ -157,7 +176,7 @@ impl Table {
 
     /// Answers a query: the rows, the version that was read, and what it took.
     fn query<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(Rows, u64, Bound<'py, PyDict>)> {
-        let (table, query) = (self.handle()?, ask.query()?);
+        let (table, query) = (self.readable()?, ask.query()?);
         let answer = wait(py, async move { table.query(&query).await })?;
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }
@@ -182,21 +201,91 @@ impl Table {
         Ok(dict)
     }
 
-    /// Answers a query little by little.
-    fn refine(&self, ask: Ask) -> PyResult<Refinement> {
-        Ok(Refinement::new(self.handle()?.refine(&ask.query()?)))
+    /// Answers a query little by little; with a question, with an estimate at each step.
+    #[pyo3(signature = (ask, question=None))]
+    fn refine(&self, py: Python<'_>, ask: Ask, question: Option<Question>) -> PyResult<Refinement> {
+        let (table, query) = (self.readable()?, ask.query()?);
+        let Some(question) = question else { return Ok(Refinement::plain(table.refine(&query))) };
+        let request = question.request()?;
+        let estimates = wait(py, async move { table.refine_estimate(&query, &request).await })?;
+        Ok(Refinement::with_estimates(estimates))
+    }
+
+    /// What the current version is made of, by name.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = self.handle()?;
+        let info = wait(py, async move { table.info().await })?;
+        let dict = PyDict::new(py);
+        dict.set_item("name", info.name)?;
+        dict.set_item("version", info.version.0)?;
+        dict.set_item("rows", info.rows)?;
+        dict.set_item("bytes", info.bytes)?;
+        dict.set_item("blocks", info.blocks)?;
+        dict.set_item("cubes", info.cubes)?;
+        dict.set_item("runs", info.runs)?;
+        dict.set_item("steps", info.steps)?;
+        Ok(dict)
+    }
+
+    /// Deletes what is visible now and meets all that is said; the version in which it is gone.
+    #[pyo3(signature = (run=None, steps=None, condition=None))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        run: Option<String>,
+        steps: Option<(u64, u64)>,
+        condition: Option<String>,
+    ) -> PyResult<u64> {
+        let table = self.handle()?;
+        let steps = steps.map(|(from, to)| from..to);
+        let delete = async move { table.delete(run.as_deref(), steps, condition.as_deref()).await };
+        Ok(wait(py, delete)?.0)
+    }
+
+    /// Keeps a version, the current one for none, under a name; the version.
+    #[pyo3(signature = (name, version=None))]
+    fn create_snapshot(&self, py: Python<'_>, name: String, version: Option<u64>) -> PyResult<u64> {
+        let table = self.handle()?;
+        let version = version.map(Version);
+        Ok(wait(py, async move { table.create_snapshot(&name, version).await })?.0)
+    }
+
+    /// The snapshots: name and version.
+    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        let table = self.handle()?;
+        let snapshots = wait(py, async move { table.snapshots().await })?;
+        Ok(snapshots.into_iter().map(|snapshot| (snapshot.name, snapshot.version.0)).collect())
+    }
+
+    /// The version that a snapshot keeps.
+    fn snapshot_version(&self, py: Python<'_>, name: String) -> PyResult<u64> {
+        let table = self.handle()?;
+        Ok(wait(py, async move { table.snapshot_version(&name).await })?.0)
+    }
+
+    /// Forgets a snapshot.
+    fn delete_snapshot(&self, py: Python<'_>, name: String) -> PyResult<()> {
+        let table = self.handle()?;
+        wait(py, async move { table.delete_snapshot(&name).await })
+    }
+
+    /// Removes what only older versions need: the oldest version that is left, objects, and orphans.
+    fn vacuum(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let table = self.handle()?;
+        let report = wait(py, async move { table.vacuum().await })?;
+        Ok((report.oldest, report.objects, report.orphans))
     }
 
     /// How many rows a query has, and what counting took.
     fn count<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(u64, Bound<'py, PyDict>)> {
-        let (table, query) = (self.handle()?, ask.query()?);
+        let (table, query) = (self.readable()?, ask.query()?);
         let count = wait(py, async move { table.count(&query).await })?;
         Ok((count.rows, work_as_dict(py, &count.work)?))
     }
 
     /// What an answer would read: for people, and as JSON.
     fn explain(&self, py: Python<'_>, ask: Ask) -> PyResult<(String, String)> {
-        let (table, query) = (self.handle()?, ask.query()?);
+        let (table, query) = (self.readable()?, ask.query()?);
         let explanation = wait(py, async move { table.explain(&query).await })?;
         let json = serde_json::to_string(&explanation).map_err(|error| Failure::input(error.to_string()))?;
         Ok((explanation.to_string(), json))

@@ -16,25 +16,31 @@ to a :class:`Writer`.
 from . import errors
 from ._answer import Answer, Work
 from ._atoll import __version__
-from ._estimate import Estimate
+from ._estimate import Bin, Estimate, Groups
 from ._expression import Expression, col
 from ._query import Query, Refined
-from ._store import Store, open
-from ._table import Run, Step, Table
+from ._store import Store, Stores, open
+from ._table import Info, Packed, Run, Step, Table, Vacuumed
 from .errors import AtollError
 from .writer import Writer
 
 __all__ = [
     "Answer",
     "AtollError",
+    "Bin",
     "Estimate",
     "Expression",
+    "Groups",
+    "Info",
+    "Packed",
     "Query",
     "Refined",
     "Run",
     "Step",
     "Store",
+    "Stores",
     "Table",
+    "Vacuumed",
     "Work",
     "Writer",
     "__version__",

@@ -35,6 +35,15 @@ def needed(module: str, what_for: str) -> Any:
         ) from None
 
 
+def values_of(held: _atoll.Rows, name: str) -> list[Any]:
+    """The values of a column as Python's own, ``None`` where one is missing."""
+    column = held.column(name)
+    if not column.is_fixed:
+        return list(column.objects())
+    # NumPy's own way to say that a value is missing becomes Python's.
+    return numpy_columns(held)[name].tolist()
+
+
 def rows(data: Any) -> _atoll.Rows:
     """Copies rows out of whatever holds them.
 

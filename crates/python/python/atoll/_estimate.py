@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Work
+from ._convert import values_of
 from ._expression import Expression, column_text
 from .errors import InvalidInputError
 
@@ -43,6 +45,7 @@ class Estimate:
     rows_read: int
     #: The version that was read.
     version: int
+    #: What reading them took.
     work: Work
 
     @property
@@ -60,6 +63,41 @@ class Estimate:
             return f"{self.value:.6g} (exact)"
         told = f"{self.value:.6g} ± {self.half_width:.2g} ({self.confidence:.0%}, {self.units:,} units)"
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
+
+
+class Groups(Mapping[Any, "Estimate | None"]):
+    """Estimates of groups, by the value that the group has: ``means[2].value``; ``None`` for a group that is known and
+    was not met. In rising order of the groups.
+    """
+
+    def __init__(self, column: str, by: str, estimates: dict[Any, Estimate | None]) -> None:
+        #: The column that was estimated.
+        self.column = column
+        #: The column whose values are the groups.
+        self.by = by
+        self._estimates = estimates
+
+    def __getitem__(self, group: Any) -> Estimate | None:
+        return self._estimates[group]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._estimates)
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    def __repr__(self) -> str:
+        lines = (f"  {group}: {estimate!r}" for group, estimate in self._estimates.items())
+        return "\n".join([f"<mean of {self.column} by {self.by}>", *lines])
+
+
+class Bin(NamedTuple):
+    """A bin of a histogram: values from ``low`` up to ``high``, without that."""
+
+    low: float
+    high: float
+    #: The share of the rows in it.
+    share: Estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +166,36 @@ def tolerant(
 
 def estimated(query: Query, question: _Question) -> Estimate:
     """The answer to a question."""
-    found = _atoll.estimate(query.table._native, query, question)
-    work = Work(**found.pop("work"))
-    return Estimate(work=work, doubts=tuple(found.pop("doubts")), **found)
+    return _made(_atoll.estimate(query.table._native, query, question))
+
+
+def _made(found: dict[str, Any], **rest: Any) -> Estimate:
+    """An estimate from what the native half says of it."""
+    parts = {**found, **rest}
+    work = parts.pop("work")
+    work = work if isinstance(work, Work) else Work(**work)
+    return Estimate(work=work, doubts=tuple(parts.pop("doubts")), **parts)
+
+
+def grouped(query: Query, column: str, by: str, confidence: float, simultaneous: bool) -> Groups:
+    """The mean of a column in each group of another."""
+    found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, (confidence, simultaneous))
+    rows, means, _, version, rows_read, work = found
+    rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
+    estimates = [None if mean is None else _made(mean, **rest) for mean in means]
+    groups = [] if rows is None else values_of(rows, by)
+    # What has no value comes last.
+    ordered = sorted(zip(groups, estimates, strict=True), key=lambda pair: (pair[0] is None, pair[0]))
+    return Groups(column, by, dict(ordered))
+
+
+def binned(query: Query, column: str, edges: Sequence[float], confidence: float, simultaneous: bool) -> list[Bin]:
+    """The share of rows in each bin of a column."""
+    edges = [float(edge) for edge in edges]
+    how = (confidence, simultaneous)
+    _, shares, _, version, rows_read, work = _atoll.estimate_histogram(
+        query.table._native, query, column_text(column), edges, how
+    )
+    rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
+    made = [_made(share, **rest) for share in shares if share is not None]
+    return [Bin(*ends, share) for *ends, share in zip(edges, edges[1:], made, strict=False)]

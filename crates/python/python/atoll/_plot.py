@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._convert import needed
@@ -9,6 +11,7 @@ from ._convert import needed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ._estimate import Estimate
     from ._query import Query
 
 #: More points than a picture can show.
@@ -73,35 +76,87 @@ class Plot:
         self,
         column: str,
         *,
-        bins: int = 50,
-        points: int = 10 * POINTS_MAX,
+        bins: int | Sequence[float] = 50,
+        range: tuple[float, float] | None = None,
+        errors: bool = True,
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """The share of rows in each of ``bins`` ranges of a column. ``options`` go to ``Axes.hist``."""
-        columns, told = self._columns(points, column)
+        """The density of a column in each of ``bins`` ranges, from the query's sample, each with the half of its 95 %
+        interval as an error bar (:meth:`Query.histogram`); exact where nothing is left out.
+
+        ``options`` go to ``Axes.bar``.
+        """
+        found = self._query.histogram(column, bins, range=range)
+        widths = [each.high - each.low for each in found]
+        heights = [each.share.value / width for each, width in zip(found, widths, strict=True)]
+        below, above = _whiskers([each.share for each in found])
+        if errors and any(below + above):
+            scaled = ([up / width for up, width in zip(side, widths, strict=True)] for side in (below, above))
+            options = {"yerr": list(scaled), "error_kw": {"linewidth": 0.8}, **options}
         ax = _axes(ax)
-        ax.hist(columns[column], bins=bins, density=True, **options)
-        return _labelled(ax, column, "density", told)
+        ax.bar([each.low for each in found], heights, widths, align="edge", **options)
+        return _labelled(ax, column, "density", _told([each.share for each in found]))
+
+    def errorbar(
+        self,
+        by: str,
+        column: str,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        ax: Axes | None = None,
+        **options: Any,
+    ) -> Axes:
+        """The mean of a column in each group of rows that have one value of the column ``by``, with its interval
+        (:meth:`Query.group_means`): ``q.sample(0.01).plot.errorbar("step", "vz")``.
+
+        ``options`` go to ``Axes.errorbar``.
+        """
+        means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
+        found = {group: mean for group, mean in means.items() if mean is not None and group is not None}
+        estimates = list(found.values())
+        options = {"fmt": "o", "markersize": 3, "capsize": 2, "linewidth": 1, **options}
+        ax = _axes(ax)
+        ax.errorbar(list(found), [each.value for each in estimates], yerr=_whiskers(estimates), **options)
+        return _labelled(ax, by, f"mean of {column}", _told(estimates))
 
     def _columns(self, points: int, *names: str | None) -> tuple[dict[str, Any], str]:
         """The columns of these names, an element of a vector by its own, and how many rows they show."""
         asked = [name for name in names if name is not None]
-        whole = dict.fromkeys(_vector(name)[0] for name in asked)
+        whole = dict.fromkeys(vector_element(name)[0] for name in asked)
         answer = self._query.select(*whole).limit(points).read()
         arrays = answer.numpy()
         columns = {}
         for name in asked:
-            column, element = _vector(name)
+            column, element = vector_element(name)
             columns[name] = arrays[column] if element is None else arrays[column][:, element]
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
         return columns, f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
 
 
-def _vector(name: str) -> tuple[str, int | None]:
+def vector_element(name: str) -> tuple[str, int | None]:
+    """The column of a name such as ``"pos[0]"``, and which element of it is meant."""
     column, bracket, element = name.removesuffix("]").partition("[")
     is_element = bracket and name.endswith("]") and element.isdigit()
     return (column, int(element)) if is_element else (name, None)
+
+
+def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
+    """How far each interval reaches below its value and above; nothing where it has no end."""
+
+    def reach(far: float) -> float:
+        return far if math.isfinite(far) else 0.0
+
+    return [reach(each.value - each.low) for each in estimates], [reach(each.high - each.value) for each in estimates]
+
+
+def _told(estimates: Sequence[Estimate]) -> str:
+    rows = max((each.rows for each in estimates), default=0)
+    if all(each.is_exact for each in estimates):
+        return f"{rows:,} rows"
+    doubtful = sum(not each.is_valid for each in estimates)
+    return f"{rows:,} rows of a sample" + (f"; {doubtful} intervals are doubtful" if doubtful else "")
 
 
 def _axes(ax: Axes | None) -> Axes:

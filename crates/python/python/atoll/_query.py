@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Answer, Work
-from ._estimate import Estimate, Estimating, Tolerant, _Question, estimated, tolerant
+from ._estimate import (
+    Bin,
+    Estimate,
+    Estimating,
+    Groups,
+    Tolerant,
+    _made,
+    _Question,
+    binned,
+    estimated,
+    grouped,
+    tolerant,
+)
 from ._expression import Expression, column_text, literal
-from ._plot import Plot
+from ._plot import Plot, vector_element
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -88,9 +102,12 @@ class Asking(Estimating):
         """At most so many rows: the lightest. May cut an entity in two; :meth:`first` does not."""
         return self.query()._least("rows", rows)
 
-    def as_of(self, version: int) -> Query:
-        """The table as it was at a version, for as long as what it needs is kept."""
-        return dataclasses.replace(self.query(), version=version)
+    def as_of(self, version: int | str) -> Query:
+        """The table as it was at a version, or at the one that a snapshot keeps, by its name."""
+        query = self.query()
+        if isinstance(version, str):
+            version = query.table._native.snapshot_version(version)
+        return dataclasses.replace(query, version=version)
 
     def read(self) -> Answer:
         """The rows, the version that was read, and what it took. Ctrl-C stops it; nothing is changed by that."""
@@ -110,7 +127,9 @@ class Asking(Estimating):
 
     @property
     def plot(self) -> Plot:
-        """Pictures in one call: ``.plot.scatter("x", "z")``, ``.plot.density(...)``, ``.plot.histogram(...)``."""
+        """Pictures in one call: ``.plot.scatter("x", "z")``, ``.plot.density(...)``, ``.plot.histogram(...)``, and means
+        of groups with their intervals, ``.plot.errorbar("step", "vz")``.
+        """
         return Plot(self.query())
 
     def arrow(self) -> pyarrow.Table:
@@ -129,17 +148,34 @@ class Asking(Estimating):
         """The columns as NumPy arrays by name: (n,), or (n, k) for vectors; masked where values are missing."""
         return self.read().numpy()
 
-    def refine(self) -> Iterator[Refined]:
+    def refine(
+        self,
+        *,
+        mean: str | None = None,
+        sum: str | None = None,
+        share: Expression | str | None = None,
+        quantile: tuple[str, float] | None = None,
+        confidence: float = 0.95,
+    ) -> Iterator[Refined]:
         """The rows little by little, lightest first: an answer that gets better for as long as you look at it.
 
-        Each step brings more of one version: what came so far is all of a sample, ``sample(refined.share)``. The first
-        has about 1,000 rows, and each is as large as all before it together. Stop when you have seen enough.
+        ``for batch, cut, estimate in q.refine(mean="vz"): ...``. Each step brings more of one version: what came so far
+        is all of a sample, ``sample(cut)``. The first has about 1,000 rows, and each is as large as all before it
+        together. Stop when you have seen enough.
+
+        Ask for one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
+        from all that came so far. Its interval may be looked at after every step, and holds whenever you stop: it is
+        that of a confidence sequence, and about half as wide again as one that is looked at once.
         """
         query = self.query()
-        refinement = query.table._native.refine(query)
+        refinement = query.table._native.refine(query, _refined(mean, sum, share, quantile, confidence))
+        rows_read = 0
         while (found := refinement.next()) is not None:
-            rows, version, work, share, is_last = found
-            yield Refined(Answer(rows, version, Work(**work)), share, is_last)
+            rows, version, work, cut, is_last, estimate = found
+            answer = Answer(rows, version, Work(**work))
+            rows_read += len(answer)
+            told = {"rows_read": rows_read, "version": version, "work": answer.work}
+            yield Refined(answer, cut, None if estimate is None else _made(estimate, **told), is_last)
 
     def batches(self, rows: int = 65_536) -> Iterator[Answer]:
         """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for."""
@@ -174,6 +210,52 @@ class Asking(Estimating):
     def _asked(self, question: _Question) -> Estimate:
         return estimated(self.query(), question)
 
+    def group_means(
+        self, column: str, by: str, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> Groups:
+        """The mean of a column in each group of rows that have one value of the column ``by``, from the query's sample.
+
+        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it. Each
+        interval holds by itself; with ``simultaneous``, all of them together do (Bonferroni).
+        """
+        return grouped(self.query(), column, by, confidence, simultaneous)
+
+    def histogram(
+        self,
+        column: str,
+        bins: int | Sequence[float] = 20,
+        *,
+        range: tuple[float, float] | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> list[Bin]:
+        """The share of the rows in each bin of a column, from the query's sample, each with its interval.
+
+        ``bins`` are edges, which rise, or how many bins of equal width there shall be: over ``range``, or without it
+        from the least to the greatest value of a thousand rows of the query. Rows without a value, or beyond the
+        edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
+        together do.
+        """
+        edges = self._edges(column, bins, range) if isinstance(bins, int) else bins
+        return binned(self.query(), column, edges, confidence, simultaneous)
+
+    def _edges(self, column: str, bins: int, ends: tuple[float, float] | None) -> list[float]:
+        if bins < 1:
+            raise InvalidInputError(f"{bins} is no number of bins")
+        if ends is None:
+            name, element = vector_element(column)
+            held = self.select(name).limit(1000).read().numpy()[name]
+            values = (held if element is None else held[:, element]).tolist()
+            finite = [float(value) for value in values if value is not None and math.isfinite(value)]
+            if not finite:
+                raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
+            ends = (min(finite), max(finite))
+        low, high = float(ends[0]), float(ends[1])
+        if not low < high:
+            high = low + 1.0
+        # The greatest value belongs to the last bin.
+        return [low + (high - low) * edge / bins for edge in builtins.range(bins)] + [math.nextafter(high, math.inf)]
+
     def explain(self) -> str:
         """What an answer would read, and why: for people. Nothing but directories is read for it."""
         query = self.query()
@@ -187,15 +269,46 @@ class Asking(Estimating):
         return self.read().__arrow_c_stream__(requested_schema)
 
 
-class Refined(NamedTuple):
-    """A step of :meth:`Asking.refine`."""
+class _Step(NamedTuple):
+    """What a step of a refinement is unpacked into."""
 
     #: The rows that are new.
     batch: Answer
-    #: All units below this share have been read: what came so far is ``sample(share)`` of the query.
-    share: float
+    #: All units below this share have been read: what came so far is ``sample(cut)`` of the query.
+    cut: float
+    #: What all that came so far says about the number that was asked for; ``None`` if none was.
+    estimate: Estimate | None
+
+
+class Refined(_Step):
+    """A step of :meth:`Asking.refine`: ``batch, cut, estimate``, and whether it is the last."""
+
     #: Whether nothing is left.
     is_last: bool
+
+    def __new__(cls, batch: Answer, cut: float, estimate: Estimate | None, is_last: bool) -> Refined:
+        made = super().__new__(cls, batch, cut, estimate)
+        made.is_last = is_last
+        return made
+
+
+def _refined(
+    mean: str | None,
+    sum: str | None,
+    share: Expression | str | None,
+    quantile: tuple[str, float] | None,
+    confidence: float,
+) -> _Question | None:
+    """The one question that was asked, if one was."""
+    questions = [
+        *([_Question("mean", column_text(mean), confidence)] if mean is not None else []),
+        *([_Question("sum", column_text(sum), confidence)] if sum is not None else []),
+        *([_Question("share", str(share), confidence)] if share is not None else []),
+        *([_Question("quantile", column_text(quantile[0]), confidence, quantile[1])] if quantile is not None else []),
+    ]
+    if len(questions) > 1:
+        raise InvalidInputError.hinted("refine estimates one number", "ask for the others in queries of their own")
+    return questions[0] if questions else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import glob
 import html
 import os
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from . import _atoll
 from ._convert import fields
 from ._table import Table
-from .errors import UnavailableError, UnsupportedError
+from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
+
+#: The file that makes a folder a store.
+_STORE_FILE = "store.atoll"
 
 #: Stores that are open in this process, by their place: what is unpickled here finds them again.
 _open: weakref.WeakValueDictionary[tuple[str, bool], Store] = weakref.WeakValueDictionary()
@@ -127,6 +131,76 @@ class Store:
         return f"<atoll store {self._url}{' (closed)' if self._held is None else ''}>"
 
 
+class Stores:
+    """Several stores, opened with :func:`open`: a table of all of them is one table, to be asked and not to be changed.
+
+    The same laws hold as for one table: its rows are those of all stores, a sample of it is the samples of all, and an
+    entity of the sample key that has rows in several stores is one unit.
+    """
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self._stores = tuple(stores)
+
+    @property
+    def urls(self) -> list[str]:
+        """The paths or URLs of the stores."""
+        return [store.url for store in self._stores]
+
+    def tables(self) -> list[str]:
+        """The names of the tables that all of them have."""
+        common = set.intersection(*(set(store.tables()) for store in self._stores))
+        return sorted(common)
+
+    def table(self, name: str) -> Table:
+        """The table of this name of all stores, as one.
+
+        Raises ``NotFoundError`` where a store has none of that name, ``InvalidInputError`` where columns, roles or salts
+        differ; both name the store.
+        """
+        tables = []
+        for store in self._stores:
+            try:
+                tables.append(store.table(name))
+            except NotFoundError:
+                raise NotFoundError.hinted(
+                    f'{store.url} has no table "{name}"', "open the stores that have it, by a list of them"
+                ) from None
+        first = tables[0]
+        for table in tables[1:]:
+            if table.schema != first.schema or table._native.roles != first._native.roles:
+                raise InvalidInputError.hinted(
+                    f'table "{name}" of {table.store.url} has other columns, roles or salt than that of {first.store.url}',
+                    "tables that are asked as one have one schema",
+                )
+        return Table(_atoll.union([table._native for table in tables]), self)
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for store in self._stores:
+            store.close()
+
+    def __enter__(self) -> Stores:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _place(self) -> tuple[Any, ...]:
+        return tuple(store._place() for store in self._stores)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened_stores, (self._place(),)
+
+    def _repr_html_(self) -> str:
+        listed = "".join(f"<li>{html.escape(url)}</li>" for url in self.urls)
+        names = ", ".join(html.escape(name) for name in self.tables())
+        return f"<p>{len(self._stores)} stores as one, with the tables {names}</p><ul>{listed}</ul>"
+
+    def __repr__(self) -> str:
+        return f"<{len(self._stores)} atoll stores as one: {', '.join(self.urls)}>"
+
+
+@overload
 def open(
     url: str | os.PathLike[str],
     *,
@@ -134,8 +208,28 @@ def open(
     create: bool = True,
     memory_bytes: int | None = None,
     keep_seconds: int | None = None,
-) -> Store:
+) -> Store: ...
+@overload
+def open(
+    url: Sequence[str | os.PathLike[str]],
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    memory_bytes: int | None = None,
+    keep_seconds: int | None = None,
+) -> Stores: ...
+def open(
+    url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    memory_bytes: int | None = None,
+    keep_seconds: int | None = None,
+) -> Store | Stores:
     """Opens a store: a folder by its path, ``file:/scratch/run?mode=read`` or ``mem:`` for one in memory.
+
+    A list of them, or a path with a ``*`` such as ``"runs/*"``, opens all: :class:`Stores`, of which a table is the union
+    of theirs and can only be asked. Then none is made that is not there.
 
     ``read_only`` changes not a byte; ``create`` makes a folder that holds no store into one; ``memory_bytes`` is the
     budget of caches and buffers (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more
@@ -144,6 +238,9 @@ def open(
     Raises ``NotFoundError`` where there is no store and none may be made, ``UnavailableError`` where the process that
     owns it cannot be reached, ``InvalidInputError`` for a text that names no store.
     """
+    if isinstance(url, (list, tuple)) or "*" in os.fspath(url):
+        places = _several(url)
+        return Stores([open(place, read_only=read_only, create=False, memory_bytes=memory_bytes) for place in places])
     url = _absolute(os.fspath(url))
     native = _atoll.Store.open(
         url, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
@@ -157,9 +254,33 @@ def reopened_store(url: str, read_only: bool) -> Store:
     return store if store is not None else open(url, read_only=read_only, create=False)
 
 
-def reopened_table(place: tuple[str, bool], name: str) -> Table:
-    """A table that was pickled."""
-    return reopened_store(*place).table(name)
+def reopened_stores(places: tuple[tuple[str, bool], ...]) -> Stores:
+    """Stores that were pickled."""
+    return Stores([reopened_store(*place) for place in places])
+
+
+def reopened_table(place: tuple[Any, ...], name: str) -> Table:
+    """A table that was pickled: of one store, or of several."""
+    store = reopened_store(*place) if isinstance(place[0], str) else reopened_stores(place)
+    return store.table(name)
+
+
+def _several(places: Any) -> list[str]:
+    """Each of several stores, a pattern as the folders that it matches, none of them twice."""
+    found: dict[str, None] = {}
+    for place in [places] if isinstance(places, (str, os.PathLike)) else places:
+        text = os.fspath(place)
+        matched = [text]
+        if "*" in text:
+            # What holds no store, such as a file that lies beside them, is none of them.
+            folders = sorted(glob.glob(text, recursive=True))
+            matched = [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
+            if not matched:
+                raise NotFoundError.hinted(f"no store is at {text}", "a pattern names the folders of stores")
+        found.update(dict.fromkeys(_absolute(one) for one in matched))
+    if not found:
+        raise InvalidInputError("a list of no stores cannot be opened")
+    return list(found)
 
 
 def _absolute(url: str) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._convert import rows
-from ._expression import col
+from ._expression import Expression, col
 from ._query import Asking, Query
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ._store import Store
+    from ._store import Store, Stores
 
 
 #: How long one wait for a new version lasts; then the next one begins.
@@ -54,6 +54,35 @@ class Packed(NamedTuple):
     lost: int
 
 
+class Info(NamedTuple):
+    """What the current version of a table is made of."""
+
+    name: str
+    version: int
+    #: Rows; those that were deleted by a condition count until they are packed.
+    rows: int
+    #: Bytes that they take in the store.
+    bytes: int
+    #: Pieces that lie as they were appended.
+    blocks: int
+    #: Objects of packed rows.
+    cubes: int
+    runs: int
+    #: Steps that are complete.
+    steps: int
+
+
+class Vacuumed(NamedTuple):
+    """What a vacuum did."""
+
+    #: The oldest version that can still be asked, snapshots apart.
+    oldest: int
+    #: Objects that only older versions had, and that are gone.
+    objects: int
+    #: Objects that never became part of a version, and that are gone.
+    orphans: int
+
+
 class Run(NamedTuple):
     """A run, over all its attempts."""
 
@@ -77,12 +106,11 @@ class Table(Asking):
     Can be pickled: what is pickled is the place of the store and the name.
     """
 
-    def __init__(self, native: _atoll.Table, store: Store) -> None:
+    def __init__(self, native: _atoll.Table, store: Store | Stores) -> None:
         self._native = native
         self._store = store
         self._attempts: dict[str, int] = {}
         self._own_turn = threading.Lock()
-        self._own_run = f"append-{native.session:032x}"
         self._own_step = 0
 
     @property
@@ -116,8 +144,8 @@ class Table(Asking):
         return self._native.roles[2]
 
     @property
-    def store(self) -> Store:
-        """The store it lies in."""
+    def store(self) -> Store | Stores:
+        """The store it lies in; several, if it is one table of several stores."""
         return self._store
 
     def version(self) -> int:
@@ -208,6 +236,65 @@ class Table(Asking):
         """
         return Packed(**self._native.pack(whole, share))
 
+    def info(self) -> Info:
+        """What the current version is made of: rows, bytes, blocks, runs and steps."""
+        return Info(**self._native.info())
+
+    def delete(
+        self,
+        where: Expression | str | None = None,
+        *,
+        run: str | None = None,
+        steps: tuple[int | None, int | None] | None = None,
+        all: bool = False,
+    ) -> int:
+        """Deletes the rows that are there now and meet all that is said; the version in which they are gone.
+
+        ``t.delete("x is nan")``, ``t.delete(run="b")``, ``t.delete(run="a", steps=(100, None))`` with the first step and
+        the one behind the last; everything with ``all=True``. Rows that come later stay. Versions before keep what they
+        had, until :meth:`vacuum`.
+
+        Raises ``NotFoundError`` for a run that is not there, ``InvalidInputError`` for a condition that does not fit.
+        """
+        if all == any(said is not None for said in (where, run, steps)):
+            raise InvalidInputError.hinted(
+                "delete needs to be told which rows", "give a condition, run= or steps=; or all=True for everything"
+            )
+        between = None
+        if steps is not None:
+            first, end = steps
+            between = (first or 0, 2**64 - 1 if end is None else end)
+        return self._native.delete(run, between, None if where is None else str(where))
+
+    def create_snapshot(self, name: str, version: int | None = None) -> int:
+        """Keeps a version, the current one unless another is given, under a name; the version.
+
+        ``t.as_of(name)`` asks it, whatever :meth:`vacuum` takes away. Doing it again changes nothing.
+
+        Raises ``ConflictError`` where there is one of that name with another version, ``NotFoundError`` for a version
+        that is gone.
+        """
+        return self._native.create_snapshot(name, version)
+
+    def snapshots(self) -> dict[str, int]:
+        """The snapshots: the version that each keeps, by name."""
+        return dict(self._native.snapshots())
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forgets a snapshot. What only it kept goes with the next :meth:`vacuum`.
+
+        Raises ``NotFoundError`` if there is none of that name.
+        """
+        self._native.delete_snapshot(name)
+
+    def vacuum(self) -> Vacuumed:
+        """Removes what only versions before the current one need; they can be asked no longer, but for those that a
+        snapshot keeps. Also removes what processes left that ended while they wrote.
+
+        A query that reads meanwhile begins again by itself; a :meth:`refine` may end with ``NotFoundError``.
+        """
+        return Vacuumed(*self._native.vacuum())
+
     def run_attributes(self, run: str) -> dict[str, str]:
         """What is noted about a run, such as the program and its options; empty if nothing is."""
         return self._native.run_attributes(run)
@@ -268,9 +355,10 @@ class Table(Asking):
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
         """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""
         with self._own_turn:
+            run = f"append-{self._native.session:032x}"
             if self._own_step == 0:
-                self._native.begin(self._own_run, 1, 1)
-            version = self._native.append(self._own_run, 1, self._own_step, 0, held, time)
+                self._native.begin(run, 1, 1)
+            version = self._native.append(run, 1, self._own_step, 0, held, time)
             self._own_step += 1
         return version
 

@@ -1,0 +1,270 @@
+"""Trajectories of MDAnalysis into a table, and runs of a table as trajectories of MDAnalysis.
+
+>>> import MDAnalysis, atoll, atoll.mdanalysis                              # doctest: +SKIP
+>>> universe = MDAnalysis.Universe("protein.tpr", "protein.xtc")            # doctest: +SKIP
+>>> store = atoll.open("results")                                           # doctest: +SKIP
+>>> table = atoll.mdanalysis.create_table(store, "protein", universe)       # doctest: +SKIP
+>>> atoll.mdanalysis.load(table, universe, run="first")                     # doctest: +SKIP
+>>> again = atoll.mdanalysis.universe(table, run="first")                   # doctest: +SKIP
+
+MDAnalysis reads the file with its own reader, whatever the format; importing this module teaches it to read ours:
+``MDAnalysis.Universe(topology, "results", format="ATOLL", table="protein", run="first")``. Lengths are in ångström, times
+in picoseconds, velocities in ångström per picosecond, as everywhere in MDAnalysis. Needs ``MDAnalysis`` and ``numpy``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ._convert import needed
+from ._expression import col
+from ._store import Store
+from ._store import open as open_store
+from .errors import InvalidInputError, NotFoundError
+
+numpy: Any = needed("numpy", "atoll.mdanalysis")
+_base: Any = needed("MDAnalysis.coordinates.base", "atoll.mdanalysis")
+_analysis: Any = needed("MDAnalysis", "atoll.mdanalysis")
+
+if TYPE_CHECKING:
+    from ._table import Table
+
+#: Columns of what moves, and where MDAnalysis has it.
+_MOVING = {"positions": ("x", "y", "z"), "velocities": ("vx", "vy", "vz"), "forces": ("fx", "fy", "fz")}
+#: Columns of what an atom is, by their type; each is there if the universe has it.
+_FIXED = {
+    "names": ("name", "utf8"), "types": ("type", "utf8"), "resids": ("resid", "int64"),
+    "resnames": ("resname", "utf8"), "masses": ("mass", "float64"), "charges": ("charge", "float64"),
+}  # fmt: skip
+#: The run attribute that has the box: from which step on, and its six numbers.
+_BOXES = "mdanalysis.dimensions"
+_UNITS = {"time": "ps", "length": "Angstrom", "velocity": "Angstrom/ps", "force": "kJ/(mol*Angstrom)"}
+
+
+def create_table(store: Store, name: str, universe: Any, *, salt: int = 0) -> Table:
+    """Makes a table for atoms of a universe, or opens the one that is there with the same columns.
+
+    A row is an atom in a frame: ``pid`` (its index, from 0), ``step`` (the frame), ``time``, ``x, y, z``, velocities and
+    forces where the trajectory has them, and what the topology says of names, types, residues, masses and charges. Sampled
+    by atom, so that a sampled atom keeps its whole path; boxes are over x, y, z and the step.
+
+    Raises ``ConflictError`` where there is a table of that name with other columns.
+    """
+    schema = {"pid": "int64", "step": "int64", "time": "float64"}
+    for attribute in _moving(universe.trajectory.ts):
+        schema |= dict.fromkeys(_MOVING[attribute], "float32")
+    schema |= {column: kind for attribute, (column, kind) in _FIXED.items() if hasattr(universe.atoms, attribute)}
+    index = ("x", "y", "z", "step")
+    return store.create_table(name, schema, id=("pid", "step"), sample_key="pid", index=index, salt=salt)
+
+
+def load(
+    table: Table,
+    universe: Any,
+    run: str,
+    *,
+    select: str = "all",
+    frames: slice = slice(None),
+    progress: Any = None,
+) -> int:
+    """Appends the frames of a universe's trajectory as steps of a run; how many it appended.
+
+    ``select`` chooses atoms, in MDAnalysis' language, once for all frames; ``frames`` chooses frames. The step is the
+    number of the frame. Frames that the run has already are passed over, so that a load that was broken off goes on where
+    it was when the same call is made again. ``progress`` is called with (frame, frames) after each.
+
+    Raises ``InvalidInputError`` where the table lacks a column of what moves, or nothing is selected.
+    """
+    atoms = universe.select_atoms(select)
+    if len(atoms) == 0:
+        raise InvalidInputError(f"{select!r} selects no atom")
+    missing = {"pid", "step", *_MOVING["positions"]} - set(table.columns)
+    if missing:
+        raise InvalidInputError.hinted(
+            f"the table has no column {', '.join(sorted(missing))}", "make it with atoll.mdanalysis.create_table"
+        )
+    last = table.last_complete(run)
+    chosen = range(universe.trajectory.n_frames)[frames]
+    chosen = sorted(frame for frame in chosen if last is None or frame > last)
+    if not chosen:
+        return 0
+    attempt = table.begin(run)
+    fixed = _fixed(table, atoms)
+    boxes = _boxes(table, run)
+    for place, frame in enumerate(chosen, 1):
+        ts = universe.trajectory[frame]
+        _note_box(table, run, boxes, frame, ts.dimensions)
+        rows = {**fixed, "step": numpy.full(len(atoms), frame, dtype="int64")}
+        rows["time"] = numpy.full(len(atoms), ts.time)
+        for attribute in _moving(ts):
+            values = getattr(atoms, attribute)
+            rows |= {column: values[:, axis] for axis, column in enumerate(_MOVING[attribute])}
+        rows = {name: values for name, values in rows.items() if name in table.columns}
+        table.append(rows, run=run, step=frame, time=float(ts.time), attempt=attempt)
+        if progress is not None:
+            progress(place, len(chosen))
+    return len(chosen)
+
+
+def universe(table: Table, run: str | None = None) -> Any:
+    """A universe of a run of a table: its atoms in the order of ``pid``, its steps as frames.
+
+    Names, types, residues, masses and charges are there if the table has columns for them. ``run`` may be left out where
+    there is one.
+    """
+    store = table.store
+    if not isinstance(store, Store):
+        raise InvalidInputError("MDAnalysis reads a run of one store, not of several")
+    run = _the_run(table, run)
+    first = _frame(table, run, _steps(table, run)[0].step)
+    made = _analysis.Universe.empty(len(first["pid"]), n_residues=1, trajectory=False)
+    for attribute, (column, _) in _FIXED.items():
+        if column in first and attribute in ("names", "types", "masses", "charges"):
+            made.add_TopologyAttr(attribute, first[column])
+    made.load_new(store.url, format="ATOLL", table=table.name, run=run)
+    return made
+
+
+def _moving(ts: Any) -> list[str]:
+    there = {"positions": True, "velocities": ts.has_velocities, "forces": ts.has_forces}
+    return [attribute for attribute, is_there in there.items() if is_there]
+
+
+def _fixed(table: Table, atoms: Any) -> dict[str, Any]:
+    """What an atom is, in each of its rows."""
+    columns = {"pid": atoms.indices.astype("int64")}
+    for attribute, (column, kind) in _FIXED.items():
+        if column in table.columns and hasattr(atoms, attribute):
+            values = getattr(atoms, attribute)
+            columns[column] = [str(value) for value in values] if kind == "utf8" else numpy.asarray(values, dtype=kind)
+    return columns
+
+
+def _boxes(table: Table, run: str) -> list[list[Any]]:
+    return json.loads(table.run_attributes(run).get(_BOXES, "[]"))
+
+
+def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimensions: Any) -> None:
+    """Notes the box where it changes."""
+    box = None if dimensions is None else [float(length) for length in dimensions]
+    if boxes and boxes[-1][1] == box:
+        return
+    boxes.append([frame, box])
+    table.set_run_attributes(run, {**table.run_attributes(run), _BOXES: json.dumps(boxes)})
+
+
+def _the_run(table: Table, run: str | None) -> str:
+    names = [found.name for found in table.runs()]
+    if run is None and len(names) == 1:
+        return names[0]
+    if run is None or run not in names:
+        raise NotFoundError.hinted(
+            f"there is no run {run!r}" if run is not None else "there are several runs", f"it has {', '.join(names)}"
+        )
+    return run
+
+
+def _steps(table: Table, run: str) -> list[Any]:
+    steps = table.steps(run)
+    if not steps:
+        raise NotFoundError(f"run {run!r} has no complete step")
+    return steps
+
+
+def _frame(table: Table, run: str, step: int) -> dict[str, Any]:
+    """The rows of one step, in the order of the atoms."""
+    query = table.where(col("step") == step)
+    if "run" in table.columns:
+        query = query.where(col("run") == run)
+    rows = query.numpy()
+    order = numpy.argsort(rows["pid"], kind="stable")
+    return {name: values[order] for name, values in rows.items()}
+
+
+class AtollReader(_base.ReaderBase):  # type: ignore[misc]
+    """Reads a run of a table as a trajectory: each step is a frame, its atoms in the order of ``pid``.
+
+    ``filename`` is the store; ``table`` and ``run`` may be left out where there is one. Steps of other runs with the same
+    numbers are told apart only by a column ``run``, if the table has one.
+    """
+
+    format = "ATOLL"
+    units = _UNITS
+
+    def __init__(self, filename: Any, table: str | None = None, run: str | None = None, **options: Any) -> None:
+        super().__init__(filename, **options)
+        store = open_store(os.fspath(filename), create=False)
+        names = store.tables()
+        if table is None and len(names) != 1:
+            raise NotFoundError.hinted("the store has several tables, or none", f"give table=, of {', '.join(names)}")
+        self._table = store.table(names[0] if table is None else table)
+        self._run = _the_run(self._table, run)
+        if "run" not in self._table.columns and len(self._table.runs()) > 1:
+            raise InvalidInputError.hinted(
+                "the table has several runs and no column \"run\" to tell their rows apart",
+                "give it one: create_table(..., ) with a column run, or a table for each run",
+            )
+        self._steps = _steps(self._table, self._run)
+        self._boxes = _boxes(self._table, self._run)
+        first = _frame(self._table, self._run, self._steps[0].step)
+        self.n_atoms = len(first["pid"])
+        has = {name: columns[0] in first for name, columns in _MOVING.items()}
+        self.ts = self._Timestep(
+            self.n_atoms, velocities=has["velocities"], forces=has["forces"], **self._ts_kwargs
+        )
+        self._fill(0, first)
+
+    @staticmethod
+    def parse_n_atoms(filename: Any, **options: Any) -> int:
+        """How many atoms a frame has."""
+        with AtollReader(filename, **options) as reader:
+            return reader.n_atoms
+
+    @property
+    def n_frames(self) -> int:
+        """How many steps are complete."""
+        return len(self._steps)
+
+    def _read_frame(self, frame: int) -> Any:
+        if not 0 <= frame < len(self._steps):
+            raise OSError(f"there is no frame {frame}: the run has {len(self._steps)}")
+        self._fill(frame, _frame(self._table, self._run, self._steps[frame].step))
+        return self.ts
+
+    def _fill(self, frame: int, rows: dict[str, Any]) -> None:
+        step = self._steps[frame]
+        if len(rows["pid"]) != self.n_atoms:
+            raise OSError(
+                f"step {step.step} has {len(rows['pid'])} atoms and the first frame {self.n_atoms}: "
+                "MDAnalysis needs as many in every frame"
+            )
+        ts = self.ts
+        ts.frame = frame
+        for attribute, columns in _MOVING.items():
+            if columns[0] in rows:
+                setattr(ts, attribute, numpy.stack([rows[column] for column in columns], axis=1))
+        ts.data["step"] = step.step
+        if step.time is not None:
+            ts.data["time"] = step.time
+        earlier = [box for since, box in self._boxes if since <= step.step]
+        ts.dimensions = earlier[-1] if earlier else None
+
+    def _read_next_timestep(self, ts: Any = None) -> Any:
+        if self.ts.frame + 1 >= len(self._steps):
+            raise OSError("the last frame was read")
+        return self._read_frame(self.ts.frame + 1)
+
+    def _reopen(self) -> None:
+        self.ts.frame = -1
+
+    def close(self) -> None:
+        """Nothing is held open but the store, which goes when nobody refers to it any more."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self._reopen()
+        while self.ts.frame + 1 < len(self._steps):
+            yield self._read_next_timestep()
+        self.rewind()

@@ -1,0 +1,120 @@
+"""MDAnalysis: what its readers read goes into a table, and a run of a table is a trajectory of its."""
+
+import pickle
+from pathlib import Path
+
+import numpy
+import pytest
+
+pytest.importorskip("MDAnalysis", reason="MDAnalysis is not installed: pip install MDAnalysis")
+
+import MDAnalysis  # noqa: E402
+
+import atoll  # noqa: E402
+import atoll.mdanalysis  # noqa: E402
+
+ATOMS, FRAMES = 60, 7
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A topology and a trajectory, written by MDAnalysis."""
+    folder = tmp_path_factory.mktemp("md")
+    random = numpy.random.default_rng(1)
+    made = MDAnalysis.Universe.empty(ATOMS, n_residues=1, trajectory=True, velocities=True)
+    made.add_TopologyAttr("names", [f"A{place % 5}" for place in range(ATOMS)])
+    made.add_TopologyAttr("types", ["C" if place % 2 else "O" for place in range(ATOMS)])
+    made.add_TopologyAttr("masses", random.uniform(1, 16, size=ATOMS))
+    made.add_TopologyAttr("resnames", ["MOL"])
+    made.add_TopologyAttr("resids", [1])
+    topology, trajectory = folder / "made.pdb", folder / "made.trr"
+    made.dimensions = [20, 20, 20, 90, 90, 90]
+    made.atoms.positions = random.uniform(0, 20, size=(ATOMS, 3))
+    made.atoms.write(topology)
+    with MDAnalysis.Writer(str(trajectory), ATOMS) as writer:
+        for frame in range(FRAMES):
+            made.atoms.positions = random.uniform(0, 20, size=(ATOMS, 3))
+            made.atoms.velocities = random.normal(size=(ATOMS, 3))
+            made.trajectory.ts.frame, made.trajectory.ts.time = frame, 2.0 * frame
+            made.dimensions = [20 + (frame >= 3), 20, 20, 90, 90, 90]
+            writer.write(made.atoms)
+    return topology, trajectory
+
+
+@pytest.fixture
+def universe(written: tuple[Path, Path]) -> MDAnalysis.Universe:
+    return MDAnalysis.Universe(*map(str, written))
+
+
+@pytest.fixture
+def loaded(store: atoll.Store, universe: MDAnalysis.Universe) -> atoll.Table:
+    table = atoll.mdanalysis.create_table(store, "md", universe)
+    assert atoll.mdanalysis.load(table, universe, "first") == FRAMES
+    return table
+
+
+def test_every_atom_of_every_frame_is_a_row(loaded: atoll.Table, universe: MDAnalysis.Universe) -> None:
+    assert [(step.step, step.time, step.rows) for step in loaded.steps("first")] == [
+        (ts.frame, ts.time, ATOMS) for ts in universe.trajectory
+    ]
+    for ts in universe.trajectory:
+        rows = loaded.at(step=ts.frame).numpy()
+        order = numpy.argsort(rows["pid"])
+        numpy.testing.assert_array_equal(rows["y"][order], ts.positions[:, 1])
+        numpy.testing.assert_array_equal(rows["vz"][order], ts.velocities[:, 2])
+        assert rows["name"][order].tolist() == universe.atoms.names.tolist()
+
+
+def test_a_run_is_a_trajectory(loaded: atoll.Table, universe: MDAnalysis.Universe) -> None:
+    again = atoll.mdanalysis.universe(loaded)
+    assert len(again.trajectory) == FRAMES and again.atoms.n_atoms == ATOMS
+    assert again.atoms.names.tolist() == universe.atoms.names.tolist()
+    for ts, expected in zip(again.trajectory, universe.trajectory, strict=True):
+        numpy.testing.assert_array_equal(ts.positions, expected.positions)
+        numpy.testing.assert_array_equal(ts.velocities, expected.velocities)
+        numpy.testing.assert_allclose(ts.dimensions, expected.dimensions)
+        assert ts.time == pytest.approx(expected.time)
+    # In any order, from the end, and in slices.
+    numpy.testing.assert_array_equal(again.trajectory[-1].positions, universe.trajectory[-1].positions)
+    assert [ts.frame for ts in again.trajectory[1::2]] == [1, 3, 5]
+    assert again.trajectory.ts.frame == 0
+    with pytest.raises(IndexError):
+        again.trajectory[FRAMES]
+
+
+def test_it_is_opened_like_any_other_format(
+    loaded: atoll.Table, store: atoll.Store, written: tuple[Path, Path], universe: MDAnalysis.Universe
+) -> None:
+    again = MDAnalysis.Universe(str(written[0]), store.url, format="ATOLL", table="md", run="first")
+    heavy = again.select_atoms("type C")
+    assert len(heavy) == ATOMS // 2
+    again.trajectory[4], universe.trajectory[4]
+    numpy.testing.assert_allclose(heavy.center_of_mass(), universe.select_atoms("type C").center_of_mass(), rtol=1e-5)
+    copied = pickle.loads(pickle.dumps(again))
+    numpy.testing.assert_array_equal(copied.trajectory[2].positions, universe.trajectory[2].positions)
+    with pytest.raises(atoll.errors.NotFoundError, match="nope"):
+        MDAnalysis.Universe(str(written[0]), store.url, format="ATOLL", table="md", run="nope")
+
+
+def test_a_load_that_was_broken_off_goes_on(store: atoll.Store, universe: MDAnalysis.Universe) -> None:
+    table = atoll.mdanalysis.create_table(store, "md", universe)
+
+    def stop(done: int, frames: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        atoll.mdanalysis.load(table, universe, "first", progress=stop)
+    assert table.count() == 3 * ATOMS
+    assert atoll.mdanalysis.load(table, universe, "first") == FRAMES - 3
+    assert table.count() == FRAMES * ATOMS and len(table.steps("first")) == FRAMES
+    assert atoll.mdanalysis.load(table, universe, "first") == 0
+
+
+def test_atoms_and_frames_can_be_chosen(store: atoll.Store, universe: MDAnalysis.Universe) -> None:
+    table = atoll.mdanalysis.create_table(store, "md", universe)
+    chosen = atoll.mdanalysis.load(table, universe, "some", select="name A1", frames=slice(None, None, 3))
+    assert chosen == 3 and [step.step for step in table.steps("some")] == [0, 3, 6]
+    assert table.count() == 3 * len(universe.select_atoms("name A1"))
+    with pytest.raises(atoll.errors.InvalidInputError, match="selects no atom"):
+        atoll.mdanalysis.load(table, universe, "none", select="name Z")

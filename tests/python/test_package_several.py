@@ -1,0 +1,176 @@
+"""Several stores asked as one: the answers are those of one table that holds the rows of all of them."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+
+import numpy
+import pytest
+
+import atoll
+from conftest import particles
+
+#: Replays a failure: ATOLL_SEED=7 pytest tests/python/test_package_several.py
+SEED = int(os.environ.get("ATOLL_SEED", random.randrange(2**32)))
+ROLES = {"id": ("pid", "step"), "sample_key": "pid", "index": ("x", "step")}
+#: How many rows each store has: many, few, and one particle that another store has as well.
+SIZES = (3_000, 400, 1_200)
+
+
+def part(place: int) -> dict[str, numpy.ndarray]:
+    """The rows of one store. Particles from 100 on are in several stores, with steps of their own in each."""
+    made = particles(SIZES[place], seed=place)
+    made["pid"] = made["pid"] + (100 * place)
+    made["step"] = made["step"] + 10 * place
+    return made
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
+    whole = atoll.open(folder / "whole").create_table("run", part(0), **ROLES)
+    for place in range(len(SIZES)):
+        with atoll.open(folder / f"rank-{place}") as store:
+            made = part(place)
+            table = store.create_table("run", made, **ROLES)
+            half = len(made["pid"]) // 2
+            for rows in (slice(half), slice(half, None)):
+                table.append({name: values[rows] for name, values in made.items()})
+            if place == 0:
+                table.pack(whole=True)
+            whole.append(made)
+    whole.store.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(folders: Path) -> atoll.Table:
+    """All rows in one table."""
+    return atoll.open(folders / "whole").table("run")
+
+
+@pytest.fixture(scope="module")
+def all_of_them(folders: Path) -> atoll.Table:
+    """The same rows in three stores."""
+    return atoll.open(folders / "rank-*").table("run")
+
+
+def same(found: dict[str, numpy.ndarray], expected: dict[str, numpy.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        numpy.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def asked(table: atoll.Table, seed: int) -> atoll.Query:
+    """A random query of a table."""
+    draw = random.Random(seed)
+    query = table.query()
+    if draw.random() < 0.6:
+        low = draw.uniform(0, 0.9)
+        query = query.box(x=(low, low + draw.uniform(0, 0.5)))
+    if draw.random() < 0.3:
+        query = query.where(f"type = {draw.randint(1, 3)}")
+    if draw.random() < 0.5:
+        after = draw.choice([0.0, 0.0, draw.uniform(0, 0.5)])
+        query = query.window(after, draw.uniform(after, 1))
+    if draw.random() < 0.5:
+        query = query.first(draw.choice([0, 1, 7, 50, 500]))
+    if draw.random() < 0.3:
+        query = query.limit(draw.choice([0, 1, 30, 3_000]))
+    if draw.random() < 0.4:
+        query = query.select(*draw.sample(["pid", "x", "pos", "type"], draw.randint(1, 3)))
+    return query
+
+
+def test_random_queries_of_three_stores_are_those_of_one_table(one: atoll.Table, all_of_them: atoll.Table) -> None:
+    print(f"ATOLL_SEED={SEED}")
+    for seed in range(SEED, SEED + 60):
+        expected, found = asked(one, seed), asked(all_of_them, seed)
+        told = f"ATOLL_SEED={seed}: {found!r}"
+        rows = expected.numpy()
+        try:
+            same(found.numpy(), rows)
+            count = len(next(iter(rows.values())))
+            assert found.count() == count
+            batches = [step.batch.numpy() for step in found.refine()]
+            same({name: numpy.concatenate([batch[name] for batch in batches]) for name in rows}, rows)
+        except AssertionError as error:
+            raise AssertionError(told) from error
+
+
+def test_the_first_of_many_read_little_of_each(all_of_them: atoll.Table) -> None:
+    work = all_of_them.first(5).read().work
+    assert work.rows_touched < sum(SIZES) / 2, work
+
+
+def test_estimates_are_over_all_of_them(one: atoll.Table, all_of_them: atoll.Table) -> None:
+    for ask in (
+        lambda table: table.sample(0.3).mean("x"),
+        lambda table: table.sample(0.3).sum("x"),
+        lambda table: table.quantile("x", 0.5),
+        lambda table: table.sample(0.4).group_means("x", by="type")[2],
+        lambda table: table.sample(0.4).histogram("x", [0, 0.5, 1])[1].share,
+    ):
+        expected, found = ask(one), ask(all_of_them)
+        assert found.value == pytest.approx(expected.value, rel=1e-12)
+        assert found.half_width == pytest.approx(expected.half_width, rel=1e-9)
+    assert all_of_them.within(relative=0.1).mean("x").is_valid
+
+
+def test_what_is_asked_again_is_the_same_version_while_others_write(folders: Path, tmp_path: Path) -> None:
+    places = []
+    for place in range(2):
+        places.append(tmp_path / f"s{place}")
+        table = atoll.open(places[-1]).create_table("run", part(place), **ROLES)
+        table.append(part(place))
+        table.store.close()
+    together = atoll.open(places).table("run")
+    before = together.read()
+    writer = atoll.open(places[1]).table("run")
+    more = part(2)
+    writer.append(more)
+    assert len(together.as_of(before.version).read()) == len(before)
+    now = together.read()
+    assert len(now) == len(before) + len(more["pid"])
+    assert now.version > before.version
+    assert len(together.runs()) == 3
+    assert together.version() == now.version
+
+
+def test_several_are_read_only_and_say_which_of_them_does_not_fit(folders: Path, tmp_path: Path) -> None:
+    together = atoll.open([folders / "rank-0", folders / "rank-1"])
+    assert together.tables() == ["run"]
+    assert [os.path.basename(url) for url in together.urls] == ["rank-0", "rank-1"]
+    table = together.table("run")
+    for change in (
+        lambda: table.append(part(1)),
+        lambda: table.delete("x > 0"),
+        lambda: table.pack(),
+        lambda: table.vacuum(),
+        lambda: table.begin("again"),
+        lambda: table.info(),
+    ):
+        with pytest.raises(atoll.errors.UnsupportedError, match="read only"):
+            change()
+    other = tmp_path / "other"
+    with atoll.open(other) as store:
+        store.create_table("run", {"pid": "int64", "x": "float64"}, id="pid", index="x")
+        with pytest.raises(atoll.errors.InvalidInputError, match="other"):
+            atoll.open([folders / "rank-0", other]).table("run")
+        store.drop_table("run")
+        with pytest.raises(atoll.errors.NotFoundError, match="other"):
+            atoll.open([folders / "rank-0", other]).table("run")
+    with pytest.raises(atoll.errors.NotFoundError):
+        atoll.open(folders / "nothing-*")
+    with pytest.raises(atoll.errors.NotFoundError):
+        atoll.open([folders / "rank-0", folders / "rank-9"])
+    with pytest.raises(atoll.errors.InvalidInputError):
+        atoll.open([])
+    assert not (folders / "rank-9").exists(), "a store is made where none was"
+
+
+def test_several_can_be_pickled_and_shown(all_of_them: atoll.Table) -> None:
+    again = pickle.loads(pickle.dumps(all_of_them.where("x < 0.5").sample(0.2)))
+    same(again.numpy(), all_of_them.where("x < 0.5").sample(0.2).numpy())
+    assert "rank-1" in repr(all_of_them.store) and "rank-1" in all_of_them.store._repr_html_()
