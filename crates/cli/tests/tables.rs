@@ -294,6 +294,83 @@ fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
 }
 
 #[test]
+fn a_mean_is_exact_of_everything_and_an_interval_of_a_sample() {
+    let place = filled();
+    let exact = atoll(&place, "table estimate t --mean x --json").json();
+    assert_eq!((exact["exact"].as_bool(), exact["rows"].as_u64()), (Some(true), Some(1000)));
+    let truth = exact["value"].as_f64().unwrap();
+    let rows = sorted(&place, "--columns x");
+    let sum: f64 = rows.iter().map(|row| row.parse::<f64>().unwrap()).sum();
+    assert!((truth - sum / 1000.0).abs() < 1e-9, "{truth}");
+    let sample = atoll(&place, "table estimate t --mean x --sample 0.4 --confidence 99.99% --json").json();
+    let number = |name: &str| sample[name].as_f64().unwrap();
+    assert!(number("low") < truth && truth < number("high"), "{sample}");
+    assert!(sample["rows"].as_u64().unwrap() < 600, "{sample}");
+    let told = atoll(&place, "table estimate t --mean x --within 10%").text().to_owned();
+    assert!(told.contains(" ± ") && told.contains("95 %") && told.contains("rows read"), "{told}");
+    assert_eq!(
+        atoll(&place, "table estimate t --rows --box step=10:30").text(),
+        "400 (exact, 400 rows read)\n"
+    );
+}
+
+#[test]
+fn groups_shares_and_quantiles_are_estimated_and_what_makes_no_sense_is_refused() {
+    let place = filled();
+    let groups = lines(&atoll(&place, "table estimate t --mean pid --group-by step"));
+    assert_eq!(groups.len(), 5);
+    assert!(groups[0].starts_with("0\t99.5 (exact") && groups[4].starts_with("40\t"), "{groups:?}");
+    let share = atoll(&place, "table estimate t --share 'pid < 50' --json").json();
+    assert_eq!(share["value"].as_f64(), Some(0.25));
+    let median = atoll(&place, "table estimate t --quantile pid:0.5 --json").json();
+    assert!((99.0..=100.0).contains(&median["value"].as_f64().unwrap()), "{median}");
+    assert!(atoll(&place, "table estimate t").fails(2).contains("--mean"));
+    assert!(
+        atoll(&place, "table estimate t --mean x --within 1% --sample 0.1").fails(2).contains("--sample")
+    );
+    atoll(&place, "table estimate t --mean x --sum x").fails(2);
+    atoll(&place, "table estimate t --mean x --within -1%").fails(2);
+    assert!(atoll(&place, "table estimate t --mean y").fails(10).contains("y"));
+    assert!(atoll(&place, "table estimate t --mean name").fails(12).contains("numbers"));
+}
+
+#[test]
+fn a_snapshot_keeps_its_version_through_a_vacuum_that_takes_the_others() {
+    let place = filled();
+    atoll(&place, "table snapshot create t whole").text();
+    atoll(&place, "table delete t --where 'pid >= 50'").text();
+    let between = atoll(&place, "table info t --json").json()["version"].as_u64().unwrap();
+    atoll(&place, "table pack t --whole").text();
+    assert!(atoll(&place, "table vacuum t --json").json()["oldest"].as_u64().unwrap() > between);
+    assert_eq!(atoll(&place, "table query t --count --as-of whole").text(), "1000\n");
+    assert!(atoll(&place, &format!("table query t --count --as-of {between}")).fails(10).contains("gone"));
+    let listed = atoll(&place, "table snapshot list t").text().to_owned();
+    assert!(listed.starts_with("whole\tversion "), "{listed}");
+    atoll(&place, "table snapshot delete t whole").text();
+    assert!(atoll(&place, "table vacuum t --json").json()["objects"].as_u64().unwrap() >= 5);
+    assert!(atoll(&place, "table query t --count --as-of whole").fails(10).contains("no snapshot"));
+    assert_eq!(atoll(&place, "table query t --count").text(), "250\n");
+    assert!(atoll(&place, "table snapshot delete t whole").fails(10).contains("whole"));
+}
+
+#[test]
+fn json_lines_that_were_written_are_read_again_and_bad_ones_are_told_by_line() {
+    let place = filled();
+    atoll(&place, "table export t rows.jsonl").text();
+    atoll(&place, "table create again --like rows.jsonl --id pid,step --index x,step").text();
+    atoll(&place, "table import again rows.jsonl --parts").text();
+    let mut again = lines(&atoll(&place, "table query again --format csv --columns pid,step,x,name"));
+    again.remove(0);
+    again.sort();
+    assert_eq!(again, sorted(&place, "--columns pid,step,x,name"));
+    place.write("bad.jsonl", "{\"pid\": 1, \"step\": 1, \"x\": 2}\n{\"pid\": }\n");
+    let refused = atoll(&place, "table import again bad.jsonl --parts");
+    assert!(refused.stderr.contains("line 2"), "{}", refused.stderr);
+    let skipped = atoll(&place, "table import again bad.jsonl --parts --skip-bad 1");
+    assert!(skipped.text().contains("1 row"), "{}", skipped.text());
+}
+
+#[test]
 fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
     let place = filled();
     let before = atoll(&place, "table info t --json").json()["version"].as_u64().unwrap();

@@ -4,6 +4,7 @@ mod append;
 mod ask;
 mod create;
 mod describe;
+mod estimate;
 mod explain;
 mod export;
 mod gather;
@@ -13,6 +14,7 @@ mod query;
 mod remove;
 mod rows_out;
 mod runs;
+mod snapshot;
 
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -60,6 +62,16 @@ Rows come in the order of their weights, so that any beginning of the answer is 
   atoll table sample particles 0.001 --box x=0:1 --output sample.csv
 The same share gives the same rows every time, and a larger one gives these and more.")]
     Sample(query::Sample),
+    /// Estimate a number from a sample, with an interval: a mean, a sum, a share, a quantile
+    #[command(after_help = "Examples:
+  atoll table estimate particles --mean vz --within 1%
+  atoll table estimate particles --mean vz --box x=0:1 --sample 0.01 --confidence 0.99
+  atoll table estimate particles --quantile vz:0.5 --within 0.1sd
+  atoll table estimate particles --share 'type = 2' --sample 0.01 --json
+  atoll table estimate particles --mean vz --group-by type --sample 0.05
+--within reads as much as that takes; without it the sample is what --sample, --first and --limit say, and
+all rows if they say nothing, which is exact.")]
+    Estimate(estimate::Estimate),
     /// Tell what answering a question would read, without reading it
     #[command(after_help = "Examples:
   atoll table explain particles --box x=0:1 --sample 0.01")]
@@ -103,6 +115,14 @@ Each store becomes a run of the table. It goes on where it was when the same com
   atoll table pack particles
   atoll table pack particles --whole --share 0.5")]
     Pack(pack::Pack),
+    /// Keep versions of a table under names, list them, forget them
+    Snapshot(snapshot::Snapshot),
+    /// Remove what only older versions need, but for those that a snapshot keeps
+    #[command(after_help = "Examples:
+  atoll table vacuum particles
+Versions before the current one can be asked no longer then. Rows that were deleted by a condition lie in their
+objects until the table is packed: `atoll table pack --whole` before it.")]
+    Vacuum(snapshot::Vacuum),
     /// Delete rows: of a run, of steps, or those that meet a condition
     #[command(after_help = "Examples:
   atoll table delete particles --run run-7 --steps 900:
@@ -134,6 +154,9 @@ impl TableVerb {
             Self::Head(verb) => verb.run(session).await,
             Self::Query(verb) => verb.run(session).await,
             Self::Sample(verb) => verb.run(session).await,
+            Self::Estimate(verb) => verb.run(session).await,
+            Self::Snapshot(verb) => verb.run(session).await,
+            Self::Vacuum(verb) => verb.run(session).await,
             Self::Explain(verb) => verb.run(session).await,
             Self::Import(verb) => verb.run(session).await,
             Self::Append(verb) => verb.run(session).await,

@@ -30,9 +30,9 @@ pub(super) struct QuestionArguments {
     /// Only these columns, in this order
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Which rows")]
     columns: Vec<String>,
-    /// The table as it was in this version
-    #[arg(long, value_name = "VERSION", help_heading = "Which rows")]
-    as_of: Option<u64>,
+    /// The table as it was in this version, or in the one that this snapshot keeps
+    #[arg(long, value_name = "VERSION|SNAPSHOT", help_heading = "Which rows")]
+    as_of: Option<String>,
     /// Also rows of steps that are not complete yet
     #[arg(long, help_heading = "Which rows")]
     arriving: bool,
@@ -64,7 +64,7 @@ impl QuestionArguments {
     }
 
     /// The question. It is checked against the columns of the table before anything is read.
-    pub(super) fn query(&self, table: &Table) -> Result<Query, Failure> {
+    pub(super) async fn query(&self, table: &Table) -> Result<Query, Failure> {
         let filter = self.filter()?;
         let columns = table.schema().columns();
         if let Some(filter) = &filter {
@@ -85,9 +85,18 @@ impl QuestionArguments {
             units: self.first,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
-            as_of: self.as_of.map(Version),
+            as_of: self.version(table).await?,
             with_arriving: self.arriving,
         })
+    }
+
+    /// The version that is asked for, by its number or by the name of a snapshot.
+    async fn version(&self, table: &Table) -> Result<Option<Version>, Failure> {
+        let Some(said) = &self.as_of else { return Ok(None) };
+        match said.parse() {
+            Ok(number) => Ok(Some(Version(number))),
+            Err(_) => Ok(Some(table.snapshot_version(said).await?)),
+        }
     }
 
     fn cut_window(&self) -> Result<atoll_tables::Window, Failure> {

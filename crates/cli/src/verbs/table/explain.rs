@@ -18,7 +18,7 @@ pub struct Explain {
 impl Explain {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Read).await?;
-        let explanation = table.explain(&self.question.query(&table)?).await?;
+        let explanation = table.explain(&self.question.query(&table).await?).await?;
         session.output.either(
             || explanation.to_string().trim_end().to_owned(),
             || serde_json::to_value(&explanation).unwrap_or_default(),

@@ -46,7 +46,7 @@ impl Export {
             });
         }
         let table = self.table.open(session, Access::Read).await?;
-        let mut query = self.question.query(&table)?;
+        let mut query = self.question.query(&table).await?;
         let version = match query.as_of {
             Some(version) => version,
             None => table.version().await?,

@@ -71,7 +71,7 @@ impl Query {
             return answer(session, &self.table, &self.question, &self.output, self.work).await;
         }
         let table = self.table.open(session, Access::Read).await?;
-        let count = table.count(&self.question.query(&table)?).await?;
+        let count = table.count(&self.question.query(&table).await?).await?;
         self.work.tell(session, &count.work);
         session
             .output
@@ -101,7 +101,7 @@ async fn answer(
     work: WorkArguments,
 ) -> Result<(), Failure> {
     let table = table.open(session, Access::Read).await?;
-    let answer = table.query(&question.query(&table)?).await?;
+    let answer = table.query(&question.query(&table).await?).await?;
     let mut out =
         output.open(session, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;
     out.write(session, &answer.rows)?;

@@ -1,0 +1,262 @@
+//! `atoll table estimate`: a number about rows that are not all read, with an interval.
+
+use super::TableArguments;
+use super::ask::QuestionArguments;
+use crate::session::Access;
+use crate::{Failure, Session};
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use atoll_tables::estimate::{Confidence, Estimate as Estimated, EstimateRequest, Subject, Tolerance};
+use atoll_tables::expression::{Column, Expression};
+use atoll_tables::{Query, Table, Work};
+use clap::Args;
+use serde_json::{Value, json};
+
+/// `atoll table estimate`
+#[derive(Args, Debug)]
+pub struct Estimate {
+    #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
+    subject: SubjectArguments,
+    /// How narrow: 1% of the value, 0.05 in the unit of the column, or 0.1sd of one standard deviation
+    #[arg(long, value_name = "WIDTH", value_parser = parse_width, conflicts_with_all = ["sample", "window", "first", "limit"])]
+    within: Option<Width>,
+    /// How probable it is that the interval holds the truth
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.95, value_parser = parse_level)]
+    confidence: f64,
+    /// With --within, read at most N rows; an interval that is too wide then says so
+    #[arg(long, value_name = "N", requires = "within")]
+    max_rows: Option<u64>,
+    /// With --mean: one for each value of this column
+    #[arg(long, value_name = "COLUMN", requires = "mean", conflicts_with = "within")]
+    group_by: Option<String>,
+    /// With --group-by: intervals that hold all at once
+    #[arg(long, requires = "group_by")]
+    simultaneous: bool,
+    #[command(flatten)]
+    question: QuestionArguments,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct SubjectArguments {
+    /// The mean of a column
+    #[arg(long, value_name = "COLUMN")]
+    mean: Option<String>,
+    /// The sum of a column
+    #[arg(long, value_name = "COLUMN")]
+    sum: Option<String>,
+    /// The value of a column below which a share of the rows lies: vz:0.5 is the median
+    #[arg(long, value_name = "COLUMN:SHARE", value_parser = parse_quantile)]
+    quantile: Option<(String, f64)>,
+    /// The share of the rows for which this holds as well
+    #[arg(long, value_name = "CONDITION")]
+    share: Option<String>,
+    /// How many rows there are
+    #[arg(long)]
+    rows: bool,
+}
+
+/// How narrow an interval shall be.
+#[derive(Clone, Copy, Debug)]
+struct Width(Tolerance);
+
+fn parse_width(text: &str) -> Result<Width, String> {
+    let number = |text: &str| -> Result<f64, String> {
+        let number: f64 = text.trim().parse().map_err(|_| format!("{text:?} is not a number"))?;
+        let is_width = number > 0.0 && number.is_finite();
+        is_width.then_some(number).ok_or_else(|| "a width is above 0".to_owned())
+    };
+    Ok(Width(if let Some(text) = text.strip_suffix('%') {
+        Tolerance::Relative(number(text)? / 100.0)
+    } else if let Some(text) = text.strip_suffix("sd") {
+        Tolerance::OfDeviation(number(text)?)
+    } else {
+        Tolerance::Absolute(number(text)?)
+    }))
+}
+
+fn parse_level(text: &str) -> Result<f64, String> {
+    let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
+    let level = digits.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a number"))? / scale;
+    let is_level = level > 0.0 && level < 1.0;
+    is_level.then_some(level).ok_or_else(|| "it lies between 0 and 1, such as 0.95".to_owned())
+}
+
+fn parse_quantile(text: &str) -> Result<(String, f64), String> {
+    let (column, share) = text.rsplit_once(':').ok_or("it is not COLUMN:SHARE, such as vz:0.5")?;
+    let share = share.trim().parse().map_err(|_| format!("{share:?} is not a number"))?;
+    Ok((column.to_owned(), share))
+}
+
+impl Estimate {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let table = self.table.open(session, Access::Read).await?;
+        let query = self.question.query(&table).await?;
+        let confidence = Confidence::new(self.confidence).map_err(atoll_tables::TableError::from)?;
+        if let Some(by) = &self.group_by {
+            return self.groups(session, &table, &query, by, confidence).await;
+        }
+        let mut request = EstimateRequest::new(self.subject.subject(&table)?).confidence(confidence);
+        if let Some(Width(tolerance)) = self.within {
+            request = request.within(tolerance, self.max_rows);
+        }
+        let found = table.estimate(&query, &request).await?;
+        let about = json!({ "version": found.version.0, "rows_read": found.rows_read });
+        session
+            .output
+            .either(|| told(&found.estimate, &found.work), || merged(value_of(&found.estimate), &about))
+    }
+
+    async fn groups(
+        &self,
+        session: &Session,
+        table: &Table,
+        query: &Query,
+        by: &str,
+        confidence: Confidence,
+    ) -> Result<(), Failure> {
+        let column = column_of(table, self.subject.mean.as_deref().unwrap_or_default())?;
+        let how = (confidence, self.simultaneous);
+        let found = table.estimate_groups(query, &column, by, None, how).await?;
+        let names = names_of(&found.groups)?;
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by(|&left, &right| by_number(&names[left], &names[right]));
+        for place in order {
+            let (name, mean) = (&names[place], found.means.get(place).and_then(Option::as_ref));
+            session.output.either(
+                || {
+                    let mean = mean.map_or("not seen".to_owned(), |mean| told(mean, &Work::default()));
+                    format!("{name}\t{mean}")
+                },
+                || {
+                    let about = json!({ "group": name, "version": found.version.0 });
+                    merged(mean.map_or(Value::Null, value_of), &about)
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl SubjectArguments {
+    fn subject(&self, table: &Table) -> Result<Subject, Failure> {
+        if let Some(name) = &self.mean {
+            return Ok(Subject::Mean(column_of(table, name)?));
+        }
+        if let Some(name) = &self.sum {
+            return Ok(Subject::Sum(column_of(table, name)?));
+        }
+        if let Some((name, share)) = &self.quantile {
+            return Ok(Subject::Quantile(column_of(table, name)?, *share));
+        }
+        if let Some(text) = &self.share {
+            let parsed = Expression::parse(text);
+            let wrong = |error| Failure::Expression { what: "--share", error: Box::new(error) };
+            return Ok(Subject::Share(parsed.map_err(wrong)?));
+        }
+        Ok(Subject::Count)
+    }
+}
+
+/// A column as it is typed, perhaps an element of a vector.
+fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
+    let column = match Expression::parse(text) {
+        Ok(Expression::Column(column)) => column,
+        _ => Column::named(text),
+    };
+    let fields = table.schema().columns().fields();
+    let present: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+    if present.contains(&column.name) {
+        return Ok(column);
+    }
+    Err(Failure::Column { table: table.name().to_owned(), column: column.name, present })
+}
+
+fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
+    let options = FormatOptions::default().with_null("null");
+    let formatter = ArrayFormatter::try_new(groups.as_ref(), &options);
+    let formatter = formatter.map_err(|error| Failure::Usage {
+        problem: format!("groups cannot be shown: {error}"),
+        hint: "group by a column of numbers, texts or times".to_owned(),
+    })?;
+    Ok((0..groups.len()).map(|row| formatter.value(row).to_string()).collect())
+}
+
+/// Numbers in their order, and texts in theirs.
+fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
+    match (left.parse::<f64>(), right.parse::<f64>()) {
+        (Ok(left), Ok(right)) => left.total_cmp(&right),
+        _ => left.cmp(right),
+    }
+}
+
+/// An estimate for people, with as many digits as mean something.
+fn told(estimate: &Estimated, work: &Work) -> String {
+    let read = match work.rows_touched {
+        0 => String::new(),
+        rows => format!(", {rows} rows read"),
+    };
+    if estimate.is_exact() {
+        return format!("{} (exact{read})", estimate.value);
+    }
+    let half = estimate.half_width();
+    let digits =
+        if half.is_finite() && half > 0.0 { (1.0 - half.log10().floor()).clamp(0.0, 15.0) } else { 6.0 };
+    let (digits, level) = (digits as usize, estimate.confidence * 100.0);
+    let value = estimate.value;
+    let mut told = format!("{value:.digits$} ± {half:.digits$} ({level} %, {} units{read})", estimate.units);
+    for (place, doubt) in estimate.doubts.iter().enumerate() {
+        told += if place == 0 { "; not valid: " } else { ", " };
+        told += &doubt.to_string();
+    }
+    told
+}
+
+fn value_of(estimate: &Estimated) -> Value {
+    json!({
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "confidence": estimate.confidence,
+        "method": estimate.method.name(),
+        "exact": estimate.is_exact(),
+        "valid": estimate.is_valid(),
+        "doubts": estimate.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "units": estimate.units,
+        "rows": estimate.rows,
+    })
+}
+
+/// The members of both objects.
+fn merged(first: Value, second: &Value) -> Value {
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    members(&first).into_iter().chain(members(second)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_width_is_a_part_of_the_value_a_number_or_a_part_of_the_spread() {
+        let width = |text| parse_width(text).map(|width| width.0);
+        assert_eq!(width("1%").unwrap(), Tolerance::Relative(0.01));
+        assert_eq!(width("0.5 %").unwrap(), Tolerance::Relative(0.005));
+        assert_eq!(width("0.05").unwrap(), Tolerance::Absolute(0.05));
+        assert_eq!(width("0.1sd").unwrap(), Tolerance::OfDeviation(0.1));
+        for wrong in ["", "%", "-1%", "0", "nan", "inf", "one"] {
+            assert!(width(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_level_lies_between_none_and_all() {
+        assert_eq!(parse_level("95%"), Ok(0.95));
+        assert_eq!(parse_level("0.99"), Ok(0.99));
+        assert!(parse_level("95").is_err() && parse_level("0").is_err() && parse_level("100%").is_err());
+    }
+}
