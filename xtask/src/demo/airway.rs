@@ -1,8 +1,8 @@
 //! The main job: two ranks of LAMMPS write a run into a table while a third process samples it once a second.
 //! One rank is killed with -9, the job goes on from a checkpoint, and every row is compared with what the
-//! ranks had counted. Then questions are asked, of Atoll and of others, and a picture is drawn.
+//! ranks had counted. Then the run is packed, questions are asked, of Atoll and of others, and a picture is drawn.
 //!
-//! What judges the table is Python with arithmetic of its own, so that no bug of ours can hide itself.
+//! What judges the table is arithmetic of NumPy on every row, so that no bug of ours can hide itself.
 
 mod job;
 
@@ -27,6 +27,8 @@ const KEPT_OF: (u64, u64) = (7, 8);
 /// Fewer rows than these are too few for a sample of one in a hundred to say anything.
 pub const ROWS_MIN: u64 = 200_000;
 
+/// Packs the table.
+const PACK: &str = "xtask/src/demo/airway/pack.py";
 /// Questions to the table and to others, as a table and as JSON.
 const COMPARE: &str = "xtask/src/demo/airway/compare.py";
 /// The picture.
@@ -52,10 +54,12 @@ pub fn run(rows: u64, json: Option<&Path>) -> Result<(), Failure> {
         &place.examples.join("ledger.py"),
         &["store", "ledger"],
     )?;
-    heading("4. Asking, beside a full scan and DuckDB on Parquet");
     let root = workspace::root()?;
+    heading("4. Packing: what was written step by step is arranged by place and time");
+    place.tell("pack the run; no answer changes", &root.join(PACK), &["store"])?;
+    heading("5. Asking, beside a full scan and DuckDB on Parquet");
     place.show("ask", &root.join(COMPARE), &["store", "compare.json"])?;
-    heading("5. The picture");
+    heading("6. The picture");
     place.tell("draw it", &root.join(PICTURE), &["store", "airway.png"])?;
     heading(&format!("Done in {}, after building.", seconds(started.elapsed())));
     println!(

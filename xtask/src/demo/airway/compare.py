@@ -31,8 +31,8 @@ SHARE = 0.01
 FIRST = 1000
 #: How often a question is asked again once everything is warm.
 AGAIN = 5
-#: Of a normal distribution, so many standard deviations hold 95 in 100.
-SURE = 1.96
+#: Half of the interval of a mean, of the mean.
+WITHIN = 0.01
 QUESTIONS = {
     "sample": "1 % of everything",
     "first": f"the first {FIRST:,} of a region",
@@ -50,6 +50,8 @@ class Answered(NamedTuple):
     rows_read: int
     bytes_read: int | None
     sum: float
+    #: Between which numbers the sum, or the mean, lies; nothing if it is exact.
+    interval: tuple[float, float] | None = None
 
 
 def main() -> None:
@@ -99,8 +101,19 @@ def compare(store: Path, parquet: Path) -> list[dict[str, Any]]:
             )
         for result in results[-len(ENGINES) :]:
             result["same"] = is_same(question, result, truth)
+            if result["interval"] is not None:
+                print(f"    {judged(result, truth)}")
     print()
     return results
+
+
+def judged(result: dict[str, Any], truth: dict[str, Any]) -> str:
+    """An estimate beside the truth, for people."""
+    low, high = result["interval"]
+    result["inside"] = low <= truth["sum"] <= high
+    where = "inside" if result["inside"] else "OUTSIDE"
+    half = max(high - result["sum"], result["sum"] - low)
+    return f"  Atoll's answer is {result['sum']:.4f} ± {half:.4f}; the truth is {truth['sum']:.4f}: {where}"
 
 
 def is_same(question: str, result: dict[str, Any], truth: dict[str, Any]) -> bool:
@@ -108,7 +121,7 @@ def is_same(question: str, result: dict[str, Any], truth: dict[str, Any]) -> boo
     apart = abs(result["sum"] - truth["sum"]) / abs(truth["sum"])
     if question == "mean":
         # An interval of 95 % misses one time in twenty, by a little: only a gross difference is an error.
-        return apart < 0.03
+        return apart < 3 * WITHIN
     if question == "sample":
         # Each row is in it with a chance of its own: their number varies like that of heads.
         return abs(result["rows"] - truth["rows"]) < 6 * math.sqrt(truth["rows"])
@@ -162,21 +175,17 @@ def open_atoll(place: str) -> Callable[[str], Answered]:
             return told(table.box(**REGION).first(FIRST))
         if question == "region":
             return told(table.box(**REGION))
-        return mean_within(table, "vz", 0.01)
+        return mean_within(table, "vz")
 
     return ask
 
 
-def mean_within(table: atoll.Table, column: str, relative: float) -> Answered:
-    """Plans from the first thousand rows how many are needed, and reads those."""
-    pilot = table.first(1000).select(column).read()
-    values = pilot.numpy()[column].astype(float)
-    needed = (SURE * values.std(ddof=1) / (relative * abs(values.mean()))) ** 2
-    # A plan from a thousand rows may fall short by some percent.
-    read = table.first(math.ceil(1.1 * needed)).select(column).read()
-    work = (pilot.work, read.work)
-    touched, got = sum(each.rows_touched for each in work), sum(each.bytes for each in work)
-    return Answered(len(read), touched, got, float(read.numpy()[column].astype(float).mean()))
+def mean_within(table: atoll.Table, column: str) -> Answered:
+    """Reads as much as the interval takes."""
+    estimate = table.within(relative=WITHIN).mean(column)
+    work = estimate.work
+    interval = (estimate.low, estimate.high)
+    return Answered(estimate.rows_read, work.rows_touched, work.bytes, estimate.value, interval)
 
 
 def open_scan(place: str) -> Callable[[str], Answered]:

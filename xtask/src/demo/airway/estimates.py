@@ -1,9 +1,9 @@
-"""Ten quantities of a run, estimated from a sample with intervals that hold the truth 95 times in 100.
+"""Ten quantities of a run, estimated by Atoll from a sample, with intervals that hold the truth 95 times in 100.
 
-The arithmetic is the textbook's and shares no code with Atoll: it judges the sample, not our estimators.
+The truth is NumPy's, of every row: it shares no code with Atoll's estimators, and judges them.
 """
 
-import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,66 +11,64 @@ import numpy
 
 import atoll
 
-#: Of a normal distribution, so many standard deviations hold 95 in 100.
-SURE = 1.96
+Rows = dict[str, numpy.ndarray]
 
 
-class Estimate(NamedTuple):
-    """An estimate with an interval that should hold the truth 95 times in 100."""
+class Quantity(NamedTuple):
+    """Something about the run: how to ask Atoll for it, and how to compute it from all rows."""
 
-    quantity: str
-    value: float
-    low: float
-    high: float
-    truth: float
+    name: str
+    ask: Callable[[atoll.Query], atoll.Estimate]
+    truth: Callable[[Rows], float]
 
 
-def mean(values: numpy.ndarray) -> tuple[float, float, float]:
-    """The mean, and an interval around it: a little too wide, for the rows are drawn without replacement."""
-    half = SURE * math.sqrt(values.var(ddof=1) / len(values))
-    return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
+def mean(values: numpy.ndarray) -> float:
+    """The mean, added up in doubles."""
+    return float(values.mean(dtype=float))
 
 
-def quantile(values: numpy.ndarray, at: float) -> tuple[float, float, float]:
-    """Which ranks of the sample the wanted rank of the whole lies between (Woodruff, 1952)."""
-    half = SURE * math.sqrt(at * (1 - at) / len(values))
-    return tuple(float(value) for value in numpy.quantile(values, [at, max(0.0, at - half), min(1.0, at + half)]))
-
-
-def quantities(rows: dict[str, numpy.ndarray]) -> dict[str, tuple[float, float, float]]:
-    """Ten quantities of these rows, with their intervals if the rows are a sample."""
-    vx, vy, vz, x, y, z = (rows[name].astype(float) for name in ("vx", "vy", "vz", "x", "y", "z"))
-    speed, is_heavy, is_late = numpy.sqrt(vx**2 + vy**2 + vz**2), rows["type"] == 2, rows["step"] > 3000
-    return {
-        "mean of vz": mean(vz),
-        "mean of vz in the trunk": mean(vz[z > 0]),
-        "mean of vz of the heavy ones": mean(vz[is_heavy]),
-        "mean depth": mean(-z),
-        "mean distance from the middle": mean(numpy.abs(x)),
-        "mean square of y": mean(y**2),
-        "share of the heavy ones": mean(is_heavy.astype(float)),
-        "share at the ends, late": mean((z[is_late] < -20).astype(float)),
-        "median depth": quantile(-z, 0.5),
-        "speed that one in ten exceeds": quantile(speed, 0.9),
-    }
+QUANTITIES = (
+    Quantity("mean of vz", lambda q: q.mean("vz"), lambda r: mean(r["vz"])),
+    Quantity("mean of vz in the trunk", lambda q: q.where("z > 0").mean("vz"), lambda r: mean(r["vz"][r["z"] > 0])),
+    Quantity(
+        "mean of vz of the heavy ones",
+        lambda q: q.where("type = 2").mean("vz"),
+        lambda r: mean(r["vz"][r["type"] == 2]),
+    ),
+    Quantity("mean height", lambda q: q.mean("z"), lambda r: mean(r["z"])),
+    Quantity("mean x, right of the middle", lambda q: q.box(x=(0, None)).mean("x"), lambda r: mean(r["x"][r["x"] >= 0])),
+    Quantity("sum of vz", lambda q: q.sum("vz"), lambda r: float(r["vz"].sum(dtype=float))),
+    Quantity("share of the heavy ones", lambda q: q.share("type = 2"), lambda r: mean(r["type"] == 2)),
+    Quantity(
+        "share at the ends, late",
+        lambda q: q.where("step > 3000").share("z < -20"),
+        lambda r: mean(r["z"][r["step"] > 3000] < -20),
+    ),
+    Quantity("median height", lambda q: q.quantile("z", 0.5), lambda r: float(numpy.quantile(r["z"], 0.5))),
+    Quantity("vz that nine in ten exceed", lambda q: q.quantile("vz", 0.1), lambda r: float(numpy.quantile(r["vz"], 0.1))),
+)
 
 
 def estimates(store: Path, share: float) -> list[dict[str, Any]]:
     """Estimates ten quantities from one row in a hundred, and says whether the truth lies in the interval."""
     with atoll.open(store, create=False) as opened:
         table = opened.table("airway")
-        sample, everything = table.sample(share).numpy(), table.numpy()
-    truths = quantities(everything)
-    print(f"  {'estimated from 1 % of the rows':34} {'estimate, 95 % sure':>24} {'the truth':>12}")
+        everything = table.numpy()
+        found = [(quantity, quantity.ask(table.sample(share))) for quantity in QUANTITIES]
+    print(f"  {'estimated from 1 % of the rows':34} {'estimate, 95 % sure':>30} {'the truth':>16}")
     results = []
-    for name, (value, low, high) in quantities(sample).items():
-        estimate = Estimate(name, value, low, high, truths[name][0])
-        is_inside = low <= estimate.truth <= high
+    for quantity, estimate in found:
+        truth = quantity.truth(everything)
+        is_inside = estimate.low <= truth <= estimate.high
+        doubts = f"; {', '.join(estimate.doubts)}" if estimate.doubts else ""
         print(
-            f"    {name:32} {value:13.4f} ± {(high - low) / 2:8.4f} {estimate.truth:12.4f}"
-            f"   {'inside' if is_inside else 'OUTSIDE'}"
+            f"    {quantity.name:32} {estimate.value:17,.4f} ± {estimate.half_width:10,.4f} {truth:16,.4f}"
+            f"   {'inside' if is_inside else 'OUTSIDE'}{doubts}"
         )
-        results.append(estimate._asdict() | {"inside": is_inside})
+        results.append(
+            {"quantity": quantity.name, "value": estimate.value, "low": estimate.low, "high": estimate.high}
+            | {"truth": truth, "inside": is_inside, "doubts": list(estimate.doubts)}
+        )
     inside = sum(result["inside"] for result in results)
     print(f"    {inside} of {len(results)} inside; at 95 % each, one in twenty is not.")
     return results
