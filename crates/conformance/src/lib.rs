@@ -18,6 +18,7 @@ pub mod broken;
 mod checks;
 mod context;
 mod flaky;
+pub mod killed;
 pub mod linearizability;
 mod memory;
 mod relay;

@@ -16,19 +16,16 @@
     clippy::print_stdout
 )]
 
+use atoll_conformance::killed::{self, Driver, Workers, tell};
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord};
 use atoll_embedded::{FolderOptions, OpenOptions, StoreOptions};
 use atoll_engine::Options;
 use atoll_store::{
     Cell, Durability, ErrorKind, Outcome, ReadOptions, ScanRequest, Store, StoreError, WriteOptions,
 };
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WRITERS: u64 = 4;
 /// No worker may be silent for longer.
@@ -51,32 +48,20 @@ async fn open(folder: &Path, mode: Mode, locking: Option<Locking>) -> Result<Arc
 /// Not a test: what this program does when it was started as a worker.
 #[test]
 fn worker() {
-    let Ok(role) = std::env::var("ATOLL_WORKER") else { return };
-    // Told at once: a worker that fails at the very end is killed before it has ended by itself.
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(format_args!("failed {}", panic.to_string().replace('\n', " ")));
-        report(panic);
-    }));
-    let folder = PathBuf::from(std::env::var("ATOLL_FOLDER").unwrap());
+    killed::work(work);
+}
+
+fn work(role: &str, folder: &Path) {
     let locking = std::env::var("ATOLL_FILE_LOCK").is_ok().then_some(Locking::File);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         match role.split_once(' ').unwrap() {
-            ("write", number) => write_on(&folder, locking, number).await,
-            ("read", _) => read_on(&folder, locking, Mode::Write).await,
-            ("look", _) => read_on(&folder, locking, Mode::Read).await,
+            ("write", number) => write_on(folder, locking, number).await,
+            ("read", _) => read_on(folder, locking, Mode::Write).await,
+            ("look", _) => read_on(folder, locking, Mode::Read).await,
             _ => panic!("no such worker: {role}"),
         }
     });
-}
-
-fn tell(line: std::fmt::Arguments<'_>) {
-    let mut out = std::io::stdout().lock();
-    // The driver is gone when this fails, and so is the reason to go on.
-    if writeln!(out, "@{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
-    }
 }
 
 /// Writes the next number under its own key, and adds one to the counter that all share, for ever.
@@ -148,197 +133,43 @@ async fn read_on(folder: &Path, locking: Option<Locking>, mode: Mode) {
 
 // ---- the driver
 
-struct Worker {
-    role: String,
-    child: Child,
-    life: usize,
-}
-
-struct Driver {
-    folder: PathBuf,
-    locking: Option<Locking>,
-    is_planted: bool,
-    workers: Vec<Worker>,
-    lives: usize,
-    sender: Sender<(usize, Option<String>)>,
-    lines: Receiver<(usize, Option<String>)>,
-    heard: HashMap<usize, (String, Instant)>,
+/// What the workers told.
+#[derive(Default)]
+struct Told {
     wrote: Vec<(String, u64)>,
     counted: u64,
     maybe: u64,
-    slowest: Duration,
 }
 
-impl Driver {
-    fn start(folder: &Path, locking: Option<Locking>, is_planted: bool) -> Self {
-        let (sender, lines) = channel();
-        let mut driver = Self {
-            folder: folder.to_owned(),
-            locking,
-            is_planted,
-            workers: Vec::new(),
-            lives: 0,
-            sender,
-            lines,
-            heard: HashMap::new(),
-            wrote: Vec::new(),
-            counted: 0,
-            maybe: 0,
-            slowest: Duration::ZERO,
-        };
-        let writers = (0..WRITERS).map(|number| format!("write {number}"));
-        for role in writers.chain(["read 0".into(), "look 0".into()]) {
-            let worker = driver.spawn(role);
-            driver.workers.push(worker);
-        }
-        driver
-    }
-
-    fn spawn(&mut self, role: String) -> Worker {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "worker", "--nocapture", "--test-threads", "1"]);
-        command.env("ATOLL_WORKER", &role).env("ATOLL_FOLDER", &self.folder);
-        if self.locking.is_some() {
-            command.env("ATOLL_FILE_LOCK", "1");
-        }
-        if self.is_planted {
-            command.env("ATOLL_PLANT", "1");
-        }
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        self.lives += 1;
-        let (life, sender) = (self.lives, self.sender.clone());
-        let out = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                // The first line shares its own with the test harness.
-                if let Some((_, told)) = line.split_once('@') {
-                    let _ = sender.send((life, Some(told.to_owned())));
-                }
-            }
-            let _ = sender.send((life, None));
-        });
-        self.heard.insert(life, (role.clone(), Instant::now()));
-        Worker { role, child, life }
-    }
-
-    /// Listens until `enough` lines came, and fails if somebody alive falls silent.
-    fn listen(&mut self, enough: usize) {
-        for _ in 0..enough {
-            let Ok(line) = self.lines.recv_timeout(STUCK) else {
-                panic!("everybody is stuck:\n{}", self.states());
-            };
-            self.take(line);
-            let now = Instant::now();
-            for (role, last) in self.heard.values() {
-                let silent = now - *last;
-                self.slowest = self.slowest.max(silent);
-                assert!(silent < STUCK, "\"{role}\" was silent for {silent:?}:\n{}", self.states());
-            }
-        }
-    }
-
-    /// What every thread of every worker is doing, for whoever has to find out why somebody is stuck.
-    fn states(&self) -> String {
-        let mut states = format!("owner: worker {:?}\n", self.owner());
-        for (index, worker) in self.workers.iter().enumerate() {
-            states += &format!("worker {index}, \"{}\", process {}\n", worker.role, worker.child.id());
-            let threads = std::fs::read_dir(format!("/proc/{}/task", worker.child.id()));
-            for thread in threads.into_iter().flatten().flatten() {
-                let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
-                let stat = read("stat");
-                let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.get(1..2).unwrap_or(""));
-                states += &format!(
-                    "  {} {state} {} {}\n",
-                    read("comm").trim(),
-                    read("wchan"),
-                    read("syscall").trim()
-                );
-            }
-        }
-        states
-    }
-
-    fn take(&mut self, (life, line): (usize, Option<String>)) {
-        let Some(line) = line else {
-            let role = self.heard.remove(&life).map(|(role, _)| role);
-            assert!(role.is_none(), "worker {role:?} ended though nobody killed it");
-            return;
-        };
-        let Some((what, number)) = line.split_once(' ') else { return };
-        if let Some((_, last)) = self.heard.get_mut(&life) {
-            *last = Instant::now();
-        }
-        match what {
-            "wrote" => {
-                let role = self.role_of(life);
-                self.wrote.push((role, number.parse().unwrap()));
-            }
-            "counted" => self.counted += 1,
-            "maybe-counted" => self.maybe += 1,
-            "failed" => panic!("a worker failed: {number}"),
-            _ => {}
-        }
-    }
-
-    fn role_of(&self, life: usize) -> String {
-        self.workers.iter().find(|worker| worker.life == life).map(|worker| worker.role.clone()).unwrap()
-    }
-
-    /// Kills a worker as `kill -9` does, hears out what it said before, and starts it again.
-    fn kill(&mut self, index: usize) {
-        let life = self.workers[index].life;
-        self.workers[index].child.kill().unwrap();
-        self.workers[index].child.wait().unwrap();
-        // Its end is no surprise, but what it acknowledged before counts.
-        self.heard.remove(&life);
-        loop {
-            let line = self.lines.recv_timeout(STUCK).expect("the end of a killed worker");
-            let is_end = line == (life, None);
-            self.take(line);
-            if is_end {
-                break;
-            }
-        }
-        // A write of its last moment may have been done without a word.
-        self.maybe += 1;
-        let role = self.workers[index].role.clone();
-        self.workers[index] = self.spawn(role);
-    }
-
-    fn owner(&self) -> Option<usize> {
-        let file = if self.locking.is_some() { "owner" } else { "lock" };
-        let record = OwnerRecord::decode(&std::fs::read(self.folder.join(file)).ok()?)?;
-        self.workers.iter().position(|worker| worker.child.id() == record.identity.pid)
-    }
-
-    fn end(&mut self) {
-        for worker in &mut self.workers {
-            self.heard.remove(&worker.life);
-            worker.child.kill().unwrap();
-            worker.child.wait().unwrap();
-        }
-        let mut ended = 0;
-        while ended < self.workers.len() {
-            let line = self.lines.recv_timeout(STUCK).expect("the end of all workers");
-            ended += usize::from(line.1.is_none());
-            self.take(line);
-        }
-        self.maybe += self.workers.len() as u64;
+fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
+    match what {
+        "wrote" => told.wrote.push((role.to_owned(), number.parse().unwrap())),
+        "counted" => told.counted += 1,
+        "maybe-counted" => told.maybe += 1,
+        _ => {}
     }
 }
 
-impl Drop for Driver {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            let _ = worker.child.kill();
-            let _ = worker.child.wait();
-        }
-    }
+fn start(folder: &Path, locking: Option<Locking>, is_planted: bool) -> Driver<Told> {
+    let writers = (0..WRITERS).map(|number| format!("write {number}"));
+    let roles = writers.chain(["read 0".into(), "look 0".into()]).collect();
+    let lock = locking.map(|_| ("ATOLL_FILE_LOCK", "1"));
+    let plant = is_planted.then_some(("ATOLL_PLANT", "1"));
+    let environment = lock.into_iter().chain(plant).collect();
+    let workers = Workers { roles, folder: folder.to_owned(), environment, silence_max: STUCK };
+    Driver::start(workers, Told::default(), hear)
 }
 
-async fn count_and_compare(driver: &Driver) {
-    let store = open(&driver.folder, Mode::Write, driver.locking).await.unwrap();
-    for (role, sequence) in &driver.wrote {
+/// Which worker owns the folder.
+fn owner(driver: &Driver<Told>, locking: Option<Locking>) -> Option<usize> {
+    let file = if locking.is_some() { "owner" } else { "lock" };
+    let record = OwnerRecord::decode(&std::fs::read(driver.folder().join(file)).ok()?)?;
+    driver.worker_of(record.identity.pid)
+}
+
+async fn count_and_compare(folder: &Path, locking: Option<Locking>, told: &Told) {
+    let store = open(folder, Mode::Write, locking).await.unwrap();
+    for (role, sequence) in &told.wrote {
         let partition = role.replace("write", "writer");
         let key = sequence.to_be_bytes();
         let value = store.get(Cell::new(&partition, &key), ReadOptions::default()).await.unwrap();
@@ -346,7 +177,7 @@ async fn count_and_compare(driver: &Driver) {
     }
     let counter = store.get(Cell::new("all", "counter"), ReadOptions::default()).await.unwrap();
     let count = counter.map_or(0, |bytes| u64::from_le_bytes(bytes[..].try_into().unwrap()));
-    let (least, most) = (driver.counted, driver.counted + driver.maybe);
+    let (least, most) = (told.counted, told.counted + told.maybe);
     assert!(
         (least..=most).contains(&count),
         "{count} counted, {least} acknowledged, at most {most} possible"
@@ -367,26 +198,30 @@ fn run(rounds: u64, seed: u64, locking: Option<Locking>, is_planted: bool) {
     std::fs::create_dir(&folder).unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
     println!("seed {seed}, {rounds} rounds");
-    let mut driver = Driver::start(&folder, locking, is_planted);
+    let mut driver = start(&folder, locking, is_planted);
     driver.listen(500);
     let mut owners = 0;
     for round in 0..rounds {
-        let owner = driver.owner().filter(|_| round % 2 == 0);
+        let owner = owner(&driver, locking).filter(|_| round % 2 == 0);
         owners += u64::from(owner.is_some());
-        let index = owner.unwrap_or_else(|| random.usize(..driver.workers.len()));
+        let index = owner.unwrap_or_else(|| random.usize(..driver.workers()));
         driver.kill(index);
+        // A write of its last moment may have been done without a word.
+        driver.told.maybe += 1;
         driver.listen(random.usize(200..1000));
     }
     driver.end();
+    driver.told.maybe += driver.workers() as u64;
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(count_and_compare(&driver));
+    let told = &driver.told;
+    runtime.block_on(count_and_compare(&folder, locking, told));
     println!(
         "{} writes acknowledged, {} counted, {owners} owners killed, longest silence {:?}",
-        driver.wrote.len(),
-        driver.counted,
-        driver.slowest
+        told.wrote.len(),
+        told.counted,
+        driver.slowest()
     );
-    assert!(driver.wrote.len() > 100 && driver.counted > 10 && owners > 0);
+    assert!(told.wrote.len() > 100 && told.counted > 10 && owners > 0);
 }
 
 fn setting(name: &str, otherwise: u64) -> u64 {
@@ -395,21 +230,21 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn whoever_is_killed_nothing_acknowledged_is_lost_and_nobody_is_stuck() {
-    if std::env::var("ATOLL_WORKER").is_err() {
+    if !killed::is_worker() {
         run(setting("ATOLL_ROUNDS", 10), setting("ATOLL_SEED", 1), None, false);
     }
 }
 
 #[test]
 fn the_same_holds_with_lock_files_as_on_network_file_systems() {
-    if std::env::var("ATOLL_WORKER").is_err() {
+    if !killed::is_worker() {
         run(setting("ATOLL_ROUNDS", 10), setting("ATOLL_SEED", 2), Some(Locking::File), false);
     }
 }
 
 #[test]
 fn a_store_that_loses_what_it_acknowledged_is_found_out() {
-    if std::env::var("ATOLL_WORKER").is_err() {
+    if !killed::is_worker() {
         let outcome = std::panic::catch_unwind(|| run(10, 3, None, true));
         let message = outcome.expect_err("the planted loss was not noticed");
         let message = message.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -4,8 +4,9 @@
 //! The test program starts itself again as its workers, told by the environment what to be. Four of them write,
 //! each a run of its own: whenever one starts, it begins the next attempt at the last complete step, writes that
 //! step anew and goes on, several appends at a time; now and then it deletes its old steps. Two read: one beside
-//! them, one without the right to write. The driver kills one after the other and starts it again; in the end it
-//! opens the folder and counts.
+//! them, one without the right to write. One packs, again and again. One does what a vacuum does with sessions that
+//! have expired, whether their processes live or not, and takes away the objects that no version names. The driver
+//! kills one after the other and starts it again; in the end it opens the folder and counts.
 //!
 //! `ATOLL_ROUNDS=50 cargo test -p atoll-tables --test processes` runs more rounds than the 8 of a test, `ATOLL_SEED`
 //! takes another seed, `ATOLL_AT` another folder.
@@ -17,12 +18,18 @@
     clippy::print_stdout
 )]
 
-#[path = "processes/driver.rs"]
-mod driver;
+#[path = "processes/packers.rs"]
+mod packers;
 #[path = "processes/workers.rs"]
 mod workers;
 
-use driver::Driver;
+use atoll_conformance::killed::{self, Driver, Workers};
+use std::path::Path;
+use std::time::Duration;
+use workers::{Told, WRITERS};
+
+/// No worker may be silent for longer.
+const STUCK: Duration = Duration::from_secs(10);
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -31,12 +38,19 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 /// Not a test: what this program does when it was started as a worker.
 #[test]
 fn worker() {
-    if let Ok(role) = std::env::var("ATOLL_WORKER") {
-        workers::work(&role);
-    }
+    killed::work(workers::work);
 }
 
-fn run(rounds: u64, seed: u64, is_planted: bool) {
+fn start(folder: &Path, plant: Option<&'static str>) -> Driver<Told> {
+    let writers = (0..WRITERS).map(|number| format!("write {number}"));
+    let others = ["read 0", "look 0", "pack 0", "sweep 0"].map(str::to_owned);
+    let environment = plant.map(|plant| ("ATOLL_PLANT", plant)).into_iter().collect();
+    let roles = writers.chain(others).collect();
+    let workers = Workers { roles, folder: folder.to_owned(), environment, silence_max: STUCK };
+    Driver::start(workers, Told::default(), workers::hear)
+}
+
+fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
     // In memory where there is such a place: what survives the end of a process does not depend on the disk.
     let place = match std::env::var("ATOLL_AT") {
         Ok(folder) => tempfile::tempdir_in(folder).expect("the folder that ATOLL_AT names"),
@@ -46,32 +60,59 @@ fn run(rounds: u64, seed: u64, is_planted: bool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(workers::prepare(place.path()));
-    let mut driver = Driver::start(place.path(), is_planted);
+    let mut driver = start(place.path(), plant);
     driver.listen(100);
     for _ in 0..rounds {
         let index = random.usize(..driver.workers());
         driver.kill(index);
         driver.listen(random.usize(50..300));
     }
+    // Packs are rare beside appends, and whoever waits for them finds out whether the packer is stuck.
+    for _ in 0..100 {
+        if driver.told.trees > 1 && driver.told.ended > 1 {
+            break;
+        }
+        driver.listen(100);
+    }
     driver.end();
-    let steps = runtime.block_on(workers::judge(place.path(), driver.told()));
-    println!("{steps} steps acknowledged, longest silence {:?}", driver.slowest());
-    assert!(steps > 50);
+    let told = &driver.told;
+    let steps = runtime.block_on(workers::judge(place.path(), told));
+    println!(
+        "{steps} steps acknowledged, {} trees packed, {} sessions ended, {} objects swept, longest silence {:?}",
+        told.trees,
+        told.ended,
+        told.swept,
+        driver.slowest()
+    );
+    assert!(steps > 50 && told.trees > 0 && told.ended > 0, "too little happened");
 }
 
 #[test]
 fn whoever_is_killed_no_row_is_lost_or_doubled_and_nobody_is_stuck() {
-    if std::env::var("ATOLL_WORKER").is_err() {
-        run(setting("ATOLL_ROUNDS", 8), setting("ATOLL_SEED", 1), false);
+    if !killed::is_worker() {
+        run(setting("ATOLL_ROUNDS", 8), setting("ATOLL_SEED", 1), None);
     }
+}
+
+/// What a run fails with that has something planted; it need not show at once.
+fn found_out(seed: u64, plant: &'static str) -> String {
+    let outcomes = (seed..seed + 12).map(|seed| std::panic::catch_unwind(|| run(8, seed, Some(plant))));
+    let message = outcomes.filter_map(Result::err).next().expect("what was planted was not noticed");
+    message.downcast_ref::<String>().cloned().unwrap_or_default()
 }
 
 #[test]
 fn a_writer_that_claims_a_step_too_early_is_found_out() {
-    if std::env::var("ATOLL_WORKER").is_err() {
-        let outcome = std::panic::catch_unwind(|| run(8, 2, true));
-        let message = outcome.expect_err("the planted claim was not noticed");
-        let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+    if !killed::is_worker() {
+        let message = found_out(2, "early claim");
         assert!(message.contains("which was acknowledged"), "{message}");
+    }
+}
+
+#[test]
+fn a_packer_that_commits_although_its_session_has_ended_is_found_out() {
+    if !killed::is_worker() {
+        let message = found_out(3, "stubborn packer");
+        assert!(message.contains("is named by a version and not there"), "{message}");
     }
 }

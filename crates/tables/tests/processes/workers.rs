@@ -1,35 +1,70 @@
 //! What the workers do, and what must be true of it.
 
+use crate::packers;
 use arrow_array::{Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
+use atoll_conformance::killed::tell;
 use atoll_embedded::owner::Mode;
 use atoll_embedded::{FolderOptions, OpenOptions, StoreOptions};
 use atoll_store::{ErrorKind, Outcome, Store, StoreError};
 use atoll_tables::protocol::{BlockId, Version};
-use atoll_tables::{Query, Roles, Table, TableError, TableSchema, column};
+use atoll_tables::{PackOptions, Query, Roles, Table, TableError, TableSchema, column};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+/// How many write.
+pub const WRITERS: u64 = 4;
 /// Rows of each step.
 const ROWS: i64 = 5;
 /// How many appends a writer has under way.
 const AT_ONCE: u64 = 4;
 /// A writer deletes what lies so far behind.
-const KEPT: u64 = 60;
+const KEPT: u64 = 100;
+
+/// What all workers told.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub writers: BTreeMap<i64, Written>,
+    /// Trees that were packed, sessions that were ended, objects that were swept.
+    pub trees: u64,
+    pub ended: u64,
+    pub swept: u64,
+}
 
 /// What a writer told: the last step that was acknowledged, and the steps up to which its deletes were
 /// acknowledged and asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct Written {
     pub wrote: Option<u64>,
     pub deleted: u64,
     pub deleting: u64,
     pub steps: u64,
 }
 
-async fn open(folder: &Path, mode: Mode) -> Result<Arc<dyn Store>, StoreError> {
+/// Takes in what a worker told.
+pub fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
+    let number: u64 = number.parse().unwrap();
+    match what {
+        "packed" => told.trees += number,
+        "ended" => told.ended += number,
+        "swept" => told.swept += number,
+        _ => {}
+    }
+    let Some(writer) = role.strip_prefix("write ") else { return };
+    let told = told.writers.entry(writer.parse().unwrap()).or_default();
+    match what {
+        "wrote" => {
+            told.wrote = told.wrote.max(Some(number));
+            told.steps += 1;
+        }
+        "deleting" => told.deleting = told.deleting.max(number),
+        "deleted" => told.deleted = told.deleted.max(number),
+        _ => {}
+    }
+}
+
+pub async fn open(folder: &Path, mode: Mode) -> Result<Arc<dyn Store>, StoreError> {
     let engine = atoll_engine::Options { memory_bytes: 64 << 20, ..atoll_engine::Options::default() };
     let options = OpenOptions {
         mode,
@@ -65,31 +100,23 @@ pub async fn prepare(folder: &Path) {
     store.close().await.unwrap();
 }
 
-pub fn work(role: &str) {
-    // Told at once: a worker that fails at the very end is killed before it has ended by itself.
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(format_args!("failed {}", panic.to_string().replace('\n', " ")));
-        report(panic);
-    }));
-    let folder = std::path::PathBuf::from(std::env::var("ATOLL_FOLDER").unwrap());
+pub fn work(role: &str, folder: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         match role.split_once(' ').unwrap() {
-            ("write", number) => write_on(&folder, number.parse().unwrap()).await,
-            ("read", _) => read_on(&folder, Mode::Write).await,
-            ("look", _) => read_on(&folder, Mode::Read).await,
+            ("write", number) => write_on(folder, number.parse().unwrap()).await,
+            ("read", _) => read_on(folder, Mode::Write).await,
+            ("look", _) => read_on(folder, Mode::Read).await,
+            ("pack", _) => packers::pack_on(folder).await,
+            ("sweep", _) => packers::sweep_on(folder).await,
             _ => panic!("no such worker: {role}"),
         }
     });
 }
 
-fn tell(line: std::fmt::Arguments<'_>) {
-    let mut out = std::io::stdout().lock();
-    // The driver is gone when this fails, and so is the reason to go on.
-    if writeln!(out, "@{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
-    }
+/// What is planted in the workers, if anything.
+pub fn plant() -> Option<String> {
+    std::env::var("ATOLL_PLANT").ok()
 }
 
 /// Does something until its outcome is known.
@@ -97,14 +124,20 @@ async fn insist<T>(what: &str, mut go: impl AsyncFnMut() -> Result<T, TableError
     loop {
         match go().await {
             Ok(value) => return value,
-            Err(error) if error.outcome() == Outcome::Unknown => tell(format_args!("maybe 0")),
+            Err(error) if is_to_be_tried_again(&error) => tell(format_args!("maybe 0")),
             Err(error) => panic!("{what}: {error} ({error:?})"),
         }
     }
 }
 
+/// Whether the store or a vacuum came between, so that what was asked for is asked for again.
+pub fn is_to_be_tried_again(error: &TableError) -> bool {
+    error.outcome() == Outcome::Unknown
+        || matches!(error, TableError::Behind { .. } | TableError::Fenced { .. })
+}
+
 async fn write_on(folder: &Path, number: i64) {
-    let claims_early = std::env::var("ATOLL_PLANT").is_ok();
+    let claims_early = plant().as_deref() == Some("early claim");
     let store = open(folder, Mode::Write).await.unwrap();
     let table = Table::open(store, "run").await.unwrap();
     let run = format!("writer {number}");
@@ -124,9 +157,7 @@ async fn write_on(folder: &Path, number: i64) {
         for (step, outcome) in futures::future::join_all(appends).await {
             match outcome {
                 Ok(_) => {}
-                Err(error)
-                    if error.outcome() == Outcome::Unknown || matches!(error, TableError::Behind { .. }) =>
-                {
+                Err(error) if is_to_be_tried_again(&error) => {
                     let id = BlockId { run: run.as_str().into(), attempt, step, rank: 0 };
                     insist("append", async || table.append(id.clone(), &rows(number, step)).await).await;
                 }
@@ -179,7 +210,7 @@ async fn read_on(folder: &Path, mode: Mode) {
     }
 }
 
-async fn open_table(folder: &Path, mode: Mode) -> Result<Table, TableError> {
+pub async fn open_table(folder: &Path, mode: Mode) -> Result<Table, TableError> {
     Table::open(open(folder, mode).await?, "run").await
 }
 
@@ -203,13 +234,13 @@ fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
 }
 
 /// Compares what is there in the end with what was told; how many steps were acknowledged.
-pub async fn judge(folder: &Path, told: &BTreeMap<i64, Told>) -> u64 {
+pub async fn judge(folder: &Path, told: &Told) -> u64 {
     let store = open(folder, Mode::Write).await.unwrap();
     let table = Table::open(Arc::clone(&store), "run").await.unwrap();
     let answer = table.query(&Query::default()).await.unwrap();
     let steps = steps_of(&answer.rows);
     let mut total = 0;
-    for (writer, told) in told {
+    for (writer, told) in &told.writers {
         let Some(wrote) = told.wrote else { continue };
         total += told.steps;
         let steps = steps.get(writer).cloned().unwrap_or_default();
@@ -227,6 +258,9 @@ pub async fn judge(folder: &Path, told: &BTreeMap<i64, Told>) -> u64 {
         let listed = table.steps(Some(&format!("writer {writer}"))).await.unwrap();
         assert!(listed.iter().map(|step| step.step).eq(steps), "writer {writer}: {listed:?}");
     }
+    // Packing what is left changes nothing.
+    table.pack(&PackOptions::whole()).await.unwrap();
+    assert_eq!(table.query(&Query::default()).await.unwrap().rows, answer.rows);
     // Whoever comes next can go on.
     let attempt = table.begin_next("writer 0", 1).await.unwrap();
     let id = BlockId { run: "writer 0".into(), attempt, step: 1 << 40, rank: 0 };
