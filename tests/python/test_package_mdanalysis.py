@@ -13,6 +13,9 @@ import MDAnalysis  # noqa: E402
 import atoll  # noqa: E402
 import atoll.mdanalysis  # noqa: E402
 
+#: MDAnalysis warns of what a PDB file does not say.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 ATOMS, FRAMES = 60, 7
 
 
@@ -86,10 +89,10 @@ def test_it_is_opened_like_any_other_format(
     loaded: atoll.Table, store: atoll.Store, written: tuple[Path, Path], universe: MDAnalysis.Universe
 ) -> None:
     again = MDAnalysis.Universe(str(written[0]), store.url, format="ATOLL", table="md", run="first")
-    heavy = again.select_atoms("type C")
-    assert len(heavy) == ATOMS // 2
+    some = again.select_atoms("name A1")
+    assert len(some) == ATOMS // 5
     again.trajectory[4], universe.trajectory[4]
-    numpy.testing.assert_allclose(heavy.center_of_mass(), universe.select_atoms("type C").center_of_mass(), rtol=1e-5)
+    numpy.testing.assert_allclose(some.center_of_geometry(), universe.select_atoms("name A1").center_of_geometry())
     copied = pickle.loads(pickle.dumps(again))
     numpy.testing.assert_array_equal(copied.trajectory[2].positions, universe.trajectory[2].positions)
     with pytest.raises(atoll.errors.NotFoundError, match="nope"):

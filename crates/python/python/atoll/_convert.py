@@ -146,7 +146,7 @@ def _buffer(name: str, view: memoryview) -> _Column:
     type_name = _NUMPY_TYPES.get(f"{letter}{view.itemsize}")
     if type_name is None or view.ndim not in (1, 2):
         raise InvalidInputError(f'column "{name}": a buffer of format {view.format} and shape {view.shape}')
-    elements = view.shape[1] if view.ndim == 2 else None
+    elements = view.shape[1] if view.shape is not None and view.ndim == 2 else None
     flat = memoryview(view.tobytes())
     return name, type_name, flat if letter == "b" else flat.cast(code), None, elements
 

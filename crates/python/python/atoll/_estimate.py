@@ -158,10 +158,10 @@ def tolerant(
 ) -> Tolerant:
     """A query with the one tolerance that was given."""
     given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
-    (first, *more) = [(name, width) for name, width in given.items() if width is not None] or [None]
-    if first is None or more:
+    said = [(name, width) for name, width in given.items() if width is not None]
+    if len(said) != 1:
         raise InvalidInputError.hinted("one tolerance is needed", "write within(relative=0.01), absolute= or of_sd=")
-    return Tolerant(query, first, max_rows)
+    return Tolerant(query, said[0], max_rows)
 
 
 def estimated(query: Query, question: _Question) -> Estimate:
@@ -198,4 +198,4 @@ def binned(query: Query, column: str, edges: Sequence[float], confidence: float,
     )
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
     made = [_made(share, **rest) for share in shares if share is not None]
-    return [Bin(*ends, share) for *ends, share in zip(edges, edges[1:], made, strict=False)]
+    return [Bin(low, high, share) for low, high, share in zip(edges, edges[1:], made, strict=False)]

@@ -143,7 +143,8 @@ def _value(literal: Any, data_type: str) -> Any:
     (_, typed) = _node(literal)
     (kind, value) = _node(typed)
     if kind == "Datetime" and isinstance(value, list) and len(value) == 3:
-        return _instant(*value, data_type)
+        ticks, unit, zone = value
+        return _instant(ticks, unit, zone, data_type)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and ("int" in data_type or "float" in data_type) and "[" not in data_type:
         # Beyond 2**53 Polars compares integers with doubles only nearly.

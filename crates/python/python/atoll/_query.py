@@ -348,7 +348,8 @@ class Query(Asking):
         if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
             raise InvalidInputError(f"{count!r} is no number of {name}")
         known = getattr(self, name)
-        return dataclasses.replace(self, **{name: int(count) if known is None else min(known, int(count))})
+        changed: Any = {name: int(count) if known is None else min(known, int(count))}
+        return dataclasses.replace(self, **changed)
 
     def __repr__(self) -> str:
         said = [repr(self.table)]

@@ -166,10 +166,10 @@ class Stores:
                     f'{store.url} has no table "{name}"', "open the stores that have it, by a list of them"
                 ) from None
         first = tables[0]
-        for table in tables[1:]:
+        for store, table in zip(self._stores, tables, strict=True):
             if table.schema != first.schema or table._native.roles != first._native.roles:
                 raise InvalidInputError.hinted(
-                    f'table "{name}" of {table.store.url} has other columns, roles or salt than that of {first.store.url}',
+                    f'table "{name}" of {store.url} has other columns, roles or salt than that of {self._stores[0].url}',
                     "tables that are asked as one have one schema",
                 )
         return Table(_atoll.union([table._native for table in tables]), self)
@@ -211,7 +211,7 @@ def open(
 ) -> Store: ...
 @overload
 def open(
-    url: Sequence[str | os.PathLike[str]],
+    url: list[Any] | tuple[Any, ...],
     *,
     read_only: bool = False,
     create: bool = True,
@@ -219,7 +219,7 @@ def open(
     keep_seconds: int | None = None,
 ) -> Stores: ...
 def open(
-    url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    url: str | os.PathLike[str] | list[Any] | tuple[Any, ...],
     *,
     read_only: bool = False,
     create: bool = True,

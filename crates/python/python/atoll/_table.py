@@ -179,11 +179,12 @@ class Table(Asking):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
         if step is not None:
             return self._of_steps([step])
-        timed = [found for found in self.steps() if found.time is not None]
-        away = min((abs(found.time - time) for found in timed), default=None)
+        wanted = float(time or 0.0)
+        timed = [(abs(found.time - wanted), found.step) for found in self.steps() if found.time is not None]
+        away = min((away for away, _ in timed), default=None)
         if away is None or (away > 0 and not nearest):
-            raise NotFoundError.hinted(f"no step has time {time:g}", "nearest=True takes the closest one")
-        return self._of_steps(sorted({found.step for found in timed if abs(found.time - time) == away}))
+            raise NotFoundError.hinted(f"no step has time {wanted:g}", "nearest=True takes the closest one")
+        return self._of_steps(sorted({step for distance, step in timed if distance == away}))
 
     def last(self) -> Query:
         """The rows of the last complete step; of several runs, the greatest step number.

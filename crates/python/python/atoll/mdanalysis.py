@@ -87,8 +87,8 @@ def load(
             f"the table has no column {', '.join(sorted(missing))}", "make it with atoll.mdanalysis.create_table"
         )
     last = table.last_complete(run)
-    chosen = range(universe.trajectory.n_frames)[frames]
-    chosen = sorted(frame for frame in chosen if last is None or frame > last)
+    all_of_them = range(universe.trajectory.n_frames)[frames]
+    chosen = sorted(frame for frame in all_of_them if last is None or frame > last)
     if not chosen:
         return 0
     attempt = table.begin(run)
