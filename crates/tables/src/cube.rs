@@ -1,7 +1,7 @@
 //! Cubes: a table at rest, as a tree in which every sample of every box is a few near places.
 //!
 //! ```text
-//! object:    head 64 | directory | band: column, column, … | band: … | …
+//! object:    head 64 | directory | filters of the bands | band: column, column, … | band: … | …
 //! column:    bytes, packed or as in a block | seal 8
 //! ```
 //!
@@ -18,6 +18,7 @@
 mod band;
 mod column;
 mod directory;
+mod filter;
 mod origin;
 mod read;
 #[cfg(test)]

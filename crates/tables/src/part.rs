@@ -9,6 +9,7 @@ use crate::cube::{CubeReader, Origins};
 use crate::lattice::Extent;
 use crate::{TableSchema, Weight, Window};
 use arrow_array::RecordBatch;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A part whose directory was read.
@@ -73,6 +74,45 @@ impl Part {
         match self {
             Self::Block(block) => block.directory().rows,
             Self::Cubes(cubes) => cubes.directory().rows(),
+        }
+    }
+
+    /// Where its filters lie, which tell the entities of each band; none if it has none.
+    #[must_use]
+    pub fn filters_at(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Block(_) => None,
+            Self::Cubes(cubes) => cubes.filters_at(),
+        }
+    }
+
+    /// Whether its filters were read.
+    #[must_use]
+    pub fn has_filters(&self) -> bool {
+        matches!(self, Self::Cubes(cubes) if cubes.has_filters())
+    }
+
+    /// Reads its filters from the bytes where they lie, and keeps them.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`].
+    pub fn keep_filters(&self, bytes: &[u8]) -> Result<(), BlockError> {
+        match self {
+            Self::Block(_) => Ok(()),
+            Self::Cubes(cubes) => cubes.keep_filters(bytes),
+        }
+    }
+
+    /// The rows of a band that may have one of these weights, which lie between its least and its greatest: all of
+    /// them unless its filters were read; none if no row has.
+    ///
+    /// # Panics
+    /// Never for a place that [`Part::bands`] named.
+    #[must_use]
+    pub fn rows_of(&self, place: usize, weights: &[Weight]) -> Option<Range<usize>> {
+        match self {
+            Self::Block(block) => Some(0..block.directory().bands[place].rows as usize),
+            Self::Cubes(cubes) => cubes.rows_of(place, weights),
         }
     }
 

@@ -57,11 +57,17 @@ pub enum Bug {
     PartsMixedUp,
     /// The box around the rows of an object ends before the last of them.
     BoxTooSmall,
+    /// The weights of a sample key are computed without the salt of the table.
+    KnownWeightUnsalted,
+    /// Of the weights that are known the heaviest is forgotten.
+    KnownWeightForgotten,
+    /// Filters of cubes leave out the last row of an entity.
+    FilterTooShort,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -88,6 +94,9 @@ impl Bug {
         Self::BandSkipped,
         Self::PartsMixedUp,
         Self::BoxTooSmall,
+        Self::KnownWeightUnsalted,
+        Self::KnownWeightForgotten,
+        Self::FilterTooShort,
     ];
 }
 

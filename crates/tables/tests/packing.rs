@@ -12,6 +12,8 @@ mod counted;
 mod failing;
 #[path = "packing/growth.rs"]
 mod growth;
+#[path = "packing/paths.rs"]
+mod paths;
 #[path = "packing/races.rs"]
 mod races;
 #[path = "../src/seeds.rs"]

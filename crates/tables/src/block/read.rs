@@ -19,6 +19,9 @@ pub struct Wanted<'q> {
     pub window: Window,
     /// Places of the columns to read, in the order in which they are answered.
     pub columns: &'q [usize],
+    /// Of these only the rows from one place of the band to another, where more is known than weights; a block
+    /// does not look at it.
+    pub rows: Option<(u32, u32)>,
 }
 
 /// A block whose directory was read.

@@ -131,7 +131,8 @@ fn read(
 
 const ALL_COLUMNS: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
-const EVERYTHING: Wanted<'static> = Wanted { window: Window::below(Cut::ALL), columns: &ALL_COLUMNS };
+const EVERYTHING: Wanted<'static> =
+    Wanted { window: Window::below(Cut::ALL), columns: &ALL_COLUMNS, rows: None };
 
 #[test]
 fn a_block_gives_back_every_row_in_the_order_of_its_weight() {
@@ -164,7 +165,7 @@ fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows
             } else {
                 Cut::window(from, to).unwrap()
             };
-            let wanted = Wanted { window, columns: &[5, 0] };
+            let wanted = Wanted { window, columns: &[5, 0], rows: None };
             let (found, found_weights, decoded) = read(&bytes, &wanted, &region).unwrap();
             let kept: Vec<u32> = (0..4000).filter(|&row| window.takes(weights[row as usize])).collect();
             let kept = UInt32Array::from(kept);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! head:      magic 8 | format 4 | directory length 4 | rows 8 | length of all bands 8 | schema 8
-//!            | directory sum 8 | zero 8 | head sum 8
+//!            | directory sum 8 | length of the statistics 4, for which there is room and which nobody writes yet
+//!            | length of the filters 4 | head sum 8
 //! directory: layers of cubes 4 | bands 4 | columns of a band 4 | index columns 4 | runs 4 | step column + 1 4
 //!            | runs: (length 4, name)… | axes: (cell exponent 4, low 16, bits 4)…
 //!            | words: levels, codes, sides, layers and numbers of bands of the layers of the cubes
@@ -27,8 +28,8 @@ use std::ops::Range;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLCUB");
 
-/// The newest format that is known.
-const FORMAT: u32 = 1;
+/// The newest format that is known. The first had no filters, and zeros for the lengths.
+const FORMAT: u32 = 2;
 
 /// More cubes or bands than this an object never has: a band holds a row at least, and takes some bytes.
 const BANDS_MAX: usize = 1 << 18;
@@ -41,6 +42,8 @@ pub(super) struct Head {
     pub(super) bands_bytes: u64,
     pub(super) schema: u64,
     pub(super) directory_sum: u64,
+    pub(super) statistics_bytes: u32,
+    pub(super) filters_bytes: u32,
 }
 
 impl Head {
@@ -49,7 +52,8 @@ impl Head {
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.directory_bytes.to_le_bytes());
-        let words = [self.rows, self.bands_bytes, self.schema, self.directory_sum];
+        let sections = u64::from(self.filters_bytes) << 32 | u64::from(self.statistics_bytes);
+        let words = [self.rows, self.bands_bytes, self.schema, self.directory_sum, sections];
         for (place, word) in words.into_iter().enumerate() {
             bytes[16 + place * 8..][..8].copy_from_slice(&word.to_le_bytes());
         }
@@ -67,14 +71,22 @@ impl Head {
         let (found, directory_bytes) = (fields.u32()?, fields.u32()?);
         let [rows, bands_bytes, schema, directory_sum] =
             [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
-        let (_zero, sum) = (fields.u64()?, fields.u64()?);
+        let (statistics_bytes, filters_bytes, sum) = (fields.u32()?, fields.u32()?, fields.u64()?);
         if sum != checksum(&bytes[..HEAD_BYTES - 8]) {
             return Err(damaged("its head does not match its checksum"));
         }
         if found > FORMAT {
             return Err(BlockError::NewerFormat { found, supported: FORMAT });
         }
-        Ok(Self { directory_bytes, rows, bands_bytes, schema, directory_sum })
+        Ok(Self {
+            directory_bytes,
+            rows,
+            bands_bytes,
+            schema,
+            directory_sum,
+            statistics_bytes,
+            filters_bytes,
+        })
     }
 }
 
@@ -399,11 +411,11 @@ fn extent(flags: u64, least: Scalar, greatest: Scalar) -> Result<Extent, BlockEr
 }
 
 /// The lightest weight with this upper half.
-fn from_upper(upper: u64) -> Weight {
+pub(super) fn from_upper(upper: u64) -> Weight {
     Weight::new(upper << 32).unwrap_or(Weight::LEAST)
 }
 
 /// The heaviest weight with this upper half.
-fn up_from_upper(upper: u64) -> Weight {
+pub(super) fn up_from_upper(upper: u64) -> Weight {
     Weight::new(upper << 32 | u64::from(u32::MAX)).unwrap_or(Weight::LEAST)
 }

@@ -3,6 +3,7 @@
 //! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
 
 use super::directory::{BandEntry, CubeDirectory, Head};
+use super::filter::Filters;
 use super::write::{SEAL_BYTES, seal};
 use super::{MARK_ROWS, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
@@ -15,13 +16,17 @@ use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An object of cubes whose directory was read.
 #[derive(Clone, Debug)]
 pub struct CubeReader {
     schema: Arc<TableSchema>,
     directory: CubeDirectory,
+    /// Where the filters lie; nowhere if there are none.
+    filters_at: Range<u64>,
+    /// The filters, once they were read.
+    filters: OnceLock<Filters>,
     /// Where the bands begin.
     bands_at: u64,
 }
@@ -44,16 +49,52 @@ impl CubeReader {
         if head.schema != schema_sum(&schema) {
             return Err(BlockError::OtherSchema);
         }
-        let bands_at = HEAD_BYTES + head.directory_bytes as usize;
-        let directory = front.get(HEAD_BYTES..bands_at).ok_or_else(|| damaged("its directory is cut off"))?;
+        let end = HEAD_BYTES + head.directory_bytes as usize;
+        let directory = front.get(HEAD_BYTES..end).ok_or_else(|| damaged("its directory is cut off"))?;
         let directory = CubeDirectory::decode(&head, &schema, directory)?;
-        Ok(Self { schema, directory, bands_at: bands_at as u64 })
+        let filters_at = end as u64 + u64::from(head.statistics_bytes);
+        let bands_at = filters_at + u64::from(head.filters_bytes);
+        let (filters_at, filters) = (filters_at..bands_at, OnceLock::new());
+        Ok(Self { schema, directory, filters_at, filters, bands_at })
     }
 
     /// What lies where.
     #[must_use]
     pub const fn directory(&self) -> &CubeDirectory {
         &self.directory
+    }
+
+    /// As [`crate::part::Part::filters_at`].
+    #[must_use]
+    pub fn filters_at(&self) -> Option<Range<u64>> {
+        Some(self.filters_at.clone()).filter(|filters| !filters.is_empty())
+    }
+
+    /// As [`crate::part::Part::has_filters`].
+    #[must_use]
+    pub fn has_filters(&self) -> bool {
+        self.filters.get().is_some()
+    }
+
+    /// As [`crate::part::Part::keep_filters`].
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`].
+    pub fn keep_filters(&self, bytes: &[u8]) -> Result<(), BlockError> {
+        let filters = Filters::decode(bytes, &self.directory.bands)?;
+        // Whoever else was reading them has read the same.
+        self.filters.get_or_init(|| filters);
+        Ok(())
+    }
+
+    /// As [`crate::part::Part::rows_of`].
+    #[must_use]
+    pub fn rows_of(&self, place: usize, weights: &[Weight]) -> Option<Range<usize>> {
+        let band = &self.directory.bands[place];
+        match self.filters.get() {
+            None => Some(0..band.rows as usize),
+            Some(filters) => filters.rows(place, band, weights),
+        }
     }
 
     /// How many bands it has.
@@ -132,7 +173,11 @@ impl CubeReader {
         let columns = self.columns_of(wanted.columns, with_origins);
         let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
         let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
-        let range = decoded(band, wanted.window);
+        let mut range = decoded(band, wanted.window);
+        if let Some((from, to)) = wanted.rows {
+            let from = range.start.max(from as usize);
+            range = from..range.end.min(to as usize).max(from);
+        }
         let mut arrays = Vec::with_capacity(columns.len());
         for (&column, slice) in columns.iter().zip(slices) {
             arrays.push(self.column(band, column, range.clone(), slice.as_ref())?);

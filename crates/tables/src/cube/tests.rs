@@ -144,7 +144,7 @@ fn answer(
     window: Window,
 ) -> Result<(RecordBatch, Vec<Weight>, Origins, usize), BlockError> {
     let columns: Vec<usize> = (0..schema.columns().fields().len()).collect();
-    let wanted = Wanted { window, columns: &columns };
+    let wanted = Wanted { window, columns: &columns, rows: None };
     let (mut batches, mut all, mut origins, mut decoded) = (Vec::new(), Vec::new(), Origins::default(), 0);
     for bytes in objects {
         let part = open(schema, bytes)?;
@@ -341,7 +341,7 @@ fn a_block_is_a_part_like_any_other() {
     let bytes = crate::block::encode_block(&grown.schema, &grown.rows).unwrap();
     let part = open(&grown.schema, &bytes).unwrap();
     assert!(matches!(part, Part::Block(_)) && part.row_count() == 900);
-    let wanted = Wanted { window: Window::below(Cut::of_share(0.2).unwrap()), columns: &[0] };
+    let wanted = Wanted { window: Window::below(Cut::of_share(0.2).unwrap()), columns: &[0], rows: None };
     let rows = part.bands(wanted.window, |_| true).into_iter().map(|place| {
         let slice = |(at, len): (u64, u64)| &bytes[at as usize..(at + len) as usize];
         let slices: Vec<&[u8]> = part.slices(place, wanted.columns, false).into_iter().map(slice).collect();
@@ -349,4 +349,101 @@ fn a_block_is_a_part_like_any_other() {
     });
     let expected = grown.weights.iter().filter(|weight| wanted.window.takes(**weight)).count();
     assert_eq!(rows.sum::<usize>(), expected);
+}
+
+/// The object as the first format had it: without filters, and with zeros for the lengths of what it lacked.
+fn as_before(object: &[u8]) -> Vec<u8> {
+    let word = |at: usize| u32::from_le_bytes(*object[at..].first_chunk().unwrap()) as usize;
+    let end = HEAD_BYTES + word(12);
+    let mut bytes = object[..end].to_vec();
+    bytes.extend_from_slice(&object[end + word(48) + word(52)..]);
+    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[48..56].fill(0);
+    let sum = crate::block::checksum(&bytes[..56]);
+    bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// A table of twelve frames of some particles, which is sampled by particle.
+fn particles(random: &mut fastrand::Rng, count: i64) -> Grown {
+    let schema = Arc::new(
+        TableSchema::new(
+            Schema::new(vec![
+                column("pid", DataType::Int64, false),
+                column("frame", DataType::Int64, false),
+                column("x", DataType::Float64, false),
+            ]),
+            &Roles {
+                id: vec!["pid".to_owned(), "frame".to_owned()],
+                sample_key: vec!["pid".to_owned()],
+                index: vec!["x".to_owned(), "frame".to_owned()],
+                salt: 5,
+            },
+        )
+        .unwrap(),
+    );
+    let frames = 12 * count;
+    let pid: Int64Array = (0..frames).map(|row| row % count).collect::<Vec<_>>().into();
+    let frame: Int64Array = (0..frames).map(|row| row / count).collect::<Vec<_>>().into();
+    let x: Float64Array = (0..frames).map(|_| random.f64()).collect::<Vec<_>>().into();
+    let columns: Vec<ArrayRef> = vec![Arc::new(pid), Arc::new(frame), Arc::new(x)];
+    let rows = RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap();
+    let weights = weights(&rows.columns()[..1], Salt(5)).unwrap();
+    let order = order(&weights, &rows.columns()[..2]).unwrap();
+    let origins = Origins::of_block("run".into(), 0, order.len());
+    let sorted = order.iter().map(|&row| weights[row as usize]).collect();
+    Grown {
+        rows: take_record_batch(&rows, &UInt32Array::from(order)).unwrap(),
+        weights: sorted,
+        origins,
+        schema,
+    }
+}
+
+/// How many rows of each object lie where its filters say that those of a weight are, and how many those are.
+fn of_weight(schema: &Arc<TableSchema>, objects: &[Vec<u8>], weight: Weight) -> (usize, usize) {
+    let window = Window::between(weight, weight);
+    let (mut found, mut decoded) = (0, 0);
+    for bytes in objects {
+        let part = open(schema, bytes).unwrap();
+        if let Some(at) = part.filters_at() {
+            part.keep_filters(&bytes[at.start as usize..at.end as usize]).unwrap();
+        }
+        for place in part.bands(window, |_| true) {
+            let Some(rows) = part.rows_of(place, &[weight]) else { continue };
+            decoded += rows.len();
+            let wanted = Wanted { window, columns: &[0], rows: Some((rows.start as u32, rows.end as u32)) };
+            let slices = part.slices(place, &[0], false).into_iter();
+            let slices: Vec<&[u8]> = slices.map(|(at, len)| &bytes[at as usize..][..len as usize]).collect();
+            found += part.rows(place, wanted, false, &slices).unwrap().rows.num_rows();
+        }
+    }
+    (found, decoded)
+}
+
+#[test]
+fn filters_lead_to_every_row_of_a_particle_and_objects_without_them_are_read_as_before() {
+    for seed in seeds() {
+        println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables cube");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let count = random.i64(1..400);
+        let grown = particles(&mut random, count);
+        let shape = some_shape(&mut random);
+        let objects: Vec<Vec<u8>> = grown.encode(&shape).into_iter().map(|object| object.bytes).collect();
+        let before: Vec<Vec<u8>> = objects.iter().map(|object| as_before(object)).collect();
+        let (mut decoded, mut decoded_before) = (0, 0);
+        for _ in 0..20 {
+            let weight = grown.weights[random.usize(..grown.weights.len())];
+            let (found, of_filters) = of_weight(&grown.schema, &objects, weight);
+            assert_eq!(found, 12, "{shape:?}");
+            let (found, of_bands) = of_weight(&grown.schema, &before, weight);
+            assert_eq!(found, 12, "{shape:?}");
+            decoded += of_filters;
+            decoded_before += of_bands;
+        }
+        assert!(
+            decoded >= 240 && decoded <= decoded_before && decoded < 400,
+            "{decoded} rows, {decoded_before}"
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
 use super::directory::{BandEntry, CubeDirectory, CubeEntry, Head};
+use super::filter::{put_filter, seal_filters};
 use super::tree::{Cube, CubeId, Places, Root, grow};
 use super::{MARK_ROWS, Origins, Shape, band, column};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
@@ -92,7 +93,7 @@ impl<'r> Tree<'r> {
         let rows = take_record_batch(self.rows, &UInt32Array::from(order))?;
         let hidden = Hidden::of(self.schema, &rows, &origins);
         let mut directory = CubeDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
-        let (mut bytes, mut from) = (Vec::new(), 0);
+        let (mut bytes, mut filters, mut from) = (Vec::new(), Vec::new(), 0);
         for layer in portion {
             let first = directory.bands.len();
             for band in &layer.bands {
@@ -101,13 +102,20 @@ impl<'r> Tree<'r> {
                 let columns: Vec<ArrayRef> =
                     rows.columns().iter().map(|column| column.slice(range.start, range.len())).collect();
                 let columns = [columns, hidden.slices(range.start, range.len())].concat();
-                let entry = encode_band(self.schema, &columns, &weights[range], &mut bytes)?;
-                directory.bands.push(entry);
+                let weights = &weights[range];
+                directory.bands.push(encode_band(self.schema, &columns, weights, &mut bytes)?);
+                if self.schema.samples_entities() {
+                    put_filter(weights, &mut filters);
+                }
             }
             let bands = first..directory.bands.len();
             directory.cubes.push(CubeEntry { id: layer.cube, layer: layer.layer, bands });
         }
-        Ok(assemble(self.schema, directory, &bytes, &weights, &origins))
+        if !filters.is_empty() {
+            seal_filters(&mut filters);
+        }
+        let sections = Sections { filters, bands: bytes };
+        Ok(assemble(self.schema, directory, &sections, &weights, &origins))
     }
 }
 
@@ -204,10 +212,16 @@ pub(super) fn seal(column: &[u8], offset: u64) -> u64 {
     twox_hash::XxHash3_64::oneshot_with_seed(offset, column)
 }
 
+/// What follows the directory.
+struct Sections {
+    filters: Vec<u8>,
+    bands: Vec<u8>,
+}
+
 fn assemble(
     schema: &TableSchema,
     directory: CubeDirectory,
-    bands: &[u8],
+    sections: &Sections,
     weights: &[Weight],
     origins: &Origins,
 ) -> CubeObject {
@@ -215,9 +229,11 @@ fn assemble(
     let head = Head {
         directory_bytes: encoded.len() as u32,
         rows: directory.rows(),
-        bands_bytes: bands.len() as u64,
+        bands_bytes: sections.bands.len() as u64,
         schema: schema_sum(schema),
         directory_sum: checksum(&encoded),
+        statistics_bytes: 0,
+        filters_bytes: sections.filters.len() as u32,
     };
     // A portion has a row at least.
     let least = |weight: Option<&Weight>| weight.copied().unwrap_or(Weight::LEAST);
@@ -225,7 +241,7 @@ fn assemble(
     CubeObject {
         front_bytes: (HEAD_BYTES + encoded.len()) as u64,
         extents: joined(directory.bands.iter().map(|band| band.extents.as_slice())),
-        bytes: [&head.encode()[..], &encoded, bands].concat(),
+        bytes: [&head.encode()[..], &encoded, &sections.filters, &sections.bands].concat(),
         rows: directory.rows(),
         cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),
         weights: (least(weights.iter().min()), least(weights.iter().max())),

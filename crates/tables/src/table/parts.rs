@@ -65,7 +65,8 @@ fn told_apart(object: ObjectId) -> ObjectId {
 
 impl Kept {
     fn keep(&mut self, object: ObjectId, part: OpenPart) {
-        let bytes = part.front.len() * (1 + TIMES_LARGER);
+        let filters = part.part.filters_at().map_or(0, |at| at.end - at.start) as usize;
+        let bytes = part.front.len() * (1 + TIMES_LARGER) + filters;
         // Half of what may be kept is young; what was not used while that half filled is forgotten.
         if self.young_bytes + bytes > BYTES_MAX / 2 {
             self.old = std::mem::take(&mut self.young);

@@ -12,6 +12,7 @@ mod batches;
 mod bounds;
 mod explain;
 mod fetch;
+mod filters;
 mod found;
 mod known;
 mod portion;

@@ -160,7 +160,7 @@ fn bands(table: &Table, placed: &Placed, bytes: &[u8]) -> Result<Vec<Band>, Bloc
     let front = Part::front_bytes(bytes.get(..HEAD_BYTES).unwrap_or_default())?;
     let part = Part::open(Arc::clone(&table.schema), bytes.get(..front as usize).ok_or_else(cut_off)?)?;
     let columns: Vec<usize> = (0..table.schema.columns().fields().len()).collect();
-    let wanted = Wanted { window: window_of(placed.piece.weights), columns: &columns };
+    let wanted = Wanted { window: window_of(placed.piece.weights), columns: &columns, rows: None };
     let mut found = Vec::new();
     for place in part.bands(wanted.window, |_| true) {
         let slice = |(at, len): (u64, u64)| {

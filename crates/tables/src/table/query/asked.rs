@@ -2,8 +2,10 @@
 
 use super::bounds::Bounds;
 use super::known::Known;
+use super::portion::Planned;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
+use crate::part::Part;
 use crate::{TableSchema, Weight, Window};
 
 /// A query that fits a table.
@@ -68,20 +70,22 @@ impl Asked {
         self.is_count && self.units.is_none()
     }
 
-    /// The least and the greatest weight of a range that a row that answers can have, both included, if there are
-    /// any.
-    pub(super) fn narrowed(&self, (least, greatest): (Weight, Weight)) -> Option<(Weight, Weight)> {
-        match &self.known {
-            None => Some((least, greatest)),
-            Some(known) => known.within(least, greatest),
-        }
+    /// What of a planned band is left once it is known which weights the rows that answer have; none if nothing is.
+    pub(super) fn narrowed(&self, planned: Planned, part: &Part) -> Option<Planned> {
+        let Some(known) = &self.known else { return Some(planned) };
+        let weights = known.between(planned.least, planned.greatest);
+        let (least, greatest) = (*weights.first()?, *weights.last()?);
+        let rows = part.rows_of(planned.band, weights)?;
+        let decoded = part.facts(planned.band, Window::between(least, greatest)).decoded;
+        Some(planned.narrowed((least, greatest), decoded, rows))
     }
 
     /// Whether a row that answers can have one of these weights.
     pub(super) fn may_weigh(&self, window: Window) -> bool {
-        let window = self.window.intersection(window);
-        let range = window.clipped(Weight::LEAST, Weight::GREATEST);
-        range.and_then(|range| self.narrowed(range)).is_some()
+        let range = self.window.intersection(window).clipped(Weight::LEAST, Weight::GREATEST);
+        range.is_some_and(|(least, greatest)| {
+            self.known.as_ref().is_none_or(|known| !known.between(least, greatest).is_empty())
+        })
     }
 
     /// Reads the columns of a condition too.

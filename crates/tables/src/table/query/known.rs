@@ -7,6 +7,7 @@
 //! Invariant: the weight of a row that satisfies the filter is among the known ones.
 
 use crate::expression::{Bound, Column, POINTS_MAX};
+use crate::planted::{self, Bug};
 use crate::weight::weights;
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -29,16 +30,14 @@ impl Known {
         };
         let values = schema.sample_key().iter().map(values).collect::<Option<Vec<_>>>()?;
         // Hashing the values as columns of the table are hashed, so that they cannot come out otherwise.
-        let mut weights = weights(&product(&values)?, Salt(schema.salt())).ok()?;
+        let salt = if planted::is(Bug::KnownWeightUnsalted) { 0 } else { schema.salt() };
+        let mut weights = weights(&product(&values)?, Salt(salt)).ok()?;
         weights.sort_unstable();
         weights.dedup();
+        if planted::is(Bug::KnownWeightForgotten) {
+            weights.pop();
+        }
         Some(Self { weights: weights.into() })
-    }
-
-    /// The least and the greatest of them from one weight to another, both included, if there are any.
-    pub(super) fn within(&self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
-        let of_range = self.between(least, greatest);
-        Some((*of_range.first()?, *of_range.last()?))
     }
 
     /// Those from one weight to another, both included.

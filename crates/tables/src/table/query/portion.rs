@@ -19,6 +19,8 @@ pub(super) struct Planned {
     pub(super) greatest: Weight,
     /// Rows that are decoded.
     pub(super) decoded: u64,
+    /// From which to which row of the band these lie at most, where that is known.
+    pub(super) rows: Option<(u32, u32)>,
     /// About how many of them have weights that can answer.
     pub(super) expected: f64,
     /// Whether each of these is known to answer.
@@ -36,12 +38,19 @@ impl Planned {
         let span = |(least, greatest): (Weight, Weight)| (greatest.get() - least.get()) as f64 + 1.0;
         let share = span((least, greatest)) / span((facts.least, facts.greatest));
         let (decoded, expected) = (facts.decoded, (facts.rows as f64 * share).min(facts.decoded as f64));
-        Self { source, band, least, greatest, decoded, expected, is_certain }
+        Self { source, band, least, greatest, decoded, rows: None, expected, is_certain }
     }
 
-    /// Of it only the rows of these weights, for which so many are decoded.
-    pub(super) fn narrowed(self, (least, greatest): (Weight, Weight), decoded: u64) -> Self {
-        Self { least, greatest, decoded, expected: self.expected.min(decoded as f64), ..self }
+    /// Of it only the rows of these weights, for which so many are decoded, from one row to another.
+    pub(super) fn narrowed(
+        self,
+        (least, greatest): (Weight, Weight),
+        decoded: u64,
+        rows: std::ops::Range<usize>,
+    ) -> Self {
+        let decoded = decoded.min(rows.len() as u64);
+        let rows = Some((rows.start as u32, rows.end as u32));
+        Self { least, greatest, decoded, rows, expected: self.expected.min(decoded as f64), ..self }
     }
 
     /// The weights in it that can answer.

@@ -6,6 +6,7 @@
 use super::super::strike::is_true;
 use super::asked::Asked;
 use super::fetch::{Range, Requests};
+use super::filters::read_filters;
 use super::found::{Found, Ordered, arrow, rows_of_units, split_below, units};
 use super::portion::{Planned, Progress, enough};
 use super::source::{Piece, Source, in_object, open, pieces};
@@ -16,7 +17,7 @@ use crate::expression::Verdict;
 use crate::part::BandOfRows;
 use crate::planted::{self, Bug};
 use crate::protocol::Manifest;
-use crate::{Cut, Weight, Window};
+use crate::{Cut, Weight};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
@@ -87,6 +88,7 @@ impl Reading {
             pieces = rest;
         }
         let sources = open(table, &asked, pieces, &mut work).await?;
+        read_filters(table, &asked, &sources, &mut work).await?;
         let fields = table.schema.columns().fields();
         let needed = asked.columns[..asked.needed].iter();
         let fields: Vec<_> = needed.map(|&place| Arc::clone(&fields[place])).collect();
@@ -121,11 +123,10 @@ impl Reading {
                 let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
                 if self.asked.only_counts() && is_certain && clipped == whole {
                     self.counted += facts.rows;
-                } else if let Some(narrowed) = self.asked.narrowed(clipped) {
-                    let decoded = source.part.facts(band, Window::between(narrowed.0, narrowed.1)).decoded;
-                    let planned = Planned::new((place, band), clipped, facts, is_certain);
-                    self.planned.push(planned.narrowed(narrowed, decoded));
+                    continue;
                 }
+                let planned = Planned::new((place, band), clipped, facts, is_certain);
+                self.planned.extend(self.asked.narrowed(planned, &source.part));
             }
         }
         self.planned.sort_by_key(|band| (band.least, band.source));
@@ -313,7 +314,8 @@ impl Reading {
         let slices: Vec<Buffer> = std::mem::take(slices).into_iter().flatten().collect();
         let planned = &self.planned[place];
         let source = &self.sources[planned.source];
-        let wanted = Wanted { window: planned.window(), columns: self.columns_of(planned) };
+        let columns = self.columns_of(planned);
+        let wanted = Wanted { window: planned.window(), columns, rows: planned.rows };
         let found = source.part.rows(planned.band, wanted, source.with_origins(), &slices);
         let BandOfRows { mut rows, mut weights, origins } =
             found.map_err(|error| in_object(source.object, error))?;

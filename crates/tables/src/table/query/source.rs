@@ -7,6 +7,7 @@ use super::super::parts::OpenPart;
 use super::super::strike::{Strike, bound};
 use super::asked::Asked;
 use super::fetch::Range;
+use super::filters::{filters_bytes, take_filters};
 use super::{Table, TableError, Work};
 use crate::block::{BlockError, HEAD_BYTES};
 use crate::expression::{Bound, Verdict};
@@ -97,7 +98,7 @@ pub(super) fn pieces(
             struck.push(strike);
         }
         let (object, rows) = (placed.piece.object, placed.piece.rows);
-        let front_bytes = front_bytes(&placed.piece);
+        let front_bytes = front_bytes(&placed.piece) + filters_bytes(table, asked, &placed.piece);
         pieces.push(Piece { object, named, struck, rows, front_bytes, verdict });
     }
     for condition in conditions.values() {
@@ -147,6 +148,7 @@ pub(super) async fn open(
         let object = pieces[place].object;
         let part =
             Part::open(Arc::clone(&table.schema), &front).map_err(|source| in_object(object, source))?;
+        let front = if asked.known.is_some() { take_filters(&part, object, front)? } else { front };
         let part = OpenPart { part: Arc::new(part), front };
         table.parts.put(object, part.clone());
         opened[place] = Some(part);

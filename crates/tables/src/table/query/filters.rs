@@ -1,0 +1,75 @@
+//! Filters of cubes, read where the weights of an answer are known: they tell which bands hold its entities.
+//!
+//! Invariant: whether filters are read changes what is read, and no answer.
+
+use super::asked::Asked;
+use super::fetch::Range;
+use super::source::{Source, in_object};
+use super::{Table, TableError, Work};
+use crate::expression::Verdict;
+use crate::part::Part;
+use crate::protocol::{Form, ObjectId, Piece};
+use atoll_store::Buffer;
+
+/// Where no more bands than this can answer, reading them takes less than reading the filters.
+const BANDS_MIN: usize = 3;
+
+/// Reads the filters of the sources that have some, unless they are there or not worth it: all at once.
+pub(super) async fn read_filters(
+    table: &Table,
+    asked: &Asked,
+    sources: &[Source],
+    work: &mut Work,
+) -> Result<(), TableError> {
+    if asked.known.is_none() {
+        return Ok(());
+    }
+    let (mut owners, mut ranges) = (Vec::new(), Vec::new());
+    for source in sources.iter().filter(|source| !source.part.has_filters()) {
+        let Some(at) = source.part.filters_at().filter(|_| is_worth_it(asked, source)) else { continue };
+        let range = Range { object: source.object, from: at.start, to: at.end };
+        match source.here(range) {
+            Some(bytes) => keep(source, &bytes)?,
+            None => {
+                owners.push(source);
+                ranges.push(range);
+            }
+        }
+    }
+    for (source, bytes) in owners.into_iter().zip(table.fetch_all(&ranges, work).await?) {
+        keep(source, &bytes)?;
+    }
+    Ok(())
+}
+
+/// How much more of an object to read at first because its filters will be wanted: about as many bytes as they take.
+pub(super) fn filters_bytes(table: &Table, asked: &Asked, piece: &Piece) -> u64 {
+    let has_filters = piece.form == Form::Cube && table.schema.samples_entities();
+    // Thirteen bits a row, where each is of another entity, and what fills the bytes of a band.
+    if asked.known.is_some() && has_filters { piece.rows * 7 / 4 } else { 0 }
+}
+
+/// Takes the filters out of what was read of an object, if they lie there whole; what is left is kept for longer.
+pub(super) fn take_filters(part: &Part, object: ObjectId, front: Buffer) -> Result<Buffer, TableError> {
+    let at = part.filters_at().filter(|at| at.end <= front.len() as u64);
+    let Some(at) = at.map(|at| at.start as usize..at.end as usize) else { return Ok(front) };
+    part.keep_filters(&front[at.clone()]).map_err(|error| in_object(object, error))?;
+    Ok(Buffer::from(front[..at.start].to_vec()))
+}
+
+fn keep(source: &Source, bytes: &[u8]) -> Result<(), TableError> {
+    source.part.keep_filters(bytes).map_err(|error| in_object(source.object, error))
+}
+
+/// Whether many bands may have rows of the weights that are known.
+fn is_worth_it(asked: &Asked, source: &Source) -> bool {
+    let may_hold = |extents: &[_]| asked.bounds.verdict(extents) != Verdict::Never;
+    let bands = source.part.bands(source.window, may_hold);
+    let is_candidate = |band: &&usize| {
+        let facts = source.part.facts(**band, source.window);
+        let range = source.window.clipped(facts.least, facts.greatest);
+        let known = asked.known.as_ref().zip(range);
+        known.is_some_and(|(known, (least, greatest))| !known.between(least, greatest).is_empty())
+    };
+    bands.iter().filter(is_candidate).count() > BANDS_MIN
+}

@@ -1,0 +1,125 @@
+//! What the path of a particle costs in a packed table that samples by particle, and what damage to its filters does.
+
+use crate::counted::{Counted, Counts};
+use crate::run;
+use crate::tube::{Tube, schema};
+use atoll_conformance::Relayed;
+use atoll_memory::MemoryStore;
+use atoll_store::{Batch, Cell, PartitionQuery, ReadOptions, Store, WriteOptions};
+use atoll_tables::cube::Shape;
+use atoll_tables::expression::Expression;
+use atoll_tables::{PackOptions, Query, Table, TableError};
+use std::sync::Arc;
+
+const PARTICLES: usize = 4000;
+const FRAMES: i32 = 50;
+
+async fn packed(samples_entities: bool) -> (Arc<dyn Store>, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    let store = Relayed(Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) });
+    let store: Arc<dyn Store> = Arc::new(store);
+    let table = Table::create(Arc::clone(&store), "run", schema(samples_entities)).await.unwrap();
+    Tube::new(3, PARTICLES, FRAMES).write(&table).await;
+    // As small as the cubes and objects of a table fifty times as large are to it.
+    let shape = Shape { object_bytes: 1 << 18, ..Shape::default() };
+    table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap();
+    (store, counts)
+}
+
+fn path(pid: i32) -> Query {
+    Query::default().filter(Expression::parse(&format!("pid = {pid}")).unwrap())
+}
+
+#[test]
+fn the_path_of_a_particle_touches_few_rows_of_others() {
+    run(async {
+        let (store, counts) = packed(true).await;
+        let table = Table::open(Arc::clone(&store), "run").await.unwrap();
+        let (mut touched, mut requests) = (Vec::new(), Vec::new());
+        for pid in (0..PARTICLES as i32).step_by(80) {
+            let cold = counts.take();
+            let work = table.query(&path(pid)).await.unwrap().work;
+            let (asked, bytes, _) = counts.take();
+            assert!((work.requests, work.bytes) == (asked, bytes), "{work:?} after {cold:?}");
+            assert_eq!(work.rows_returned, FRAMES as u64, "pid {pid}");
+            assert_eq!(table.count(&path(pid)).await.unwrap().rows, FRAMES as u64);
+            touched.push(work.rows_touched as f64 / work.rows_returned as f64);
+            requests.push(work.requests);
+        }
+        touched.sort_by(f64::total_cmp);
+        let (first, rest) = requests.split_at_mut(1);
+        rest.sort_unstable();
+        let median = rest[rest.len() / 2];
+        eprintln!("touched {:.2}, at most {:.2}", touched[25], touched[49]);
+        eprintln!("requests: {} with directories and filters, then {median}", first[0]);
+        assert!(touched[25] <= 1.5 && touched[49] <= 2.5, "{touched:?}");
+        assert!(median <= 40, "{requests:?}");
+        let objects = objects(&store).await.len() as u64;
+        assert!(first[0] <= objects + 40, "{first:?}: the front of each of {objects} objects is one request");
+        let two =
+            Query::default().filter(Expression::parse("pid in (7, 11) and step between 3 and 9").unwrap());
+        let work = table.query(&two).await.unwrap().work;
+        assert!(work.rows_returned == 14 && work.rows_touched <= 100, "{work:?}");
+        let stranger = table.query(&path(PARTICLES as i32 + 5)).await.unwrap().work;
+        assert!(stranger.rows_returned == 0 && stranger.rows_touched <= 20, "{stranger:?}");
+    });
+}
+
+#[test]
+fn filters_are_not_read_by_whoever_asks_for_no_particle() {
+    run(async {
+        let (store, counts) = packed(true).await;
+        let table = Table::open(Arc::clone(&store), "run").await.unwrap();
+        // Opens every object.
+        table.query(&Query::default()).await.unwrap();
+        counts.take();
+        table.query(&path(17)).await.unwrap();
+        let (_, first, _) = counts.take();
+        table.query(&path(17)).await.unwrap();
+        let (_, second, _) = counts.take();
+        let rows = PARTICLES as u64 * FRAMES as u64;
+        let filters = first - second;
+        eprintln!("{:.2} bytes a row are filters", filters as f64 / rows as f64);
+        assert!(filters > rows / 2 && filters < rows * 13 / 8, "{filters} bytes of filters");
+    });
+}
+
+/// Every object of cubes, by where it lies.
+async fn objects(store: &Arc<dyn Store>) -> Vec<Vec<u8>> {
+    let page = store.partition_keys(PartitionQuery::prefix(Vec::new())).await.unwrap();
+    let mut objects = Vec::new();
+    for key in page.partitions {
+        let value = store.get(Cell::new(&key, b""), ReadOptions::default()).await.unwrap();
+        objects.extend(value.is_some_and(|value| value.starts_with(b"ATOLLCUB")).then_some(key.to_vec()));
+    }
+    objects
+}
+
+#[test]
+fn damage_to_filters_is_told_by_those_who_read_them_and_by_nobody_else() {
+    run(async {
+        let (store, _) = packed(true).await;
+        let before = Table::open(Arc::clone(&store), "run").await.unwrap();
+        let before = before.query(&Query::default()).await.unwrap().rows;
+        let objects = objects(&store).await;
+        assert!(objects.len() >= 4);
+        for key in &objects {
+            let cell = Cell::new(key, b"");
+            let mut bytes = store.get(cell, ReadOptions::default()).await.unwrap().unwrap().to_vec();
+            let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
+            // Behind the directory and the statistics.
+            let at = 64 + word(12) + word(48);
+            assert!(word(52) > 0, "there are no filters");
+            bytes[at + 3] ^= 1;
+            store
+                .write(Batch::on(key.clone()).put(b"".to_vec(), bytes), WriteOptions::default())
+                .await
+                .unwrap();
+        }
+        let table = Table::open(Arc::clone(&store), "run").await.unwrap();
+        let error = table.query(&path(17)).await.unwrap_err();
+        assert!(matches!(error, TableError::Block { .. }), "{error:?}");
+        assert_eq!(error.kind(), atoll_errors::ErrorKind::Corrupt);
+        assert_eq!(table.query(&Query::default()).await.unwrap().rows, before);
+    });
+}
