@@ -312,6 +312,25 @@ fn rows_with_one_id_stay_as_they_came() {
 }
 
 #[test]
+fn weights_of_all_sizes_are_sorted_however_they_are_spread() {
+    for_seeds("weights_of_all_sizes_are_sorted_however_they_are_spread", 60, |random| {
+        let rows = random.usize(0..3_000);
+        // From the lightest ones alone to the whole range, and any of it together.
+        let shift = random.u32(0..64);
+        let weights: Vec<Weight> =
+            (0..rows).map(|_| Weight::new((random.u64(..) >> shift).max(1)).unwrap()).collect();
+        let weights: Vec<Weight> = weights
+            .iter()
+            .map(|&weight| [weight, Weight::GREATEST][usize::from(random.u8(..9) == 0)])
+            .collect();
+        let ids = column(Int64Array::from_iter_values(0..rows as i64));
+        let mut expected: Vec<u32> = (0..rows as u32).collect();
+        expected.sort_by_key(|&row| weights[row as usize]);
+        assert_eq!(order(&weights, &[ids]), Ok(expected));
+    });
+}
+
+#[test]
 fn a_prefix_in_this_order_is_the_sample() {
     let ids = column(Int64Array::from_iter_values(0..10_000));
     let weights = of(from_ref(&ids));
