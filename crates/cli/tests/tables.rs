@@ -425,6 +425,21 @@ fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
 }
 
 #[test]
+fn whoever_packs_and_stays_packs_what_is_left_and_ends_well_when_interrupted() {
+    let place = filled();
+    let mut packer = place.spawn(&words("--store data table pack t --follow --idle 50ms --share 0.9 --json"));
+    let mut lines = BufReader::new(packer.stdout.take().unwrap()).lines();
+    let packed: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((packed["rows"].as_u64(), packed["trees"].as_u64()), (Some(1000), Some(1)));
+    let interrupted = std::process::Command::new("kill").args(["-INT", &packer.id().to_string()]).status();
+    assert!(interrupted.unwrap().success());
+    assert!(packer.wait().unwrap().success());
+    assert_eq!(atoll(&place, "table info t --json").json()["blocks"], 0);
+    atoll(&place, "table pack t --follow --whole").fails(2);
+    atoll(&place, "table pack t --idle 1s").fails(2);
+}
+
+#[test]
 fn whoever_follows_sees_each_step_once_as_it_comes() {
     let place = Place::new();
     atoll(&place, CREATE).text();

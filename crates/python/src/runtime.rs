@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How often a waiting call looks for signals, so that Ctrl-C stops it within 100 ms.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(40);
@@ -34,6 +34,11 @@ fn runtime() -> Result<&'static Runtime, Failure> {
         Ok(_) => Err(Failure::Forked),
         Err(problem) => Err(Failure::NoThreads { problem: problem.clone() }),
     }
+}
+
+/// The runtime, for a thread that stays.
+pub(crate) fn handle() -> Result<&'static Handle, Failure> {
+    Ok(runtime()?.handle())
 }
 
 /// Waits for a call; a signal that raises ends the waiting, and the call with it.

@@ -4,12 +4,13 @@ use crate::ask::Ask;
 use crate::conform::conform;
 use crate::error::Failure;
 use crate::estimate::Question;
+use crate::packer::Packer;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::Schema;
 use atoll_tables::protocol::{BlockId, RunId, Version};
-use atoll_tables::{PackOptions, Readable, Table as Opened, Union, Work};
+use atoll_tables::{KeepPacked, PackOptions, PackReport, Readable, Table as Opened, Union, Work};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -187,18 +188,23 @@ impl Table {
         let options = if is_whole { PackOptions::whole() } else { PackOptions::default() };
         let options = PackOptions { share, ..options };
         let report = wait(py, async move { table.pack(&options).await })?;
-        let dict = PyDict::new(py);
-        dict.set_item("version", report.version)?;
-        dict.set_item("trees", report.trees)?;
-        dict.set_item("objects_before", report.objects_before)?;
-        dict.set_item("objects_after", report.objects_after)?;
-        dict.set_item("cubes", report.cubes)?;
-        dict.set_item("rows", report.rows)?;
-        dict.set_item("dropped", report.dropped)?;
-        dict.set_item("bytes_read", report.bytes_read)?;
-        dict.set_item("bytes_written", report.bytes_written)?;
-        dict.set_item("lost", report.lost)?;
-        Ok(dict)
+        report_as_dict(py, &report)
+    }
+
+    /// Keeps it packed from now on, in a thread of its own.
+    #[pyo3(signature = (share, bytes_per_second=None, idle_seconds=None))]
+    fn keep_packed(
+        &self,
+        share: f64,
+        bytes_per_second: Option<u64>,
+        idle_seconds: Option<f64>,
+    ) -> PyResult<Packer> {
+        let defaults = KeepPacked::default();
+        let idle = idle_seconds.map_or(Ok(defaults.idle), Duration::try_from_secs_f64);
+        let idle = idle.map_err(|_| Failure::input("idle_seconds is no time to wait, in seconds"))?;
+        let pack = PackOptions { share, bytes_per_second, ..PackOptions::default() };
+        pack.validate().map_err(Failure::from)?;
+        Ok(Packer::begin(self.handle()?, KeepPacked { pack, idle, ..defaults })?)
     }
 
     /// Answers a query little by little; with a question, with an estimate at each step.
@@ -306,5 +312,21 @@ pub(crate) fn work_as_dict<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<
     dict.set_item("rows_returned", work.rows_returned)?;
     dict.set_item("requests", work.requests)?;
     dict.set_item("bytes", work.bytes)?;
+    Ok(dict)
+}
+
+/// What a pack did, by name.
+pub(crate) fn report_as_dict<'py>(py: Python<'py>, report: &PackReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("version", report.version)?;
+    dict.set_item("trees", report.trees)?;
+    dict.set_item("objects_before", report.objects_before)?;
+    dict.set_item("objects_after", report.objects_after)?;
+    dict.set_item("cubes", report.cubes)?;
+    dict.set_item("rows", report.rows)?;
+    dict.set_item("dropped", report.dropped)?;
+    dict.set_item("bytes_read", report.bytes_read)?;
+    dict.set_item("bytes_written", report.bytes_written)?;
+    dict.set_item("lost", report.lost)?;
     Ok(dict)
 }

@@ -22,7 +22,7 @@ mod snapshots;
 mod strike;
 mod vacuum;
 
-pub use pack::{PackOptions, PackReport};
+pub use pack::{KeepPacked, PackOptions, PackReport};
 pub use query::{
     Answer, Batches, Count, Explanation, Query, Refined, Refinement, Union, UnionRefinement, Within, Work,
 };

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "packing/background.rs"]
+mod background;
 #[path = "packing/cold.rs"]
 mod cold;
 #[path = "queries/counted.rs"]

@@ -7,7 +7,7 @@ import html
 import os
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from . import _atoll
 from ._convert import fields
@@ -16,6 +16,9 @@ from .errors import InvalidInputError, NotFoundError, UnavailableError, Unsuppor
 
 #: The file that makes a folder a store.
 _STORE_FILE = "store.atoll"
+
+#: When a table is packed.
+Pack = Literal["background", "later"]
 
 #: Stores that are open in this process, by their place: what is unpickled here finds them again.
 _open: weakref.WeakValueDictionary[tuple[str, bool], Store] = weakref.WeakValueDictionary()
@@ -31,6 +34,7 @@ class Store:
         self._url = url
         self._read_only = read_only
         self._held: _atoll.Store | None = native
+        self._packing: weakref.WeakSet[Table] = weakref.WeakSet()
         _open[(url, read_only)] = self
 
     @property
@@ -53,6 +57,7 @@ class Store:
         index: str | Sequence[str],
         sample_key: str | Sequence[str] | None = None,
         salt: int = 0,
+        pack: Pack = "later",
     ) -> Table:
         """Makes a table, or opens the one that is there if it has the same schema.
 
@@ -65,20 +70,32 @@ class Store:
         sampling: with ``"pid"`` a sampled particle keeps its whole path; without, it is the row. ``salt`` draws other
         samples; with 0, equal entities are sampled alike in every table.
 
+        ``pack`` says when what is appended is rearranged so that questions read little: ``"background"`` in a thread of
+        this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when somebody calls
+        :meth:`Table.pack` or ``atoll table pack``.
+
         Raises ``ConflictError`` if there is one with another schema, ``InvalidInputError`` naming the column.
         """
         id, index, sample_key = _names(id), _names(index), _names(sample_key)
         # What names a row is never missing; most tools do not say so.
         named = {*id, *sample_key}
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
-        return Table(self._native.create_table(name, columns, id, sample_key, index, salt), self)
+        native = self._native
+        _check_pack(pack)
+        return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt), self), pack)
 
-    def table(self, name: str) -> Table:
-        """Opens a table.
+    def table(self, name: str, *, pack: Pack = "later") -> Table:
+        """Opens a table; ``pack`` as for :meth:`create_table`.
 
         Raises ``NotFoundError`` if there is none of that name.
         """
-        return Table(self._native.table(name), self)
+        _check_pack(pack)
+        return self._packed(Table(self._native.table(name), self), pack)
+
+    def _packed(self, table: Table, pack: Pack) -> Table:
+        if pack == "background" and not self._read_only:
+            table.keep_packed()
+        return table
 
     def sync(self) -> None:
         """Returns when everything that was appended so far is on the disk, and survives a loss of power.
@@ -99,9 +116,14 @@ class Store:
         self._native.drop_table(name)
 
     def close(self) -> None:
-        """Closes it. What was appended stays. Tables of it that are still held keep working until they go."""
+        """Closes it. What was appended stays. Tables of it that are still held keep working until they go.
+
+        What keeps tables of it packed ends; raises what went wrong there, if it had ended by itself.
+        """
         self._held = None
         _open.pop((self._url, self._read_only), None)
+        while self._packing:
+            self._packing.pop().stop_packing()
 
     def __enter__(self) -> Store:
         return self
@@ -288,6 +310,11 @@ def _absolute(url: str) -> str:
     scheme = url.partition(":")[0]
     is_url = ":" in url and scheme.isalnum() and "/" not in scheme
     return url if is_url or not url or "?" in url else os.path.abspath(url)
+
+
+def _check_pack(pack: str) -> None:
+    if pack not in ("background", "later"):
+        raise InvalidInputError.hinted(f"a table cannot be packed {pack!r}", 'it is pack="background" or pack="later"')
 
 
 def _names(names: str | Iterable[str] | None) -> list[str]:

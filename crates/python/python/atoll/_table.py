@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: How long one wait for a new version lasts; then the next one begins.
 _FOLLOW_SECONDS = 60.0
 
+#: How long a pack that computes is waited for when it is to stop.
+_STOP_SECONDS = 1.0
+
 
 class Step(NamedTuple):
     """A step that is complete: every rank's rows are there."""
@@ -112,6 +115,7 @@ class Table(Asking):
         self._attempts: dict[str, int] = {}
         self._own_turn = threading.Lock()
         self._own_step = 0
+        self._packer: _atoll.Packer | None = None
 
     @property
     def name(self) -> str:
@@ -295,6 +299,40 @@ class Table(Asking):
         A query that reads meanwhile begins again by itself; a :meth:`refine` may end with ``NotFoundError``.
         """
         return Vacuumed(*self._native.vacuum())
+
+    def keep_packed(self, *, share: float = 1.0, bytes_per_second: int | None = None, idle: float = 10.0) -> None:
+        """Keeps the table packed from now on, in a thread of this process, as ``pack="background"`` does.
+
+        Packs what is appended once it is worth it, and what is left when nothing came for ``idle`` seconds. Takes at
+        most this ``share`` of a processor, and reads and writes at most so many ``bytes_per_second``. Of all handles
+        and processes that keep a table packed, one does at a time. Ends with :meth:`stop_packing`, when the store is
+        closed, or when nothing refers to this table any more; what was packed stays, and nothing is half done.
+
+        Raises ``InvalidInputError`` for a share or budget that makes no sense.
+        """
+        self.stop_packing()
+        self._packer = self._native.keep_packed(share, bytes_per_second, idle)
+        self._store._packing.add(self)
+
+    def stop_packing(self) -> None:
+        """Ends what :meth:`keep_packed` began; raises what went wrong, if it had ended by itself.
+
+        Returns at once, or within a second if it has just begun to compute; the rest of that computation is in vain.
+        """
+        packer, self._packer = self._packer, None
+        if packer is not None:
+            packer.stop(_STOP_SECONDS)
+            packer.check()
+
+    @property
+    def packing(self) -> Packed | None:
+        """What was packed since this handle began to keep the table packed; ``None`` if it does not."""
+        if self._packer is None:
+            return None
+        is_running, report = self._packer.progress()
+        if not is_running:
+            self.stop_packing()
+        return Packed(**report)
 
     def run_attributes(self, run: str) -> dict[str, str]:
         """What is noted about a run, such as the program and its options; empty if nothing is."""

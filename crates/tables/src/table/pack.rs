@@ -8,6 +8,7 @@
 //! Invariant: a pack changes no answer. A crash at any point leaves objects that no version names, and a vacuum
 //! takes those.
 
+mod background;
 mod input;
 mod pace;
 mod plan;
@@ -25,6 +26,9 @@ use atoll_store::Cell;
 use input::Input;
 use pace::Pace;
 use plan::Group;
+use std::ops::AddAssign;
+
+pub use background::KeepPacked;
 
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
@@ -44,8 +48,13 @@ pub struct PackOptions {
     /// Bytes of objects that one tree is made from, at most; the memory that a pack takes is about three times
     /// this, and larger tables have several trees.
     pub tree_bytes_max: u64,
+    /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`] times
+    /// as large: what a table at rest deserves.
+    pub is_settling: bool,
     /// The share of one processor that a pack may take, above 0 and at most 1.
     pub share: f64,
+    /// Bytes that a pack may read and write a second, both together; as many as it can for none.
+    pub bytes_per_second: Option<u64>,
 }
 
 impl Default for PackOptions {
@@ -56,7 +65,9 @@ impl Default for PackOptions {
             rows_min: 1 << 17,
             fan: 4,
             tree_bytes_max: 512 << 20,
+            is_settling: false,
             share: 1.0,
+            bytes_per_second: None,
         }
     }
 }
@@ -68,11 +79,17 @@ impl PackOptions {
         Self { is_whole: true, rows_min: 0, ..Self::default() }
     }
 
-    fn validate(&self) -> Result<(), TableError> {
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`TableError::PackOptions`] with what is wrong.
+    pub fn validate(&self) -> Result<(), TableError> {
         let problem = if self.fan < 2 {
             "the fan of a pack is 2 at least"
         } else if !(self.share > 0.0 && self.share <= 1.0) {
             "the share of a processor lies above 0 and is at most 1"
+        } else if self.bytes_per_second == Some(0) {
+            "a pack that may move no bytes never ends"
         } else if !self.shape.is_valid() {
             "no number of a shape is 0"
         } else {
@@ -105,6 +122,21 @@ pub struct PackReport {
     pub bytes_written: u64,
     /// How often another packer, or a delete, was faster.
     pub lost: u64,
+}
+
+impl AddAssign for PackReport {
+    fn add_assign(&mut self, more: Self) {
+        self.version = more.version.or(self.version);
+        self.trees += more.trees;
+        self.objects_before += more.objects_before;
+        self.objects_after += more.objects_after;
+        self.cubes += more.cubes;
+        self.rows += more.rows;
+        self.dropped += more.dropped;
+        self.bytes_read += more.bytes_read;
+        self.bytes_written += more.bytes_written;
+        self.lost += more.lost;
+    }
 }
 
 impl Table {
@@ -152,7 +184,7 @@ impl Table {
         options: &PackOptions,
         report: &mut PackReport,
     ) -> Result<Version, TableError> {
-        let mut pace = Pace::begin(self, options.share).await?;
+        let mut pace = Pace::begin(self, options).await?;
         let input = Input::read(self, manifest, group, &mut pace).await?;
         let dropped = input.dropped;
         let mut add = Vec::new();
@@ -168,6 +200,7 @@ impl Table {
                 report.bytes_written += object.bytes.len() as u64;
                 report.cubes += object.cubes as u64;
                 add.push(piece(name, &object));
+                pace.moved(object.bytes.len());
                 pace.rest().await?;
             }
         }

@@ -18,6 +18,8 @@ pub fn some_options(random: &mut Rng, rows_min: u64) -> PackOptions {
         rows_min: random.u64(..rows_min),
         fan: random.usize(2..5),
         tree_bytes_max: 1 << random.u32(10..24),
+        is_settling: random.bool(),
         share: 1.0,
+        bytes_per_second: None,
     }
 }

@@ -3,9 +3,11 @@
 use super::TableArguments;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_tables::PackOptions;
+use atoll_options::parse_duration;
+use atoll_tables::{KeepPacked, PackOptions, PackReport, Table};
 use clap::Args;
 use serde_json::json;
+use std::time::Duration;
 
 /// `atoll table pack`
 #[derive(Args, Debug)]
@@ -21,6 +23,15 @@ pub struct Pack {
     /// The share of one processor that it may take, above 0 and at most 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     share: f64,
+    /// Bytes that it may read and write a second, both together
+    #[arg(long, value_name = "N")]
+    bytes_per_second: Option<u64>,
+    /// Stay, and pack what comes, until interrupted; of several that do this, one packs
+    #[arg(long, conflicts_with = "whole")]
+    follow: bool,
+    /// With --follow: after how long without anything new what is left is packed too, such as 10s
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "follow")]
+    idle: Option<Duration>,
 }
 
 impl Pack {
@@ -31,32 +42,60 @@ impl Pack {
             is_whole: self.whole,
             rows_min: if self.whole { 0 } else { self.rows_min.unwrap_or(defaults.rows_min) },
             share: self.share,
+            bytes_per_second: self.bytes_per_second,
             ..defaults
         };
+        if self.follow {
+            return self.follow(session, &table, options).await;
+        }
         session
             .hint_on_interrupt("nothing is lost: what was packed so far is packed, and the rest as it was");
-        let report = table.pack(&options).await?;
-        session.output.either(
-            || match report.version {
-                None => "there is nothing to pack".to_owned(),
-                Some(version) => format!(
-                    "packed {} rows: {} objects became {} with {} cubes; version {version}",
-                    report.rows, report.objects_before, report.objects_after, report.cubes
-                ),
-            },
-            || {
-                json!({
-                    "version": report.version,
-                    "rows": report.rows,
-                    "dropped": report.dropped,
-                    "trees": report.trees,
-                    "cubes": report.cubes,
-                    "objects_before": report.objects_before,
-                    "objects_after": report.objects_after,
-                    "bytes_read": report.bytes_read,
-                    "bytes_written": report.bytes_written,
-                })
-            },
-        )
+        show(session, &table.pack(&options).await?)
     }
+
+    /// Keeps packing until it is interrupted, which is the wanted end.
+    async fn follow(&self, session: &Session, table: &Table, pack: PackOptions) -> Result<(), Failure> {
+        session.end_on_interrupt();
+        let defaults = KeepPacked::default();
+        let how = KeepPacked { pack, idle: self.idle.unwrap_or(defaults.idle), ..defaults };
+        let (close, closed) = tokio::sync::oneshot::channel::<()>();
+        let (mut shown, mut close) = (Ok(()), Some(close));
+        let until = async {
+            let _ = closed.await;
+        };
+        let told = |report: &PackReport| {
+            shown = show(session, report).and_then(|()| session.output.flush());
+            if shown.is_err() {
+                // Nobody reads what is printed any more.
+                close.take();
+            }
+        };
+        table.keep_packed(&how, until, told).await?;
+        shown
+    }
+}
+
+fn show(session: &Session, report: &PackReport) -> Result<(), Failure> {
+    session.output.either(
+        || match report.version {
+            None => "there is nothing to pack".to_owned(),
+            Some(version) => format!(
+                "packed {} rows: {} objects became {} with {} cubes; version {version}",
+                report.rows, report.objects_before, report.objects_after, report.cubes
+            ),
+        },
+        || {
+            json!({
+                "version": report.version,
+                "rows": report.rows,
+                "dropped": report.dropped,
+                "trees": report.trees,
+                "cubes": report.cubes,
+                "objects_before": report.objects_before,
+                "objects_after": report.objects_after,
+                "bytes_read": report.bytes_read,
+                "bytes_written": report.bytes_written,
+            })
+        },
+    )
 }

@@ -57,6 +57,7 @@ impl Input {
             for (placed, bytes) in pieces.iter().zip(read_objects(table, pieces).await?) {
                 let struck = manifest.struck_of(placed);
                 gathered.take(table, placed, struck, &bytes)?;
+                pace.moved(bytes.len());
                 pace.rest().await?;
             }
         }

@@ -69,7 +69,11 @@ pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -
         // A tree of blocks alone, as large as a tree may be: the others come next.
         return Some(group);
     }
-    if options.is_whole { whole(group, &trees, options) } else { merge(&mut group, &trees, options) }
+    match (options.is_whole, options.is_settling) {
+        (true, _) => whole(group, &trees, options),
+        (false, true) => settle(group, &trees, options),
+        (false, false) => merge(&mut group, &trees, options),
+    }
 }
 
 /// The blocks, in the order of their steps, and the trees.
@@ -147,6 +151,21 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
         now.iter().for_each(|tree| group.add_tree(tree));
         left = larger;
     }
+}
+
+/// All blocks, and each tree, smallest first, that is at most a fan times as large as what is there by then: so a
+/// row is written again only when what it lies in grows by a good part, however often a table comes to rest.
+fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+    for tree in trees {
+        let is_small = tree.rows <= group.rows.saturating_mul(options.fan as u64);
+        // The smallest tree may begin without blocks.
+        let begins = group.pieces.is_empty();
+        if !(begins || is_small) || group.bytes.saturating_add(tree.bytes) > options.tree_bytes_max {
+            break;
+        }
+        group.add_tree(tree);
+    }
+    (group.pieces.iter().any(is_block) || group.trees > 1).then_some(group)
 }
 
 /// Which size a tree of so many rows has: 0 below `rows_min * fan`, and one more for each further fan.

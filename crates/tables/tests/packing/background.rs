@@ -1,0 +1,203 @@
+//! Packing in the background: it keeps up, finishes at rest, leaves the rest to one of many, ends when told.
+
+use crate::run;
+use crate::tube::{Tube, schema};
+use atoll_errors::ErrorKind;
+use atoll_memory::MemoryStore;
+use atoll_store::Store;
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{KeepPacked, PackOptions, PackReport, Query, Table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+const ROWS: usize = 100;
+
+/// Packs at once, with a lease that outlasts any test.
+fn at_once() -> KeepPacked {
+    KeepPacked {
+        idle: Duration::from_millis(30),
+        pause: Duration::from_millis(1),
+        lease: Duration::from_secs(7200),
+        ..KeepPacked::default()
+    }
+}
+
+async fn made() -> (Arc<dyn Store>, Table) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
+    (store, table)
+}
+
+async fn append(table: &Table, tube: &mut Tube, steps: std::ops::Range<i32>) {
+    table.begin("tube", 1, 1).await.unwrap();
+    for step in steps {
+        let rows = tube.frame(table.schema(), step);
+        let id = BlockId { run: "tube".into(), attempt: 1, step: step as u64, rank: 0 };
+        table.append(id, &rows).await.unwrap();
+    }
+}
+
+type Told = mpsc::UnboundedReceiver<PackReport>;
+type Ended = tokio::task::JoinHandle<Result<PackReport, atoll_tables::TableError>>;
+
+/// Keeps the table packed in a task of its own, which tells of each pack and ends when the sender goes.
+async fn keeper(store: &Arc<dyn Store>, how: KeepPacked) -> (oneshot::Sender<()>, Told, Ended) {
+    let table = Table::open(Arc::clone(store), "run").await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (tell, told) = mpsc::unbounded_channel();
+    let until = async {
+        let _ = stopped.await;
+    };
+    let on_pack = move |report: &PackReport| {
+        let _ = tell.send(*report);
+    };
+    let ended = tokio::spawn(async move { table.keep_packed(&how, until, on_pack).await });
+    (stop, told, ended)
+}
+
+/// The next pack; one that does not come is a failure.
+async fn next(told: &mut Told) -> PackReport {
+    tokio::time::timeout(Duration::from_secs(300), told.recv()).await.unwrap().unwrap()
+}
+
+#[test]
+fn a_table_at_rest_has_no_blocks_left_and_few_trees_however_little_came() {
+    run(async {
+        let (store, table) = made().await;
+        let mut tube = Tube::new(1, ROWS, 60);
+        let (stop, mut told, ended) = keeper(&store, at_once()).await;
+        append(&table, &mut tube, 0..40).await;
+        while table.info().await.unwrap().blocks > 0 {
+            next(&mut told).await;
+        }
+        append(&table, &mut tube, 40..60).await;
+        while table.info().await.unwrap().blocks > 0 {
+            next(&mut told).await;
+        }
+        drop(stop);
+        let total = ended.await.unwrap().unwrap();
+        assert!(total.rows >= 60 * ROWS as u64, "{total:?}");
+        assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 60 * ROWS);
+        let left = table.pack(&PackOptions { is_settling: true, ..PackOptions::default() }).await.unwrap();
+        assert_eq!(left.version, None, "nothing is left to do");
+    });
+}
+
+#[test]
+fn of_several_that_keep_a_table_packed_one_packs_and_the_next_follows_when_it_ends() {
+    run(async {
+        let (store, table) = made().await;
+        let mut tube = Tube::new(2, ROWS, 40);
+        let (first_stop, mut first_told, first) = keeper(&store, at_once()).await;
+        append(&table, &mut tube, 0..20).await;
+        next(&mut first_told).await;
+        let (second_stop, mut second_told, second) = keeper(&store, at_once()).await;
+        append(&table, &mut tube, 20..30).await;
+        while table.info().await.unwrap().blocks > 0 {
+            next(&mut first_told).await;
+        }
+        assert!(second_told.try_recv().is_err(), "the second packs beside the first");
+        drop(first_stop);
+        first.await.unwrap().unwrap();
+        append(&table, &mut tube, 30..40).await;
+        // Hours before the first one's lease would have run out.
+        next(&mut second_told).await;
+        drop(second_stop);
+        assert_eq!(second.await.unwrap().unwrap().lost, 0);
+    });
+}
+
+#[test]
+fn resting_again_and_again_writes_a_row_a_few_times() {
+    run(async {
+        let (_, table) = made().await;
+        let mut tube = Tube::new(3, 20, 400);
+        let options = PackOptions { is_settling: true, ..PackOptions::default() };
+        let (mut written, mut trees) = (0, 0);
+        for step in 0..400 {
+            append(&table, &mut tube, step..step + 1).await;
+            let report = table.pack(&options).await.unwrap();
+            written += report.rows;
+            let info = table.info().await.unwrap();
+            assert_eq!(info.blocks, 0);
+            trees = trees.max(info.cubes);
+        }
+        let times = written as f64 / (400.0 * 20.0);
+        // One tree after another would be 200 times, and each step on its own 400 trees.
+        assert!(times <= 25.0 && trees <= 8, "each row was written {times:.1} times, into {trees} trees");
+    });
+}
+
+#[test]
+fn whoever_is_told_to_end_ends_and_hinders_nobody() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(4, ROWS, 5), 0..5).await;
+        let nothing = table.keep_packed(&at_once(), std::future::ready(()), |_| {}).await.unwrap();
+        assert_eq!(nothing, PackReport::default());
+        let (stop, mut told, ended) = keeper(&store, at_once()).await;
+        next(&mut told).await;
+        drop(stop);
+        ended.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn what_goes_wrong_for_good_ends_it_with_the_error() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(5, ROWS, 5), 0..5).await;
+        let (_stop, mut told, ended) = keeper(&store, at_once()).await;
+        next(&mut told).await;
+        Table::drop_table(&*store, "run").await.unwrap();
+        assert_eq!(ended.await.unwrap().unwrap_err().kind(), ErrorKind::NotFound);
+        let how = KeepPacked { pack: PackOptions { share: 0.0, ..PackOptions::default() }, ..at_once() };
+        let refused = table.keep_packed(&how, std::future::ready(()), |_| {}).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_pack_moves_no_more_bytes_a_second_than_it_may() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(6, 1_000, 20), 0..20).await;
+        let budget = 4_000_000;
+        let options = PackOptions { bytes_per_second: Some(budget), ..PackOptions::whole() };
+        let began = store.now().await.unwrap().0;
+        let report = table.pack(&options).await.unwrap();
+        let moved = (report.bytes_read + report.bytes_written) as f64;
+        let least = moved / budget as f64;
+        assert!(least > 0.2, "too little to tell: {moved} bytes");
+        let took = (store.now().await.unwrap().0 - began) as f64 / 1e9;
+        assert!(took >= least * 0.9, "{moved} bytes in {took} s");
+    });
+}
+
+#[test]
+fn packing_while_steps_come_loses_nothing() {
+    run(async {
+        let (store, table) = made().await;
+        let how =
+            KeepPacked { pack: PackOptions { rows_min: 500, fan: 2, ..PackOptions::default() }, ..at_once() };
+        let seen = Arc::new(AtomicU64::new(0));
+        let (stop, mut told, ended) = keeper(&store, how).await;
+        let counted = Arc::clone(&seen);
+        let listener = tokio::spawn(async move {
+            while let Some(report) = told.recv().await {
+                counted.fetch_add(report.rows, Ordering::Relaxed);
+            }
+        });
+        append(&table, &mut Tube::new(7, ROWS, 100), 0..100).await;
+        while table.info().await.unwrap().blocks > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(stop);
+        let total = ended.await.unwrap().unwrap();
+        listener.await.unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), total.rows, "it is told of every pack");
+        assert_eq!(table.count(&Query::default()).await.unwrap().rows, 100 * ROWS as u64);
+    });
+}

@@ -1,0 +1,97 @@
+"""Packing in the background of the process that has a table open."""
+
+import gc
+import threading
+import time
+
+import pytest
+
+import atoll
+from conftest import particles
+
+IDLE = 0.05
+
+
+def made(store: atoll.Store, **words: str) -> atoll.Table:
+    return store.create_table("run", particles(10, seed=1), id=("pid", "step"), index=("x", "step"), **words)
+
+
+def until(holds, seconds: float = 30.0) -> None:
+    """Waits for what another thread does."""
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, "it takes too long"
+        time.sleep(0.005)
+
+
+def packers() -> list[str]:
+    names = []
+    for task in __import__("pathlib").Path("/proc/self/task").iterdir():
+        try:
+            names.append((task / "comm").read_text().strip())
+        except OSError:
+            continue
+    return [name for name in names if name == "atoll-pack"]
+
+
+def test_a_table_that_rests_is_packed_and_answers_as_before(store: atoll.Store) -> None:
+    table = made(store)
+    table.keep_packed(idle=IDLE)
+    for seed in range(20):
+        table.append(particles(100, seed=seed))
+    before = table.sample(0.3).count()
+    until(lambda: table.info().blocks == 0)
+    assert table.info().cubes >= 1
+    assert table.info().rows == table.count() == 2_000
+    assert table.sample(0.3).count() == before
+    assert table.packing.rows >= 2_000
+    table.stop_packing()
+    assert table.packing is None
+    table.append(particles(100, seed=99))
+    assert table.info().blocks == 1
+
+
+def test_it_ends_with_the_store_promptly_and_with_the_last_reference(store: atoll.Store) -> None:
+    table = made(store, pack="background")
+    table.append(particles(1_000, seed=1))
+    until(lambda: len(packers()) == 1)
+    began = time.monotonic()
+    store.close()
+    assert time.monotonic() - began < 1.0
+    until(lambda: not packers())
+    with atoll.open(store.url) as again:
+        held = again.table("run", pack="background")
+        assert held.packing is not None
+        del held
+        gc.collect()
+        until(lambda: not packers())
+
+
+def test_the_interpreter_goes_on_while_it_packs(store: atoll.Store) -> None:
+    table = made(store)
+    for seed in range(30):
+        table.append(particles(20_000, seed=seed))
+    table.keep_packed(idle=IDLE)
+    longest, last = 0.0, time.monotonic()
+    while table.info().blocks:
+        now = time.monotonic()
+        longest, last = max(longest, now - last), now
+    assert longest < 1.0
+    assert threading.active_count() == 1
+
+
+def test_what_makes_no_sense_is_refused_and_what_goes_wrong_is_told(store: atoll.Store) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="pack"):
+        made(store, pack="sometimes")
+    table = made(store)
+    for words in ({"share": 0.0}, {"share": 1.5}, {"bytes_per_second": 0}, {"idle": -1.0}):
+        with pytest.raises(atoll.errors.InvalidInputError):
+            table.keep_packed(**words)
+    table.append(particles(100, seed=1))
+    table.keep_packed(idle=IDLE)
+    until(lambda: table.info().blocks == 0)
+    store.drop_table("run")
+    until(lambda: not packers())
+    with pytest.raises(atoll.errors.NotFoundError):
+        _ = table.packing
+    table.stop_packing()
