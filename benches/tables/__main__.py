@@ -3,10 +3,11 @@
 import argparse
 import json
 import sys
+import traceback
 from pathlib import Path
 
 from . import machine
-from .asked.plan import plan
+from .asked.plan import kept_plan
 from .asked.truth import Truth
 from .bench import ROWS_TABLE, Bench, told
 from .data import deck
@@ -18,13 +19,26 @@ from .report import bars, table
 
 ROWS = 10_000_000
 ROWS_QUICK = 1_000_000
-PHASES = ("counts", "warm", "cold", "space", "tolerance", "writing", "live", "runs", "slowdown")
+PHASES = (
+    "counts",
+    "warm",
+    "cold",
+    "space",
+    "tolerance",
+    "writing",
+    "live",
+    "sustained",
+    "packing",
+    "runs",
+    "slowdown",
+)
 
 
 def main() -> int:
     """Runs what was asked for; 1 if an answer was wrong."""
     asked = _arguments()
-    machine.go_first()
+    if not (asked.quick or asked.build):
+        machine.go_first()
     told(machine.described())
     folder = asked.folder.resolve() / "atoll-bench-tables"
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,21 +47,35 @@ def main() -> int:
     told(f"rows: {rows:,} of the {'simulation' if source == 'deck' else 'synthetic tube'}")
     dataset = prepare(folder / "data", rows, source)
     truth = Truth(dataset.columns())
-    chosen = plan(truth, count=asked.boxes or (300 if asked.quick else 1_000), timed=2 if asked.quick else 3)
     place = folder / dataset.folder.name
     place.mkdir(exist_ok=True)
+    count = asked.boxes or (300 if asked.quick else 1_000)
+    chosen = kept_plan(place, truth, count=count, timed=2 if asked.quick else 3)
     bench = Bench(
-        place, asked.counter.resolve(), dataset, truth, chosen, is_quick=asked.quick, is_packed=not asked.blocks
+        place,
+        asked.counter.resolve(),
+        dataset,
+        truth,
+        chosen,
+        is_quick=asked.quick,
+        is_packed=not asked.blocks,
+        rounds=asked.rounds or (3 if asked.quick else 5),
+        minutes=asked.minutes,
     )
+    if asked.build:
+        _programs(bench, asked.peers, asked.engines)
+        return 0
     bench.measured.notes.append(
         f"{dataset.rows:,} rows of the {'simulation' if source == 'deck' else 'synthetic tube'},"
         f" {dataset.steps} steps{', quick: not a figure to quote' if asked.quick else ''}"
     )
     # A first look waits for nobody, and says so all the same.
+    if asked.earlier:
+        bench.measured.take(json.loads(asked.earlier.read_text()))
     if warning := machine.wait_for_calm(0) if asked.quick else machine.wait_for_calm():
         bench.measured.notes.append(warning)
     _run(bench, asked)
-    _report(bench, asked.json, asked.detail)
+    _report(bench, asked)
     return 1 if bench.measured.wrong else 0
 
 
@@ -57,23 +85,37 @@ def _run(bench: Bench, asked: argparse.Namespace) -> None:
     if "counts" in asked.phases:
         told("counts of work")
         counts.run(bench)
-    programs = _programs(bench, asked.peers, asked.engines)
-    if "warm" in asked.phases:
-        told("times, warm")
-        timing.run(bench, programs)
-    if "cold" in asked.phases:
-        told("times, cold")
-        cold.run(bench, programs)
-    if "space" in asked.phases:
-        space.run(bench, programs)
+    _keep(bench, asked)
+    _run_together(bench, asked)
     _run_alone(bench, asked)
 
 
-def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
-    """The phases that have nobody beside them, or bring their own."""
-    from .phases import live, runs, slowdown, tolerance, writing
+def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
+    """The phases in which every program answers."""
+    phases = {"warm": timing, "cold": cold, "space": space}
+    if not set(phases) & set(asked.phases):
+        return
+    programs = _programs(bench, asked.peers, asked.engines)
+    for name, phase in phases.items():
+        if name in asked.phases:
+            told(name)
+            phase.run(bench, programs)
+            _keep(bench, asked)
 
-    phases = {"tolerance": tolerance, "writing": writing, "live": live, "runs": runs, "slowdown": slowdown}
+
+def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
+    """The phases that have nobody beside them, or bring their own. One that fails leaves the others their figures."""
+    from .phases import live, packing, runs, slowdown, sustained, tolerance, writing
+
+    phases = {
+        "tolerance": tolerance,
+        "writing": writing,
+        "live": live,
+        "sustained": sustained,
+        "packing": packing,
+        "runs": runs,
+        "slowdown": slowdown,
+    }
     for name, phase in phases.items():
         if name not in asked.phases:
             continue
@@ -82,6 +124,9 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
             phase.run(bench)
         except Unavailable as missing:
             bench.leave_out(name, missing)
+        except Exception:
+            bench.leave_out(name, f"it failed: {traceback.format_exc()}")
+        _keep(bench, asked)
 
 
 def _programs(bench: Bench, with_peers: bool, asked: tuple[str, ...]) -> list[Peer]:
@@ -103,13 +148,19 @@ def _programs(bench: Bench, with_peers: bool, asked: tuple[str, ...]) -> list[Pe
     return there
 
 
-def _report(bench: Bench, bars_file: Path | None, detail_file: Path | None) -> None:
+def _report(bench: Bench, asked: argparse.Namespace) -> None:
     rows = bars.rows(bench.measured)
     print(table.shown(rows, bench.measured, colours=table.wants_colours()))
-    if bars_file:
-        bars_file.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
-    if detail_file:
-        detail_file.write_text(json.dumps(bench.measured.detail, indent=1) + "\n")
+    _keep(bench, asked)
+
+
+def _keep(bench: Bench, asked: argparse.Namespace) -> None:
+    """What is known so far, into files: a run that is cut short has measured something too."""
+    if asked.json:
+        rows = bars.rows(bench.measured)
+        asked.json.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+    if asked.detail:
+        asked.detail.write_text(json.dumps(bench.measured.as_json(), indent=1) + "\n")
 
 
 def _arguments() -> argparse.Namespace:
@@ -120,6 +171,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--detail", type=Path, metavar="FILE", help="write every single figure")
     parser.add_argument("--rows", type=int, metavar="COUNT", help=f"so many rows; {ROWS:,} unless said otherwise")
     parser.add_argument("--boxes", type=int, metavar="COUNT", help="so many boxes; 1,000 unless said otherwise")
+    parser.add_argument("--rounds", type=int, metavar="COUNT", help="so many rounds of what is timed; 5 unless said otherwise")
+    parser.add_argument("--minutes", type=float, default=10.0, metavar="M", help="how long what lasts lasts; 10 minutes")
+    parser.add_argument("--build", action="store_true", help="only make the rows and the tables of rivals, for a later run")
+    parser.add_argument("--earlier", type=Path, metavar="FILE", help="begin with the figures that --detail wrote before")
     parser.add_argument("--blocks", action="store_true", help="ask tables as they were appended, nothing packed")
     parser.add_argument("--source", choices=("deck", "tube"), help="where rows come from; the deck if LAMMPS is there")
     parser.add_argument("--phases", type=_phases, default=PHASES, metavar="A,B", help=f"of {', '.join(PHASES)}")

@@ -33,11 +33,10 @@ class Bench:
     """Whether tables are packed before they are asked."""
     packed_bytes: dict[str, int] = field(default_factory=dict)
     """Bytes of the objects that each packed table consists of."""
-
-    @property
-    def rounds(self) -> int:
-        """How often everything that is timed is repeated."""
-        return 3 if self.is_quick else 5
+    rounds: int = 5
+    """How often everything that is timed is repeated."""
+    minutes: float = 10.0
+    """How long what is written for long is written."""
 
     def store(self, table: str) -> Path:
         """The store of a table: one each, so that its size is the table's."""

@@ -176,6 +176,6 @@ def test_what_was_told_the_cut_is_no_rival():
 
 
 def test_a_step_is_visible_from_the_first_version_that_has_it():
-    appended = [Appended(began=1.0, acknowledged=1.1, version=4), Appended(2.0, 2.1, 6), Appended(3.0, 3.1, 9)]
+    appended = [Appended(began=1.0, acknowledged=1.1, version=4, rows=1), Appended(2.0, 2.1, 6, 1), Appended(3.0, 3.1, 9, 1)]
     seen = [(1.05, 3), (1.25, 4), (2.5, 7)]
     assert visible_after(appended, seen) == pytest.approx([250.0, 500.0])

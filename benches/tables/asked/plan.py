@@ -1,7 +1,10 @@
 """Which questions a run asks: each class of the table of bars, chosen by how many rows the boxes really have."""
 
+import hashlib
+import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -61,6 +64,17 @@ def plan(truth: Truth, *, count: int = 1_000, timed: int = 3, seed: int = 1) -> 
     made.timed["first"] = [_told(truth, each) for each in made.timed["first"] if truth.is_first_clear(each)]
     made.answer_all(truth)
     return made
+
+
+def kept_plan(folder: Path, truth: Truth, *, count: int, timed: int) -> Plan:
+    """The same from a file beside the rows, if one of this very code is there: the truth takes minutes to work out."""
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
+    file = folder / f"plan-{count}-{timed}-{code.hexdigest()[:16]}.pickle"
+    if not file.exists():
+        unfinished = file.with_suffix(".part")
+        unfinished.write_bytes(pickle.dumps(plan(truth, count=count, timed=timed)))
+        unfinished.rename(file)
+    return pickle.loads(file.read_bytes())
 
 
 def _timed(asked: list[Question], rows: dict[str, int], all_rows: int, count: int) -> dict[str, list[Question]]:

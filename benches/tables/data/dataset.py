@@ -19,7 +19,7 @@ from .tube import Tube
 from .weights import priorities, weights
 from .zorder import zorder
 
-_LAYOUT = 3
+_LAYOUT = 4
 """Changes with anything that makes other files."""
 
 GROUP_ROWS = 16_384
@@ -64,23 +64,27 @@ class Dataset:
 
 
 def prepare(folder: Path, rows: int, source: str) -> Dataset:
-    """The dataset of at least `rows` rows less what a run loses; makes it where it is not there yet."""
-    steps = max(1, -(-rows // PARTICLES))
-    place = folder / f"{source}-{steps}-steps-{_LAYOUT}"
+    """The first steps that have at least so many rows together; makes them where they are not there yet."""
+    place = folder / f"{source}-{rows}-rows-{_LAYOUT}"
     described = place / "dataset.json"
     if not described.exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        made = _make(Dataset(place, 0, steps, source))
-        described.write_text(json.dumps({"rows": made}))
-    return Dataset(place, json.loads(described.read_text())["rows"], steps, source)
+        described.write_text(json.dumps(_make(Dataset(place, 0, 0, source), rows)))
+    return Dataset(folder=place, source=source, **json.loads(described.read_text()))
 
 
-def _make(dataset: Dataset) -> int:
-    frames = deck.frames(dataset.steps) if dataset.source == "deck" else Tube(dataset.steps).frames()
+def _make(dataset: Dataset, rows: int) -> dict[str, int]:
+    # A run loses particles on its way, never more than half of them.
+    steps = 2 * max(1, -(-rows // PARTICLES))
+    frames = deck.frames(steps) if dataset.source == "deck" else Tube(steps).frames()
+    made = {"rows": 0, "steps": 0}
     with pa.OSFile(str(dataset.by_step), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         for frame in frames:
             writer.write_batch(pa.record_batch([frame[name] for name in COLUMNS], schema=SCHEMA))
+            made = {"rows": made["rows"] + len(frame["pid"]), "steps": made["steps"] + 1}
+            if made["rows"] >= rows:
+                break
     columns = dataset.columns()
     columns[PRIORITY.name] = priorities(weights(columns["pid"], columns["step"]))
     order = zorder([columns[name] for name in INDEX])
@@ -89,7 +93,7 @@ def _make(dataset: Dataset) -> int:
     split = {field.name: "BYTE_STREAM_SPLIT" for field in SCHEMA if pa.types.is_floating(field.type)}
     _write(table, dataset.z_ordered_smallest, column_encoding=split)
     assert table.nbytes == table.num_rows * (ROW_BYTES + 4), "columns are plain"
-    return table.num_rows
+    return made
 
 
 def _write(table: pa.Table, path: Path, **settings: object) -> None:

@@ -25,7 +25,7 @@ _SETTINGS = {
     "autovacuum": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "8GB",
+    "max_wal_size": "2GB",
     "listen_addresses": "",
 }
 

@@ -14,7 +14,7 @@ from ..report.measured import median
 from .timing import ATOLL, ask_once, rivals
 
 _DROP = Path("/proc/sys/vm/drop_caches")
-_ROUNDS = 3
+_ROUNDS_MAX = 3
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
@@ -45,7 +45,7 @@ def _has_both(times: dict[str, float]) -> bool:
 
 def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
     found = defaultdict(list)
-    for turn in range(1 if bench.is_quick else _ROUNDS):
+    for turn in range(1 if bench.is_quick else min(bench.rounds, _ROUNDS_MAX)):
         for program in in_turn(programs, turn):
             _drop()
             program.open()

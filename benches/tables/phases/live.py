@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 
 from ..asked.question import Question
 from ..bench import Bench, told
-from ..data.rows import STEP_EVERY
+from ..data.rows import PARTICLES
 from ..peers.base import Unavailable
 from ..report.measured import median, quantile
 from .live_writer import RUN, Appended, Order, write
 
-_SECONDS, _SECONDS_QUICK = 30.0, 8.0
+_SECONDS_QUICK = 10.0
 _STEP_SECONDS = 0.4
 """125 K rows a second: 50,000 particles, an output every 80 steps."""
+_OF_DISK = 0.75
+"""Share of the free space that may be taken."""
+_BYTES_A_ROW = 160
+"""What a row takes while it is appended and packed several times, what was replaced included."""
 _BOX_ROWS = 10_000
 """Rows of a tenth of a box of 100 K rows."""
 
@@ -29,14 +33,15 @@ class _Seen:
 
 
 def run(bench: Bench) -> None:
-    """One process writes as two ranks; this one follows and samples."""
+    """One process writes as two ranks and packs in its background; this one follows and samples."""
     try:
         import atoll
     except ImportError as missing:
         raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
     place = bench.folder / "atoll-live"
     shutil.rmtree(place, ignore_errors=True)
-    steps = min(bench.dataset.steps, int((_SECONDS_QUICK if bench.is_quick else _SECONDS) / _STEP_SECONDS))
+    room = int(shutil.disk_usage(bench.folder).free * _OF_DISK / (_BYTES_A_ROW * PARTICLES))
+    steps = min(room, int((_SECONDS_QUICK if bench.is_quick else bench.minutes * 60.0) / _STEP_SECONDS))
     context = multiprocessing.get_context("spawn")
     appended, is_looked_at = context.Queue(), context.Event()
     order = Order(str(place), steps, _STEP_SECONDS)
@@ -47,7 +52,8 @@ def run(bench: Bench) -> None:
             raise RuntimeError("the writer speaks before it is ready")
         with atoll.open(place, create=False) as store:
             made = _watched(bench, store, writer, appended, steps)
-            _check(bench, store.table(RUN), steps)
+            made["drained"] = _drained(store.table(RUN))
+            _check(bench, store.table(RUN), made["appended"])
     finally:
         is_looked_at.set()
         writer.join(timeout=60)
@@ -63,21 +69,31 @@ def _watched(bench: Bench, store, writer, appended, steps: int) -> dict:  # noqa
     ratios: dict[str, list[float]] = {"global": [], "box": []}
     box = _box(bench)
     made: list[Appended] = []
+    backlog: list[float] = []
     try:
         while len(made) < steps:
             for name, asked in (("global", table.sample(0.01)), ("box", _as_query(table, box))):
                 work = asked.read().work
                 if work.rows_returned >= (_BOX_ROWS if name == "box" else 1):
                     ratios[name].append(work.rows_touched / work.rows_returned)
+            backlog.append(table.info().blocks / 2 * _STEP_SECONDS)
             while not appended.empty():
                 made.append(appended.get())
             if not writer.is_alive() and appended.empty() and len(made) < steps:
                 raise RuntimeError(f"the writer ended after {len(made)} of {steps} steps")
-            time.sleep(0.2)
+            time.sleep(0.5)
     finally:
         seen.is_over.set()
         follower.join()
-    return {"appended": made, "seen": seen.versions, "ratios": ratios}
+    return {"appended": made, "seen": seen.versions, "ratios": ratios, "backlog": backlog}
+
+
+def _drained(table) -> float:  # noqa: ANN001
+    """Seconds until nothing was left to pack."""
+    started = time.monotonic()
+    while table.info().blocks and time.monotonic() < started + 300:
+        time.sleep(0.1)
+    return time.monotonic() - started
 
 
 def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
@@ -97,21 +113,20 @@ def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
 
 
 def _box(bench: Bench) -> Question:
-    """The smallest box over all time that has a fifth of all rows: large enough soon after the start."""
+    """A box over all time that comes to have 100 K rows soon after the start: a fifth of all rows."""
     answers = bench.plan.truth
     over_all_time = [each for each in bench.plan.counted["all boxes"] if "step" not in each.box]
-    large = [each for each in over_all_time if answers[each.name].rows >= bench.dataset.rows / 5]
-    return min(large or over_all_time, key=lambda each: abs(answers[each.name].rows - bench.dataset.rows / 5))
+    return min(over_all_time, key=lambda each: abs(answers[each.name].rows - bench.dataset.rows / 5))
 
 
 def _as_query(table, box: Question):  # noqa: ANN001, ANN202
     return table.where(box.expression()).sample(box.sample(0.1).share)
 
 
-def _check(bench: Bench, table, steps: int) -> None:  # noqa: ANN001
+def _check(bench: Bench, table, appended: list[Appended]) -> None:  # noqa: ANN001
     """What was written is all there."""
-    expected = bench.truth.answer(Question("written", box={"step": (None, steps * STEP_EVERY)})).rows
-    if (found := len(table.select("pid").read())) != expected:
+    expected = sum(each.rows for each in appended)
+    if (found := table.count()) != expected:
         bench.measured.wrong.append(f"atoll, after writing at full rate: {found} rows instead of {expected}")
 
 
@@ -130,10 +145,21 @@ def _record(bench: Bench, made: dict) -> None:
     bench.measured.record("live visible", quantile(delays, 0.95))
     bench.measured.record("live touched global", median(ratios["global"]))
     bench.measured.record("live touched box", median(ratios["box"]))
+    backlog = made["backlog"]
+    if not bench.is_quick:
+        bench.measured.record("live backlog", backlog[-1])
     took = [(each.acknowledged - each.began) * 1e3 for each in made["appended"]]
     told(
         f"  {len(delays)} steps: acknowledged after {median(took):.1f} ms, visible after {median(delays):.1f} ms"
         f" (p95 {quantile(delays, 0.95):.1f}); 1 % touched {median(ratios['global']):.2f}x,"
-        f" 10 % of a box {median(ratios['box']):.2f}x"
+        f" 10 % of a box {median(ratios['box']):.2f}x; backlog {backlog[-1]:.1f} s of input, at most"
+        f" {max(backlog):.1f} s, gone {made['drained']:.1f} s after the end"
     )
-    bench.measured.detail["live"] = {"visible, ms": delays, "acknowledged, ms": took, "touched": ratios}
+    bench.measured.notes.append(f"full rate for {len(took) * _STEP_SECONDS / 60:.1f} minutes, packed by its owner")
+    bench.measured.detail["live"] = {
+        "visible, ms": delays,
+        "acknowledged, ms": took,
+        "touched": ratios,
+        "backlog, s": backlog,
+        "drained, s": made["drained"],
+    }

@@ -2,12 +2,17 @@
 
 import time
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
+
+import numpy as np
 
 from ..data.dataset import Dataset
-from ..data.rows import COLUMNS, INDEX, SCHEMA
+from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 
 RUN = "run"
+
+_FRAMES = 200
+"""Frames that are kept in memory; a longer run begins again with the first, as other steps."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Appended:
     began: float
     acknowledged: float
     version: int
+    rows: int
 
 
 def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # noqa: ANN001: of whichever context
@@ -36,19 +42,25 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
     import atoll
 
     frames = []
-    for batch in islice(dataset.batches(), order.steps):
+    for batch in islice(dataset.batches(), min(order.steps, _FRAMES)):
         frame = {name: batch[name].to_numpy() for name in COLUMNS}
         left = frame["x"] < 0
         frames.append([{name: values[side] for name, values in frame.items()} for side in (left, ~left)])
     with atoll.open(order.place) as store:
-        table = store.create_table(RUN, SCHEMA, id=("pid", "step"), index=INDEX)
+        table = store.create_table(RUN, SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
         table.begin(RUN, 2)
         appended.put(None)
         started = time.monotonic() + 1.0
-        for number, frame in enumerate(frames):
+        for number, frame in zip(range(order.steps), cycle(frames), strict=False):
+            frame = [_at(rows, number) for rows in frame]
             time.sleep(max(0.0, started + number * order.step_seconds - time.monotonic()))
             began = time.monotonic()
             for rank, rows in enumerate(frame):
                 version = table.append(rows, run=RUN, step=int(rows["step"][0]), rank=rank)
-            appended.put(Appended(began, time.monotonic(), version))
-        is_looked_at.wait(timeout=120)
+            appended.put(Appended(began, time.monotonic(), version, sum(len(rows["pid"]) for rows in frame)))
+        is_looked_at.wait(timeout=400)
+
+
+def _at(rows: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+    """Rows as if they were of another step."""
+    return {**rows, "step": np.full(len(rows["pid"]), number * STEP_EVERY, dtype=np.int64)}

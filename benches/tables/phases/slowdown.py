@@ -14,23 +14,38 @@ from ..report.measured import median
 
 _RANKS = 2
 """The deck divides its space in two."""
-_OUTPUTS, _OUTPUTS_QUICK = 3, 1
+_EVERY, _EVERY_FULL = 800, 80
+"""Simulated steps from one output to the next: as the bars say, and at full rate."""
+_STEPS, _STEPS_QUICK = 2_400, 800
+_PACKING = ("bare", "later", "background")
 
 
 def run(bench: Bench) -> None:
-    """The same steps with and without a table, in turn; packing is left for later."""
+    """The same steps without a table, with one that is packed later, and with one that is packed meanwhile, in turn."""
     _needs()
-    seconds: dict[str, list[float]] = {"bare": [], "table": []}
+    seconds: dict[int, dict[str, list[float]]] = {
+        every: {packing: [] for packing in _PACKING} for every in (_EVERY, _EVERY_FULL)
+    }
     for turn in range(1 if bench.is_quick else 3):
-        for kind in in_turn(list(seconds), turn):
-            seconds[kind].append(_seconds(bench, with_table=kind == "table"))
-    bare, table = median(seconds["bare"]), median(seconds["table"])
-    told(f"  simulation: {bare:.1f} s alone, {table:.1f} s with a table")
+        for every, of_rate in seconds.items():
+            for packing in in_turn(_PACKING, turn):
+                of_rate[packing].append(_seconds(bench, every, packing))
     bench.measured.detail["simulation, s"] = seconds
-    if bench.is_quick:
-        bench.measured.notes.append(f"one short simulation: {bare:.1f} s alone, {table:.1f} s with a table")
-    else:
-        bench.measured.record("slow-down deferred", (table / bare - 1) * 100, {"bare": bare, "atoll": table})
+    for every, of_rate in seconds.items():
+        _record(bench, every, {packing: median(each) for packing, each in of_rate.items()})
+
+
+def _record(bench: Bench, every: int, times: dict[str, float]) -> None:
+    slower = {packing: (each / times["bare"] - 1) * 100 for packing, each in times.items() if packing != "bare"}
+    shown = ", ".join(f"{packing} {each:.1f} s" for packing, each in times.items())
+    told(f"  simulation, output every {every} steps: {shown}")
+    if bench.is_quick or every == _EVERY_FULL:
+        rate = "at full rate" if every == _EVERY_FULL else f"output every {every} steps"
+        slow = ", ".join(f"{each:+.1f} % packed {packing}" for packing, each in slower.items())
+        bench.measured.notes.append(f"slow-down of the simulation, {rate}: {slow}")
+    if not bench.is_quick and every == _EVERY:
+        bench.measured.record("slow-down deferred", slower["later"], times)
+        bench.measured.record("slow-down", slower["background"], times)
 
 
 def _needs() -> None:
@@ -46,12 +61,12 @@ def _needs() -> None:
         raise Unavailable(f"the bar is about as many ranks as cores: {_RANKS}, and not {os.cpu_count()}")
 
 
-def _seconds(bench: Bench, *, with_table: bool) -> float:
+def _seconds(bench: Bench, every: int, packing: str) -> float:
     store = bench.folder / "atoll-simulation"
     shutil.rmtree(store, ignore_errors=True)
     launcher = Path(sys.prefix) / "bin/mpiexec"
-    words = ["--outputs", str(_OUTPUTS_QUICK if bench.is_quick else _OUTPUTS)]
-    words += ["--store", str(store)] if with_table else []
+    words = ["--every", str(every), "--outputs", str((_STEPS_QUICK if bench.is_quick else _STEPS) // every)]
+    words += [] if packing == "bare" else ["--store", str(store), "--pack", packing]
     command = [str(launcher), "-n", str(_RANKS), sys.executable, "-m", "tables.phases.slowdown_rank", *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("seconds ")]

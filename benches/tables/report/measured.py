@@ -1,7 +1,7 @@
 """What was measured so far, and what was found wrong or had to be left out."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass
@@ -25,6 +25,19 @@ class Measured:
             self.figures[key] = figure
         if peers:
             self.peers[key] = {name: value for name, value in peers.items() if math.isfinite(value)}
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, for a file."""
+        return asdict(self)
+
+    def take(self, earlier: dict[str, object]) -> None:
+        """Begins with what an earlier run of other phases measured and wrote to a file."""
+        for name, each in earlier.items():
+            mine = getattr(self, name)
+            if isinstance(mine, dict):
+                mine.update(each)
+            else:
+                mine.extend(line for line in each if line not in mine)
 
 
 def median(values: list[float]) -> float:

@@ -1,0 +1,206 @@
+"""Packing in the background: bytes written for small steps, and a table that many small appends went into, at rest."""
+
+import multiprocessing
+import shutil
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ..asked.boxes import boxes
+from ..bench import Bench, told
+from ..data.rows import COLUMNS, INDEX, ROW_BYTES, SCHEMA
+from ..peers.base import Unavailable
+from ..report.measured import median
+
+_STEPS, _STEPS_QUICK, _STEP_ROWS = 10_000, 1_000, 1_000
+_WRITERS, _APPEND_ROWS = 4, 100
+_APPENDS, _APPENDS_QUICK = 10_000, 1_000
+_IDLE_SECONDS = 60.0
+_BOXES = 40
+
+
+def run(bench: Bench) -> None:
+    """A tenth of everything is a first look and records nothing."""
+    try:
+        import atoll  # noqa: F401
+    except ImportError as missing:
+        raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
+    _small_steps(bench)
+    _many_appends(bench)
+
+
+def _record(bench: Bench, key: str, figure: float) -> None:
+    if bench.is_quick:
+        bench.measured.notes.append(f"{key}, of a tenth: {figure:.2f}")
+    else:
+        bench.measured.record(key, figure)
+
+
+def _rows(bench: Bench, count: int) -> dict[str, np.ndarray]:
+    """The first rows of the run."""
+    batches, found = [], 0
+    for batch in bench.dataset.batches():
+        batches.append(batch)
+        found += batch.num_rows
+        if found >= count:
+            break
+    return {name: np.concatenate([batch[name].to_numpy() for batch in batches])[:count] for name in COLUMNS}
+
+
+def _slices(rows: dict[str, np.ndarray], size: int):  # noqa: ANN202
+    for at in range(0, len(rows["pid"]), size):
+        yield {name: np.ascontiguousarray(values[at : at + size]) for name, values in rows.items()}
+
+
+def _small_steps(bench: Bench) -> None:
+    """In a process of its own, whose bytes are counted by the system."""
+    steps = min(_STEPS_QUICK if bench.is_quick else _STEPS, bench.dataset.rows // _STEP_ROWS)
+    place = bench.folder / "atoll-small-steps"
+    shutil.rmtree(place, ignore_errors=True)
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    rows = _rows(bench, steps * _STEP_ROWS)
+    writer = context.Process(target=_write_small_steps, args=(str(place), rows, answers))
+    writer.start()
+    made = answers.get(timeout=900)
+    writer.join(timeout=60)
+    writer.kill()
+    shutil.rmtree(place)
+    user = steps * _STEP_ROWS * ROW_BYTES
+    made["bytes written over user bytes, to the system"] = made["bytes handed"] / user
+    made["bytes written over user bytes, to the disk"] = made["bytes to disk"] / user
+    told(f"  {steps:,} steps of {_STEP_ROWS:,} rows: {made}")
+    bench.measured.detail[f"{steps} steps of {_STEP_ROWS} rows"] = made
+    _record(bench, "pack bytes", max(made["bytes handed"], made["bytes to disk"]) / user)
+
+
+def _write_small_steps(place: str, rows: dict[str, np.ndarray], answers) -> None:  # noqa: ANN001: of whichever context
+    import atoll
+
+    before, started = _io(), time.perf_counter()
+    with atoll.open(place) as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
+        for step, frame in enumerate(_slices(rows, _STEP_ROWS)):
+            table.append(frame, run="run", step=step)
+        appended = time.perf_counter() - started
+        _until_packed(table)
+        packed, info = table.packing, table.info()
+        del table
+    after = _io()
+    answers.put(
+        {
+            "appended, s": appended,
+            "packed, s": time.perf_counter() - started,
+            "bytes handed": after["wchar"] - before["wchar"],
+            "bytes to disk": after["write_bytes"] - before["write_bytes"],
+            "times each row was packed": packed.rows / len(rows["pid"]),
+            "objects": info.packed,
+        }
+    )
+
+
+def _io() -> dict[str, int]:
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return {name: int(value) for name, value in (line.split(": ") for line in lines)}
+
+
+def _until_packed(table, seconds: float = 300.0) -> None:  # noqa: ANN001
+    ends = time.monotonic() + seconds
+    while table.info().blocks:
+        if time.monotonic() > ends:
+            raise RuntimeError(f"{table.info().blocks} blocks are not packed after {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+def _many_appends(bench: Bench) -> None:
+    """Four processes append to a table that this one keeps packed; beside it the same rows, imported and packed."""
+    import atoll
+
+    appends = min(_APPENDS_QUICK if bench.is_quick else _APPENDS, bench.dataset.rows // _APPEND_ROWS)
+    rows = _rows(bench, appends * _APPEND_ROWS)
+    places = {kind: bench.folder / f"atoll-{kind}" for kind in ("appends", "import")}
+    for place in places.values():
+        shutil.rmtree(place, ignore_errors=True)
+    asked = [question for question in boxes(rows, _BOXES, seed=3)]
+    with atoll.open(places["appends"]) as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
+        seconds = _append_at_once(places["appends"], rows)
+        _wait(table, 15.0 if bench.is_quick else _IDLE_SECONDS)
+        appended = table.info()
+    with atoll.open(places["import"]) as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
+        for frame in _slices(rows, 50_000):
+            table.append(frame)
+        table.pack(whole=True)
+        imported = table.info()
+        del table
+    # Cold caches on both sides, and every question once before it is timed.
+    times = {}
+    with atoll.open(places["appends"]) as first, atoll.open(places["import"]) as second:
+        tables = {"appends": first.table("run"), "import": second.table("run")}
+        for question in asked:
+            times[question.name] = _asked(bench, tables, question)
+    ratio = median([each["appends"] / each["import"] for each in times.values()])
+    objects = (appended.blocks + appended.packed) / (imported.blocks + imported.packed)
+    told(
+        f"  {appends:,} appends by {_WRITERS} writers in {seconds:.1f} s; at rest {appended.blocks} blocks and"
+        f" {appended.packed} packed objects, of an import {imported.packed}; queries {ratio:.2f}x"
+    )
+    bench.measured.detail[f"{appends} appends of {_APPEND_ROWS} rows"] = {
+        "seconds": seconds,
+        "appended": appended._asdict(),
+        "imported": imported._asdict(),
+        "queries, ms": times,
+    }
+    _record(bench, "appends objects", objects)
+    _record(bench, "appends queries", ratio)
+    for place in places.values():
+        shutil.rmtree(place)
+
+
+def _wait(table, seconds: float) -> None:  # noqa: ANN001
+    """Idles so long; the bar says how long a table may take to be as good as an import."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and (table.info().blocks or ends - time.monotonic() > seconds / 2):
+        time.sleep(0.2)
+
+
+def _asked(bench: Bench, tables: dict, question) -> dict[str, float]:  # noqa: ANN001
+    found: dict[str, list[float]] = {kind: [] for kind in tables}
+    answers = set()
+    for turn in range(bench.rounds + 1):
+        for kind, table in tables.items():
+            started = time.perf_counter()
+            rows = table.where(question.expression()).read()
+            if turn:
+                found[kind].append((time.perf_counter() - started) * 1e3)
+            answers.add(len(rows))
+    if len(answers) > 1:
+        bench.measured.wrong.append(f"atoll, {question.name}: {sorted(answers)} rows, appended and imported")
+    return {kind: median(each) for kind, each in found.items()}
+
+
+def _append_at_once(place: Path, rows: dict[str, np.ndarray]) -> float:
+    context = multiprocessing.get_context("spawn")
+    share = len(rows["pid"]) // _WRITERS
+    parts = [{name: values[at * share : (at + 1) * share] for name, values in rows.items()} for at in range(_WRITERS)]
+    writers = [context.Process(target=_append, args=(str(place), at, part)) for at, part in enumerate(parts)]
+    started = time.perf_counter()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    if any(writer.exitcode for writer in writers):
+        raise RuntimeError("a writer failed")
+    return time.perf_counter() - started
+
+
+def _append(place: str, number: int, rows: dict[str, np.ndarray]) -> None:
+    import atoll
+
+    with atoll.open(place, create=False) as store:
+        table = store.table("run")
+        for step, frame in enumerate(islice(_slices(rows, _APPEND_ROWS), len(rows["pid"]) // _APPEND_ROWS)):
+            table.append(frame, run=f"writer-{number}", step=step)
