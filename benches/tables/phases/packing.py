@@ -96,7 +96,7 @@ def _write_small_steps(place: str, rows: dict[str, np.ndarray], answers) -> None
             "bytes handed": after["wchar"] - before["wchar"],
             "bytes to disk": after["write_bytes"] - before["write_bytes"],
             "times each row was packed": packed.rows / len(rows["pid"]),
-            "objects": info.packed,
+            "objects": info.cubes,
         }
     )
 
@@ -143,10 +143,10 @@ def _many_appends(bench: Bench) -> None:
         for question in asked:
             times[question.name] = _asked(bench, tables, question)
     ratio = median([each["appends"] / each["import"] for each in times.values()])
-    objects = (appended.blocks + appended.packed) / (imported.blocks + imported.packed)
+    objects = (appended.blocks + appended.cubes) / (imported.blocks + imported.cubes)
     told(
         f"  {appends:,} appends by {_WRITERS} writers in {seconds:.1f} s; at rest {appended.blocks} blocks and"
-        f" {appended.packed} packed objects, of an import {imported.packed}; queries {ratio:.2f}x"
+        f" {appended.cubes} packed objects, of an import {imported.cubes}; queries {ratio:.2f}x"
     )
     bench.measured.detail[f"{appends} appends of {_APPEND_ROWS} rows"] = {
         "seconds": seconds,
