@@ -45,7 +45,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Packer {
     /// Begins to keep a table packed.
-    pub(crate) fn begin(table: Arc<Table>, how: KeepPacked) -> Result<Self, Failure> {
+    pub(crate) fn begin(table: Table, how: KeepPacked) -> Result<Self, Failure> {
         let (progress, runtime) = (Arc::<Mutex<Progress>>::default(), handle()?);
         let ((stop, stopped), (told, ended)) = (oneshot::channel(), sync_channel(1));
         let seen = Arc::clone(&progress);
