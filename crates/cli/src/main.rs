@@ -31,7 +31,7 @@ enum Verb {
     Kv(kv::Kv),
     /// Sampled tables: create, import, query, sample, export and more
     #[command(subcommand)]
-    Table(table::TableVerb),
+    Table(Box<table::TableVerb>),
     /// Look after a store: info, check, stats, snapshot, copy
     #[command(subcommand)]
     Store(store::StoreVerb),

@@ -23,7 +23,7 @@ pub(super) struct JsonLines {
     /// Lines that were read.
     read: u64,
     /// Records that were read to learn the names, and are still to come.
-    ahead: VecDeque<(u64, Result<Fields, String>)>,
+    ahead: VecDeque<Numbered>,
     names: Vec<String>,
     places: HashMap<String, usize>,
     ignore_extra: bool,
@@ -35,6 +35,9 @@ pub(super) struct JsonLines {
 
 /// Names and texts of one record.
 type Fields = Vec<(String, Vec<u8>)>;
+
+/// A line's number, and its fields or what is wrong with it.
+type Numbered = (u64, Result<Fields, String>);
 
 impl JsonLines {
     pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
@@ -75,7 +78,7 @@ impl JsonLines {
     }
 
     /// The next line that is not empty, as a record; none at the end.
-    fn read_record(&mut self) -> Result<Option<(u64, Result<Fields, String>)>, RowFileError> {
+    fn read_record(&mut self) -> Result<Option<Numbered>, RowFileError> {
         let mut line = Vec::new();
         loop {
             line.clear();
