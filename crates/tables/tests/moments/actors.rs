@@ -244,6 +244,37 @@ pub async fn sweep(hand: Hand, mut random: Rng) {
     }
 }
 
+/// Takes away what only older versions need.
+pub async fn vacuum(hand: Hand) {
+    let table = open(&hand).await;
+    match table.vacuum().await {
+        Ok(_) => {}
+        Err(error) if error.outcome() == Outcome::Unknown => {}
+        Err(error) => panic!("vacuum: {error} ({error:?})"),
+    }
+}
+
+/// Keeps a version, or keeps one no longer.
+pub async fn keep(hand: Hand, mut random: Rng, name: &'static str) {
+    let (world, table) = (&hand.world, open(&hand).await);
+    if world.kept().iter().any(|(kept, _)| *kept == name) {
+        world.keep(name, None);
+        table.delete_snapshot(name).await.unwrap();
+        return;
+    }
+    let version = random.bool().then(|| Version(random.u64(..=world.head().0)));
+    match table.create_snapshot(name, version).await {
+        Ok(kept) => {
+            assert!(version.is_none_or(|version| version == kept));
+            world.keep(name, Some(kept));
+        }
+        Err(TableError::VersionGone { .. }) if version.is_some_and(|version| world.is_gone(version)) => {}
+        // A process that kept it was gone before it said so.
+        Err(error) if error.kind() == atoll_store::ErrorKind::Conflict => {}
+        Err(error) => panic!("snapshot: {error} ({error:?})"),
+    }
+}
+
 /// The sessions that stand.
 async fn sessions(world: &World, manifest: &[u8]) -> BTreeSet<Vec<u8>> {
     let request = ScanRequest { range: SortRange::prefix(b"s"), ..ScanRequest::all(manifest) };

@@ -4,7 +4,7 @@
 use crate::asked::{Asked, Tell, Wish};
 use crate::world::{World, some_rows};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Query, Refined, Table};
+use atoll_tables::{Query, Refined, Table, TableError};
 use fastrand::Rng;
 
 /// Asks one thing, in one of the ways to ask, and judges the answer.
@@ -12,7 +12,8 @@ pub async fn ask(world: &World, table: &Table, random: &mut Rng) {
     let mut wish = Wish::any(random, &world.schema, &some_rows(world));
     match random.u8(..8) {
         0 | 1 => wish.query.with_arriving = true,
-        2 | 3 => wish.query.as_of = Some(Version(random.u64(..=world.head().0))),
+        2 => wish.query.as_of = Some(Version(random.u64(..=world.head().0))),
+        3 => wish.query.as_of = random.choice(world.kept()).map(|(_, version)| version),
         _ => {}
     }
     let moment = Moment { world, before: world.head() };
@@ -50,17 +51,34 @@ impl Moment<'_> {
     }
 }
 
+/// The answer; none where a vacuum took the version that was asked for.
+fn answered<T>(moment: &Moment<'_>, version: Option<Version>, answer: Result<T, TableError>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(TableError::VersionGone { .. }) => {
+            let version = version.expect("a version that nobody asked for is gone");
+            assert!(moment.world.is_gone(version), "{version:?} is said to be gone");
+            None
+        }
+        Err(error) => panic!("{error} ({error:?})"),
+    }
+}
+
 async fn query(moment: Moment<'_>, table: &Table, wish: Wish) {
     let tell = Tell::of(&wish.query);
-    let answer = table.query(&wish.query).await.unwrap();
-    moment.truth(wish, answer.version).judge(&moment.world.schema, &answer);
+    let answer = table.query(&wish.query).await;
+    if let Some(answer) = answered(&moment, wish.query.as_of, answer) {
+        moment.truth(wish, answer.version).judge(&moment.world.schema, &answer);
+    }
     drop(tell);
 }
 
 async fn count(moment: Moment<'_>, table: &Table, wish: Wish) {
     let tell = Tell::of(&wish.query);
-    let counted = table.count(&wish.query).await.unwrap();
-    assert_eq!(counted.rows, moment.truth(wish, counted.version).count() as u64);
+    let counted = table.count(&wish.query).await;
+    if let Some(counted) = answered(&moment, wish.query.as_of, counted) {
+        assert_eq!(counted.rows, moment.truth(wish, counted.version).count() as u64);
+    }
     drop(tell);
 }
 
@@ -72,7 +90,10 @@ async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng)
         if random.bool() {
             refinement.want(random.usize(..300));
         }
-        let Some(refined) = refinement.next().await.unwrap() else { break };
+        let refined = refinement.next().await;
+        let version = refinement.version().or(wish.query.as_of);
+        let Some(refined) = answered(&moment, version, refined) else { return };
+        let Some(refined) = refined else { break };
         batches.push(refined);
     }
     let asked = moment.truth(wish, batches[0].version);
@@ -89,7 +110,9 @@ async fn batches(moment: Moment<'_>, table: &Table, wish: Wish) {
     let wish = Wish { query: query.clone(), ..wish };
     let mut reading = table.batches(&query);
     let mut batches = Vec::new();
-    while let Some(batch) = reading.next().await.unwrap() {
+    loop {
+        let Some(batch) = answered(&moment, Some(version), reading.next().await) else { return };
+        let Some(batch) = batch else { break };
         batches.push(batch);
     }
     moment.truth(wish, version).judge_batches(&batches);

@@ -36,6 +36,8 @@ enum Kind {
     Deleter,
     Reader,
     Sweeper,
+    Vacuum,
+    Keeper(&'static str),
 }
 
 struct Process {
@@ -54,6 +56,8 @@ impl Process {
             Kind::Deleter => Box::pin(actors::delete(world.hand(trouble), own)),
             Kind::Reader => Box::pin(actors::read(world.hand(0), own)),
             Kind::Sweeper => Box::pin(actors::sweep(world.hand(0), own)),
+            Kind::Vacuum => Box::pin(actors::vacuum(world.hand(trouble))),
+            Kind::Keeper(name) => Box::pin(actors::keep(world.hand(0), own, name)),
         };
         Self { kind, work }
     }
@@ -74,12 +78,14 @@ impl Episode {
             10 => Kind::Packer,
             11 if self.random.bool() => Kind::Deleter,
             12 if self.random.bool() => Kind::Sweeper,
-            13 if self.random.u8(..4) == 0 => Kind::Reader,
+            13 if self.random.u8(..6) == 0 => Kind::Reader,
+            14 if self.random.u8(..4) == 0 => Kind::Vacuum,
+            15 if self.random.bool() => Kind::Keeper(self.random.choice(["a", "b", "c"]).unwrap_or("a")),
             _ => return,
         };
         let room = match kind {
             Kind::Packer | Kind::Reader => 2,
-            Kind::Writer(_) | Kind::Deleter | Kind::Sweeper => 1,
+            _ => 1,
         };
         let there = self.processes.iter().filter(|process| process.kind == kind).count();
         let is_over = self.world.head().0 >= VERSIONS_MAX && kind != Kind::Reader;

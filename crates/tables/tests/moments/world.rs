@@ -57,6 +57,10 @@ struct Known {
     named: BTreeSet<(String, u64)>,
     late: Vec<Late>,
     manifest: Option<Vec<u8>>,
+    /// No older version can be asked, but for those that a snapshot keeps.
+    floor: Version,
+    /// Snapshots that are surely there.
+    kept: BTreeMap<&'static str, Version>,
     queries: u64,
 }
 
@@ -83,6 +87,8 @@ impl World {
             named: BTreeSet::new(),
             late: Vec::new(),
             manifest: None,
+            floor: Version::EMPTY,
+            kept: BTreeMap::new(),
             queries: 0,
         };
         Arc::new(Self { store: MemoryStore::new(), schema, seed, shift, known: Mutex::new(known) })
@@ -154,6 +160,26 @@ impl World {
     /// Whether some version names an object.
     pub fn names(&self, session: &str, number: u64) -> bool {
         self.known().named.contains(&(session.to_owned(), number))
+    }
+
+    /// Whether a version can no longer be asked for, as far as is known.
+    pub fn is_gone(&self, version: Version) -> bool {
+        let known = self.known();
+        version < known.floor && !known.kept.values().any(|kept| *kept == version)
+    }
+
+    /// A snapshot is surely there, or no longer.
+    pub fn keep(&self, name: &'static str, version: Option<Version>) {
+        let mut known = self.known();
+        match version {
+            Some(version) => known.kept.insert(name, version),
+            None => known.kept.remove(name),
+        };
+    }
+
+    /// Snapshots that are surely there.
+    pub fn kept(&self) -> Vec<(&'static str, Version)> {
+        self.known().kept.iter().map(|(name, version)| (*name, *version)).collect()
     }
 
     /// The partition of the manifest, once somebody wrote there.
@@ -263,6 +289,8 @@ impl World {
                 truth.append(&id, self.rows_of(&id));
                 self.known().accepted.entry(id).or_insert(version);
             }
+        } else if let Some(raise) = edit.get("raise-floor") {
+            self.known().floor = Version(number(raise, "to"));
         } else if edit.get("delete").is_some() {
             let deed = deed.expect("a delete that nobody asked for");
             let twice = self.known().done.insert(deed.number, version);

@@ -57,10 +57,11 @@ impl Ledger {
         mut wanted: Option<Version>,
     ) -> Result<Version, TableError> {
         let cell = Cell::Snapshot(name.as_bytes().to_vec()).sort_key();
+        let is_current = wanted.is_none();
         let mut unknown = 0;
         loop {
             let state = self.current().await?;
-            // The same one at every try, since an earlier one may have come through.
+            // The same one at every try if an earlier one may have come through.
             let version = *wanted.get_or_insert(state.head.version);
             let snapshots = self.snapshots().await?;
             if let Some(kept) = snapshots.get(name.as_bytes()) {
@@ -84,7 +85,9 @@ impl Ledger {
             }
             match self.store.write(batch, WriteOptions::default()).await {
                 Ok(_) => return Ok(version),
-                // An edit was made meanwhile, or somebody else was faster: look again.
+                // An edit was made meanwhile, or somebody else was faster: look again. A vacuum may have taken what
+                // was current, and nobody asked for that in particular.
+                Err(StoreError::Conflict(_)) if is_current && unknown == 0 => wanted = None,
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,
                 Err(error) => return Err(error.into()),
