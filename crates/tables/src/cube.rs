@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A tree is grown over rows of a version (`tree`); each cube is cut into bands (`band`); cubes that lie near
-//! each other share an object of about a megabyte (`write`). Its directory (`directory`) says for each band
+//! each other share an object of a few megabytes (`write`). Its directory (`directory`) says for each band
 //! how heavy its rows are, what box they lie in, and where its columns are, so that a query reads the directory
 //! and then only the columns of the bands it needs (`read`). Weights are not stored: they are recomputed from
 //! the sample key. A row keeps its origin, the run and step that it was written in, so that what is deleted or
@@ -50,7 +50,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { cube_rows: 4096, leaf_rows: 16_384, layer_rows: 1024, band_rows: 128, object_bytes: 1 << 20 }
+        Self { cube_rows: 4096, leaf_rows: 16_384, layer_rows: 1024, band_rows: 128, object_bytes: 4 << 20 }
     }
 }
 

@@ -127,7 +127,7 @@ pub struct CubeDirectory {
     pub runs: Vec<RunId>,
     /// The column that is the step in which each row was written; if there is none, a band has a column of steps.
     pub step_column: Option<usize>,
-    /// The layers of the cubes, in their order in the object: all lightest ones first.
+    /// The layers of the cubes, in their order in the object: all lightest ones first, then cube by cube.
     pub cubes: Vec<CubeEntry>,
     pub(super) bands: Vec<BandEntry>,
     /// What each layer spans.

@@ -140,8 +140,9 @@ fn portions(mut cubes: Vec<Cube>, places: &Places, shape: &Shape, row_bytes: usi
             portion.extend(layers);
         }
     }
-    // A sample reads the beginning of an object, since the sort keeps cubes of one layer in their order.
-    portions.iter_mut().for_each(|portion| portion.sort_by_key(|layer| layer.layer));
+    // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
+    // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
+    portions.iter_mut().for_each(|portion| portion.sort_by_key(|layer| layer.layer.min(1)));
     portions
 }
 

@@ -12,11 +12,13 @@ const GAP_BYTES: u64 = 4 << 10;
 
 /// Requests that an answer may take in any case, and bytes for which it may take one more: where there would be
 /// more, the smallest gaps are read as well.
-const REQUESTS_MIN: usize = 24;
-const BYTES_EACH: u64 = 1 << 20;
+const REQUESTS_MIN: usize = 20;
+const BYTES_EACH: u64 = 600_000;
 
-/// How many bytes of gaps are read for that, as a multiple of the bytes that are needed.
-const GAPS_MAX: u64 = 2;
+/// How many bytes of gaps are read for that, at most: a multiple of those that are needed, or as many as are read in
+/// the time that some dozen requests take.
+const GAPS_MAX: u64 = 3;
+const GAPS_BYTES_MIN: u64 = 8 << 20;
 
 /// Most bytes of a request of several ranges, so that a large object arrives in parts that overlap.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
@@ -109,7 +111,7 @@ fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> u64 {
     let mut bytes = 0;
     let worth = gaps.iter().take(too_many).take_while(|gap| {
         bytes += **gap;
-        bytes <= needed.saturating_mul(GAPS_MAX)
+        bytes <= needed.saturating_mul(GAPS_MAX).max(GAPS_BYTES_MIN)
     });
     worth.last().copied().unwrap_or(GAP_BYTES)
 }
@@ -205,9 +207,14 @@ mod tests {
             (0..100).map(|at| range(1, from(at), from(at) + 5000)).collect()
         };
         assert_eq!(Requests::of(&spread(4_500)).merged.len(), REQUESTS_MIN);
-        let far = Requests::of(&spread(45_000)).merged;
-        assert_eq!(far.len(), 78, "twice the bytes are read and no more");
-        assert!(far.iter().map(Range::bytes).sum::<u64>() <= 3 * 100 * 5000);
+        assert_eq!(Requests::of(&spread(45_000)).merged.len(), REQUESTS_MIN, "a few megabytes are worth it");
+        let far = Requests::of(&spread(450_000));
+        assert_eq!(
+            far.merged.len(),
+            100 - 18 + 1,
+            "as many gaps as may be read, in requests that are not too long"
+        );
+        assert!(far.bytes() <= 100 * 5000 + GAPS_BYTES_MIN);
         assert_eq!(Requests::of(&spread(45_000)[..20]).merged.len(), 20, "few need not become fewer");
     }
 
