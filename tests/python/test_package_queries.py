@@ -55,6 +55,15 @@ def test_a_sampled_entity_keeps_its_whole_path(table: atoll.Table) -> None:
     assert sampled == {key for key in KEYS if key[0] in entities}
 
 
+def test_rows_without_an_order_are_the_same_rows(table: atoll.Table) -> None:
+    table.pack()
+    ordered = table.where("x < 0.75").sample(0.5)
+    assert keys(ordered.unordered()) == keys(ordered)
+    assert len(ordered.unordered().read()) == len(ordered.read())
+    assert keys(ordered.unordered().first(7)) == keys(ordered.first(7))
+    assert len(table.where("x > 100").unordered().read()) == 0
+
+
 def test_a_limit_takes_the_lightest_rows(table: atoll.Table) -> None:
     everything = table.select("pid", "step").read().numpy()
     for least in (table.limit(37).limit(50), table.limit(50).limit(37)):

@@ -17,6 +17,7 @@ pub(crate) struct Ask {
     columns: Option<Vec<String>>,
     version: Option<u64>,
     arriving: bool,
+    pub(crate) ordered: bool,
 }
 
 impl Ask {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[pyfunction]
 pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     if let Ok(rows) = object.cast::<Rows>() {
-        return Ok(Rows::new(rows.get().batch.clone()));
+        return Ok(Rows::new(rows.get().whole()?));
     }
     if object.hasattr("__arrow_c_stream__")? {
         let (schema, batches) = capsule::stream_in(object)?;

@@ -6,29 +6,53 @@ use crate::error::Failure;
 use crate::schema::Schema;
 use arrow_array::{RecordBatch, StructArray};
 use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+use std::sync::{Arc, OnceLock};
 
-/// Rows, in one batch.
+/// Rows, in a batch or several.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Rows {
-    pub(crate) batch: RecordBatch,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    /// All of them as one, made when somebody asks for it.
+    whole: OnceLock<RecordBatch>,
 }
 
 impl Rows {
     pub(crate) fn new(batch: RecordBatch) -> Self {
-        Self { batch }
+        Self { schema: batch.schema(), batches: vec![batch], whole: OnceLock::new() }
+    }
+
+    /// Rows of several batches of one schema; there is one at least.
+    pub(crate) fn of_batches(batches: Vec<RecordBatch>) -> Result<Self, Failure> {
+        let schema = batches.first().map(RecordBatch::schema);
+        let schema = schema.ok_or_else(|| Failure::input("there are no batches"))?;
+        Ok(Self { schema, batches, whole: OnceLock::new() })
+    }
+
+    /// All rows in one batch.
+    pub(crate) fn whole(&self) -> Result<RecordBatch, Failure> {
+        if let [batch] = self.batches.as_slice() {
+            return Ok(batch.clone());
+        }
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let whole = concat_batches(&self.schema, &self.batches)?;
+        Ok(self.whole.get_or_init(|| whole).clone())
     }
 
     fn schema_ref(&self) -> SchemaRef {
-        self.batch.schema()
+        Arc::clone(&self.schema)
     }
 }
 
 #[pymethods]
 impl Rows {
     fn __len__(&self) -> usize {
-        self.batch.num_rows()
+        self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
     #[getter]
@@ -45,23 +69,25 @@ impl Rows {
     /// Bytes of memory that the rows take.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.batch.columns().iter().map(|column| column.get_array_memory_size()).sum()
+        self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
     /// The column of this name, as NumPy sees it.
     fn column(&self, name: &str) -> PyResult<Column> {
-        let column = self.batch.column_by_name(name);
+        let whole = self.whole()?;
+        let column = whole.column_by_name(name);
         let column = column.ok_or_else(|| Failure::input(format!("there is no column \"{name}\"")))?;
         Ok(Column::new(column)?)
     }
 
     /// So many rows from `offset` on, without a copy.
-    fn slice(&self, offset: usize, rows: usize) -> Self {
-        let offset = offset.min(self.batch.num_rows());
-        Self::new(self.batch.slice(offset, rows.min(self.batch.num_rows() - offset)))
+    fn slice(&self, offset: usize, rows: usize) -> PyResult<Self> {
+        let whole = self.whole()?;
+        let offset = offset.min(whole.num_rows());
+        Ok(Self::new(whole.slice(offset, rows.min(whole.num_rows() - offset))))
     }
 
-    /// A stream of one batch. What the consumer asks for is taken as a wish: the columns come in their own types.
+    /// A stream of the batches. What the consumer asks for is taken as a wish: the columns come in their own types.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -69,7 +95,7 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema);
-        capsule::stream_out(py, self.schema_ref(), vec![self.batch.clone()])
+        capsule::stream_out(py, self.schema_ref(), self.batches.clone())
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -79,12 +105,13 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         drop(requested_schema);
-        capsule::array_out(py, &StructArray::from(self.batch.clone()))
+        capsule::array_out(py, &StructArray::from(self.whole()?))
     }
 
     /// The first column, for `__arrow_c_array__` of a column.
     fn only_column<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let column = self.batch.columns().first().ok_or_else(|| Failure::input("there are no columns"))?;
+        let whole = self.whole()?;
+        let column = whole.columns().first().ok_or_else(|| Failure::input("there are no columns"))?;
         capsule::array_out(py, column)
     }
 

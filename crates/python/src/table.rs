@@ -167,7 +167,7 @@ impl Table {
     ) -> PyResult<u64> {
         let table = self.handle()?;
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
-        let (schema, batch) = (Arc::clone(self.schema.columns()), rows.batch.clone());
+        let (schema, batch) = (Arc::clone(self.schema.columns()), rows.whole()?);
         let append = async move {
             let batch = conform(&schema, &batch)?;
             Ok::<_, Failure>(table.append_at(id, time, &batch).await?)
@@ -177,7 +177,14 @@ impl Table {
 
     /// Answers a query: the rows, the version that was read, and what it took.
     fn query<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(Rows, u64, Bound<'py, PyDict>)> {
+        let ordered = ask.ordered;
         let (table, query) = (self.readable()?, ask.query()?);
+        if let (Readable::One(table), false) = (&table, ordered) {
+            let table = table.clone();
+            let scanned = wait(py, async move { table.scan(&query).await })?;
+            let rows = Rows::of_batches(scanned.batches)?;
+            return Ok((rows, scanned.version.0, work_as_dict(py, &scanned.work)?));
+        }
         let answer = wait(py, async move { table.query(&query).await })?;
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }

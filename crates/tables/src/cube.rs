@@ -19,6 +19,7 @@ mod band;
 mod column;
 mod directory;
 mod filter;
+mod growing;
 mod origin;
 mod read;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod words;
 mod write;
 
 pub use directory::{CubeDirectory, CubeEntry};
+pub(crate) use growing::Growing;
 pub use origin::Origins;
 pub use read::CubeReader;
 pub use tree::{CubeId, Root};

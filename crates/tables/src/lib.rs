@@ -32,7 +32,7 @@ pub use readable::{Readable, Refining};
 pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
 pub use table::{
     Answer, Batches, Count, Explanation, KeepPacked, PackOptions, PackReport, Query, Refined, Refinement,
-    RunSummary, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,
+    RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,
     UnionRefinement, VacuumReport, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

@@ -68,6 +68,14 @@ impl Part {
         }
     }
 
+    /// The cubes, if it is an object of cubes.
+    pub(crate) const fn cubes(&self) -> Option<&CubeReader> {
+        match self {
+            Self::Block(_) => None,
+            Self::Cubes(cubes) => Some(cubes),
+        }
+    }
+
     /// Rows in it.
     #[must_use]
     pub fn row_count(&self) -> u64 {

@@ -24,7 +24,8 @@ mod vacuum;
 
 pub use pack::{KeepPacked, PackOptions, PackReport};
 pub use query::{
-    Answer, Batches, Count, Explanation, Query, Refined, Refinement, Union, UnionRefinement, Within, Work,
+    Answer, Batches, Count, Explanation, Query, Refined, Refinement, Scanned, Union, UnionRefinement, Within,
+    Work,
 };
 pub use registry::TableSummary;
 pub use runs::{RunSummary, StepSummary, TableInfo};

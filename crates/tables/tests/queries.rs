@@ -7,6 +7,8 @@
 
 #[path = "queries/asked.rs"]
 mod asked;
+#[path = "queries/bulk.rs"]
+mod bulk;
 #[path = "queries/conditions.rs"]
 mod conditions;
 #[path = "queries/counted.rs"]

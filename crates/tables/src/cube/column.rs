@@ -11,7 +11,7 @@
 //! a null does not.
 
 use super::words::{Packing, SLACK_BYTES, put_words};
-use crate::block::{BlockError, slice};
+use crate::block::{BlockError, damaged, slice};
 use crate::lattice::Kind;
 use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -19,21 +19,21 @@ use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 use std::ops::Range;
 
-const OTHER: u8 = 0;
+pub(super) const OTHER: u8 = 0;
 const NUMBERS: u8 = 1;
 const NUMBERS_AND_NULLS: u8 = 2;
 
 /// How a type of numbers lies in memory.
-#[derive(Clone, Copy)]
-struct Numeric {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numeric {
     kind: Kind,
-    width: usize,
+    pub(super) width: usize,
     /// How many numbers a row has.
-    per_row: usize,
+    pub(super) per_row: usize,
 }
 
 impl Numeric {
-    fn of(data_type: &DataType) -> Option<Self> {
+    pub(super) fn of(data_type: &DataType) -> Option<Self> {
         let (scalar, per_row) = match data_type {
             DataType::FixedSizeList(item, len) => (item.data_type(), *len as usize),
             other => (other, 1),
@@ -98,29 +98,101 @@ pub(super) fn decode(
     wanted: Range<usize>,
     bytes: &[u8],
 ) -> Result<ArrayRef, BlockError> {
-    let damaged = |problem: &str| BlockError::Damaged { problem: problem.to_owned() };
-    let (&tag, bytes) = bytes.split_first().ok_or_else(|| damaged("a column is cut off"))?;
-    if tag == OTHER {
+    if let Some((&OTHER, bytes)) = bytes.split_first() {
         let end = bytes.len().checked_sub(SLACK_BYTES).ok_or_else(|| damaged("a column is cut off"))?;
         return Ok(slice::decode(data_type, rows, &bytes[..end])?.slice(wanted.start, wanted.len()));
     }
     let numeric = Numeric::of(data_type).ok_or_else(|| damaged("a column of no numbers is packed"))?;
-    let (nulls, bytes) = match tag {
-        NUMBERS => (None, bytes),
-        NUMBERS_AND_NULLS => {
-            let bits = bytes.split_at_checked(rows.div_ceil(8));
-            let (bits, rest) = bits.ok_or_else(|| damaged("a column is cut off"))?;
-            let bits = BooleanBuffer::new(Buffer::from(bits), wanted.start, wanted.len());
-            (Some(NullBuffer::new(bits)), rest)
-        }
-        _ => return Err(damaged("a column is packed in no known way")),
+    let packed = Packed::read(numeric, rows, bytes)?;
+    macro_rules! buffer {
+        ($number:ty) => {{
+            let mut values: Vec<$number> = Vec::new();
+            packed.unpack(wanted.clone(), &mut values)?;
+            Buffer::from_vec(values)
+        }};
+    }
+    let buffer = match numeric.width {
+        1 => buffer!(u8),
+        2 => buffer!(u16),
+        4 => buffer!(u32),
+        _ => buffer!(u64),
     };
-    let numbers = wanted.start * numeric.per_row..wanted.end * numeric.per_row;
-    let buffer = read_numbers(numeric, rows * numeric.per_row, numbers, bytes)?;
-    build(data_type, numeric, wanted.len(), buffer, nulls)
+    build(data_type, numeric, wanted.len(), buffer, packed.nulls(wanted))
 }
 
-fn build(
+/// A column of packed numbers, before they are unpacked.
+pub(super) struct Packed<'b> {
+    numeric: Numeric,
+    rows: usize,
+    /// Its bitmap of nulls, if it has any.
+    bits: Option<&'b [u8]>,
+    packing: Packing,
+    bytes: &'b [u8],
+}
+
+impl<'b> Packed<'b> {
+    pub(super) fn read(numeric: Numeric, rows: usize, bytes: &'b [u8]) -> Result<Self, BlockError> {
+        let cut_off = || damaged("a column is cut off");
+        let (&tag, bytes) = bytes.split_first().ok_or_else(cut_off)?;
+        let (bits, bytes) = match tag {
+            NUMBERS => (None, bytes),
+            NUMBERS_AND_NULLS => {
+                let (bits, rest) = bytes.split_at_checked(rows.div_ceil(8)).ok_or_else(cut_off)?;
+                (Some(bits), rest)
+            }
+            _ => return Err(damaged("a column is packed in no known way")),
+        };
+        let (packing, bytes) = Packing::read(bytes)?;
+        Ok(Self { numeric, rows, bits, packing, bytes })
+    }
+
+    /// Which of some rows are not null; none where none is.
+    pub(super) fn nulls(&self, wanted: Range<usize>) -> Option<NullBuffer> {
+        let bits = Buffer::from(self.bits?);
+        Some(NullBuffer::new(BooleanBuffer::new(bits, wanted.start, wanted.len())))
+    }
+
+    /// Appends the numbers of some rows, which must be of the width of the column.
+    pub(super) fn unpack<N: Number>(
+        &self,
+        wanted: Range<usize>,
+        values: &mut Vec<N>,
+    ) -> Result<(), BlockError> {
+        let Numeric { kind, width, per_row } = self.numeric;
+        let count = self.rows.checked_mul(per_row).ok_or_else(|| damaged("a column is too long"))?;
+        let numbers = wanted.start * per_row..wanted.end * per_row;
+        let sign = 1_u64 << (width * 8 - 1);
+        let Self { packing, bytes, .. } = self;
+        // A loop for each kind, since what kind it is would be asked for each number otherwise.
+        match kind {
+            Kind::Unsigned => packing.unpack_to(bytes, count, numbers, values, N::of),
+            Kind::Signed => packing.unpack_to(bytes, count, numbers, values, |rank| N::of(rank ^ sign)),
+            Kind::Float => packing.unpack_to(bytes, count, numbers, values, |rank| {
+                N::of(if rank & sign == 0 { !rank } else { rank ^ sign })
+            }),
+        }
+    }
+}
+
+/// Numbers of one width, which are the lower bits of a word.
+pub(super) trait Number: Copy {
+    fn of(word: u64) -> Self;
+}
+
+macro_rules! number {
+    ($($number:ty),*) => {
+        $(impl Number for $number {
+            #[inline]
+            fn of(word: u64) -> Self {
+                word as Self
+            }
+        })*
+    };
+}
+
+number!(u8, u16, u32, u64);
+
+pub(super) fn build(
     data_type: &DataType,
     numeric: Numeric,
     rows: usize,
@@ -138,35 +210,13 @@ fn build(
     Ok(make_array(builder.build()?))
 }
 
-fn read_numbers(
-    numeric: Numeric,
-    count: usize,
-    numbers: Range<usize>,
-    bytes: &[u8],
-) -> Result<Buffer, BlockError> {
-    let (packing, rest) = Packing::read(bytes)?;
-    macro_rules! read {
-        ($number:ty) => {{
-            let mut values: Vec<$number> = Vec::with_capacity(numbers.len());
-            packing.unpack(rest, count, numbers, |word| values.push(value(word, numeric) as $number))?;
-            Buffer::from_vec(values)
-        }};
-    }
-    Ok(match numeric.width {
-        1 => read!(u8),
-        2 => read!(u16),
-        4 => read!(u32),
-        _ => read!(u64),
-    })
-}
-
 fn load(value: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..value.len()].copy_from_slice(value);
     u64::from_le_bytes(word)
 }
 
-/// An unsigned integer of the same width that is ordered as the value is.
+/// An unsigned integer of the same width that is ordered as the value is; [`Packed::unpack`] has the way back.
 fn rank(bits: u64, numeric: Numeric) -> u64 {
     let sign = 1 << (numeric.width * 8 - 1);
     let all = sign | (sign - 1);
@@ -175,17 +225,5 @@ fn rank(bits: u64, numeric: Numeric) -> u64 {
         Kind::Signed => bits ^ sign,
         Kind::Float if bits & sign == 0 => bits | sign,
         Kind::Float => !bits & all,
-    }
-}
-
-/// What [`rank`] ranked.
-#[inline]
-fn value(rank: u64, numeric: Numeric) -> u64 {
-    let sign = 1 << (numeric.width * 8 - 1);
-    match numeric.kind {
-        Kind::Unsigned => rank,
-        Kind::Signed => rank ^ sign,
-        Kind::Float if rank & sign != 0 => rank & !sign,
-        Kind::Float => !rank,
     }
 }

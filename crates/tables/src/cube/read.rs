@@ -5,7 +5,7 @@
 use super::directory::{BandEntry, CubeDirectory, Head};
 use super::filter::Filters;
 use super::write::{SEAL_BYTES, seal};
-use super::{MARK_ROWS, Origins, column};
+use super::{Growing, MARK_ROWS, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
 use crate::lattice::Extent;
 use crate::part::{BandFacts, BandOfRows};
@@ -145,7 +145,7 @@ impl CubeReader {
     }
 
     /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.
-    fn columns_of(&self, wanted: &[usize], with_origins: bool) -> Vec<usize> {
+    pub(crate) fn columns_of(&self, wanted: &[usize], with_origins: bool) -> Vec<usize> {
         let mut columns = wanted.to_vec();
         let key = self.schema.sample_key().iter();
         columns.extend(key.filter(|place| !wanted.contains(place)));
@@ -173,11 +173,7 @@ impl CubeReader {
         let columns = self.columns_of(wanted.columns, with_origins);
         let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
         let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
-        let mut range = decoded(band, wanted.window);
-        if let Some((from, to)) = wanted.rows {
-            let from = range.start.max(from as usize);
-            range = from..range.end.min(to as usize).max(from);
-        }
+        let range = wanted_of(band, &wanted);
         let mut arrays = Vec::with_capacity(columns.len());
         for (&column, slice) in columns.iter().zip(slices) {
             arrays.push(self.column(band, column, range.clone(), slice.as_ref())?);
@@ -200,6 +196,30 @@ impl CubeReader {
         Ok(BandOfRows { rows, weights, origins: origins.map(|origins| origins.slice(kept)) })
     }
 
+    /// Appends the rows of a band that are decoded for a window, which may be a few more than it takes, to columns
+    /// that grow: those of [`CubeReader::slices`], without the origins. Answers how many.
+    ///
+    /// # Errors
+    /// As [`CubeReader::rows`]; the columns are of no use then.
+    pub(crate) fn append(
+        &self,
+        place: usize,
+        wanted: Wanted<'_>,
+        slices: &[impl AsRef<[u8]>],
+        grown: &mut [Growing],
+    ) -> Result<usize, BlockError> {
+        let columns = self.columns_of(wanted.columns, false);
+        let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
+        let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
+        let range = wanted_of(band, &wanted);
+        // Columns that nobody wants may have been read, and need not grow.
+        for ((&column, slice), grown) in columns.iter().zip(slices).zip(grown) {
+            self.verify(band, column, slice.as_ref())?;
+            grown.append(band.rows as usize, range.clone(), slice.as_ref())?;
+        }
+        Ok(range.len())
+    }
+
     /// Rows of one column of a band.
     fn column(
         &self,
@@ -208,6 +228,12 @@ impl CubeReader {
         rows: Range<usize>,
         bytes: &[u8],
     ) -> Result<ArrayRef, BlockError> {
+        self.verify(band, column, bytes)?;
+        column::decode(&self.type_of(column), band.rows as usize, rows, bytes)
+    }
+
+    /// Refuses bytes that are not those of a column of a band.
+    fn verify(&self, band: &BandEntry, column: usize, bytes: &[u8]) -> Result<(), BlockError> {
         let offset = band.offset + band.lengths[..column].iter().sum::<u64>();
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (payload, found) = sealed.ok_or_else(|| damaged("a column has no seal"))?;
@@ -216,7 +242,7 @@ impl CubeReader {
             let at = self.bands_at + offset;
             return Err(damaged(format!("the {} bytes at offset {at} do not match their seal", bytes.len())));
         }
-        column::decode(&self.type_of(column), band.rows as usize, rows, bytes)
+        Ok(())
     }
 
     fn type_of(&self, column: usize) -> DataType {
@@ -275,4 +301,13 @@ fn decoded(band: &BandEntry, window: Window) -> Range<usize> {
     let within = window.until().prefix(&band.marks);
     let to = ((within + 1) * MARK_ROWS).min(rows);
     (out * MARK_ROWS).min(to)..to
+}
+
+/// The rows of a band to decode for what is wanted of it.
+fn wanted_of(band: &BandEntry, wanted: &Wanted<'_>) -> Range<usize> {
+    let range = decoded(band, wanted.window);
+    wanted.rows.map_or(range.clone(), |(from, to)| {
+        let from = range.start.max(from as usize);
+        from..range.end.min(to as usize).max(from)
+    })
 }

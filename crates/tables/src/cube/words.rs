@@ -77,25 +77,36 @@ impl Packing {
         if is_known && packing.shift < u64::BITS { Ok((packing, rest)) } else { Err(odd()) }
     }
 
-    /// Hands numbers `from..to` of `count` packed ones to `take`; answers what follows the packed bits.
-    pub(super) fn unpack(
+    /// What follows `count` packed numbers.
+    fn rest(self, bytes: &[u8], count: usize) -> Result<&[u8], BlockError> {
+        let packed = self.bytes(count).ok_or_else(cut_off)?;
+        let is_whole = bytes.len() >= packed.saturating_add(SLACK_BYTES);
+        if is_whole { Ok(&bytes[packed..]) } else { Err(cut_off()) }
+    }
+
+    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it.
+    pub(super) fn unpack_to<N: Copy>(
         self,
         bytes: &[u8],
         count: usize,
         numbers: std::ops::Range<usize>,
-        mut take: impl FnMut(u64),
-    ) -> Result<&[u8], BlockError> {
-        let packed = self.bytes(count).ok_or_else(cut_off)?;
-        if bytes.len() < packed.saturating_add(SLACK_BYTES) || numbers.end > count {
+        values: &mut Vec<N>,
+        of: impl Fn(u64) -> N,
+    ) -> Result<(), BlockError> {
+        self.rest(bytes, count)?;
+        if numbers.end > count {
             return Err(cut_off());
         }
+        let Self { shift, base, .. } = self;
         let (bits, mask) = (self.bits as usize, mask(self.bits));
-        for number in numbers {
+        // With the length known beforehand no number asks whether there is room.
+        values.extend(numbers.map(|number| {
             let at = number * bits;
-            let word = bytes[at / 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-            take(self.base.wrapping_add(((word >> (at % 8)) & mask) << self.shift));
-        }
-        Ok(&bytes[packed..])
+            let word =
+                bytes.get(at / 8..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
+            of(base.wrapping_add(((word >> (at % 8)) & mask) << shift))
+        }));
+        Ok(())
     }
 }
 
@@ -115,8 +126,8 @@ pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8])
     let (packing, rest) = Packing::read(bytes)?;
     // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of `count`.
     let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
-    let rest = packing.unpack(rest, count, 0..count, |word| words.push(word))?;
-    Ok((words, rest))
+    packing.unpack_to(rest, count, 0..count, &mut words, |word| word)?;
+    Ok((words, packing.rest(rest, count)?))
 }
 
 fn cut_off() -> BlockError {

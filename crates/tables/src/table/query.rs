@@ -19,6 +19,7 @@ mod portion;
 mod reading;
 mod refine;
 mod source;
+mod threads;
 mod union;
 
 pub use batches::Batches;
@@ -167,6 +168,17 @@ pub struct Answer {
     pub work: Work,
 }
 
+/// All rows of a query, in no order.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// The version that was read.
+    pub version: Version,
+    /// The rows, in a few batches; one of no rows where nothing answers.
+    pub batches: Vec<RecordBatch>,
+    /// What it took.
+    pub work: Work,
+}
+
 /// How many rows a query has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -186,6 +198,15 @@ impl Table {
     /// [`TableError::Block`] for damage, errors of the store.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
         self.again_if_vacuumed(query, query_of).await
+    }
+
+    /// Answers a query with its rows in whatever order they lie, which spares a large answer half of its time: the
+    /// order is that of weights, and has nothing to do with where rows are kept.
+    ///
+    /// # Errors
+    /// As [`Table::query`].
+    pub async fn scan(&self, query: &Query) -> Result<Scanned, TableError> {
+        self.again_if_vacuumed(query, scan_of).await
     }
 
     /// Counts the rows of a query, exactly, and reads only what it must for that.
@@ -238,10 +259,27 @@ impl Table {
 
 async fn query_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
     let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest).await?;
-    reading.read_toward(None).await?;
-    let Handed { rows, weights, cut } = reading.hand_over(None)?;
+    let Handed { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
+        reading.read_whole().await?
+    } else {
+        reading.read_toward(None).await?;
+        reading.hand_over(None)?
+    };
     let work = Work { rows_returned: rows.num_rows() as u64, ..reading.work() };
     Ok(Answer { version: manifest.version, rows, weights, cut, work })
+}
+
+async fn scan_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Scanned, TableError> {
+    if query.units.is_some() || query.limit.is_some() {
+        // Only their order tells which rows these are.
+        let Answer { version, rows, work, .. } = query_of(table, query, manifest).await?;
+        return Ok(Scanned { version, batches: vec![rows], work });
+    }
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest).await?;
+    let batches = reading.scan().await?;
+    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    let work = Work { rows_returned: rows as u64, ..reading.work() };
+    Ok(Scanned { version: manifest.version, batches, work })
 }
 
 async fn count_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {

@@ -74,6 +74,9 @@ impl KeyColumns {
         if let [column] = self.columns.as_slice() {
             return column.weights(self.rows, salt);
         }
+        if let Some(words) = self.words() {
+            return weights_of_words(&words, self.rows, salt);
+        }
         let mut key = Vec::new();
         let weight = |row| {
             key.clear();
@@ -82,6 +85,31 @@ impl KeyColumns {
         };
         (0..self.rows).map(weight).collect()
     }
+
+    /// The bits of all columns, if each value of the key is one word and none is null.
+    fn words(&self) -> Option<Vec<&[u64]>> {
+        let mut words = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            match &column.values {
+                KeyValues::Words { bits, .. } if column.nulls.is_none() => words.push(&bits[..]),
+                _ => return None,
+            }
+        }
+        Some(words)
+    }
+}
+
+/// The weights of keys of several words: a key is always as long, so it is written over the one before.
+fn weights_of_words(columns: &[&[u64]], rows: usize, salt: Salt) -> Vec<Weight> {
+    const WORD: usize = size_of::<u64>();
+    let mut key = [(WORD as u64).to_le_bytes(), [0; WORD]].concat().repeat(columns.len());
+    let weight = |row: usize| {
+        for (part, bits) in key.chunks_exact_mut(2 * WORD).zip(columns) {
+            part[WORD..].copy_from_slice(&bits[row].to_le_bytes());
+        }
+        Weight::of_key(&key, salt)
+    };
+    (0..rows).map(weight).collect()
 }
 
 impl KeyColumn {

@@ -29,36 +29,40 @@ pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightErr
     Ok(places.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Rows that a bucket has, about.
-const BUCKET_ROWS: usize = 8;
+/// Rows of one part of the range of the weights, on average, below which a sort of each part beats one of all.
+const PART_ROWS: u32 = 16;
 
-/// Buckets are no more than two to this, so that the ends of all of them stay in the cache.
-const BUCKET_BITS_MAX: u32 = 12;
-
-/// The rows by weight; those of equal weight in the order in which they came.
+/// Weights with their rows, which are part of what is sorted, so that equal weights are in the order in which
+/// they came.
 ///
-/// Weights are hashes, so their upper bits spread rows evenly: dealt into buckets by these, a few rows are left to
-/// compare in each. Where weights are equal instead, a bucket is large, and sorted as any other list.
+/// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there are
+/// rows, up to a factor, they are almost in order.
 fn by_weight(weights: &[Weight], rows: u32) -> Vec<(Weight, u32)> {
-    let bits = (weights.len() / BUCKET_ROWS).checked_ilog2().unwrap_or(0).min(BUCKET_BITS_MAX);
-    // In two steps, since a shift by all 64 bits is none.
-    let bucket = |weight: &Weight| (weight.get() >> 1 >> (63 - bits)) as usize;
-    let mut ends = vec![0_usize; 1 << bits];
-    weights.iter().for_each(|weight| ends[bucket(weight)] += 1);
-    let mut begin = 0;
-    for end in &mut ends {
-        begin += std::mem::replace(end, begin);
+    let pairs = || weights.iter().copied().zip(0..rows);
+    let parts = (rows / PART_ROWS).next_power_of_two();
+    let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
+        return Vec::new();
+    };
+    let range = greatest.get() - least.get();
+    let shift = (u64::BITS - range.leading_zeros()).saturating_sub(parts.trailing_zeros());
+    // A shift by all bits, where there is one part, is none that the processor knows.
+    let part = |weight: Weight| (weight.get() - least.get()).checked_shr(shift).unwrap_or(0) as usize;
+    let mut ends = vec![0_u32; part(*greatest) + 2];
+    weights.iter().for_each(|&weight| ends[part(weight) + 1] += 1);
+    for place in 1..ends.len() {
+        ends[place] += ends[place - 1];
     }
-    let mut places = vec![(Weight::LEAST, 0); weights.len()];
-    for (weight, row) in weights.iter().zip(0..rows) {
-        let end = &mut ends[bucket(weight)];
-        places[*end] = (*weight, row);
+    // What is the beginning of each part becomes its end.
+    let mut dealt = vec![(*least, 0); weights.len()];
+    for (weight, row) in pairs() {
+        let end = &mut ends[part(weight)];
+        dealt[*end as usize] = (weight, row);
         *end += 1;
     }
-    let mut begin = 0;
+    let mut from = 0;
     for end in ends {
-        places[begin..end].sort_unstable();
-        begin = end;
+        dealt[from..end as usize].sort_unstable();
+        from = end as usize;
     }
-    places
+    dealt
 }

@@ -4,6 +4,7 @@ use super::asked::Asked;
 use super::reading::Reading;
 use super::{Query, Table, TableError, Work};
 use arrow_array::RecordBatch;
+use std::collections::VecDeque;
 
 /// Bytes that are read for one batch, or one band.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -14,6 +15,8 @@ pub struct Batches {
     table: Table,
     query: Query,
     reading: Option<Reading>,
+    /// What was read and not handed over yet.
+    ready: VecDeque<RecordBatch>,
 }
 
 impl Table {
@@ -23,7 +26,7 @@ impl Table {
     /// which they are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Batches {
-        Batches { table: self.clone(), query: query.clone(), reading: None }
+        Batches { table: self.clone(), query: query.clone(), reading: None, ready: VecDeque::new() }
     }
 }
 
@@ -47,14 +50,11 @@ impl Batches {
             let rows = reading.hand_over(None)?.rows;
             return Ok((rows.num_rows() > 0).then_some(rows));
         }
-        while !reading.is_over() {
-            reading.read_part(BATCH_BYTES).await?;
-            let rows = reading.hand_over_unordered()?;
-            if rows.num_rows() > 0 {
-                return Ok(Some(rows));
-            }
+        while self.ready.is_empty() && !reading.is_over() {
+            let found = reading.read_bulk(reading.bands_within(BATCH_BYTES), false).await?;
+            self.ready.extend(reading.answered(found)?);
         }
-        Ok(None)
+        Ok(self.ready.pop_front())
     }
 
     /// What it took so far.

@@ -1,6 +1,7 @@
 //! What was found: rows of bands, and how they become an answer in the order of (weight, id).
 
 use super::TableError;
+use super::threads::{map, threads};
 use crate::block::BlockError;
 use crate::{Cut, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
@@ -62,7 +63,9 @@ impl Ordered {
     /// All rows in the order of (weight, id), where the id is in these columns of the schema.
     pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
-        let ids = id.iter().map(|&column| ordered.whole(schema, column)).collect::<Result<Vec<_>, _>>()?;
+        let threads = threads(ordered.rows());
+        let ids = map(id, threads, |&column| ordered.whole(schema, column));
+        let ids = ids.into_iter().collect::<Result<Vec<_>, _>>()?;
         let order = crate::order(&ordered.weights, &ids).map_err(|error| of_answer(error.into()))?;
         ordered.places = order.iter().map(|&row| ordered.places[row as usize]).collect();
         ordered.weights = order.iter().map(|&row| ordered.weights[row as usize]).collect();
@@ -108,7 +111,8 @@ impl Ordered {
             }
             interleave(&parts, places).map_err(arrow)
         };
-        let arrays = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let arrays =
+            map(columns, threads(places.len()), column).into_iter().collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
         let schema = Arc::new(schema.project(columns).map_err(arrow)?);
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)

@@ -25,6 +25,8 @@ pub(super) struct Planned {
     pub(super) expected: f64,
     /// Whether each of these is known to answer.
     pub(super) is_certain: bool,
+    /// Whether all its rows have weights that can answer.
+    pub(super) is_whole: bool,
 }
 
 impl Planned {
@@ -37,8 +39,9 @@ impl Planned {
     ) -> Self {
         let span = |(least, greatest): (Weight, Weight)| (greatest.get() - least.get()) as f64 + 1.0;
         let share = span((least, greatest)) / span((facts.least, facts.greatest));
+        let is_whole = (least, greatest) == (facts.least, facts.greatest);
         let (decoded, expected) = (facts.decoded, (facts.rows as f64 * share).min(facts.decoded as f64));
-        Self { source, band, least, greatest, decoded, rows: None, expected, is_certain }
+        Self { source, band, least, greatest, decoded, rows: None, expected, is_certain, is_whole }
     }
 
     /// Of it only the rows of these weights, for which so many are decoded, from one row to another.
@@ -48,9 +51,11 @@ impl Planned {
         decoded: u64,
         rows: std::ops::Range<usize>,
     ) -> Self {
+        let is_all = (least, greatest) == (self.least, self.greatest) && rows.len() as u64 >= self.decoded;
+        let is_whole = self.is_whole && is_all;
         let decoded = decoded.min(rows.len() as u64);
         let rows = Some((rows.start as u32, rows.end as u32));
-        Self { least, greatest, decoded, rows, expected: self.expected.min(decoded as f64), ..self }
+        Self { least, greatest, decoded, rows, expected: self.expected.min(decoded as f64), is_whole, ..self }
     }
 
     /// The weights in it that can answer.

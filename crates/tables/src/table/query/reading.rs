@@ -3,6 +3,8 @@
 //! Invariant: every row that answers and lies below [`Reading::known`] was found.
 //! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
 
+mod bulk;
+
 use super::super::strike::is_true;
 use super::asked::Asked;
 use super::fetch::{Range, Requests};
@@ -247,25 +249,6 @@ impl Reading {
         self.is_over = self.planned.is_empty();
     }
 
-    /// Reads the next bands, up to so many bytes of them, or one.
-    pub(super) async fn read_part(&mut self, bytes_max: u64) -> Result<(), TableError> {
-        let mut bytes = 0;
-        let fits = |planned: &&Planned| {
-            bytes += self.ranges(planned).map(|range| range.bytes()).sum::<u64>();
-            bytes <= bytes_max
-        };
-        let count = self.planned[self.read..].iter().take_while(fits).count().max(1);
-        self.read_to((self.read + count).min(self.planned.len())).await
-    }
-
-    /// Hands over all that was found, as it was found.
-    pub(super) fn hand_over_unordered(&mut self) -> Result<RecordBatch, TableError> {
-        let ordered = Ordered::as_found(std::mem::take(&mut self.found));
-        self.handed_rows += ordered.rows();
-        self.is_over = self.read == self.planned.len();
-        ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)
-    }
-
     /// Reads the planned bands up to a place, all at once.
     async fn read_to(&mut self, to: usize) -> Result<(), TableError> {
         let (mut ranges, mut owners) = (Vec::new(), Vec::new());
@@ -312,11 +295,16 @@ impl Reading {
             return Ok(None);
         }
         let slices: Vec<Buffer> = std::mem::take(slices).into_iter().flatten().collect();
-        let planned = &self.planned[place];
+        let found = self.decode(&self.planned[place], &slices)?;
+        Ok(found.map(|found| Found { place, ..found }))
+    }
+
+    /// The rows of a band that answer, from the bytes of its slices.
+    fn decode(&self, planned: &Planned, slices: &[impl AsRef<[u8]>]) -> Result<Option<Found>, TableError> {
         let source = &self.sources[planned.source];
         let columns = self.columns_of(planned);
         let wanted = Wanted { window: planned.window(), columns, rows: planned.rows };
-        let found = source.part.rows(planned.band, wanted, source.with_origins(), &slices);
+        let found = source.part.rows(planned.band, wanted, source.with_origins(), slices);
         let BandOfRows { mut rows, mut weights, origins } =
             found.map_err(|error| in_object(source.object, error))?;
         if !planned.is_certain {
@@ -327,7 +315,7 @@ impl Reading {
                 rows = filter_record_batch(&rows, &BooleanArray::new(kept, None)).map_err(arrow)?;
             }
         }
-        Ok((!weights.is_empty()).then_some(Found { place, rows, weights }))
+        Ok((!weights.is_empty()).then_some(Found { place: 0, rows, weights }))
     }
 
     /// Which rows of a band satisfy the filter and are not struck.
