@@ -76,6 +76,16 @@ impl Table {
     }
 }
 
+/// What came of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packed {
+    Some,
+    /// There was nothing to do.
+    Nothing,
+    /// Others were faster.
+    Lost,
+}
+
 /// Who keeps one table packed.
 struct Keeper<'t, T> {
     table: &'t Table,
@@ -126,26 +136,44 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         let settled_at = *self.settled_at.get_or_insert(now);
         if version != self.settled && (is_idle || now.saturating_sub(settled_at) >= nanos(self.how.patience))
         {
-            self.pack(&PackOptions { is_settling: true, ..self.how.pack.clone() }).await?;
-            self.settled = self.table.version().await?;
+            self.settle().await?;
             self.settled_at = Some(self.table.store.now().await?.0);
         }
         if is_idle { Ok(()) } else { self.rest(self.how.pause).await }
     }
 
-    async fn pack(&mut self, options: &PackOptions) -> Result<(), TableError> {
+    /// Packs whatever is left, and looks again whether anything is, since more may have come meanwhile.
+    async fn settle(&mut self) -> Result<(), TableError> {
+        let settling = PackOptions { is_settling: true, ..self.how.pack.clone() };
+        for _ in 0..2 {
+            // Read before it is looked what there is to do: what comes in between makes a newer version.
+            let version = self.table.version().await?;
+            match self.pack(&settling).await? {
+                Packed::Some => {}
+                Packed::Nothing => {
+                    self.settled = version;
+                    break;
+                }
+                Packed::Lost => break,
+            }
+        }
+        Ok(())
+    }
+
+    async fn pack(&mut self, options: &PackOptions) -> Result<Packed, TableError> {
         match self.table.pack(options).await {
             Ok(report) => {
                 self.total += report;
-                if report.version.is_some() {
-                    (self.told)(&report);
+                if report.version.is_none() {
+                    return Ok(Packed::Nothing);
                 }
-                Ok(())
+                (self.told)(&report);
+                Ok(Packed::Some)
             }
             // Others were faster, again and again: then there is less to do.
             Err(TableError::Edit(EditError::InputGone { .. }) | TableError::Fenced { .. }) => {
                 self.total.lost += 1;
-                Ok(())
+                Ok(Packed::Lost)
             }
             Err(error) => Err(error),
         }

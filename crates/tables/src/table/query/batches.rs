@@ -3,6 +3,7 @@
 use super::asked::Asked;
 use super::reading::Reading;
 use super::{Query, Table, TableError, Work};
+use crate::protocol::{Manifest, Version};
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ pub struct Batches {
     table: Table,
     query: Query,
     reading: Option<Reading>,
+    /// The version that is read, once it is resolved.
+    version: Version,
     /// What was read and not handed over yet.
     ready: VecDeque<RecordBatch>,
 }
@@ -26,7 +29,13 @@ impl Table {
     /// which they are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Batches {
-        Batches { table: self.clone(), query: query.clone(), reading: None, ready: VecDeque::new() }
+        Batches {
+            table: self.clone(),
+            query: query.clone(),
+            reading: None,
+            version: Version::EMPTY,
+            ready: VecDeque::new(),
+        }
     }
 }
 
@@ -36,12 +45,30 @@ impl Batches {
     /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
     ///
     /// # Errors
-    /// As [`Table::query`].
+    /// As [`Table::query`]; [`TableError::VersionGone`] if a vacuum took the version of which a batch was handed over.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
-        let reading = match &mut self.reading {
-            Some(reading) => reading,
-            none => none.insert(begin(&self.table, &self.query).await?),
-        };
+        loop {
+            let error = match self.read_on().await {
+                Ok(batch) => return Ok(batch),
+                Err(error) => self.table.if_vacuumed(self.version, error).await,
+            };
+            let is_begun = self.reading.as_ref().is_some_and(|reading| reading.handed_rows() > 0);
+            let is_gone = matches!(error, TableError::VersionGone { .. });
+            if !is_gone || is_begun || self.query.as_of.is_some() {
+                return Err(error);
+            }
+            // Nobody has seen a row of it: the version that is current now will do as well.
+            self.reading = None;
+        }
+    }
+
+    async fn read_on(&mut self) -> Result<Option<RecordBatch>, TableError> {
+        if self.reading.is_none() {
+            let manifest = self.table.manifest_for(&self.query).await?;
+            self.version = manifest.version;
+            self.reading = Some(begin(&self.table, &self.query, &manifest).await?);
+        }
+        let Some(reading) = &mut self.reading else { return Ok(None) };
         if self.query.units.is_some() || self.query.limit.is_some() {
             if reading.is_over() {
                 return Ok(None);
@@ -65,10 +92,8 @@ impl Batches {
     }
 }
 
-async fn begin(table: &Table, query: &Query) -> Result<Reading, TableError> {
-    let asked = Asked::rows(table, query)?;
-    let manifest = table.manifest_for(query).await?;
-    let mut reading = Reading::open(table, asked, &manifest).await?;
+async fn begin(table: &Table, query: &Query, manifest: &Manifest) -> Result<Reading, TableError> {
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, manifest).await?;
     if query.units.is_none() && query.limit.is_none() {
         reading.forget_order();
     }

@@ -3,8 +3,10 @@
 use super::asked::Asked;
 use super::reading::Reading;
 use super::{Query, Table, TableError, Work};
+use crate::protocol::Manifest;
 use serde::Serialize;
 use std::fmt;
+use std::sync::Arc;
 
 /// What answering a query would take. Directories were read for it, rows were not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,32 +66,39 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
-        let asked = Asked::rows(self, query)?;
-        let bounds = asked.bounds.explained();
-        let manifest = self.manifest_for(query).await?;
-        let reading = Reading::open(self, asked, &manifest).await?;
-        let to_read = reading.to_read();
-        let field = |&place: &usize| self.schema.columns().field(place).name().clone();
-        Ok(Explanation {
-            table: self.name.clone(),
-            version: manifest.version.0,
-            filter: query.filter.as_ref().map(ToString::to_string),
-            bounds,
-            share_from: query.window.after().share(),
-            share_to: to_read.cut.share(),
-            columns: reading.columns().iter().map(field).collect(),
-            blocks: reading.work().blocks,
-            blocks_opened: reading.opened(),
-            bands_seen: reading.bands_seen(),
-            bands: to_read.bands,
-            rows: to_read.rows,
-            rows_expected: to_read.rows_expected,
-            bytes: to_read.bytes,
-            requests: to_read.requests,
-            may_go_on: to_read.may_go_on,
-            work: reading.work(),
-        })
+        self.again_if_vacuumed(query, explain_of).await
     }
+}
+
+async fn explain_of(
+    table: &Table,
+    query: &Query,
+    manifest: Arc<Manifest>,
+) -> Result<Explanation, TableError> {
+    let asked = Asked::rows(table, query)?;
+    let bounds = asked.bounds.explained();
+    let reading = Reading::open(table, asked, &manifest).await?;
+    let to_read = reading.to_read();
+    let field = |&place: &usize| table.schema.columns().field(place).name().clone();
+    Ok(Explanation {
+        table: table.name.clone(),
+        version: manifest.version.0,
+        filter: query.filter.as_ref().map(ToString::to_string),
+        bounds,
+        share_from: query.window.after().share(),
+        share_to: to_read.cut.share(),
+        columns: reading.columns().iter().map(field).collect(),
+        blocks: reading.work().blocks,
+        blocks_opened: reading.opened(),
+        bands_seen: reading.bands_seen(),
+        bands: to_read.bands,
+        rows: to_read.rows,
+        rows_expected: to_read.rows_expected,
+        bytes: to_read.bytes,
+        requests: to_read.requests,
+        may_go_on: to_read.may_go_on,
+        work: reading.work(),
+    })
 }
 
 impl fmt::Display for Explanation {
