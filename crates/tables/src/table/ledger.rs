@@ -108,8 +108,15 @@ impl Ledger {
         let Some(stay) = self.stay().take() else { return Ok(()) };
         let key = Cell::Session(stay.id).sort_key();
         let cell = atoll_store::Cell::new(&self.partition, &key);
-        self.store.delete(cell, WriteOptions::default()).await?;
-        Ok(())
+        let mut unknown = 0;
+        loop {
+            match self.store.delete(cell, WriteOptions::default()).await {
+                Ok(_) => return Ok(()),
+                // Nobody else has a session of this name, so doing it twice does no harm.
+                Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// A name for a new object of a session of this handle.
