@@ -10,6 +10,7 @@ use crate::table::report_as_dict;
 use atoll_tables::{KeepPacked, PackReport, Table};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,12 +58,16 @@ impl Packer {
                 let _ = stopped.await;
             };
             let on_pack = |report: &PackReport| locked(&seen).report += *report;
-            let kept = runtime.block_on(table.keep_packed(&how, until, on_pack));
+            let keep = || runtime.block_on(table.keep_packed(&how, until, on_pack));
+            let kept = catch_unwind(AssertUnwindSafe(keep));
             // Whoever waits for the end may close the store next.
             drop(table);
             let mut progress = locked(&seen);
             progress.is_over = true;
-            progress.error = kept.err().map(Failure::from);
+            progress.error = match kept {
+                Ok(kept) => kept.err().map(Failure::from),
+                Err(_) => Some(Failure::Panicked),
+            };
             drop(progress);
             let _ = told.send(());
         };
@@ -92,8 +97,12 @@ impl Packer {
 
     /// Whether it is at work, and what was packed so far, by name.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<(bool, Bound<'py, PyDict>)> {
-        let progress = locked(&self.progress);
-        Ok((!progress.is_over, report_as_dict(py, &progress.report)?))
+        // Not locked while anything of the interpreter is made: collecting garbage may run whatever it likes.
+        let (is_over, report) = {
+            let progress = locked(&self.progress);
+            (progress.is_over, progress.report)
+        };
+        Ok((!is_over, report_as_dict(py, &report)?))
     }
 
     /// Raises what ended it, if it failed; once.

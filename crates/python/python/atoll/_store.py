@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import html
 import os
@@ -122,8 +123,15 @@ class Store:
         """
         self._held = None
         _open.pop((self._url, self._read_only), None)
-        while self._packing:
-            self._packing.pop().stop_packing()
+        failed: Exception | None = None
+        for table in list(self._packing):
+            try:
+                table.stop_packing()
+            except Exception as error:
+                failed = failed or error
+        self._packing.clear()
+        if failed is not None:
+            raise failed
 
     def __enter__(self) -> Store:
         return self
@@ -197,9 +205,10 @@ class Stores:
         return Table(_atoll.union([table._native for table in tables]), self)
 
     def close(self) -> None:
-        """Closes all of them."""
-        for store in self._stores:
-            store.close()
+        """Closes all of them, and then raises what went wrong."""
+        with contextlib.ExitStack() as all_of_them:
+            for store in self._stores:
+                all_of_them.callback(store.close)
 
     def __enter__(self) -> Stores:
         return self
@@ -289,7 +298,7 @@ def reopened_table(place: tuple[Any, ...], name: str) -> Table:
 
 def _several(places: Any) -> list[str]:
     """Each of several stores, a pattern as the folders that it matches, none of them twice."""
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         text = os.fspath(place)
         matched = [text]
@@ -299,10 +308,12 @@ def _several(places: Any) -> list[str]:
             matched = [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
             if not matched:
                 raise NotFoundError.hinted(f"no store is at {text}", "a pattern names the folders of stores")
-        found.update(dict.fromkeys(_absolute(one) for one in matched))
+        for one in map(_absolute, matched):
+            # A link such as runs/latest is no store of its own: its rows would be there twice.
+            found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
     if not found:
         raise InvalidInputError("a list of no stores cannot be opened")
-    return list(found)
+    return list(found.values())
 
 
 def _absolute(url: str) -> str:

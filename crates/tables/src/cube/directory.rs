@@ -243,7 +243,9 @@ impl CubeDirectory {
             band.rows > 0 && band.least <= band.greatest && marks().chain([&band.greatest]).is_sorted()
         };
         let end = self.bands.last().map_or(0, |band| band.offset + band.lengths.iter().sum::<u64>());
-        if self.rows() != head.rows || end != head.bands_bytes || !self.bands.iter().all(is_rising) {
+        // What lies in front of the bands is added to it.
+        let is_odd = end != head.bands_bytes || end > u64::MAX / 2;
+        if self.rows() != head.rows || is_odd || !self.bands.iter().all(is_rising) {
             return Err(damaged("its directory contradicts itself"));
         }
         Ok(())

@@ -127,3 +127,72 @@ impl GrowingNumbers {
         build(data_type, self.numeric, self.rows, buffer, self.nulls.finish())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::column::encode;
+    use super::super::words::SLACK_BYTES;
+    use super::*;
+    use crate::seeds::for_seeds;
+    use arrow_array::{
+        BooleanArray, FixedSizeListArray, Float32Array, Float64Array, Int16Array, StringArray, UInt8Array,
+    };
+    use arrow_buffer::NullBuffer;
+    use arrow_schema::Field;
+    use fastrand::Rng;
+    use std::sync::Arc;
+
+    /// Values of a column, some of them null or none.
+    fn some<T>(random: &mut Rng, rows: usize, value: impl Fn(&mut Rng) -> T) -> Vec<Option<T>> {
+        let has_nulls = random.bool();
+        (0..rows).map(|_| (!has_nulls || random.u8(..5) > 0).then(|| value(random))).collect()
+    }
+
+    /// Vectors that are null, or have elements that are, or neither: only these are packed.
+    fn vectors(random: &mut Rng, rows: usize) -> ArrayRef {
+        let elements: Float32Array = match random.bool() {
+            true => (0..3 * rows).map(|_| Some(random.f32())).collect(),
+            false => some(random, 3 * rows, Rng::f32).into(),
+        };
+        let nulls = NullBuffer::from((0..rows).map(|_| random.u8(..5) > 0).collect::<Vec<_>>());
+        let nulls = random.bool().then_some(nulls);
+        let item = Arc::new(Field::new("item", DataType::Float32, true));
+        Arc::new(FixedSizeListArray::new(item, 3, Arc::new(elements), nulls))
+    }
+
+    fn band(random: &mut Rng, kind: u8, rows: usize) -> ArrayRef {
+        match kind {
+            0 => Arc::new(Float64Array::from(some(random, rows, |random| random.f64() - 0.5))),
+            1 => Arc::new(Int16Array::from(some(random, rows, |random| random.i16(..)))),
+            2 => Arc::new(UInt8Array::from(some(random, rows, |_| 7))),
+            3 => Arc::new(BooleanArray::from(some(random, rows, Rng::bool))),
+            4 => Arc::new(StringArray::from(some(random, rows, |random| "n".repeat(random.usize(..5))))),
+            _ => vectors(random, rows),
+        }
+    }
+
+    #[test]
+    fn what_grew_is_what_the_bands_are_one_behind_the_other() {
+        for_seeds("what_grew_is_what_the_bands_are", 200, |random| {
+            let kind = random.u8(..6);
+            let mut growing = Growing::new(band(random, kind, 1).data_type(), random.usize(..300));
+            // What was taken out is gone, and it can grow again.
+            for _ in 0..2 {
+                let mut expected: Vec<ArrayRef> = vec![band(random, kind, 0)];
+                for _ in 0..random.usize(..8) {
+                    let rows = random.usize(1..140);
+                    let from = random.usize(..=rows);
+                    let wanted = from..random.usize(from..=rows);
+                    let array = band(random, kind, rows);
+                    let mut bytes = Vec::new();
+                    encode(&array, &mut bytes).unwrap();
+                    bytes.extend_from_slice(&[0xA5; SLACK_BYTES]);
+                    growing.append(rows, wanted.clone(), &bytes).unwrap();
+                    expected.push(array.slice(wanted.start, wanted.len()));
+                }
+                let expected: Vec<&dyn Array> = expected.iter().map(AsRef::as_ref).collect();
+                assert_eq!(&growing.finish().unwrap(), &concat(&expected).unwrap());
+            }
+        });
+    }
+}

@@ -18,6 +18,10 @@ use arrow_schema::{DataType, Schema};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+/// More entities than this are not looked for in the filter of a band: some of them would seem to be there anyway,
+/// and looking takes longer than decoding the band.
+const SOUGHT_MAX: usize = 128;
+
 /// An object of cubes whose directory was read.
 #[derive(Clone, Debug)]
 pub struct CubeReader {
@@ -91,7 +95,7 @@ impl CubeReader {
     #[must_use]
     pub fn rows_of(&self, place: usize, weights: &[Weight]) -> Option<Range<usize>> {
         let band = &self.directory.bands[place];
-        match self.filters.get() {
+        match self.filters.get().filter(|_| weights.len() <= SOUGHT_MAX) {
             None => Some(0..band.rows as usize),
             Some(filters) => filters.rows(place, band, weights),
         }

@@ -87,17 +87,18 @@ impl Readable {
     }
 
     /// Counts the rows, if that takes no reading: of all rows, which versions know. Where a filter is about no index
-    /// column, it is taken out of the query and left to the estimator: the same bands are read either way, and the
-    /// number of rows before the filter is known.
+    /// column, and does not name the units that it wants, it is taken out of the query and left to the estimator: the
+    /// same bands are read either way, and the number of rows before the filter is known.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let schema = self.schema()?;
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
         let index = schema.index().iter().map(|place| Column::named(schema.columns().field(*place).name()));
         let prunes =
             |filter: &Bound| index.clone().any(|column| filter.ranges(&column) != Interval::EVERYTHING);
+        let names_units = |filter: &Bound| self.first().is_ok_and(|table| table.names_units(filter));
         // The first units with rows of a filter are other units than the first of all.
         let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();
-        if filter.as_ref().is_some_and(|filter| is_cut_short || prunes(filter)) {
+        if filter.as_ref().is_some_and(|filter| is_cut_short || prunes(filter) || names_units(filter)) {
             return Ok(());
         }
         plan.query.filter = None;

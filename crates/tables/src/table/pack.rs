@@ -22,7 +22,7 @@ use crate::protocol::{
     Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, Removal, SessionId, StepRange, Version,
     WeightRange,
 };
-use atoll_store::Cell;
+use atoll_store::{Cell, Outcome};
 use input::Input;
 use pace::Pace;
 use plan::Group;
@@ -211,9 +211,18 @@ impl Table {
             weights: placed.piece.weights,
             rows: placed.piece.rows,
         });
+        let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
         let edit = Edit::Pack { base: manifest.version, remove: remove.collect(), add, dropped };
         report.bytes_read += input.bytes;
-        let version = self.commit_pack(edit, session).await?;
+        let committed = self.commit_pack(edit, session).await;
+        if let Err(error) = &committed
+            && error.outcome() == Outcome::Refused
+        {
+            // No version names them or ever will, and otherwise they would stay as long as this session does; what is
+            // left all the same goes with a vacuum.
+            let _ = self.remove_objects(&written).await;
+        }
+        let version = committed?;
         report.trees += u64::from(after > 0);
         report.objects_before += before;
         report.objects_after += after;

@@ -28,12 +28,13 @@ pub use refine::{Refined, Refinement};
 pub use union::{Union, UnionRefinement};
 
 use super::{Table, TableError};
-use crate::expression::{Expression, Side};
+use crate::expression::{Bound, Expression, Side};
 use crate::planted::{self, Bug};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight, WeightError, Window};
 use arrow_array::RecordBatch;
 use asked::Asked;
+use known::Known;
 use reading::{Handed, Reading};
 use std::sync::Arc;
 
@@ -215,6 +216,11 @@ impl Table {
     /// As [`Table::query`].
     pub async fn count(&self, query: &Query) -> Result<Count, TableError> {
         self.again_if_vacuumed(query, count_of).await
+    }
+
+    /// Whether a filter says which weights the rows of its answer have, so that little is read for them.
+    pub(crate) fn names_units(&self, filter: &Bound) -> bool {
+        Known::of(&self.schema, filter).is_some()
     }
 
     /// Does something with the version that a query is about; again with the next one, if a vacuum took that away

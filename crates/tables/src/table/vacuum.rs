@@ -55,9 +55,11 @@ impl Table {
         if state.manifest.retired.values().any(|life| life.retired > state.manifest.floor) {
             self.ledger.commit(Edit::RaiseFloor { to: state.head.version }).await?;
         }
-        // Whoever made a snapshot of an older version before the floor rose is seen here.
-        let snapshots = self.ledger.snapshots().await?.values().map(|kept| kept.version).collect();
+        // The manifest first, and then the snapshots: what goes lies below the floor of this manifest. Whoever made a
+        // snapshot below it did so before that floor was there, and is seen; the other way round, another vacuum may
+        // have raised the floor beyond a snapshot that was not there yet.
         let manifest = self.ledger.current().await?.manifest;
+        let snapshots = self.ledger.snapshots().await?.values().map(|kept| kept.version).collect();
         let holders = Holders { sessions: BTreeMap::new(), snapshots };
         let free = manifest.removable(&holders);
         for some in free.chunks(FORGOTTEN_EACH) {
@@ -113,7 +115,7 @@ impl Table {
         }
     }
 
-    async fn remove_objects(&self, objects: &[ObjectId]) -> Result<(), TableError> {
+    pub(super) async fn remove_objects(&self, objects: &[ObjectId]) -> Result<(), TableError> {
         let removals = objects.iter().copied().map(|object| {
             let partition = self.names.object(object);
             async move { self.store.delete_partition(&partition, WriteOptions::default()).await }
@@ -129,11 +131,18 @@ impl Table {
             return error;
         }
         match self.ledger.current().await {
-            Ok(state) if state.manifest.floor > version => {
-                let oldest = state.manifest.floor;
-                TableError::VersionGone { table: self.name.clone(), asked: version, oldest }
-            }
-            _ => error,
+            Ok(state) if state.manifest.floor > version => match self.ledger.snapshots().await {
+                // What a snapshot keeps, no vacuum takes away: it is damaged.
+                Ok(kept) if kept.values().any(|kept| kept.version == version) => error,
+                Ok(_) => {
+                    let oldest = state.manifest.floor;
+                    TableError::VersionGone { table: self.name.clone(), asked: version, oldest }
+                }
+                Err(why) => why,
+            },
+            Ok(_) => error,
+            // The table was dropped, or the store fails: that anything is damaged is not known.
+            Err(why) => why,
         }
     }
 }

@@ -84,7 +84,7 @@ impl Episode {
             _ => return,
         };
         let room = match kind {
-            Kind::Packer | Kind::Reader => 2,
+            Kind::Packer | Kind::Reader | Kind::Vacuum => 2,
             _ => 1,
         };
         let there = self.processes.iter().filter(|process| process.kind == kind).count();

@@ -114,7 +114,11 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
                 Ok(()) => failures = 0,
                 Err(error) if failures < FAILURES_MAX && may_pass(&error) => {
                     failures += 1;
-                    if let Err(error) = self.rest(self.how.pause * 2_u32.pow(failures)).await {
+                    let pause = self.how.pause.saturating_mul(2_u32.pow(failures));
+                    // To rest takes the store, which may be what fails.
+                    if let Err(error) = self.rest(pause).await
+                        && !may_pass(&error)
+                    {
                         return error;
                     }
                 }
@@ -171,7 +175,11 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
                 Ok(Packed::Some)
             }
             // Others were faster, again and again: then there is less to do.
-            Err(TableError::Edit(EditError::InputGone { .. }) | TableError::Fenced { .. }) => {
+            Err(
+                TableError::Edit(EditError::InputGone { .. })
+                | TableError::Fenced { .. }
+                | TableError::VersionGone { .. },
+            ) => {
                 self.total.lost += 1;
                 Ok(Packed::Lost)
             }

@@ -43,7 +43,8 @@ impl<'t> Pace<'t> {
             return Ok(());
         }
         let worked = Duration::from_nanos(self.table.store.now().await?.0.saturating_sub(self.since));
-        let for_share = worked.mul_f64(1.0 / self.share - 1.0);
+        let for_share = worked.as_secs_f64() * (1.0 / self.share - 1.0);
+        let for_share = Duration::try_from_secs_f64(for_share).unwrap_or(REST_MAX);
         let rest = for_share.max(self.time_of_bytes().saturating_sub(worked)).min(REST_MAX);
         if rest >= REST_MIN {
             // Nobody writes this cell, so the wait ends when the time has run out.

@@ -52,12 +52,12 @@ impl Requests {
     pub(super) fn of(ranges: &[Range]) -> Self {
         let mut sorted: Vec<usize> = (0..ranges.len()).collect();
         sorted.sort_by_key(|&place| ranges[place]);
-        let gap = gap_to_read(ranges, &sorted);
+        let (gap, mut last_gaps) = gap_to_read(ranges, &sorted);
         let (mut merged, mut within) = (Vec::<Range>::new(), Vec::with_capacity(ranges.len()));
         for place in sorted {
             let range = ranges[place];
             match merged.last_mut() {
-                Some(last) if joins(last, &range, gap) => last.to = last.to.max(range.to),
+                Some(last) if joins(last, &range, gap, &mut last_gaps) => last.to = last.to.max(range.to),
                 _ => merged.push(range),
             }
             within.push((merged.len() - 1, place));
@@ -86,8 +86,9 @@ impl Requests {
     }
 }
 
-/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped.
-fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> u64 {
+/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped; and how many of just
+/// that length, since there may be more of them than are worth it.
+fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> (u64, usize) {
     let mut gaps = Vec::new();
     let (mut needed, mut objects) = (0, 0);
     let mut last: Option<Range> = None;
@@ -113,12 +114,18 @@ fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> u64 {
         bytes += **gap;
         bytes <= needed.saturating_mul(GAPS_MAX).max(GAPS_BYTES_MIN)
     });
-    worth.last().copied().unwrap_or(GAP_BYTES)
+    let worth = worth.count();
+    let gap = worth.checked_sub(1).map_or(GAP_BYTES, |last| gaps[last]);
+    (gap, worth - gaps.partition_point(|shorter| *shorter < gap).min(worth))
 }
 
-fn joins(last: &Range, next: &Range, gap: u64) -> bool {
-    let is_near = next.object == last.object && next.from <= last.to.saturating_add(gap);
-    is_near && (next.to <= last.to || next.to - last.from <= REQUEST_BYTES_MAX)
+fn joins(last: &Range, next: &Range, gap: u64, last_gaps: &mut usize) -> bool {
+    let between = next.from.saturating_sub(last.to);
+    let is_last = between > GAP_BYTES && between == gap;
+    let is_near = next.object == last.object && between <= gap && (!is_last || *last_gaps > 0);
+    let joins = is_near && (next.to <= last.to || next.to - last.from <= REQUEST_BYTES_MAX);
+    *last_gaps -= usize::from(joins && is_last);
+    joins
 }
 
 impl Table {
@@ -216,6 +223,9 @@ mod tests {
         );
         assert!(far.bytes() <= 100 * 5000 + GAPS_BYTES_MIN);
         assert_eq!(Requests::of(&spread(45_000)[..20]).merged.len(), 20, "few need not become fewer");
+        let alike = |at: u64| range(1, at * 2_000_100, at * 2_000_100 + 100);
+        let alike = Requests::of(&(0..1000).map(alike).collect::<Vec<_>>());
+        assert!(alike.bytes() <= 1000 * 100 + GAPS_BYTES_MIN, "gaps that are all as long: {}", alike.bytes());
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub(super) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&
         made
     };
     let mut made = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(take)).collect();
+        // Where the system refuses more threads, those that there are do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, take).ok();
+        let others: Vec<_> = (1..threads.min(items.len())).map_while(spawn).collect();
         let mut made = take();
         for other in others {
             made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -181,7 +181,14 @@ impl Union {
     /// # Errors
     /// As [`Table::follow`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
     pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
-        let (_, versions) = self.pin(Some(since)).await?;
+        let versions = match self.pin(Some(since)).await {
+            Ok((_, versions)) => versions,
+            Err(gone) => {
+                // So much came since that this handle has forgotten it.
+                let now = self.version().await?;
+                return if since < now { Ok(now) } else { Err(gone) };
+            }
+        };
         let news = self.tables.iter().zip(versions).map(|(table, since)| Box::pin(table.follow(since, wait)));
         let (first, ..) = futures::future::select_all(news).await;
         first?;
@@ -249,6 +256,8 @@ struct Member {
     cut: Cut,
     is_over: bool,
     work: Work,
+    /// What was read and not taken over yet: a call may fail, or be dropped, while another table still reads.
+    read: Vec<Refined>,
 }
 
 /// A query of several tables under way.
@@ -294,6 +303,7 @@ impl Merging {
             cut: query.window.after(),
             is_over: false,
             work: Work::default(),
+            read: Vec::new(),
         };
         Ok(Self {
             version,
@@ -346,7 +356,9 @@ impl Merging {
 
     /// Reads until so many rows are known, or all that the query asks for.
     async fn read_toward(&mut self, rows: usize) -> Result<(), TableError> {
-        while let Some(missing) = self.missing(rows) {
+        loop {
+            self.take_over();
+            let Some(missing) = self.missing(rows) else { return Ok(()) };
             let lowest = self.known().share();
             let is_behind = |member: &&mut Member| !member.is_over && member.cut.share() <= lowest * NEAR;
             let mut behind: Vec<&mut Member> = self.members.iter_mut().filter(is_behind).collect();
@@ -354,14 +366,17 @@ impl Merging {
                 return Ok(());
             }
             let each = (missing / behind.len()).saturating_add(1).max(ROWS_MIN);
-            let read = behind.iter_mut().map(|member| member.read(each));
-            for refined in try_join_all(read).await?.into_iter().flatten() {
-                self.places += 1;
-                let found = Found { place: self.places, rows: refined.rows, weights: refined.weights };
-                self.found.extend((!found.weights.is_empty()).then_some(found));
-            }
+            try_join_all(behind.iter_mut().map(|member| member.read(each))).await?;
         }
-        Ok(())
+    }
+
+    /// Takes over what the tables have read, also in a call that failed.
+    fn take_over(&mut self) {
+        for refined in self.members.iter_mut().flat_map(|member| member.read.drain(..)) {
+            self.places += 1;
+            let found = Found { place: self.places, rows: refined.rows, weights: refined.weights };
+            self.found.extend((!found.weights.is_empty()).then_some(found));
+        }
     }
 
     /// Hands over what is known, in whole units, about so many rows at most.
@@ -394,16 +409,16 @@ impl Merging {
 }
 
 impl Member {
-    async fn read(&mut self, rows: usize) -> Result<Option<Refined>, TableError> {
+    async fn read(&mut self, rows: usize) -> Result<(), TableError> {
         self.refinement.want(rows);
-        let refined = self.refinement.next().await?;
-        match &refined {
+        match self.refinement.next().await? {
             Some(refined) => {
                 (self.cut, self.work, self.is_over) = (refined.cut, refined.work, refined.is_last);
+                self.read.push(refined);
             }
             None => self.is_over = true,
         }
-        Ok(refined)
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::table::TableError;
 use crate::{Salt, Weight, Window};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use atoll_store::Buffer;
@@ -27,6 +27,9 @@ const JUDGED_ROWS: usize = 1 << 14;
 
 /// Rows of a batch that is handed over without an order, unless there are no more.
 const BATCH_ROWS_MIN: usize = 1 << 14;
+
+/// Bytes of bands that are read before they are decoded: what answers may be little of what has to be read.
+const BULK_BYTES: u64 = 256 << 20;
 
 /// A planned band and the bytes of its slices, those next to each other in one piece.
 struct Fetched<'r> {
@@ -71,9 +74,19 @@ impl Reading {
         Ok(found)
     }
 
+    /// Reads everything in the order of the objects, so many bytes at a time.
+    async fn read_all(&mut self, with_weights: bool) -> Result<Vec<Found>, TableError> {
+        self.forget_order();
+        let mut found = Vec::new();
+        while self.read < self.planned.len() {
+            found.extend(self.read_bulk(self.bands_within(BULK_BYTES), with_weights).await?);
+        }
+        Ok(found)
+    }
+
     /// Reads everything, and hands it over in the order of (weight, id).
     pub(in super::super) async fn read_whole(&mut self) -> Result<Handed, TableError> {
-        let found = self.read_bulk(self.planned.len(), true).await?;
+        let found = self.read_all(true).await?;
         let ordered = Ordered::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
         let rows = ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)?;
         Ok(Handed { rows, weights: ordered.weights, cut: self.asked.window.until() })
@@ -81,8 +94,7 @@ impl Reading {
 
     /// Reads everything, in whatever order it lies; a batch at least.
     pub(in super::super) async fn scan(&mut self) -> Result<Vec<RecordBatch>, TableError> {
-        self.forget_order();
-        let found = self.read_bulk(self.planned.len(), false).await?;
+        let found = self.read_all(false).await?;
         let batches = self.answered(found)?;
         if batches.is_empty() {
             let schema = self.schema.project(&self.asked.answered).map_err(arrow)?;
@@ -109,15 +121,30 @@ impl Reading {
         Ok(batches)
     }
 
-    /// How many of the planned bands take so many bytes; one at least.
+    /// How many of the planned bands take so many bytes, packed or unpacked; one at least.
     pub(in super::super) fn bands_within(&self, bytes_max: u64) -> usize {
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         let fits = |planned: &&Planned| {
-            bytes += self.ranges(planned).map(|range| range.bytes()).sum::<u64>();
+            let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
+            // Numbers that are all alike take no room before they are unpacked.
+            let unpacked = planned.decoded.saturating_mul(self.row_bytes(planned));
+            bytes = bytes.saturating_add(packed.max(unpacked));
             bytes <= bytes_max
         };
         let count = self.planned[self.read..].iter().take_while(fits).count().max(1);
         (self.read + count).min(self.planned.len())
+    }
+
+    /// Bytes that the numbers of a row of a band take in memory; all else is stored as it is.
+    fn row_bytes(&self, planned: &Planned) -> u64 {
+        let fields = self.table.schema.columns().fields();
+        let bytes = |&place: &usize| match fields[place].data_type() {
+            DataType::FixedSizeList(item, len) => {
+                item.data_type().primitive_width().unwrap_or(0) * (*len as usize)
+            }
+            other => other.primitive_width().unwrap_or(0),
+        };
+        self.columns_of(planned).iter().map(bytes).sum::<usize>() as u64
     }
 
     fn spans_of<'r>(&'r self, planned: &'r Planned) -> Fetched<'r> {
@@ -137,10 +164,7 @@ impl Reading {
         let rows: u64 = fetched.iter().map(|band| band.planned.decoded).sum();
         let threads = threads(rows as usize);
         let shares = shares(fetched, rows.div_ceil(threads as u64));
-        let decoded = map(&shares, threads, |bands| {
-            let rows = bands.iter().map(|band| band.planned.decoded as usize).sum();
-            Decoder::new(self, rows, with_weights).run(bands)
-        });
+        let decoded = map(&shares, threads, |bands| Decoder::new(self, bands, with_weights).run(bands));
         decoded.into_iter().try_fold(Vec::new(), |mut all, found| {
             all.extend(found?);
             Ok(all)
@@ -239,7 +263,7 @@ struct Decoder<'d> {
 }
 
 impl<'d> Decoder<'d> {
-    fn new(reading: &'d Reading, rows: usize, with_weights: bool) -> Self {
+    fn new(reading: &'d Reading, bands: &[Fetched<'_>], with_weights: bool) -> Self {
         let asked = &reading.asked;
         let needed = &asked.columns[..asked.needed];
         let with_key = |columns: &[usize]| {
@@ -247,13 +271,20 @@ impl<'d> Decoder<'d> {
             columns.iter().chain(key).copied().collect::<Vec<_>>()
         };
         let certain = if with_weights { with_key(needed) } else { needed.to_vec() };
-        let judged = JUDGED_ROWS.min(rows);
+        // Room for what will lie on each pile, and no more.
+        let rows = |is_of: fn(&Planned) -> bool| -> usize {
+            let planned = bands.iter().map(|band| band.planned).filter(|planned| is_of(planned));
+            planned.map(|planned| planned.decoded as usize).sum()
+        };
+        let whole = rows(|planned| planned.is_certain && planned.is_whole);
+        let clipped = rows(|planned| planned.is_certain && !planned.is_whole).min(JUDGED_ROWS);
+        let doubtful = rows(|planned| !planned.is_certain).min(JUDGED_ROWS);
         Self {
             reading,
             with_weights,
-            certain: Pile::new(reading, certain, rows),
-            clipped: Pile::new(reading, with_key(needed), judged),
-            doubtful: Pile::new(reading, with_key(&asked.columns), judged),
+            certain: Pile::new(reading, certain, whole),
+            clipped: Pile::new(reading, with_key(needed), clipped),
+            doubtful: Pile::new(reading, with_key(&asked.columns), doubtful),
             found: Vec::new(),
         }
     }
