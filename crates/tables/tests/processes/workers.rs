@@ -237,7 +237,8 @@ fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
 pub async fn judge(folder: &Path, told: &Told) -> u64 {
     let store = open(folder, Mode::Write).await.unwrap();
     let table = Table::open(Arc::clone(&store), "run").await.unwrap();
-    let answer = table.query(&Query::default()).await.unwrap();
+    let answer = table.query(&Query::default()).await;
+    let answer = answer.unwrap_or_else(|error| panic!("the last look: {error}"));
     let steps = steps_of(&answer.rows);
     let mut total = 0;
     for (writer, told) in &told.writers {
