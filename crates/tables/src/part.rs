@@ -6,6 +6,7 @@
 
 use crate::block::{BlockError, BlockReader, HEAD_BYTES, Wanted};
 use crate::cube::{CubeReader, Origins};
+use crate::expression::Verdict;
 use crate::lattice::Extent;
 use crate::{TableSchema, Weight, Window};
 use arrow_array::RecordBatch;
@@ -136,9 +137,25 @@ impl Part {
     /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each index
     /// column, pass a test.
     pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
+        let judge = |extents: &[Extent]| if may_hold(extents) { Verdict::Perhaps } else { Verdict::Never };
+        self.judged_bands(window, judge).into_iter().map(|(place, _)| place).collect()
+    }
+
+    /// The bands that may hold rows of these weights, by their places, and what is said of all their rows by their
+    /// extents, one for each index column; those of which it is [`Verdict::Never`] are left out.
+    pub fn judged_bands(
+        &self,
+        window: Window,
+        judge: impl Fn(&[Extent]) -> Verdict,
+    ) -> Vec<(usize, Verdict)> {
         match self {
-            Self::Block(block) => block.bands(window, may_hold).collect(),
-            Self::Cubes(cubes) => cubes.bands(window, may_hold),
+            Self::Block(block) => {
+                let bands = &block.directory().bands;
+                let places = block.bands(window, |_| true);
+                let judged = places.map(|place| (place, judge(&bands[place].extents)));
+                judged.filter(|(_, verdict)| *verdict != Verdict::Never).collect()
+            }
+            Self::Cubes(cubes) => cubes.judged_bands(window, judge),
         }
     }
 

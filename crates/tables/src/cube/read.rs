@@ -7,6 +7,7 @@ use super::filter::Filters;
 use super::write::{SEAL_BYTES, seal};
 use super::{Growing, MARK_ROWS, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
+use crate::expression::Verdict;
 use crate::lattice::Extent;
 use crate::part::{BandFacts, BandOfRows};
 use crate::weight::{Window, weights};
@@ -107,17 +108,27 @@ impl CubeReader {
         self.directory.bands.len()
     }
 
-    /// As [`crate::part::Part::bands`].
-    pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
+    /// As [`crate::part::Part::judged_bands`].
+    pub fn judged_bands(
+        &self,
+        window: Window,
+        judge: impl Fn(&[Extent]) -> Verdict,
+    ) -> Vec<(usize, Verdict)> {
         let mut places = Vec::new();
         for (cube, span) in self.directory.cubes.iter().zip(&self.directory.spans) {
-            if !may_hold(span) {
+            let of_all = judge(span);
+            if of_all == Verdict::Never {
                 continue;
             }
             for place in cube.bands.clone() {
                 let band = &self.directory.bands[place];
-                if window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents) {
-                    places.push(place);
+                if window.clipped(band.least, band.greatest).is_none() {
+                    continue;
+                }
+                // What is true of all bands of a cube need not be asked of each.
+                let verdict = if of_all == Verdict::Always { of_all } else { judge(&band.extents) };
+                if verdict != Verdict::Never {
+                    places.push((place, verdict));
                 }
             }
         }

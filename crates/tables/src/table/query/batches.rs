@@ -78,7 +78,8 @@ impl Batches {
             return Ok((rows.num_rows() > 0).then_some(rows));
         }
         while self.ready.is_empty() && !reading.is_over() {
-            let found = reading.read_bulk(reading.bands_within(BATCH_BYTES), false).await?;
+            let found =
+                reading.read_bulk(reading.bands_within(reading.bands_planned(), BATCH_BYTES), false).await?;
             self.ready.extend(reading.answered(found)?);
         }
         Ok(self.ready.pop_front())

@@ -4,10 +4,11 @@ use super::TableError;
 use super::threads::{map, threads};
 use crate::block::BlockError;
 use crate::{Cut, Weight};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
+use arrow_select::take::take_record_batch;
 use std::sync::Arc;
 
 /// Rows of one band that answer, in its order, and their weights.
@@ -20,6 +21,24 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The same rows in the order of their weights.
+    pub(super) fn rising(self) -> Result<Self, TableError> {
+        if self.weights.is_sorted() {
+            return Ok(self);
+        }
+        if self.rows.num_columns() == 0 {
+            // Rows that are only counted are all alike.
+            let mut weights = self.weights;
+            weights.sort_unstable();
+            return Ok(Self { weights, ..self });
+        }
+        let mut order: Vec<u32> = (0..self.weights.len() as u32).collect();
+        order.sort_by_key(|&row| self.weights[row as usize]);
+        let weights = order.iter().map(|&row| self.weights[row as usize]).collect();
+        let rows = take_record_batch(&self.rows, &UInt32Array::from(order)).map_err(arrow)?;
+        Ok(Self { place: self.place, rows, weights })
+    }
+
     /// Takes out the rows below a cut.
     fn split_below(&mut self, cut: Cut) -> Option<Self> {
         let count = cut.prefix(&self.weights);

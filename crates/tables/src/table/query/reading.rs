@@ -24,7 +24,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use atoll_store::Buffer;
+use bulk::BULK_BYTES;
 use std::sync::Arc;
 
 /// A query under way, in one version.
@@ -115,13 +115,13 @@ impl Reading {
     /// Plans the bands that can answer, those with the lightest rows first.
     fn plan(&mut self) {
         for (place, source) in self.sources.iter().enumerate() {
-            let verdict = |extents: &[_]| self.asked.bounds.verdict(extents);
-            for band in source.part.bands(source.window, |extents| verdict(extents) != Verdict::Never) {
+            let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
+            for (band, verdict) in source.part.judged_bands(source.window, judge) {
                 let facts = source.part.facts(band, source.window);
                 let whole = (facts.least, facts.greatest);
                 let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
                 let is_whole = source.struck.is_empty() || planted::is(Bug::StruckTakenForCertain);
-                let is_sure = verdict(facts.extents) == Verdict::Always;
+                let is_sure = verdict == Verdict::Always;
                 let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
                 if self.asked.only_counts() && is_certain && clipped == whole {
                     self.counted += facts.rows;
@@ -131,7 +131,7 @@ impl Reading {
                 self.planned.extend(self.asked.narrowed(planned, &source.part));
             }
         }
-        self.planned.sort_by_key(|band| (band.least, band.source));
+        self.planned.sort_unstable_by_key(|band| (band.least, band.source, band.band));
     }
 
     /// What the reading took so far.
@@ -161,7 +161,7 @@ impl Reading {
     pub(super) async fn read_toward(&mut self, rows: Option<usize>) -> Result<(), TableError> {
         let limit = [rows, self.asked.limit].into_iter().flatten().min();
         while self.read < self.planned.len() && !self.is_enough(limit) {
-            self.read_to(self.next(limit)).await?;
+            self.read_to(self.bands_within(self.next(limit), BULK_BYTES)).await?;
         }
         Ok(())
     }
@@ -208,6 +208,11 @@ impl Reading {
         self.sources.len() as u64
     }
 
+    /// How many bands are planned.
+    pub(super) fn bands_planned(&self) -> usize {
+        self.planned.len()
+    }
+
     /// How many bands they have.
     pub(super) fn bands_seen(&self) -> u64 {
         self.sources.iter().map(|source| source.part.band_count() as u64).sum()
@@ -251,52 +256,11 @@ impl Reading {
 
     /// Reads the planned bands up to a place, all at once.
     async fn read_to(&mut self, to: usize) -> Result<(), TableError> {
-        let (mut ranges, mut owners) = (Vec::new(), Vec::new());
-        let mut bands: Vec<Vec<Option<Buffer>>> = Vec::with_capacity(to - self.read);
-        for (place, planned) in self.planned[self.read..to].iter().enumerate() {
-            let slices = self.ranges(planned).enumerate().map(|(at, range)| {
-                let here = self.sources[planned.source].here(range);
-                if here.is_none() {
-                    ranges.push(range);
-                    owners.push((place, at));
-                }
-                here
-            });
-            bands.push(slices.collect());
-        }
-        let mut found = Vec::new();
-        for (place, slices) in bands.iter_mut().enumerate() {
-            found.extend(self.decode_if_whole(self.read + place, slices)?);
-        }
-        let mut work = self.work;
-        let arrived = |range: usize, bytes: Buffer| {
-            let (place, slice) = owners[range];
-            bands[place][slice] = Some(bytes);
-            found.extend(self.decode_if_whole(self.read + place, &mut bands[place])?);
-            Ok(())
-        };
-        self.table.fetch(&ranges, &mut work, arrived).await?;
-        found.sort_by_key(|found: &Found| found.place);
-        work.bands += (to - self.read) as u64;
-        work.rows_touched += self.planned[self.read..to].iter().map(|planned| planned.decoded).sum::<u64>();
+        let found = self.read_rising(to).await?;
         self.found.extend(found);
         let skipped = planted::is(Bug::BandSkipped) && self.read > 0 && to < self.planned.len();
-        (self.work, self.read) = (work, to + usize::from(skipped));
+        self.read = to + usize::from(skipped);
         Ok(())
-    }
-
-    /// The rows of a band that answer, once all its slices are there; none before, and none if there are none.
-    fn decode_if_whole(
-        &self,
-        place: usize,
-        slices: &mut Vec<Option<Buffer>>,
-    ) -> Result<Option<Found>, TableError> {
-        if slices.iter().any(Option::is_none) {
-            return Ok(None);
-        }
-        let slices: Vec<Buffer> = std::mem::take(slices).into_iter().flatten().collect();
-        let found = self.decode(&self.planned[place], &slices)?;
-        Ok(found.map(|found| Found { place, ..found }))
     }
 
     /// The rows of a band that answer, from the bytes of its slices.

@@ -1,9 +1,9 @@
 //! Bulk: many bands decoded together, by several threads, into columns that grow.
 //!
-//! What is asked for as a whole is read so: without a limit, no row has to be known before the others. Rows of
-//! bands that answer altogether go straight to where they stay; the others are judged some thousands at a time.
+//! Rows of bands that answer altogether go straight to where they stay; the others are judged some thousands at a
+//! time.
 //!
-//! Invariant: the rows are those that [`Reading::read_to`] would have found, in another order.
+//! Invariant: the rows are those that the bands would have one by one, in another order.
 
 use super::super::found::{Found, Ordered, of_answer};
 use super::super::portion::Planned;
@@ -29,7 +29,7 @@ const JUDGED_ROWS: usize = 1 << 14;
 const BATCH_ROWS_MIN: usize = 1 << 14;
 
 /// Bytes of bands that are read before they are decoded: what answers may be little of what has to be read.
-const BULK_BYTES: u64 = 256 << 20;
+pub(super) const BULK_BYTES: u64 = 256 << 20;
 
 /// A planned band and the bytes of its slices, those next to each other in one piece.
 struct Fetched<'r> {
@@ -46,6 +46,21 @@ impl Reading {
         to: usize,
         with_weights: bool,
     ) -> Result<Vec<Found>, TableError> {
+        let found = self.read_up_to(to, with_weights).await?;
+        self.is_over = to == self.planned.len();
+        self.handed_rows += found.iter().map(|found| found.rows.num_rows()).sum::<usize>();
+        Ok(found)
+    }
+
+    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each piece.
+    pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
+        let from = self.read;
+        let found = self.read_up_to(to, true).await?;
+        let in_place = (from..).zip(found).map(|(place, found)| Found { place, ..found }.rising());
+        in_place.collect()
+    }
+
+    async fn read_up_to(&mut self, to: usize, with_weights: bool) -> Result<Vec<Found>, TableError> {
         let mut fetched: Vec<Fetched> =
             self.planned[self.read..to].iter().map(|planned| self.spans_of(planned)).collect();
         let (mut ranges, mut owners) = (Vec::new(), Vec::new());
@@ -69,8 +84,6 @@ impl Reading {
         work.bands += fetched.len() as u64;
         work.rows_touched += fetched.iter().map(|band| band.planned.decoded).sum::<u64>();
         (self.work, self.read) = (work, to);
-        self.is_over = to == self.planned.len();
-        self.handed_rows += found.iter().map(|found| found.rows.num_rows()).sum::<usize>();
         Ok(found)
     }
 
@@ -79,7 +92,9 @@ impl Reading {
         self.forget_order();
         let mut found = Vec::new();
         while self.read < self.planned.len() {
-            found.extend(self.read_bulk(self.bands_within(BULK_BYTES), with_weights).await?);
+            found.extend(
+                self.read_bulk(self.bands_within(self.planned.len(), BULK_BYTES), with_weights).await?,
+            );
         }
         Ok(found)
     }
@@ -121,8 +136,8 @@ impl Reading {
         Ok(batches)
     }
 
-    /// How many of the planned bands take so many bytes, packed or unpacked; one at least.
-    pub(in super::super) fn bands_within(&self, bytes_max: u64) -> usize {
+    /// Up to which of the planned bands before `to` so many bytes are read, packed or unpacked; one band at least.
+    pub(in super::super) fn bands_within(&self, to: usize, bytes_max: u64) -> usize {
         let mut bytes = 0_u64;
         let fits = |planned: &&Planned| {
             let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
@@ -131,8 +146,8 @@ impl Reading {
             bytes = bytes.saturating_add(packed.max(unpacked));
             bytes <= bytes_max
         };
-        let count = self.planned[self.read..].iter().take_while(fits).count().max(1);
-        (self.read + count).min(self.planned.len())
+        let count = self.planned[self.read..to].iter().take_while(fits).count().max(1);
+        (self.read + count).min(to)
     }
 
     /// Bytes that the numbers of a row of a band take in memory; all else is stored as it is.
