@@ -8,6 +8,7 @@ use super::super::strike::{Strike, bound};
 use super::asked::Asked;
 use super::fetch::Range;
 use super::filters::{filters_bytes, take_filters};
+use super::threads::{map, threads};
 use super::{Table, TableError, Work};
 use crate::block::{BlockError, HEAD_BYTES};
 use crate::expression::{Bound, Verdict};
@@ -144,10 +145,13 @@ pub(super) async fn open(
     let new: Vec<usize> = (0..pieces.len()).filter(|&place| opened[place].is_none()).collect();
     let objects: Vec<(ObjectId, u64)> =
         new.iter().map(|&place| (pieces[place].object, pieces[place].front_bytes)).collect();
-    for (place, front) in new.into_iter().zip(fronts(table, &objects, work).await?) {
+    let fronts = fronts(table, &objects, work).await?;
+    // To decode the directories of a large table takes longer than to read them.
+    let rows: u64 = new.iter().map(|&place| pieces[place].rows).sum();
+    let parts = map(&fronts, threads(rows as usize), |front| Part::open(Arc::clone(&table.schema), front));
+    for ((place, front), part) in new.into_iter().zip(fronts).zip(parts) {
         let object = pieces[place].object;
-        let part =
-            Part::open(Arc::clone(&table.schema), &front).map_err(|source| in_object(object, source))?;
+        let part = part.map_err(|source| in_object(object, source))?;
         let front = if asked.known.is_some() { take_filters(&part, object, front)? } else { front };
         let part = OpenPart { part: Arc::new(part), front };
         table.parts.put(object, part.clone());
