@@ -62,6 +62,8 @@ def test_rows_without_an_order_are_the_same_rows(table: atoll.Table) -> None:
     assert len(ordered.unordered().read()) == len(ordered.read())
     assert keys(ordered.unordered().first(7)) == keys(ordered.first(7))
     assert len(table.where("x > 100").unordered().read()) == 0
+    assert "the lightest first" in ordered.read()._repr_html_()
+    assert "in no order" in ordered.unordered().read()._repr_html_()
 
 
 def test_a_limit_takes_the_lightest_rows(table: atoll.Table) -> None:

@@ -38,14 +38,15 @@ class Work:
 
 
 class Answer:
-    """Rows, in the order of their weight: the first k are themselves a sample.
+    """Rows, in the order of their weight: the first k are themselves a sample. Of an unordered query, in no order.
 
     Arrow libraries take an answer as it is, without a copy: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)``,
     ``duckdb.sql("select avg(vz) from answer")``.
     """
 
-    def __init__(self, rows: _atoll.Rows, version: int, work: Work) -> None:
+    def __init__(self, rows: _atoll.Rows, version: int, work: Work, *, ordered: bool = True) -> None:
         self._rows = rows
+        self._ordered = ordered
         #: The version that was read.
         self.version = version
         #: What it took.
@@ -105,7 +106,7 @@ class Answer:
     def batches(self, rows: int = 65_536) -> Iterator[Answer]:
         """The answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
         for start in range(0, len(self), rows):
-            yield Answer(self._rows.slice(start, rows), self.version, self.work)
+            yield Answer(self._rows.slice(start, rows), self.version, self.work, ordered=self._ordered)
 
     def __repr__(self) -> str:
         touched, returned = self.work.rows_touched, self.work.rows_returned
@@ -125,5 +126,6 @@ class Answer:
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>" for row in cells
         )
-        more = f"<p>{len(self):,} rows, the lightest first; version {self.version}, read {self.work.rows_touched:,}</p>"
+        order = "the lightest first" if self._ordered else "in no order"
+        more = f"<p>{len(self):,} rows, {order}; version {self.version}, read {self.work.rows_touched:,}</p>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

@@ -121,7 +121,7 @@ class Asking(Estimating):
         """The rows, the version that was read, and what it took. Ctrl-C stops it; nothing is changed by that."""
         query = self.query()
         rows, version, work = query.table._native.query(query)
-        return Answer(rows, version, Work(**work))
+        return Answer(rows, version, Work(**work), ordered=query.ordered)
 
     def scan_polars(self) -> polars.LazyFrame:
         """The rows as a lazy frame of Polars, read when it is collected. Needs ``polars``.
