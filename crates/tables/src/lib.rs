@@ -23,13 +23,16 @@ mod schema;
 #[cfg(test)]
 mod seeds;
 mod table;
+mod vector;
 mod weight;
 
 pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
 pub use readable::{Readable, Refining};
-pub use schema::{COLUMNS_MAX, INDEX_COLUMNS_MAX, Role, Roles, SchemaError, TableSchema, TypeName, column};
+pub use schema::{
+    COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
+};
 pub use table::{
     Answer, Batches, Count, Explanation, KeepPacked, PackOptions, PackReport, Query, Refined, Refinement,
     RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,

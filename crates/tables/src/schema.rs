@@ -2,9 +2,11 @@
 //!
 //! Invariant: a [`TableSchema`] that exists is valid; [`TableSchema::new`] refuses everything else.
 
+mod indexed;
 mod json;
 mod types;
 
+pub use indexed::IndexColumn;
 pub use types::TypeName;
 
 use crate::name;
@@ -83,6 +85,22 @@ pub enum SchemaError {
         least: usize,
         /// At most so many.
         most: usize,
+    },
+    /// An index column names an element that the vectors of a column have not.
+    #[error("index names element {element} of \"{column}\", whose vectors have {len}: 0 to {}", .len.saturating_sub(1))]
+    Element {
+        /// The vector column.
+        column: String,
+        /// The element asked for.
+        element: u32,
+        /// How many each vector has.
+        len: u32,
+    },
+    /// The name of a column is also how an index column, an element of a vector, is written.
+    #[error("there is an index column {name}, an element of a vector, and a column \"{name}\"")]
+    Ambiguous {
+        /// What both are called.
+        name: String,
     },
     /// A column's type does not fit its role.
     #[error("{role} cannot use \"{column}\": it is {found}, and {role} takes {takes}")]
@@ -163,7 +181,7 @@ pub struct TableSchema {
     columns: SchemaRef,
     id: Vec<usize>,
     sample_key: Vec<usize>,
-    index: Vec<usize>,
+    index: Vec<IndexColumn>,
     salt: u64,
 }
 
@@ -194,7 +212,7 @@ impl TableSchema {
         } else {
             resolve(&columns, Role::SampleKey, &roles.sample_key, (1, columns.fields().len()))?
         };
-        let index = resolve(&columns, Role::Index, &roles.index, (1, INDEX_COLUMNS_MAX))?;
+        let index = indexed::resolve(&columns, &roles.index)?;
         Ok(Self { columns, id, sample_key, index, salt: roles.salt })
     }
 
@@ -216,9 +234,9 @@ impl TableSchema {
         &self.sample_key
     }
 
-    /// Places of the index columns.
+    /// The index columns.
     #[must_use]
-    pub fn index(&self) -> &[usize] {
+    pub fn index(&self) -> &[IndexColumn] {
         &self.index
     }
 
@@ -243,7 +261,7 @@ impl TableSchema {
         Roles {
             id: names(&self.id),
             sample_key: names(&self.sample_key),
-            index: names(&self.index),
+            index: self.index.iter().map(|index| index.name(&self.columns)).collect(),
             salt: self.salt,
         }
     }
@@ -296,11 +314,8 @@ fn resolve(
     names: &[String],
     (least, most): (usize, usize),
 ) -> Result<Vec<usize>, SchemaError> {
-    let count = names.len();
-    if !(least..=most).contains(&count) {
-        return Err(SchemaError::RoleCount { role, count, least, most });
-    }
-    let mut places = Vec::with_capacity(count);
+    check_count(role, names.len(), (least, most))?;
+    let mut places = Vec::with_capacity(names.len());
     for name in names {
         let Some((place, field)) = columns.column_with_name(name) else {
             let nearest = nearest_column(columns, name);
@@ -315,20 +330,21 @@ fn resolve(
     Ok(places)
 }
 
+fn check_count(role: Role, count: usize, (least, most): (usize, usize)) -> Result<(), SchemaError> {
+    if (least..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(SchemaError::RoleCount { role, count, least, most })
+}
+
 fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
-    let (fits, takes) = match role {
-        Role::Id | Role::SampleKey => (
-            !matches!(field.data_type(), DataType::FixedSizeList(..)),
-            "numbers, strings, bytes, booleans, dates and times, not vectors",
-        ),
-        Role::Index => (types::is_ordered_number(field.data_type()), "numbers, dates and times"),
-    };
-    if !fits {
+    if matches!(field.data_type(), DataType::FixedSizeList(..)) {
         let (column, found) = (field.name().clone(), field.data_type().to_string());
+        let takes = "numbers, strings, bytes, booleans, dates and times, not vectors";
         return Err(SchemaError::RoleType { role, column, found, takes });
     }
     // Rows without an index value live aside; a row without a name could not be told from another.
-    if role != Role::Index && field.is_nullable() {
+    if field.is_nullable() {
         return Err(SchemaError::RoleNullable { role, column: field.name().clone() });
     }
     Ok(())
@@ -378,7 +394,8 @@ mod tests {
     #[test]
     fn roles_are_found_by_name_and_the_sample_key_is_the_id_unless_said() {
         let rows = TableSchema::new(particles(), &roles(&["pid", "step"], &[], &["x", "time"])).unwrap();
-        assert_eq!((rows.id(), rows.sample_key(), rows.index()), (&[0, 1][..], &[0, 1][..], &[2, 3][..]));
+        assert_eq!((rows.id(), rows.sample_key()), (&[0, 1][..], &[0, 1][..]));
+        assert_eq!(rows.index().iter().map(|index| index.place).collect::<Vec<_>>(), [2, 3]);
         assert!(!rows.samples_entities());
         let paths = TableSchema::new(particles(), &roles(&["pid", "step"], &["pid"], &["x"])).unwrap();
         assert!(paths.samples_entities());

@@ -67,7 +67,8 @@ class Store:
         missing, types of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
 
         ``id`` names a row: no two rows are equal in these columns. ``index`` names the one to eight columns of numbers
-        or times that are asked for most: boxes on these read the least. ``sample_key`` names the unit of
+        or times that are asked for most: boxes on these read the least. An element of a column of vectors is one as
+        well: ``index=("pos[0]", "pos[1]", "pos[2]", "step")``. ``sample_key`` names the unit of
         sampling: with ``"pid"`` a sampled particle keeps its whole path; without, it is the row. ``salt`` draws other
         samples; with 0, equal entities are sampled alike in every table.
 

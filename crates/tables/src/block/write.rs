@@ -113,8 +113,7 @@ fn encode_band(
         slices.push(put_slice(&column, bytes)?);
         columns.push(column);
     }
-    let extents =
-        schema.index().iter().map(|&place| Extent::of(&columns[place])).collect::<Result<_, _>>()?;
+    let extents = schema.index_values(&columns)?.iter().map(Extent::of).collect::<Result<_, _>>()?;
     // A band has a row at least.
     let (least, greatest) = (weights[0], weights[weights.len() - 1]);
     Ok(Band { rows: weights.len() as u32, least, greatest, extents, slices })

@@ -344,12 +344,12 @@ impl Fields<'_> {
 
     fn root(&mut self, schema: &TableSchema) -> Result<Root, BlockError> {
         let (mut axes, mut spans) = (Vec::new(), Vec::new());
-        for &place in schema.index() {
+        for &index in schema.index() {
             let cell_exponent = self.take().map(i32::from_le_bytes)?;
             let low = self.take().map(i128::from_le_bytes)?;
             let bits = u8::try_from(self.u32()?).ok();
             let span = bits.and_then(|bits| Span::new(low, bits));
-            axes.push(Axis::with_cells(schema.columns().field(place).data_type(), cell_exponent)?);
+            axes.push(Axis::with_cells(schema.index_type(index), cell_exponent)?);
             spans.push(span.ok_or_else(|| damaged("its root is no root"))?);
         }
         Ok(Root::new(axes, spans))

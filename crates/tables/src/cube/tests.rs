@@ -120,8 +120,7 @@ impl Grown {
 
     /// The rows that a query must find, with their weights and origins.
     fn expected(&self, region: &Region, window: Window) -> (RecordBatch, Vec<Weight>, Origins) {
-        let index: Vec<ArrayRef> =
-            self.schema.index().iter().map(|&place| Arc::clone(self.rows.column(place))).collect();
+        let index = self.schema.index_values(self.rows.columns()).unwrap();
         let inside = region.matches(&index).unwrap();
         let takes = |row: &u32| inside.value(*row as usize) && window.takes(self.weights[*row as usize]);
         let kept: Vec<u32> = (0..self.rows.num_rows() as u32).filter(takes).collect();
@@ -158,8 +157,7 @@ fn answer(
             let is_within = |weight: &Weight| (facts.least..=facts.greatest).contains(weight);
             assert!(found.weights.is_sorted() && found.weights.iter().all(is_within));
             decoded += facts.decoded as usize;
-            let index: Vec<ArrayRef> =
-                schema.index().iter().map(|&place| Arc::clone(found.rows.column(place))).collect();
+            let index = schema.index_values(found.rows.columns())?;
             let inside = region.matches(&index)?;
             let kept: Vec<u32> = inside.set_indices().map(|row| row as u32).collect();
             all.extend(kept.iter().map(|&row| found.weights[row as usize]));

@@ -60,7 +60,7 @@ impl Root {
     /// # Errors
     /// [`LatticeError`] where the rows have not the columns of the table.
     pub fn around(schema: &TableSchema, rows: &RecordBatch) -> Result<Self, LatticeError> {
-        let columns = index_columns(schema, rows);
+        let columns = schema.index_values(rows.columns())?;
         let mut root = Self { axes: Vec::new(), spans: Vec::new() };
         for column in columns {
             let finite = finite_extent(&column)?;
@@ -93,7 +93,8 @@ impl Root {
         let mut places =
             Places { levels: (u64::BITS / self.axes.len() as u32).min(FRACTION_BITS), ..Places::default() };
         let mut missing = Vec::new();
-        for ((axis, span), column) in self.axes.iter().zip(&self.spans).zip(index_columns(schema, rows)) {
+        let columns = schema.index_values(rows.columns())?;
+        for ((axis, span), column) in self.axes.iter().zip(&self.spans).zip(columns) {
             let coordinates = axis.coordinates(&column)?;
             missing.extend(coordinates.missing().iter().map(|(row, _)| *row as u32));
             places.fractions.push(fractions(&coordinates, *span));
@@ -104,10 +105,6 @@ impl Root {
         places.codes = codes(&places.fractions, rows.num_rows(), places.levels);
         Ok(places)
     }
-}
-
-fn index_columns(schema: &TableSchema, rows: &RecordBatch) -> Vec<ArrayRef> {
-    schema.index().iter().map(|&place| rows.column(place).clone()).collect()
 }
 
 /// The extent of the values that have a place.

@@ -192,8 +192,7 @@ fn encode_band(
     weights: &[Weight],
     bytes: &mut Vec<u8>,
 ) -> Result<BandEntry, BlockError> {
-    let extents =
-        schema.index().iter().map(|&place| Extent::of(&columns[place])).collect::<Result<_, _>>()?;
+    let extents = schema.index_values(columns)?.iter().map(Extent::of).collect::<Result<_, _>>()?;
     let mut lengths = Vec::with_capacity(columns.len());
     let offset = bytes.len() as u64;
     for column in columns {

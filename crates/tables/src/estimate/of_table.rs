@@ -92,9 +92,9 @@ impl Readable {
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let schema = self.schema()?;
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
-        let index = schema.index().iter().map(|place| Column::named(schema.columns().field(*place).name()));
+        let index = schema.index_columns();
         let prunes =
-            |filter: &Bound| index.clone().any(|column| filter.ranges(&column) != Interval::EVERYTHING);
+            |filter: &Bound| index.iter().any(|column| filter.ranges(column) != Interval::EVERYTHING);
         let names_units = |filter: &Bound| self.first().is_ok_and(|table| table.names_units(filter));
         // The first units with rows of a filter are other units than the first of all.
         let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();

@@ -3,8 +3,9 @@
 //! Invariant: the array of a leaf has the shape that the schema promised, or evaluation fails.
 
 use super::{Column, EvaluateError};
+use crate::vector;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use arrow_select::take::take;
 use std::sync::Arc;
@@ -92,14 +93,8 @@ impl Leaf {
     /// One element of each vector; null where the vector or the element is.
     fn element(&self, column: &ArrayRef, element: u32) -> Result<ArrayRef, EvaluateError> {
         let list = column.as_fixed_size_list_opt().ok_or_else(|| self.wrong_type(column))?;
-        let size = u64::try_from(list.value_length()).unwrap_or(0);
-        let element = u64::from(element);
-        if element >= size {
-            return Err(self.wrong_type(column));
-        }
-        let places = (0..list.len() as u64).map(|row| row * size + element).collect::<Vec<_>>();
-        let places = UInt64Array::new(places.into(), list.nulls().cloned());
-        take(list.values().as_ref(), &places, None).map_err(|source| self.failed(source))
+        let found = vector::element(list, element).map_err(|source| self.failed(source))?;
+        found.ok_or_else(|| self.wrong_type(column))
     }
 
     pub(super) fn wrong_type(&self, found: &dyn Array) -> EvaluateError {

@@ -11,7 +11,7 @@ const VECTOR_LEN_MAX: i32 = 65_536;
 /// A type that a column may have, by its name.
 ///
 /// Names are those of Arrow's type strings in lower case: `int64`, `float32`, `utf8`, `timestamp[ns, UTC]`,
-/// `fixed_size_list[float64, 3]`.
+/// `fixed_size_list[float64, 3]`, which may be written `float64[3]` as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeName(DataType);
 
@@ -124,6 +124,9 @@ impl FromStr for TypeName {
         }
         let (outer, inner) =
             name.strip_suffix(']').and_then(|name| name.split_once('[')).ok_or_else(unknown)?;
+        if inner.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Self::from_str(&format!("fixed_size_list[{outer}, {inner}]"));
+        }
         let (first, second) = inner.split_once(", ").ok_or_else(unknown)?;
         let data_type = match outer {
             "timestamp" => match Self::from_str(&format!("timestamp[{first}]")).map(|name| name.0) {
@@ -159,6 +162,8 @@ mod tests {
             let name = TypeName::of(&data_type).unwrap();
             assert_eq!(name.to_string().parse::<TypeName>().unwrap(), name, "{name}");
         }
+        let short: TypeName = "float32?[3]".parse().unwrap();
+        assert_eq!(short.to_string(), "fixed_size_list[float32?, 3]");
     }
 
     #[test]
@@ -170,6 +175,9 @@ mod tests {
             "timestamp[fs]",
             "timestamp[ns, ]",
             "fixed_size_list[utf8, 3]",
+            "utf8[3]",
+            "float64[]",
+            "float64[0]",
             "fixed_size_list[float64, 0]",
             "fixed_size_list[float64, 99999999999]",
             "fixed_size_list[fixed_size_list[float64, 3], 3]",

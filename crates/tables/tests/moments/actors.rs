@@ -5,7 +5,7 @@ use crate::ask::ask;
 use crate::conditions::Condition;
 use crate::line::turn;
 use crate::packs::some_options;
-use crate::particles::batch;
+use crate::particles::{batch, said_of};
 use crate::truth::Scope;
 use crate::world::{Hand, World};
 use atoll_store::{Cell, Outcome, PartitionQuery, ScanRequest, SortRange, Store, WriteOptions};
@@ -188,7 +188,7 @@ pub async fn delete(hand: Hand, mut random: Rng) {
         let depth = random.usize(..3);
         let is_all = steps.is_some() && random.u8(..3) == 0;
         let condition = (!is_all).then(|| Arc::new(Condition::any(&mut random, depth)));
-        let text = condition.as_ref().map(|condition| condition.text.clone());
+        let text = condition.as_ref().map(|condition| said_of(&hand.world.schema, &condition.text));
         let deed = hand.world.deed(Scope { run: run.clone(), steps: steps.clone(), condition });
         *hand.deed.lock().unwrap() = Some(Arc::clone(&deed));
         match table.delete(run.as_deref(), steps, text.as_deref()).await {

@@ -7,7 +7,7 @@
 
 use crate::actors::{self, RUNS};
 use crate::ask::ask;
-use crate::particles::schema;
+use crate::particles::any_schema;
 use crate::world::World;
 use atoll_tables::{Query, Table};
 use fastrand::Rng;
@@ -162,7 +162,7 @@ impl Told {
 /// Lives through one episode.
 pub fn live(seed: u64) -> Told {
     let mut random = Rng::with_seed(seed);
-    let schema = schema(random.bool(), random.u64(..2));
+    let schema = any_schema(&mut random);
     let world = World::new(random.u64(..), schema.clone());
     finish(Table::create(world.hand(0).store, "run", schema)).unwrap();
     let mut episode = Episode { world: Arc::clone(&world), random, processes: Vec::new() };

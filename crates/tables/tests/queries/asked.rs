@@ -29,7 +29,7 @@ impl Wish {
             _ => Some(Condition::any(random, depth)),
         };
         let query = Query {
-            filter: condition.as_ref().map(Condition::expression),
+            filter: condition.as_ref().map(|condition| condition.expression(schema)),
             window: some_window(random, rows),
             units: (random.u8(..4) == 0).then(|| some_count(random)),
             limit: (random.u8(..4) == 0).then(|| some_count(random)),

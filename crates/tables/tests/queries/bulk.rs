@@ -46,7 +46,10 @@ async fn written(random: &mut Rng, schema: &TableSchema, has_deletes: bool) -> W
 
 async fn check(random: &mut Rng, Written { table, rows }: &Written) {
     let condition = (random.u8(..4) > 0).then(|| Condition::any(random, 2));
-    let query = Query { filter: condition.as_ref().map(Condition::expression), ..Query::default() };
+    let query = Query {
+        filter: condition.as_ref().map(|condition| condition.expression(table.schema())),
+        ..Query::default()
+    };
     let query = match random.u8(..4) {
         0 => query.sample(random.f64()).unwrap(),
         1 => query.window(0.2, 0.9).unwrap(),

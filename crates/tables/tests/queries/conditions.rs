@@ -1,6 +1,7 @@
 //! Random conditions: the text that a user writes, and what it means for a row.
 
-use crate::particles::{EPOCH_MS, NAMES, Particle};
+use crate::particles::{EPOCH_MS, NAMES, Particle, said_of};
+use atoll_tables::TableSchema;
 use atoll_tables::expression::Expression;
 use fastrand::Rng;
 
@@ -18,8 +19,10 @@ impl Condition {
         Self { text, holds: Box::new(holds) }
     }
 
-    pub fn expression(&self) -> Expression {
-        Expression::parse(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.text))
+    /// As it is said of a table of this schema.
+    pub fn expression(&self, schema: &TableSchema) -> Expression {
+        let text = said_of(schema, &self.text);
+        Expression::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     /// Whether the row answers a query with this filter.

@@ -1,7 +1,7 @@
 //! Deletes: what was struck is in no answer, what came later is, and older versions keep it.
 
 use crate::conditions::Condition;
-use crate::particles::{Particle, batch, schema, some};
+use crate::particles::{Particle, any_schema, batch, said_of, some};
 use crate::run;
 use crate::seeds::for_seeds;
 use atoll_memory::MemoryStore;
@@ -22,7 +22,7 @@ fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
     let (mut tables, mut deleted_from) = (0, 0);
     for_seeds("rows_that_a_delete_struck", 20, |random| {
         let struck = run(async {
-            let schema = schema(random.bool(), 0);
+            let schema = any_schema(random);
             let table = Table::create(Arc::new(MemoryStore::new()), "run", schema.clone()).await.unwrap();
             table.begin("run", 1, 1).await.unwrap();
             let (mut alive, mut struck) = (Vec::new(), 0);
@@ -37,7 +37,10 @@ fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
                     let (depth, from) = (random.usize(..3), random.u64(0..9));
                     let condition = Condition::any(random, depth);
                     let steps = random.bool().then(|| from..from + random.u64(1..4));
-                    table.delete(None, steps.clone(), Some(&condition.text)).await.unwrap();
+                    table
+                        .delete(None, steps.clone(), Some(&said_of(&schema, &condition.text)))
+                        .await
+                        .unwrap();
                     let in_steps = |row: &Particle| {
                         steps.as_ref().is_none_or(|steps| steps.contains(&(row.step as u64)))
                     };
@@ -47,7 +50,7 @@ fn rows_that_a_delete_struck_are_in_no_answer_and_rows_that_came_later_are() {
                 for _ in 0..4 {
                     let depth = random.usize(..3);
                     let condition = random.bool().then(|| Condition::any(random, depth));
-                    let filter = condition.as_ref().map(Condition::expression);
+                    let filter = condition.as_ref().map(|condition| condition.expression(&schema));
                     let query = Query { filter, ..Query::default() };
                     let now = expected(&alive, condition.as_ref());
                     assert_eq!(table.query(&query).await.unwrap().rows, batch(&schema, &now), "{query:?}");

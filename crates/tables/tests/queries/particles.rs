@@ -1,10 +1,10 @@
 //! Rows for tests: particles, with everything that index columns can hold.
 
 use arrow_array::{
-    ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
-    UInt8Array,
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMillisecondArray, UInt8Array,
 };
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use atoll_tables::{Roles, Salt, TableSchema, Weight, column, weights};
 use fastrand::Rng;
 use std::sync::Arc;
@@ -51,6 +51,42 @@ pub fn schema(samples_entities: bool, salt: u64) -> TableSchema {
     TableSchema::new(columns, &roles).unwrap()
 }
 
+/// The same where a position is a vector, and its first two elements are index columns in the place of `x` and `y`.
+pub fn schema_of_vectors(samples_entities: bool, salt: u64) -> TableSchema {
+    let plain = schema(samples_entities, salt);
+    let mut columns: Vec<Arc<Field>> = plain.columns().fields().iter().cloned().collect();
+    columns.splice(2..4, [column("pos", DataType::FixedSizeList(element(), 3), false)]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Roles { index: names(&["pos[0]", "pos[1]", "time", "step"]), ..plain.roles() };
+    TableSchema::new(Schema::new(columns), &roles).unwrap()
+}
+
+/// One or the other.
+pub fn any_schema(random: &mut Rng) -> TableSchema {
+    let (samples_entities, salt) = (random.bool(), random.u64(..3));
+    match random.u8(..3) {
+        0 => schema_of_vectors(samples_entities, salt),
+        _ => schema(samples_entities, salt),
+    }
+}
+
+fn element() -> Arc<Field> {
+    column("item", DataType::Float64, true)
+}
+
+/// A condition on `x` and `y` as one on what a table has in their place.
+pub fn said_of(schema: &TableSchema, condition: &str) -> String {
+    if schema.columns().column_with_name("pos").is_none() {
+        return condition.to_owned();
+    }
+    let word = |word: &str| match word.trim_start_matches('(') {
+        "x" => word.replace('x', "pos[0]"),
+        "y" => word.replace('y', "pos[1]"),
+        _ => word.to_owned(),
+    };
+    condition.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// What some particles do in one step: they drift, so that steps lie apart.
 pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::Range<i64>) -> Vec<Particle> {
     let mut rows: Vec<Particle> = pids
@@ -82,7 +118,7 @@ pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::R
 
 /// The rows as columns of the table.
 pub fn batch(schema: &TableSchema, rows: &[Particle]) -> RecordBatch {
-    let columns: Vec<ArrayRef> = vec![
+    let mut columns: Vec<ArrayRef> = vec![
         Arc::new(rows.iter().map(|row| row.pid).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| row.step).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| row.x).collect::<Float64Array>()),
@@ -92,5 +128,11 @@ pub fn batch(schema: &TableSchema, rows: &[Particle]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.vz).collect::<Float32Array>()),
         Arc::new(rows.iter().map(|row| row.name).collect::<StringArray>()),
     ];
+    if schema.columns().column_with_name("pos").is_some() {
+        let elements = rows.iter().flat_map(|row| [Some(row.x), row.y, Some(f64::from(row.vz))]);
+        let elements = Arc::new(elements.collect::<Float64Array>());
+        let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(element(), 3, elements, None));
+        columns.splice(2..4, [vectors]);
+    }
     RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap()
 }

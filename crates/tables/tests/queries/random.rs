@@ -1,7 +1,7 @@
 //! Random queries of random tables, on two stores.
 
 use crate::asked::{Asked, Tell, Wish};
-use crate::particles::schema;
+use crate::particles::any_schema;
 use crate::run;
 use crate::seeds::for_seeds;
 use crate::world::World;
@@ -86,7 +86,7 @@ async fn ask(random: &mut Rng, world: &World, queries: usize) {
 fn random_queries_equal_brute_force_while_runs_write_and_start_again() {
     for_seeds("random_queries_equal_brute_force", 40, |random| {
         run(async {
-            let schema = schema(random.bool(), random.u64(..3));
+            let schema = any_schema(random);
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
             let table = Table::create(store, "run", schema).await.unwrap();
             let mut world = World::new(table, random.i64(10..1200));
@@ -105,7 +105,7 @@ fn random_queries_equal_brute_force_while_runs_write_and_start_again() {
 fn random_queries_equal_brute_force_on_a_folder_that_is_closed_and_opened_again() {
     for_seeds("random_queries_equal_brute_force_on_a_folder", 4, |random| {
         run(async {
-            let schema = schema(random.bool(), 0);
+            let schema = any_schema(random);
             let folder = tempfile::tempdir().unwrap();
             let open = async || {
                 atoll_embedded::open(folder.path(), atoll_embedded::OpenOptions::default())

@@ -11,8 +11,9 @@ use crate::lattice::Extent;
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     filter: Option<Bound>,
-    /// Names of the index columns.
-    index: Vec<String>,
+    /// The index columns, and how they are named.
+    index: Vec<Column>,
+    names: Vec<String>,
     /// One interval for each.
     intervals: Vec<Interval>,
     is_empty: bool,
@@ -20,13 +21,13 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) fn of(schema: &TableSchema, filter: Option<&Bound>) -> Self {
-        let ranges = |name: &String| filter.map_or(Interval::EVERYTHING, |filter| range(filter, name));
-        let index = schema.index().iter().map(|&place| schema.columns().field(place).name().clone());
-        let index: Vec<String> = index.collect();
-        let intervals = index.iter().map(ranges).collect();
+        let range = |column: &Column| filter.map_or(Interval::EVERYTHING, |filter| filter.ranges(column));
+        let (index, names) = (schema.index_columns(), schema.roles().index);
+        let intervals: Vec<Interval> = index.iter().map(range).collect();
         let mut columns = filter.map_or(&[][..], Bound::columns).iter();
-        let is_empty = columns.any(|name| ranges(name).is_empty());
-        Self { filter: filter.cloned(), index, intervals, is_empty }
+        let is_empty = intervals.iter().any(Interval::is_empty)
+            || columns.any(|name| range(&Column::named(name)).is_empty());
+        Self { filter: filter.cloned(), index, names, intervals, is_empty }
     }
 
     /// Whether no row at all can satisfy the filter.
@@ -38,15 +39,14 @@ impl Bounds {
     pub(super) fn verdict(&self, extents: &[Extent]) -> Verdict {
         let Some(filter) = &self.filter else { return Verdict::Always };
         filter.verdict(&|column: &Column| {
-            let place =
-                self.index.iter().position(|name| column.element.is_none() && *name == column.name)?;
+            let place = self.index.iter().position(|index| index == column)?;
             extents.get(place).copied()
         })
     }
 
     /// The intervals that leave anything out, as texts.
     pub(super) fn explained(&self) -> Vec<Within> {
-        let texts = self.index.iter().zip(&self.intervals).filter_map(|(column, interval)| {
+        let texts = self.names.iter().zip(&self.intervals).filter_map(|(column, interval)| {
             let (low, high) = match &interval.values {
                 Values::Integers { low, high } => (
                     (*low != i128::MIN).then(|| low.to_string()),
@@ -63,8 +63,4 @@ impl Bounds {
         });
         texts.collect()
     }
-}
-
-fn range(filter: &Bound, name: &str) -> Interval {
-    filter.ranges(&Column::named(name))
 }
