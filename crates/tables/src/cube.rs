@@ -16,11 +16,15 @@
 //! Invariant: no byte of an object is believed before its seal or checksum was found right.
 
 mod band;
+mod bands;
 mod column;
 mod directory;
+mod fields;
 mod filter;
 mod growing;
+mod head;
 mod origin;
+mod rank;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -52,7 +56,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { cube_rows: 4096, leaf_rows: 16_384, layer_rows: 1024, band_rows: 128, object_bytes: 4 << 20 }
+        Self { cube_rows: 4096, leaf_rows: 32_768, layer_rows: 1024, band_rows: 64, object_bytes: 8 << 20 }
     }
 }
 
@@ -79,9 +83,9 @@ impl Shape {
 }
 
 /// Rows after which a band can be decoded no further: what a sample decodes too much is less than this.
-const MARK_ROWS: usize = 16;
+const MARK_ROWS: usize = 8;
 
 /// Whether an object that begins so is one of cubes.
 pub(crate) fn is_head(bytes: &[u8]) -> bool {
-    bytes.starts_with(&directory::MAGIC.to_le_bytes())
+    bytes.starts_with(&head::MAGIC.to_le_bytes())
 }

@@ -19,12 +19,12 @@ pub enum Part {
     /// What a writer appended in one step.
     Block(BlockReader),
     /// What a packer made of such.
-    Cubes(CubeReader),
+    Cubes(Box<CubeReader>),
 }
 
 /// What is known of a band before it is read.
 #[derive(Clone, Copy, Debug)]
-pub struct BandFacts<'p> {
+pub struct BandFacts {
     /// Rows of the whole band.
     pub rows: u64,
     /// Rows of it that are decoded for the weights that are wanted.
@@ -33,8 +33,6 @@ pub struct BandFacts<'p> {
     pub least: Weight,
     /// No row of it is heavier.
     pub greatest: Weight,
-    /// What its rows span in each index column.
-    pub extents: &'p [Extent],
 }
 
 /// Rows of a band.
@@ -63,14 +61,14 @@ impl Part {
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
     pub fn open(schema: Arc<TableSchema>, front: &[u8]) -> Result<Self, BlockError> {
         if is_cubes(front) {
-            CubeReader::open(schema, front).map(Self::Cubes)
+            CubeReader::open(schema, front).map(|cubes| Self::Cubes(Box::new(cubes)))
         } else {
             BlockReader::open(schema, front).map(Self::Block)
         }
     }
 
     /// The cubes, if it is an object of cubes.
-    pub(crate) const fn cubes(&self) -> Option<&CubeReader> {
+    pub(crate) fn cubes(&self) -> Option<&CubeReader> {
         match self {
             Self::Block(_) => None,
             Self::Cubes(cubes) => Some(cubes),
@@ -164,12 +162,12 @@ impl Part {
     /// # Panics
     /// Never for a place that [`Part::bands`] named.
     #[must_use]
-    pub fn facts(&self, place: usize, window: Window) -> BandFacts<'_> {
+    pub fn facts(&self, place: usize, window: Window) -> BandFacts {
         match self {
             Self::Block(block) => {
                 let band = &block.directory().bands[place];
                 let (rows, least, greatest) = (u64::from(band.rows), band.least, band.greatest);
-                BandFacts { rows, decoded: rows, least, greatest, extents: &band.extents }
+                BandFacts { rows, decoded: rows, least, greatest }
             }
             Self::Cubes(cubes) => cubes.facts(place, window),
         }

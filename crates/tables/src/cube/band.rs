@@ -14,7 +14,7 @@ use super::tree::{Cube, Places};
 pub(super) type BandRows = Vec<u32>;
 
 /// How far rows are spread over each axis, in units of a fraction.
-pub(super) fn spread(places: &Places, rows: &[u32]) -> Vec<u32> {
+fn spread(places: &Places, rows: &[u32]) -> Vec<u32> {
     let of_axis = |fractions: &Vec<u32>| {
         let of_rows = || rows.iter().map(|&row| fractions[row as usize]);
         of_rows().max().unwrap_or_default() - of_rows().min().unwrap_or_default()
@@ -22,8 +22,20 @@ pub(super) fn spread(places: &Places, rows: &[u32]) -> Vec<u32> {
     places.fractions.iter().map(of_axis).collect()
 }
 
-/// The bands of each layer of a cube, lightest first; `scale` is how far the rows of the whole tree are spread.
-pub(super) fn layers(cube: &Cube, places: &Places, scale: &[u32], shape: &Shape) -> Vec<Vec<BandRows>> {
+/// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many steps
+/// and is thin in space, if anywhere; one of few steps has few rows.
+const STEPS_COARSER: f64 = 1.7;
+
+/// What counts as the same spread over each axis: that of all rows, and more of it over the steps.
+pub(super) fn scale(places: &Places, rows: &[u32], steps_axis: Option<usize>) -> Vec<f64> {
+    let of_axis = |(axis, spread): (usize, u32)| {
+        f64::from(spread.max(1)) * if steps_axis == Some(axis) { STEPS_COARSER } else { 1.0 }
+    };
+    spread(places, rows).into_iter().enumerate().map(of_axis).collect()
+}
+
+/// The bands of each layer of a cube, lightest first; rows are divided where they are spread most, by this [`scale`].
+pub(super) fn layers(cube: &Cube, places: &Places, scale: &[f64], shape: &Shape) -> Vec<Vec<BandRows>> {
     let mut layers = Vec::new();
     let mut left = cube.rows.as_slice();
     for rows in shape.layers(left.len()) {
@@ -37,7 +49,7 @@ pub(super) fn layers(cube: &Cube, places: &Places, scale: &[u32], shape: &Shape)
 }
 
 /// Cuts rows across the axis of their widest spread, until what is left has few rows.
-fn cut(rows: &mut [u32], places: &Places, scale: &[u32], band_rows: usize, bands: &mut Vec<BandRows>) {
+fn cut(rows: &mut [u32], places: &Places, scale: &[f64], band_rows: usize, bands: &mut Vec<BandRows>) {
     let count = rows.len().div_ceil(band_rows);
     if count <= 1 {
         rows.sort_unstable();
@@ -45,7 +57,7 @@ fn cut(rows: &mut [u32], places: &Places, scale: &[u32], band_rows: usize, bands
         return;
     }
     let spread = spread(places, rows);
-    let relative = |axis: &usize| f64::from(spread[*axis]) / f64::from(scale[*axis].max(1));
+    let relative = |axis: &usize| f64::from(spread[*axis]) / scale[*axis];
     let widest = (0..spread.len()).max_by(|left, right| relative(left).total_cmp(&relative(right)));
     let middle = rows.len() * (count / 2) / count;
     if let Some(fractions) = widest.map(|axis| &places.fractions[axis]) {

@@ -14,7 +14,7 @@
 //! Invariant: a row of a band is among those that the filter names for its weight.
 //! Invariant: decoding is total, and allocates no more than a number for each band.
 
-use super::directory::{BandEntry, from_upper, up_from_upper};
+use super::bands::BandHead;
 use super::write::{SEAL_BYTES, seal};
 use crate::Weight;
 use crate::block::{BlockError, damaged};
@@ -54,23 +54,16 @@ impl Bits {
     }
 }
 
-/// The range of weights that the directory will give for rows, whose weights rise.
-fn range_of(weights: &[Weight]) -> (Weight, Weight) {
-    let upper = |weight: Option<&Weight>| weight.map_or(0, |weight| weight.get() >> 32);
-    (from_upper(upper(weights.first())), up_from_upper(upper(weights.last())))
-}
-
 /// In which part of `count << REMAINDER_BITS` of a range a weight of it lies: its bucket and its remainder.
-fn part(weight: Weight, (least, greatest): (Weight, Weight), count: usize) -> (usize, u64) {
-    let length = u128::from(greatest.get() - least.get()) + 1;
+fn part(weight: Weight, band: BandHead, count: usize) -> (usize, u64) {
     let parts = (count as u128) << REMAINDER_BITS;
-    let part = u128::from(weight.get() - least.get()) * parts / length;
+    let part = u128::from(weight.get() - band.least.get()) * parts / band.range();
     ((part >> REMAINDER_BITS) as usize, part as u64 & ((1 << REMAINDER_BITS) - 1))
 }
 
 /// Appends the filter of a band whose rows have these weights, which rise.
 pub(super) fn put_filter(weights: &[Weight], bytes: &mut Vec<u8>) {
-    let range = range_of(weights);
+    let band = BandHead::of(weights);
     let mut distinct = weights.to_vec();
     distinct.dedup();
     let mut beginnings = Bits::default();
@@ -79,7 +72,7 @@ pub(super) fn put_filter(weights: &[Weight], bytes: &mut Vec<u8>) {
     }
     let (mut buckets, mut remainders, mut current) = (Bits::default(), Bits::default(), 0);
     for weight in &distinct {
-        let (bucket, remainder) = part(*weight, range, distinct.len());
+        let (bucket, remainder) = part(*weight, band, distinct.len());
         for _ in current..bucket {
             buckets.push(false);
         }
@@ -131,7 +124,7 @@ fn place_of(bytes: &[u8], bits: usize, value: bool, number: usize) -> usize {
 
 impl Filters {
     /// Reads the section of an object with these bands.
-    pub(super) fn decode(bytes: &[u8], bands: &[BandEntry]) -> Result<Self, BlockError> {
+    pub(super) fn decode(bytes: &[u8], bands: &[BandHead]) -> Result<Self, BlockError> {
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (bytes, found) = sealed.ok_or_else(|| damaged("its filters are cut off"))?;
         if found != seal(bytes, SECTION).to_le_bytes() {
@@ -155,7 +148,7 @@ impl Filters {
     }
 
     /// The rows of a band that may have one of these weights, which lie in its range.
-    pub(super) fn rows(&self, place: usize, band: &BandEntry, weights: &[Weight]) -> Option<Range<usize>> {
+    pub(super) fn rows(&self, place: usize, band: BandHead, weights: &[Weight]) -> Option<Range<usize>> {
         let rows = band.rows as usize;
         let start = self.starts.get(place).map_or(self.bytes.len(), |start| *start as usize);
         // Decoding has checked that all of it is there.
@@ -167,7 +160,7 @@ impl Filters {
         let (buckets, remainders) = rest.split_at(buckets);
         let mut found: Option<Range<usize>> = None;
         for weight in weights {
-            let (bucket, remainder) = part(*weight, (band.least, band.greatest), count);
+            let (bucket, remainder) = part(*weight, band, count);
             let end = place_of(buckets, 2 * count, false, bucket);
             let from = bucket.checked_sub(1).map_or(0, |last| place_of(buckets, 2 * count, false, last) + 1);
             for number in from - bucket..end - bucket {
@@ -212,17 +205,11 @@ mod tests {
         bands.collect()
     }
 
-    fn entry(weights: &[Weight]) -> BandEntry {
-        let (least, greatest) = range_of(weights);
-        let (marks, extents, lengths) = (Vec::new(), Vec::new(), Vec::new());
-        BandEntry { rows: weights.len() as u32, least, greatest, marks, extents, offset: 0, lengths }
-    }
-
-    fn written(bands: &[Vec<Weight>]) -> (Vec<u8>, Vec<BandEntry>) {
+    fn written(bands: &[Vec<Weight>]) -> (Vec<u8>, Vec<BandHead>) {
         let mut bytes = Vec::new();
         bands.iter().for_each(|weights| put_filter(weights, &mut bytes));
         seal_filters(&mut bytes);
-        (bytes, bands.iter().map(|weights| entry(weights)).collect())
+        (bytes, bands.iter().map(|weights| BandHead::of(weights)).collect())
     }
 
     #[test]
@@ -234,7 +221,7 @@ mod tests {
             let filters = Filters::decode(&bytes, &entries).unwrap();
             for (place, (weights, entry)) in bands.iter().zip(&entries).enumerate() {
                 for weight in weights {
-                    let rows = filters.rows(place, entry, &[*weight]).unwrap();
+                    let rows = filters.rows(place, *entry, &[*weight]).unwrap();
                     let own = weights.partition_point(|other| other < weight)
                         ..weights.partition_point(|other| other <= weight);
                     assert!(rows.start <= own.start && own.end <= rows.end, "{own:?} in {rows:?}");
@@ -246,7 +233,7 @@ mod tests {
                     let other = Weight::new(other).unwrap();
                     if weights.binary_search(&other).is_err() {
                         strange += 1;
-                        wrong += usize::from(filters.rows(place, entry, &[other]).is_some());
+                        wrong += usize::from(filters.rows(place, *entry, &[other]).is_some());
                     }
                 }
             }
@@ -266,7 +253,7 @@ mod tests {
         let tries = 400_000;
         let is_found = |_: &u32| {
             let other = random.u64(weights[0].get()..weights[127].get());
-            filters.rows(0, &entries[0], &[Weight::new(other).unwrap()]).is_some()
+            filters.rows(0, entries[0], &[Weight::new(other).unwrap()]).is_some()
         };
         let found = (0..tries).filter(is_found).count() as f64;
         let expected = f64::from(tries) / f64::from(1 << REMAINDER_BITS);
@@ -279,7 +266,7 @@ mod tests {
             (1..=40).map(|number| Weight::new((number / 4 + 1) << 56).unwrap()).collect();
         let (bytes, entries) = written(std::slice::from_ref(&weights));
         let filters = Filters::decode(&bytes, &entries).unwrap();
-        let rows = |entities: &[Weight]| filters.rows(0, &entries[0], entities);
+        let rows = |entities: &[Weight]| filters.rows(0, entries[0], entities);
         assert_eq!(rows(&[]), None);
         assert_eq!(rows(&[weights[8], weights[20]]), Some(7..23));
     }
@@ -302,7 +289,7 @@ mod tests {
             seal_filters(&mut sealed);
             if let Ok(filters) = Filters::decode(&sealed, &entries) {
                 for (place, entry) in entries.iter().enumerate() {
-                    let rows = filters.rows(place, entry, &[entry.least, entry.greatest]);
+                    let rows = filters.rows(place, *entry, &[entry.least, entry.greatest]);
                     assert!(rows.is_none_or(|rows| rows.end <= entry.rows as usize));
                 }
             }

@@ -2,10 +2,11 @@
 //!
 //! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
 
-use super::directory::{BandEntry, CubeDirectory, Head};
+use super::directory::CubeDirectory;
 use super::filter::Filters;
+use super::head::Head;
 use super::write::{SEAL_BYTES, seal};
-use super::{Growing, MARK_ROWS, Origins, column};
+use super::{Growing, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
 use crate::expression::Verdict;
 use crate::lattice::Extent;
@@ -28,12 +29,21 @@ const SOUGHT_MAX: usize = 128;
 pub struct CubeReader {
     schema: Arc<TableSchema>,
     directory: CubeDirectory,
+    /// What the bands of each layer span, band by band, once somebody had to know it.
+    extents: Vec<OnceLock<Vec<Extent>>>,
     /// Where the filters lie; nowhere if there are none.
     filters_at: Range<u64>,
     /// The filters, once they were read.
     filters: OnceLock<Filters>,
     /// Where the bands begin.
     bands_at: u64,
+}
+
+/// A band of which columns are read.
+struct Located {
+    rows: usize,
+    /// Where each of its columns begins, counted from the first band, and how long it is.
+    columns: Vec<(u64, u64)>,
 }
 
 impl CubeReader {
@@ -60,7 +70,8 @@ impl CubeReader {
         let filters_at = end as u64 + u64::from(head.statistics_bytes);
         let bands_at = filters_at + u64::from(head.filters_bytes);
         let (filters_at, filters) = (filters_at..bands_at, OnceLock::new());
-        Ok(Self { schema, directory, filters_at, filters, bands_at })
+        let extents = vec![OnceLock::new(); directory.cubes.len()];
+        Ok(Self { schema, directory, extents, filters_at, filters, bands_at })
     }
 
     /// What lies where.
@@ -86,7 +97,7 @@ impl CubeReader {
     /// # Errors
     /// [`BlockError::Damaged`].
     pub fn keep_filters(&self, bytes: &[u8]) -> Result<(), BlockError> {
-        let filters = Filters::decode(bytes, &self.directory.bands)?;
+        let filters = Filters::decode(bytes, self.directory.bands.heads())?;
         // Whoever else was reading them has read the same.
         self.filters.get_or_init(|| filters);
         Ok(())
@@ -95,7 +106,7 @@ impl CubeReader {
     /// As [`crate::part::Part::rows_of`].
     #[must_use]
     pub fn rows_of(&self, place: usize, weights: &[Weight]) -> Option<Range<usize>> {
-        let band = &self.directory.bands[place];
+        let band = self.directory.bands.heads()[place];
         match self.filters.get().filter(|_| weights.len() <= SOUGHT_MAX) {
             None => Some(0..band.rows as usize),
             Some(filters) => filters.rows(place, band, weights),
@@ -105,7 +116,7 @@ impl CubeReader {
     /// How many bands it has.
     #[must_use]
     pub fn band_count(&self) -> usize {
-        self.directory.bands.len()
+        self.directory.bands.heads().len()
     }
 
     /// As [`crate::part::Part::judged_bands`].
@@ -115,46 +126,52 @@ impl CubeReader {
         judge: impl Fn(&[Extent]) -> Verdict,
     ) -> Vec<(usize, Verdict)> {
         let mut places = Vec::new();
-        for (cube, span) in self.directory.cubes.iter().zip(&self.directory.spans) {
+        let axes = self.directory.root.axes().len();
+        for (layer, span) in self.directory.spans.iter().enumerate() {
             let of_all = judge(span);
             if of_all == Verdict::Never {
                 continue;
             }
-            for place in cube.bands.clone() {
-                let band = &self.directory.bands[place];
-                if window.clipped(band.least, band.greatest).is_none() {
-                    continue;
-                }
-                // What is true of all bands of a cube need not be asked of each.
-                let verdict = if of_all == Verdict::Always { of_all } else { judge(&band.extents) };
-                if verdict != Verdict::Never {
-                    places.push((place, verdict));
-                }
+            let bands = self.directory.cubes[layer].bands.clone();
+            let within = bands.clone().filter(|&place| {
+                let band = self.directory.bands.heads()[place];
+                window.clipped(band.least, band.greatest).is_some()
+            });
+            // What is true of all bands of a layer need not be asked of each.
+            if of_all == Verdict::Always {
+                places.extend(within.map(|place| (place, of_all)));
+                continue;
             }
+            let extents = self.extents_of(layer);
+            let judged = within.map(|place| (place, judge(&extents[(place - bands.start) * axes..][..axes])));
+            places.extend(judged.filter(|(_, verdict)| *verdict != Verdict::Never));
         }
         places
     }
 
+    /// What the bands of a layer span, band by band.
+    fn extents_of(&self, layer: usize) -> &[Extent] {
+        self.extents[layer].get_or_init(|| {
+            let bands = self.directory.cubes[layer].bands.clone();
+            bands.flat_map(|place| self.directory.bands.extents(place)).collect()
+        })
+    }
+
     /// As [`crate::part::Part::facts`].
     #[must_use]
-    pub fn facts(&self, place: usize, window: Window) -> BandFacts<'_> {
-        let band = &self.directory.bands[place];
-        BandFacts {
-            rows: band.rows.into(),
-            decoded: decoded(band, window).len() as u64,
-            least: band.least,
-            greatest: band.greatest,
-            extents: &band.extents,
-        }
+    pub fn facts(&self, place: usize, window: Window) -> BandFacts {
+        let band = self.directory.bands.heads()[place];
+        let decoded = self.directory.bands.decoded(place, window).len() as u64;
+        BandFacts { rows: band.rows.into(), decoded, least: band.least, greatest: band.greatest }
     }
 
     /// As [`crate::part::Part::slices`].
     #[must_use]
     pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
-        let band = &self.directory.bands[place];
+        let of_band = self.directory.bands.columns(place);
         let slice = |column: usize| {
-            let before: u64 = band.lengths[..column].iter().sum();
-            (self.bands_at + band.offset + before, band.lengths[column])
+            let (offset, length) = of_band[column];
+            (self.bands_at + offset, length)
         };
         self.columns_of(columns, with_origins).into_iter().map(slice).collect()
     }
@@ -186,12 +203,10 @@ impl CubeReader {
         slices: &[impl AsRef<[u8]>],
     ) -> Result<BandOfRows, BlockError> {
         let columns = self.columns_of(wanted.columns, with_origins);
-        let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
-        let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
-        let range = wanted_of(band, &wanted);
+        let (band, range) = self.band(place, &wanted, columns.len() == slices.len())?;
         let mut arrays = Vec::with_capacity(columns.len());
         for (&column, slice) in columns.iter().zip(slices) {
-            arrays.push(self.column(band, column, range.clone(), slice.as_ref())?);
+            arrays.push(self.column(&band, column, range.clone(), slice.as_ref())?);
         }
         let array = |place: &usize| {
             let at = columns.iter().position(|column| column == place);
@@ -224,35 +239,51 @@ impl CubeReader {
         grown: &mut [Growing],
     ) -> Result<usize, BlockError> {
         let columns = self.columns_of(wanted.columns, false);
-        let band = self.directory.bands.get(place).filter(|_| columns.len() == slices.len());
-        let band = band.ok_or_else(|| damaged("not all slices of a band were read"))?;
-        let range = wanted_of(band, &wanted);
+        let (band, range) = self.band(place, &wanted, columns.len() == slices.len())?;
         // Columns that nobody wants may have been read, and need not grow.
         for ((&column, slice), grown) in columns.iter().zip(slices).zip(grown) {
-            self.verify(band, column, slice.as_ref())?;
-            grown.append(band.rows as usize, range.clone(), slice.as_ref())?;
+            self.verify(&band, column, slice.as_ref())?;
+            grown.append(band.rows, range.clone(), slice.as_ref())?;
         }
         Ok(range.len())
+    }
+
+    /// Where the columns of a band lie, and which rows of it are decoded for what is wanted of it.
+    fn band(
+        &self,
+        place: usize,
+        wanted: &Wanted<'_>,
+        is_whole: bool,
+    ) -> Result<(Located, Range<usize>), BlockError> {
+        let bands = &self.directory.bands;
+        let head = bands.heads().get(place).filter(|_| is_whole);
+        let head = head.ok_or_else(|| damaged("not all slices of a band were read"))?;
+        let range = bands.decoded(place, wanted.window);
+        let range = wanted.rows.map_or(range.clone(), |(from, to)| {
+            let from = range.start.max(from as usize);
+            from..range.end.min(to as usize).max(from)
+        });
+        Ok((Located { rows: head.rows as usize, columns: bands.columns(place) }, range))
     }
 
     /// Rows of one column of a band.
     fn column(
         &self,
-        band: &BandEntry,
+        band: &Located,
         column: usize,
         rows: Range<usize>,
         bytes: &[u8],
     ) -> Result<ArrayRef, BlockError> {
         self.verify(band, column, bytes)?;
-        column::decode(&self.type_of(column), band.rows as usize, rows, bytes)
+        column::decode(&self.type_of(column), band.rows, rows, bytes)
     }
 
     /// Refuses bytes that are not those of a column of a band.
-    fn verify(&self, band: &BandEntry, column: usize, bytes: &[u8]) -> Result<(), BlockError> {
-        let offset = band.offset + band.lengths[..column].iter().sum::<u64>();
+    fn verify(&self, band: &Located, column: usize, bytes: &[u8]) -> Result<(), BlockError> {
+        let (offset, length) = band.columns[column];
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (payload, found) = sealed.ok_or_else(|| damaged("a column has no seal"))?;
-        let is_whole = bytes.len() as u64 == band.lengths[column];
+        let is_whole = bytes.len() as u64 == length;
         if !is_whole || found != seal(payload, offset).to_le_bytes() {
             let at = self.bands_at + offset;
             return Err(damaged(format!("the {} bytes at offset {at} do not match their seal", bytes.len())));
@@ -305,24 +336,4 @@ impl CubeReader {
         RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|error| damaged(error.to_string()))
     }
-}
-
-/// The rows of a band to decode for a window: from one mark to another.
-fn decoded(band: &BandEntry, window: Window) -> Range<usize> {
-    let rows = band.rows as usize;
-    // A mark is at most as heavy as the row it stands at, and less than a unit of its lower half lighter.
-    let heaviest = |mark: &Weight| Weight::new(mark.get() | u64::from(u32::MAX)).unwrap_or(*mark);
-    let out = band.marks.partition_point(|mark| window.after().takes(heaviest(mark)));
-    let within = window.until().prefix(&band.marks);
-    let to = ((within + 1) * MARK_ROWS).min(rows);
-    (out * MARK_ROWS).min(to)..to
-}
-
-/// The rows of a band to decode for what is wanted of it.
-fn wanted_of(band: &BandEntry, wanted: &Wanted<'_>) -> Range<usize> {
-    let range = decoded(band, wanted.window);
-    wanted.rows.map_or(range.clone(), |(from, to)| {
-        let from = range.start.max(from as usize);
-        from..range.end.min(to as usize).max(from)
-    })
 }

@@ -321,8 +321,7 @@ fn a_directory_with_any_content_is_refused_or_read_and_never_stops_the_reader() 
         front[40..48].copy_from_slice(&0_u64.to_le_bytes());
         front[48..56].copy_from_slice(&0_u64.to_le_bytes());
         front[40..48].copy_from_slice(&sum.to_le_bytes());
-        let head = crate::block::checksum(&front[..56]);
-        front[56..64].copy_from_slice(&head.to_le_bytes());
+        mend_head(&mut front);
         if let Ok(part) = open(&grown.schema, &front) {
             let columns: Vec<usize> = (0..8).collect();
             for place in part.bands(Window::below(Cut::ALL), |_: &[Extent]| true) {
@@ -349,17 +348,33 @@ fn a_block_is_a_part_like_any_other() {
     assert_eq!(rows.sum::<usize>(), expected);
 }
 
-/// The object as the first format had it: without filters, and with zeros for the lengths of what it lacked.
-fn as_before(object: &[u8]) -> Vec<u8> {
+/// The object without its filters.
+fn without_filters(object: &[u8]) -> Vec<u8> {
     let word = |at: usize| u32::from_le_bytes(*object[at..].first_chunk().unwrap()) as usize;
     let end = HEAD_BYTES + word(12);
     let mut bytes = object[..end].to_vec();
     bytes.extend_from_slice(&object[end + word(48) + word(52)..]);
-    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
     bytes[48..56].fill(0);
-    let sum = crate::block::checksum(&bytes[..56]);
-    bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+    mend_head(&mut bytes);
     bytes
+}
+
+fn mend_head(object: &mut [u8]) {
+    let sum = crate::block::checksum(&object[..56]);
+    object[56..64].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_format_that_is_not_known_is_said_to_be_so() {
+    let grown = Grown::new(&mut fastrand::Rng::with_seed(3), 100, true, 1);
+    let mut object = grown.encode(&Shape::default()).remove(0).bytes;
+    for (format, is_newer) in [(2_u32, false), (4, true)] {
+        object[8..12].copy_from_slice(&format.to_le_bytes());
+        mend_head(&mut object);
+        let error = open(&grown.schema, &object).unwrap_err();
+        assert_eq!(matches!(error, BlockError::NewerFormat { found: 4, .. }), is_newer, "{error}");
+        assert!(error.to_string().contains(&format!("format {format}")), "{error}");
+    }
 }
 
 /// A table of twelve frames of some particles, which is sampled by particle.
@@ -420,7 +435,7 @@ fn of_weight(schema: &Arc<TableSchema>, objects: &[Vec<u8>], weight: Weight) -> 
 }
 
 #[test]
-fn filters_lead_to_every_row_of_a_particle_and_objects_without_them_are_read_as_before() {
+fn filters_lead_to_every_row_of_a_particle_and_objects_without_them_are_read_too() {
     for seed in seeds() {
         println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables cube");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -428,20 +443,20 @@ fn filters_lead_to_every_row_of_a_particle_and_objects_without_them_are_read_as_
         let grown = particles(&mut random, count);
         let shape = some_shape(&mut random);
         let objects: Vec<Vec<u8>> = grown.encode(&shape).into_iter().map(|object| object.bytes).collect();
-        let before: Vec<Vec<u8>> = objects.iter().map(|object| as_before(object)).collect();
-        let (mut decoded, mut decoded_before) = (0, 0);
+        let unfiltered: Vec<Vec<u8>> = objects.iter().map(|object| without_filters(object)).collect();
+        let (mut decoded, mut decoded_without) = (0, 0);
         for _ in 0..20 {
             let weight = grown.weights[random.usize(..grown.weights.len())];
             let (found, of_filters) = of_weight(&grown.schema, &objects, weight);
             assert_eq!(found, 12, "{shape:?}");
-            let (found, of_bands) = of_weight(&grown.schema, &before, weight);
+            let (found, of_bands) = of_weight(&grown.schema, &unfiltered, weight);
             assert_eq!(found, 12, "{shape:?}");
             decoded += of_filters;
-            decoded_before += of_bands;
+            decoded_without += of_bands;
         }
         assert!(
-            decoded >= 240 && decoded <= decoded_before && decoded < 400,
-            "{decoded} rows, {decoded_before}"
+            decoded >= 240 && decoded <= decoded_without && decoded < 400,
+            "{decoded} rows, {decoded_without}"
         );
     }
 }

@@ -110,6 +110,32 @@ impl Packing {
     }
 }
 
+/// A run of packed numbers that is read where it lies: a number is one load, and nothing is unpacked before it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    packing: Packing,
+    /// Where the packed bits begin.
+    at: usize,
+}
+
+impl Words {
+    /// The run of `count` numbers that begins `at` a place in `bytes`, and where it ends.
+    pub(super) fn find(bytes: &[u8], at: usize, count: usize) -> Result<(Self, usize), BlockError> {
+        let (packing, rest) = Packing::read(bytes.get(at..).unwrap_or_default())?;
+        let end = bytes.len() - packing.rest(rest, count)?.len();
+        Ok((Self { packing, at: bytes.len() - rest.len() }, end))
+    }
+
+    /// One of the numbers of the run that was found in these bytes; some number for a place behind its end.
+    pub(super) fn get(self, bytes: &[u8], place: usize) -> u64 {
+        let Packing { bits, shift, base } = self.packing;
+        let at = place.wrapping_mul(bits as usize);
+        let load = self.at.checked_add(at / 8).and_then(|at| bytes.get(at..)).and_then(<[u8]>::first_chunk);
+        let word = load.map_or(0, |word| u64::from_le_bytes(*word));
+        base.wrapping_add(((word >> (at % 8)) & mask(bits)) << shift)
+    }
+}
+
 const fn mask(bits: u32) -> u64 {
     if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
 }
@@ -150,6 +176,11 @@ mod tests {
         let (read, rest) = read_words(&bytes, words.len()).unwrap();
         assert_eq!(read, words);
         assert_eq!(rest, &[0xA5; SLACK_BYTES]);
+        let (found, end) = Words::find(&bytes, 0, words.len()).unwrap();
+        assert_eq!(end, length);
+        let in_place: Vec<u64> = (0..words.len()).map(|place| found.get(&bytes, place)).collect();
+        assert_eq!(in_place, words);
+        found.get(&bytes, usize::MAX);
         length
     }
 
@@ -181,6 +212,7 @@ mod tests {
         bytes.extend_from_slice(&[0; SLACK_BYTES]);
         for cut in 0..bytes.len() {
             assert!(read_words(&bytes[..cut], 3).is_err(), "cut at {cut}");
+            assert!(Words::find(&bytes[..cut], 0, 3).is_err(), "cut at {cut}");
         }
         assert!(read_words(&bytes, usize::MAX).is_err());
         bytes[0] = 58;

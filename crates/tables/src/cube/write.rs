@@ -1,12 +1,14 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
-use super::directory::{BandEntry, CubeDirectory, CubeEntry, Head};
+use super::bands::NewBand;
+use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
+use super::head::Head;
 use super::tree::{Cube, CubeId, Places, Root, grow};
-use super::{MARK_ROWS, Origins, Shape, band, column};
+use super::{Origins, Shape, band, column};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
 use crate::lattice::{Extent, joined};
-use crate::{TableSchema, Weight};
+use crate::{IndexColumn, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
@@ -76,7 +78,10 @@ impl<'r> Tree<'r> {
         let root = Root::around(schema, rows)?;
         let places = root.places(schema, rows)?;
         let row_bytes = rows.get_array_memory_size() / rows.num_rows().max(1) + 1;
-        let portions = portions(grow(&places, shape), &places, shape, row_bytes);
+        let steps = step_column(schema, rows, origins.steps());
+        let is_steps = |index: &IndexColumn| index.element.is_none() && Some(index.place) == steps;
+        let steps_axis = schema.index().iter().position(is_steps);
+        let portions = portions(grow(&places, shape), &places, steps_axis, shape, row_bytes);
         Ok(Self { schema, rows, weights, origins, root, portions })
     }
 
@@ -92,7 +97,7 @@ impl<'r> Tree<'r> {
         let weights: Vec<Weight> = order.iter().map(|&row| self.weights[row as usize]).collect();
         let rows = take_record_batch(self.rows, &UInt32Array::from(order))?;
         let hidden = Hidden::of(self.schema, &rows, &origins);
-        let mut directory = CubeDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
+        let mut directory = NewDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
         let (mut bytes, mut filters, mut from) = (Vec::new(), Vec::new(), 0);
         for layer in portion {
             let first = directory.bands.len();
@@ -121,10 +126,16 @@ impl<'r> Tree<'r> {
 
 /// Which cubes share an object: those of one level that follow each other along the curve through their codes.
 /// A sample needs whole levels, from the root down, and a box a stretch of each.
-fn portions(mut cubes: Vec<Cube>, places: &Places, shape: &Shape, row_bytes: usize) -> Vec<Portion> {
+fn portions(
+    mut cubes: Vec<Cube>,
+    places: &Places,
+    steps_axis: Option<usize>,
+    shape: &Shape,
+    row_bytes: usize,
+) -> Vec<Portion> {
     cubes.sort_by_key(|cube| cube.id);
     let all: Vec<u32> = cubes.iter().flat_map(|cube| cube.rows.iter().copied()).collect();
-    let scale = band::spread(places, &all);
+    let scale = band::scale(places, &all, steps_axis);
     let mut portions: Vec<Portion> = Vec::new();
     let mut bytes = usize::MAX;
     for cube in cubes {
@@ -191,10 +202,9 @@ fn encode_band(
     columns: &[ArrayRef],
     weights: &[Weight],
     bytes: &mut Vec<u8>,
-) -> Result<BandEntry, BlockError> {
+) -> Result<NewBand, BlockError> {
     let extents = schema.index_values(columns)?.iter().map(Extent::of).collect::<Result<_, _>>()?;
     let mut lengths = Vec::with_capacity(columns.len());
-    let offset = bytes.len() as u64;
     for column in columns {
         let start = bytes.len();
         column::encode(column, bytes)?;
@@ -202,9 +212,7 @@ fn encode_band(
         bytes.extend_from_slice(&seal.to_le_bytes());
         lengths.push((bytes.len() - start) as u64);
     }
-    let marks = weights.iter().step_by(MARK_ROWS).skip(1).copied().collect();
-    let (least, greatest) = (weights[0], weights[weights.len() - 1]);
-    Ok(BandEntry { rows: weights.len() as u32, least, greatest, marks, extents, offset, lengths })
+    Ok(NewBand::new(weights, extents, lengths))
 }
 
 /// What follows a column: a checksum that also knows where the column lies, counted from the first band.
@@ -220,7 +228,7 @@ struct Sections {
 
 fn assemble(
     schema: &TableSchema,
-    directory: CubeDirectory,
+    directory: NewDirectory,
     sections: &Sections,
     weights: &[Weight],
     origins: &Origins,

@@ -13,12 +13,12 @@ const GAP_BYTES: u64 = 4 << 10;
 /// Requests that an answer may take in any case, and bytes for which it may take one more: where there would be
 /// more, the smallest gaps are read as well.
 const REQUESTS_MIN: usize = 20;
-const BYTES_EACH: u64 = 600_000;
+const BYTES_EACH: u64 = 800_000;
 
 /// How many bytes of gaps are read for that, at most: a multiple of those that are needed, or as many as are read in
 /// the time that some dozen requests take.
 const GAPS_MAX: u64 = 3;
-const GAPS_BYTES_MIN: u64 = 8 << 20;
+const GAPS_BYTES_MIN: u64 = 12 << 20;
 
 /// Most bytes of a request of several ranges, so that a large object arrives in parts that overlap.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
@@ -218,7 +218,7 @@ mod tests {
         let far = Requests::of(&spread(450_000));
         assert_eq!(
             far.merged.len(),
-            100 - 18 + 1,
+            100 - 26 + 1,
             "as many gaps as may be read, in requests that are not too long"
         );
         assert!(far.bytes() <= 100 * 5000 + GAPS_BYTES_MIN);

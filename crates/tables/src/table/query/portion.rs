@@ -34,7 +34,7 @@ impl Planned {
     pub(super) fn new(
         (source, band): (usize, usize),
         (least, greatest): (Weight, Weight),
-        facts: BandFacts<'_>,
+        facts: BandFacts,
         is_certain: bool,
     ) -> Self {
         let span = |(least, greatest): (Weight, Weight)| (greatest.get() - least.get()) as f64 + 1.0;
@@ -120,7 +120,7 @@ mod tests {
     fn band(least: f64, greatest: f64, rows: u64) -> Planned {
         let weight = |share: f64| Weight::new((share * 2f64.powi(64)) as u64).unwrap();
         let range = (weight(least), weight(greatest));
-        let facts = BandFacts { rows, decoded: rows, least: range.0, greatest: range.1, extents: &[] };
+        let facts = BandFacts { rows, decoded: rows, least: range.0, greatest: range.1 };
         Planned::new((0, 0), range, facts, true)
     }
 

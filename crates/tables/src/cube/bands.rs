@@ -1,0 +1,268 @@
+//! The bands of an object, as its directory has them: a column of packed numbers for each thing that is known of a band.
+//!
+//! ```text
+//! words: rows | upper halves of the least and of the greatest weights | bytes | marks
+//! for each index column, words: flags | least | greatest values
+//! for each column, words: lengths
+//! ```
+//!
+//! A mark stands at each [`MARK_ROWS`]th row of a band and says in which 256th of the range of the band's weights the
+//! weight of that row lies.
+//!
+//! A query looks at few bands of an object, so what only those need stays packed: marks and lengths always, extents
+//! until the first query that cannot tell by the box of a whole layer.
+//!
+//! Invariant: decoding is total, and whatever the numbers say, no slice reaches beyond its band.
+
+use super::MARK_ROWS;
+use super::fields::Fields;
+use super::rank::Rank;
+use super::words::{Words, put_words};
+use crate::Weight;
+use crate::block::{BlockError, damaged};
+use crate::lattice::Extent;
+use crate::weight::Window;
+use std::ops::Range;
+
+/// More cubes or bands than this an object never has: a band holds a row at least, and takes some bytes.
+pub(super) const BANDS_MAX: usize = 1 << 18;
+
+/// Parts of the range of the weights of a band that its marks tell apart.
+const MARK_PARTS: u64 = 256;
+
+/// A band as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NewBand {
+    pub(super) head: BandHead,
+    pub(super) marks: Vec<u8>,
+    pub(super) extents: Vec<Extent>,
+    /// How long its columns are, seals included.
+    pub(super) lengths: Vec<u64>,
+}
+
+/// What every query has to know of a band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BandHead {
+    pub(super) rows: u32,
+    /// No row is lighter: a weight whose lower half is empty.
+    pub(super) least: Weight,
+    /// No row is heavier: a weight whose lower half is full.
+    pub(super) greatest: Weight,
+}
+
+/// The bands of an object.
+#[derive(Clone, Debug)]
+pub(super) struct Bands {
+    heads: Vec<BandHead>,
+    /// Where each begins, counted from the first; and where the last ends.
+    offsets: Vec<u64>,
+    /// How many marks those before it have.
+    marks_before: Vec<u32>,
+    marks: Words,
+    /// For each index column: flags, least and greatest values.
+    extents: Vec<(Rank, [Words; 3])>,
+    lengths: Vec<Words>,
+    /// The directory, in which what is packed lies.
+    bytes: Vec<u8>,
+}
+
+impl BandHead {
+    /// What is kept of the weights of the rows of a band, which rise.
+    pub(super) fn of(weights: &[Weight]) -> Self {
+        let upper = |weight: Option<&Weight>| weight.map_or(0, |weight| weight.get() >> 32);
+        let (least, greatest) = (from_upper(upper(weights.first())), up_from_upper(upper(weights.last())));
+        Self { rows: weights.len() as u32, least, greatest }
+    }
+
+    /// Weights in the range of a band.
+    pub(super) fn range(self) -> u128 {
+        u128::from(self.greatest.get() - self.least.get()) + 1
+    }
+
+    /// In which part of the range a weight of it lies.
+    fn part(self, weight: Weight) -> u8 {
+        (u128::from(weight.get() - self.least.get()) * u128::from(MARK_PARTS) / self.range()) as u8
+    }
+
+    /// The lightest weight of a part of the range.
+    fn lightest(self, part: u64) -> Weight {
+        let offset = (u128::from(part) * self.range()).div_ceil(MARK_PARTS.into());
+        let weight = u128::from(self.least.get()) + offset;
+        u64::try_from(weight).ok().and_then(Weight::new).unwrap_or(self.greatest)
+    }
+
+    /// The heaviest weight of a part of the range.
+    fn heaviest(self, part: u64) -> Weight {
+        let next = (part + 1 < MARK_PARTS).then(|| self.lightest(part + 1).get() - 1);
+        next.and_then(Weight::new).unwrap_or(self.greatest)
+    }
+
+    fn mark_count(self) -> usize {
+        (self.rows as usize).div_ceil(MARK_ROWS).saturating_sub(1)
+    }
+}
+
+impl NewBand {
+    pub(super) fn new(weights: &[Weight], extents: Vec<Extent>, lengths: Vec<u64>) -> Self {
+        let head = BandHead::of(weights);
+        let marks = weights.iter().step_by(MARK_ROWS).skip(1).map(|&weight| head.part(weight)).collect();
+        Self { head, marks, extents, lengths }
+    }
+}
+
+/// Appends the columns of bands, in which rows have `columns` columns.
+pub(super) fn put_bands(bands: &[NewBand], ranks: &[Rank], columns: usize, bytes: &mut Vec<u8>) {
+    let mut put = |word: &dyn Fn(&NewBand) -> u64| {
+        put_words(&bands.iter().map(word).collect::<Vec<_>>(), bytes);
+    };
+    put(&|band| band.head.rows.into());
+    put(&|band| band.head.least.get() >> 32);
+    put(&|band| band.head.greatest.get() >> 32);
+    put(&|band| band.lengths.iter().sum());
+    let marks = bands.iter().flat_map(|band| &band.marks);
+    put_words(&marks.map(|&mark| mark.into()).collect::<Vec<_>>(), bytes);
+    put_extents(bands.iter().map(|band| band.extents.as_slice()), ranks, bytes);
+    for column in 0..columns {
+        put_words(&bands.iter().map(|band| band.lengths[column]).collect::<Vec<_>>(), bytes);
+    }
+}
+
+/// Appends extents, one for each index column.
+pub(super) fn put_extents<'e>(
+    boxes: impl Iterator<Item = &'e [Extent]> + Clone,
+    ranks: &[Rank],
+    bytes: &mut Vec<u8>,
+) {
+    for (axis, rank) in ranks.iter().enumerate() {
+        let extents = || boxes.clone().map(|extents| extents[axis]);
+        put_words(&extents().map(|extent| rank.flags(&extent)).collect::<Vec<_>>(), bytes);
+        put_words(&extents().map(|extent| rank.ends(&extent).0).collect::<Vec<_>>(), bytes);
+        put_words(&extents().map(|extent| rank.ends(&extent).1).collect::<Vec<_>>(), bytes);
+    }
+}
+
+/// Where extents lie: for each index column flags, least and greatest values of `count` boxes.
+pub(super) fn find_extents(
+    fields: &mut Fields<'_>,
+    ranks: &[Rank],
+    count: usize,
+) -> Result<Vec<(Rank, [Words; 3])>, BlockError> {
+    let of_axis =
+        |rank: &Rank| Ok((*rank, [fields.packed(count)?, fields.packed(count)?, fields.packed(count)?]));
+    ranks.iter().map(of_axis).collect()
+}
+
+/// The box at a place.
+pub(super) fn extents_at(
+    found: &[(Rank, [Words; 3])],
+    bytes: &[u8],
+    place: usize,
+) -> impl Iterator<Item = Extent> {
+    found.iter().map(move |(rank, words)| rank.extent(words.map(|words| words.get(bytes, place))))
+}
+
+impl Bands {
+    /// Reads the columns of `count` bands whose rows have `columns` columns, from the fields of a directory.
+    pub(super) fn decode(
+        fields: &mut Fields<'_>,
+        bytes: &[u8],
+        count: usize,
+        ranks: &[Rank],
+        columns: usize,
+    ) -> Result<Self, BlockError> {
+        let (rows, least) = (fields.words(count)?, fields.words(count)?);
+        let (greatest, lengths) = (fields.words(count)?, fields.words(count)?);
+        let heads = heads(&rows, &least, &greatest)?;
+        let mut marks_before = Vec::with_capacity(count);
+        let mut marks = 0_u32;
+        for head in &heads {
+            marks_before.push(marks);
+            let more = u32::try_from(head.mark_count()).ok().and_then(|more| marks.checked_add(more));
+            marks = more.ok_or_else(|| damaged("a band has too many rows"))?;
+        }
+        let mut offsets = Vec::with_capacity(count + 1);
+        offsets.push(0);
+        let mut end = 0_u64;
+        for length in lengths {
+            end = end.checked_add(length).ok_or_else(|| damaged("its bands are too long"))?;
+            offsets.push(end);
+        }
+        let marks = fields.packed(marks as usize)?;
+        let extents = find_extents(fields, ranks, count)?;
+        let lengths = (0..columns).map(|_| fields.packed(count)).collect::<Result<_, _>>()?;
+        Ok(Self { heads, offsets, marks_before, marks, extents, lengths, bytes: bytes.to_vec() })
+    }
+
+    pub(super) fn heads(&self) -> &[BandHead] {
+        &self.heads
+    }
+
+    /// Bytes of all bands.
+    pub(super) fn end(&self) -> u64 {
+        self.offsets.last().copied().unwrap_or_default()
+    }
+
+    /// What the rows of a band span in each index column.
+    pub(super) fn extents(&self, place: usize) -> impl Iterator<Item = Extent> {
+        extents_at(&self.extents, &self.bytes, place)
+    }
+
+    /// Where each column of a band begins, counted from the first band, and how long it is.
+    pub(super) fn columns(&self, place: usize) -> Vec<(u64, u64)> {
+        let end = self.offsets[place + 1];
+        let mut at = self.offsets[place];
+        let column = |words: &Words| {
+            let length = words.get(&self.bytes, place).min(end - at);
+            at += length;
+            (at - length, length)
+        };
+        self.lengths.iter().map(column).collect()
+    }
+
+    /// The rows of a band to decode for a window: from one mark to another.
+    pub(super) fn decoded(&self, place: usize, window: Window) -> Range<usize> {
+        let head = self.heads[place];
+        let rows = head.rows as usize;
+        if window.takes(head.least) && window.takes(head.greatest) {
+            return 0..rows;
+        }
+        let mark = |number: usize| self.marks.get(&self.bytes, self.marks_before[place] as usize + number);
+        // The row at a mark is no heavier than the heaviest weight of its part, and no lighter than the lightest.
+        let is_out = |number: usize| window.after().takes(head.heaviest(mark(number)));
+        let is_within = |number: usize| window.until().takes(head.lightest(mark(number)));
+        let out = first_without(head.mark_count(), is_out);
+        let within = first_without(head.mark_count(), is_within);
+        let to = ((within + 1) * MARK_ROWS).min(rows);
+        (out * MARK_ROWS).min(to)..to
+    }
+}
+
+fn heads(rows: &[u64], least: &[u64], greatest: &[u64]) -> Result<Vec<BandHead>, BlockError> {
+    let head = |((&rows, &least), &greatest): ((&u64, &u64), &u64)| {
+        let rows = u32::try_from(rows).ok().filter(|rows| *rows > 0 && least <= greatest);
+        let is_half = greatest <= u32::MAX.into();
+        let rows = rows.filter(|_| is_half).ok_or_else(|| damaged("its directory contradicts itself"))?;
+        Ok(BandHead { rows, least: from_upper(least), greatest: up_from_upper(greatest) })
+    };
+    rows.iter().zip(least).zip(greatest).map(head).collect()
+}
+
+/// The first of some numbers of which something that is true of the first ones is not true any more.
+fn first_without(count: usize, is_true: impl Fn(usize) -> bool) -> usize {
+    let (mut from, mut to) = (0, count);
+    while from < to {
+        let middle = usize::midpoint(from, to);
+        if is_true(middle) { from = middle + 1 } else { to = middle }
+    }
+    from
+}
+
+/// The lightest weight with this upper half.
+fn from_upper(upper: u64) -> Weight {
+    Weight::new(upper << 32).unwrap_or(Weight::LEAST)
+}
+
+/// The heaviest weight with this upper half.
+fn up_from_upper(upper: u64) -> Weight {
+    Weight::new(upper << 32 | u64::from(u32::MAX)).unwrap_or(Weight::LEAST)
+}
