@@ -2,12 +2,15 @@
 //! alone and through tables.
 //!
 //! Ten cells run in every test. `ATOLL_CELLS=all` runs all of them, `ATOLL_SEEDS=N` so many seeds, beginning with
-//! `ATOLL_SEED=N`; `cargo xtask soak coverage --minutes 240` does both, in a few hours.
+//! `ATOLL_SEED=N`; through tables it judges nothing and tells its tallies in a line. `cargo xtask soak coverage --minutes N`
+//! gathers such lines, and what they say together is judged in every test.
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
 
 #[path = "coverage/cells.rs"]
 mod cells;
+#[path = "coverage/kept.rs"]
+mod kept;
 #[path = "coverage/population.rs"]
 mod population;
 #[path = "coverage/pure.rs"]
@@ -23,6 +26,9 @@ use std::ops::Range;
 /// Seeds of each cell in a test.
 const SEEDS: u64 = 200;
 
+/// Cells of each kind that are shown.
+const WORST: usize = 15;
+
 type Tallies = BTreeMap<Cell, Tally>;
 
 fn of_environment(name: &str) -> Option<u64> {
@@ -33,10 +39,16 @@ fn is_all() -> bool {
     std::env::var("ATOLL_CELLS").is_ok_and(|cells| cells == "all")
 }
 
+/// The seeds that the environment asks for.
+fn seeds() -> Range<u64> {
+    let first = of_environment("ATOLL_SEED").unwrap_or(1);
+    first..first + of_environment("ATOLL_SEEDS").unwrap_or(SEEDS)
+}
+
 /// Runs the chosen cells of both populations on both halves of the seeds at once.
 fn tallied(run: impl Fn(&Population, &pure::Questions, Range<u64>) -> Tallies + Sync) -> Tallies {
-    let first = of_environment("ATOLL_SEED").unwrap_or(1);
-    let count = of_environment("ATOLL_SEEDS").unwrap_or(SEEDS);
+    let Range { start: first, end } = seeds();
+    let count = end - first;
     let what = if is_all() { "ATOLL_CELLS=all " } else { "" };
     println!(
         "replay with {what}ATOLL_SEED={first} ATOLL_SEEDS={count} cargo test -p atoll-tables --test coverage"
@@ -58,13 +70,9 @@ fn tallied(run: impl Fn(&Population, &pure::Questions, Range<u64>) -> Tallies + 
 }
 
 fn judge(tallies: &Tallies) {
-    let verdict = |(cell, tally): (&Cell, &Tally)| tally.line(*cell);
-    tallies.iter().map(verdict).for_each(|line| println!("{line}"));
-    let broken: Vec<String> = tallies
-        .iter()
-        .filter(|(cell, tally)| !tally.holds(**cell) && !tally.is_mostly_flagged())
-        .map(|(cell, tally)| tally.line(*cell))
-        .collect();
+    let breaks = |(cell, tally): &(&Cell, &Tally)| !tally.holds(**cell) && !tally.is_mostly_flagged();
+    let line = |(cell, tally): (&Cell, &Tally)| tally.line(*cell);
+    let broken: Vec<String> = tallies.iter().filter(breaks).map(line).collect();
     let large = || tallies.iter().filter(|(cell, _)| cell.units >= 1000);
     let on_flags = large().filter(|(cell, tally)| !tally.holds(**cell) && tally.is_mostly_flagged()).count();
     println!(
@@ -77,6 +85,19 @@ fn judge(tallies: &Tallies) {
     assert!(5 * on_flags <= large().count(), "more than a fifth of the larger cells stand on their doubts");
 }
 
+/// Those cells that are nearest to breaking the rule; among those that most answers were doubted of, the worst.
+fn print_worst(tallies: &Tallies) {
+    for (what, is_doubted) in [("nearest to breaking", false), ("standing on their doubts", true)] {
+        let of_kind = tallies.iter().filter(|(_, tally)| tally.is_mostly_flagged() == is_doubted);
+        let mut cells: Vec<(&Cell, &Tally)> = of_kind.collect();
+        cells.sort_by(|(cell, tally), (other, of_other)| {
+            tally.margin(**cell).total_cmp(&of_other.margin(**other))
+        });
+        println!("{what}, of {}:", cells.len());
+        cells.iter().take(WORST).for_each(|(cell, tally)| println!("  {}", tally.line(**cell)));
+    }
+}
+
 #[test]
 fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
     judge(&tallied(pure::run));
@@ -84,5 +105,21 @@ fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
 
 #[test]
 fn intervals_of_tables_hold_the_truth_as_often_as_they_say() {
-    judge(&tallied(through_tables::run));
+    let tallies = tallied(through_tables::run);
+    if is_all() {
+        println!("{}", kept::told(&tallies, &seeds()));
+    } else {
+        judge(&tallies);
+    }
+}
+
+#[test]
+fn what_the_soak_has_tallied_so_far_holds() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results/soak/coverage.jsonl");
+    let path = std::env::var("ATOLL_LEDGER").unwrap_or_else(|_| kept.to_owned());
+    let (tallies, seeds) = kept::together(&std::fs::read_to_string(&path).expect("a ledger"));
+    println!("{seeds} seeds");
+    print_worst(&tallies);
+    assert_eq!(tallies.len(), all().len(), "cells that were never asked");
+    judge(&tallies);
 }

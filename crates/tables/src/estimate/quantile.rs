@@ -32,19 +32,18 @@ pub fn quantile(
         return Err(EstimateError::Share { share });
     }
     checked(units, values.len())?;
-    let mut rising: Vec<f64> =
-        values[..units.rows()].iter().copied().filter(|value| !value.is_nan()).collect();
-    rising.sort_unstable_by(f64::total_cmp);
-    let rows = rising.len() as f64;
-    let value = at_rank(&rising, share * rows).unwrap_or(f64::NAN);
+    let present = values[..units.rows()].iter().copied().filter(|value| !value.is_nan());
+    let mut ranks = Ranks(present.collect());
+    let rows = ranks.0.len() as f64;
+    let value = ranks.at(share * rows).unwrap_or(f64::NAN);
     let up_to = compared(units, values, |other| other <= value);
     let squares = up_to.residuals(up_to.value());
     let bound = confidence.bound(up_to.units(), units.share());
     let reach = Worth::new(&up_to, squares.sum).bound(&bound, share);
     let facts = Facts {
         value,
-        low: low_end(&rising, share * rows - reach),
-        high: after_rank(&rising, share * rows + reach).unwrap_or(f64::INFINITY),
+        low: ranks.low_end(share * rows - reach),
+        high: ranks.after(share * rows + reach).unwrap_or(f64::INFINITY),
         deviation: mean::deviation(units, values),
         method: Method::of(confidence),
         doubts: doubts(units, values, value, &up_to),
@@ -76,17 +75,30 @@ fn compared(units: &Units, values: &[f64], holds: impl Fn(f64) -> bool) -> Ratio
     })
 }
 
-/// The least value up to which there are so many.
-fn at_rank(rising: &[f64], rank: f64) -> Option<f64> {
-    let rank = (rank - RANK_ROUNDING).ceil().max(1.0);
-    rising.get(rank as usize - 1).copied()
-}
+/// Values of which a few are asked for by their rank: each takes one pass, where putting all in order takes many.
+struct Ranks(Vec<f64>);
 
-/// The least value up to which there are more than so many.
-fn after_rank(rising: &[f64], rank: f64) -> Option<f64> {
-    rising.get((rank + RANK_ROUNDING).floor().max(0.0) as usize).copied()
-}
+impl Ranks {
+    /// The least value up to which there are so many.
+    fn at(&mut self, rank: f64) -> Option<f64> {
+        self.select((rank - RANK_ROUNDING).ceil().max(1.0) - 1.0)
+    }
 
-fn low_end(rising: &[f64], rank: f64) -> f64 {
-    if rank <= 0.0 { f64::NEG_INFINITY } else { at_rank(rising, rank).unwrap_or(f64::NEG_INFINITY) }
+    /// The least value up to which there are more than so many.
+    fn after(&mut self, rank: f64) -> Option<f64> {
+        self.select((rank + RANK_ROUNDING).floor().max(0.0))
+    }
+
+    fn low_end(&mut self, rank: f64) -> f64 {
+        if rank <= 0.0 { f64::NEG_INFINITY } else { self.at(rank).unwrap_or(f64::NEG_INFINITY) }
+    }
+
+    /// The value with so many before it; none beyond the last.
+    fn select(&mut self, before: f64) -> Option<f64> {
+        let place = before as usize;
+        if place >= self.0.len() {
+            return None;
+        }
+        Some(*self.0.select_nth_unstable_by(place, f64::total_cmp).1)
+    }
 }

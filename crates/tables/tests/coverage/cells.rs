@@ -37,6 +37,15 @@ impl Asked {
         }
     }
 
+    pub fn is_quantile(self) -> bool {
+        matches!(self, Self::Q50 | Self::Q99)
+    }
+
+    /// Of a quantile, the share of the rows up to it.
+    fn share(self) -> f64 {
+        if self == Self::Q50 { 0.5 } else { 0.99 }
+    }
+
     pub fn quantity(self, rows: u64) -> Quantity {
         match self {
             Self::Mean | Self::GroupMean => Quantity::Mean,
@@ -140,28 +149,25 @@ pub fn ten() -> Vec<Cell> {
 }
 
 /// What the answers of a cell were.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    pub answers: u32,
-    pub right: u32,
-    pub flagged: u32,
-    pub units: u64,
+    pub answers: u64,
+    pub right: u64,
+    pub flagged: u64,
 }
 
 impl Tally {
     pub fn add(&mut self, estimate: &Estimate, truth: f64) {
         let is_right = holds(estimate, truth);
         self.answers += 1;
-        self.right += u32::from(is_right);
-        self.flagged += u32::from(!estimate.is_valid());
-        self.units += estimate.units;
+        self.right += u64::from(is_right);
+        self.flagged += u64::from(!estimate.is_valid());
     }
 
     pub fn join(&mut self, other: &Self) {
         self.answers += other.answers;
         self.right += other.right;
         self.flagged += other.flagged;
-        self.units += other.units;
     }
 
     /// The cell in words and figures.
@@ -172,14 +178,17 @@ impl Tally {
             (false, true) => "doubted",
             (false, false) => "BREAKS",
         };
-        let of = |count: u32| 100.0 * f64::from(count) / f64::from(self.answers);
-        let units = self.units / u64::from(self.answers);
-        let (right, flagged) = (of(self.right), of(self.flagged));
-        format!("{cell}: {right:.1} % right, {flagged:.1} % doubted, {units} units; {verdict}")
+        let (least, most) = self.allowed(cell);
+        let [right, flagged] = [self.right, self.flagged].map(|count| self.share(count) * 100.0);
+        let (least, most) = (least * 100.0, most.min(1.0) * 100.0);
+        let cell = cell.to_string();
+        format!(
+            "{cell:<36} {right:5.1} % right of {least:.1} to {most:.1} %, {flagged:5.1} % doubted; {verdict}"
+        )
     }
 
-    fn coverage(&self) -> f64 {
-        f64::from(self.right) / f64::from(self.answers)
+    fn share(&self, count: u64) -> f64 {
+        count as f64 / self.answers as f64
     }
 
     pub fn is_mostly_flagged(&self) -> bool {
@@ -188,13 +197,26 @@ impl Tally {
 
     /// Whether the cell covers as often as was promised, by the rule.
     pub fn holds(&self, cell: Cell) -> bool {
-        let three_errors = 3.0 * (0.95f64 * 0.05 / f64::from(self.answers)).sqrt();
+        self.margin(cell) >= 0.0
+    }
+
+    /// How far the coverage is from where it would break the rule, in either direction; negative where it does.
+    pub fn margin(&self, cell: Cell) -> f64 {
+        let (least, most) = self.allowed(cell);
+        let coverage = self.share(self.right);
+        let above = if most >= 1.0 { f64::INFINITY } else { most - coverage };
+        (coverage - least).min(above)
+    }
+
+    /// The least and the greatest coverage that keep the rule, three standard errors of the run included.
+    fn allowed(&self, cell: Cell) -> (f64, f64) {
+        let three_errors = 3.0 * (0.95f64 * 0.05 / self.answers as f64).sqrt();
         let (least, most) = match cell.mode {
             Mode::Anytime => (0.95, 1.0),
             _ if cell.is_atom() => (0.93, 1.0),
             Mode::Fixed | Mode::Within => (0.93, 0.975),
         };
-        (least - three_errors..=most + three_errors).contains(&self.coverage())
+        (least - three_errors, most + three_errors)
     }
 }
 
@@ -204,51 +226,67 @@ pub fn holds(estimate: &Estimate, truth: f64) -> bool {
     estimate.low <= truth + rounding && truth - rounding <= estimate.high
 }
 
-/// Half the width that an interval of so many units has on average, from everything: what a plan would ask for.
-pub fn planned_width(population: &Population, cell: Cell, truth: f64) -> f64 {
-    let column = population.column(cell.shape);
-    let rows = column.len() as f64;
-    let values: Vec<f64> = column
-        .iter()
-        .zip(&population.group)
-        .map(|(value, group)| cell.asked.value(cell.shape, *value, *group))
-        .collect();
-    let (shares, truth_of_share) = match cell.asked {
-        Asked::Q50 | Asked::Q99 => {
-            let up_to = values.iter().map(|value| f64::from(*value <= truth)).collect();
-            (up_to, if cell.asked == Asked::Q50 { 0.5 } else { 0.99 })
+/// What is known of a question before any sample is drawn, of all rows: the truth, and how narrow samples are.
+pub struct Planned {
+    pub truth: f64,
+    asked: Asked,
+    rows: f64,
+    units: f64,
+    /// The sum of the squares of what units have beyond their part, and the rows that have a value.
+    squares: f64,
+    count: f64,
+    /// For a quantile, all values in their order.
+    rising: Vec<f64>,
+}
+
+impl Planned {
+    pub fn new(population: &Population, sampled: Sampled, shape: Shape, asked: Asked) -> Self {
+        let column = population.column(shape).iter().zip(&population.group);
+        let values: Vec<f64> = column.map(|(value, group)| asked.value(shape, *value, *group)).collect();
+        let (truth, rows) = (asked.truth(&values), values.len() as f64);
+        let (shares, of_share) = match asked {
+            Asked::Q50 | Asked::Q99 => {
+                let up_to = values.iter().map(|value| f64::from(*value <= truth)).collect();
+                (up_to, asked.share())
+            }
+            Asked::Sum | Asked::Count => (values.clone(), truth / rows),
+            _ => (values.clone(), truth),
+        };
+        let (squares, count) = residuals(population, sampled, &shares, of_share);
+        let mut rising = if asked.is_quantile() { values } else { Vec::new() };
+        rising.sort_unstable_by(f64::total_cmp);
+        let units = units_of(population, sampled) as f64;
+        Self { truth, asked, rows, units, squares, count, rising }
+    }
+
+    /// Half the width that an interval of so many units has on average: what a plan would ask for.
+    pub fn width(&self, units: usize) -> f64 {
+        let share = units as f64 / self.units;
+        let width = 1.96 * ((1.0 - share) / share * self.squares).sqrt() / self.count;
+        let at = |share: f64| self.rising[((share * self.rows) as usize).min(self.rising.len() - 1)];
+        match self.asked {
+            Asked::Sum | Asked::Count => width * self.rows,
+            Asked::Q50 | Asked::Q99 => {
+                0.5 * (at(self.asked.share() + width) - at(self.asked.share() - width))
+            }
+            _ => width,
         }
-        Asked::Sum | Asked::Count => (values.clone(), truth / rows),
-        _ => (values.clone(), truth),
-    };
-    let width = width_of_ratio(population, cell, &shares, truth_of_share);
-    match cell.asked {
-        Asked::Sum | Asked::Count => width * rows,
-        Asked::Q50 | Asked::Q99 => {
-            let mut rising = values;
-            rising.sort_unstable_by(f64::total_cmp);
-            let at = |share: f64| rising[((share * rows) as usize).min(rising.len() - 1)];
-            0.5 * (at(truth_of_share + width) - at(truth_of_share - width))
-        }
-        _ => width,
     }
 }
 
-fn width_of_ratio(population: &Population, cell: Cell, values: &[f64], truth: f64) -> f64 {
+/// The sum of the squares of what units have beyond their part of the truth, and how many rows have a value.
+fn residuals(population: &Population, sampled: Sampled, values: &[f64], truth: f64) -> (f64, f64) {
     let mut residuals = vec![0.0; values.len()];
     let mut count = 0.0;
     for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
-        let unit = match cell.sampled {
+        let unit = match sampled {
             Sampled::Row => row,
             Sampled::Entity => population.entity[row] as usize,
         };
         residuals[unit] += value - truth;
         count += 1.0;
     }
-    let units = units_of(population, cell.sampled) as f64;
-    let share = cell.units as f64 / units;
-    let squares: f64 = residuals.iter().map(|residual| residual * residual).sum();
-    1.96 * ((1.0 - share) / share * squares).sqrt() / count
+    (residuals.iter().map(|residual| residual * residual).sum(), count)
 }
 
 /// How many units there are.

@@ -1,6 +1,6 @@
 //! The grid through the estimators alone: each seed puts the units in another order.
 
-use crate::cells::{Cell, Mode, Sampled, Tally, holds, planned_width, units_of};
+use crate::cells::{Cell, Mode, Planned, Sampled, Tally, holds, units_of};
 use crate::population::Population;
 use atoll_tables::estimate::{Confidence, Estimate, Reading, Step, Stopping, Tolerance, Units};
 use atoll_tables::{Cut, Weight, Window};
@@ -61,14 +61,15 @@ pub type Questions = BTreeMap<Cell, Question>;
 
 /// The truth and the planned width of every cell whose column the population has.
 pub fn questions(population: &Population, cells: &[Cell]) -> Questions {
-    let question = |cell: &Cell| {
-        let column = population.column(cell.shape).iter().zip(&population.group);
-        let values: Vec<f64> =
-            column.map(|(value, group)| cell.asked.value(cell.shape, *value, *group)).collect();
-        let truth = cell.asked.truth(&values);
-        (*cell, Question { truth, width: planned_width(population, *cell, truth) })
-    };
+    let mut planned = BTreeMap::new();
     let has_column = |cell: &&Cell| population.columns.iter().any(|(shape, _)| *shape == cell.shape);
+    let question = |cell: &Cell| {
+        let Cell { sampled, shape, asked, .. } = *cell;
+        let planned = planned
+            .entry((sampled, shape, asked))
+            .or_insert_with(|| Planned::new(population, sampled, shape, asked));
+        (*cell, Question { truth: planned.truth, width: planned.width(cell.units) })
+    };
     cells.iter().filter(has_column).map(question).collect()
 }
 
@@ -139,18 +140,20 @@ fn within(population: &Population, order: &Order, cell: Cell, width: f64) -> Est
     }
 }
 
-/// Looks whenever the sample has doubled, and stops at an interval without the truth: at a flagged one only if
-/// there is no other.
+/// Looks whenever the sample has doubled.
 fn adversary(population: &Population, order: &Order, cell: Cell, truth: f64) -> Estimate {
     let confidence = Confidence::default().stopping(Stopping::ANYTIME);
-    let mut answers: Vec<Estimate> = looks(cell.units)
-        .into_iter()
-        .map(|units| sampled(population, order, cell, units, confidence))
-        .collect();
+    let answer = |units| sampled(population, order, cell, units, confidence);
+    let answers: Vec<Estimate> = looks(cell.units).into_iter().map(answer).collect();
+    stopped(&answers.iter().collect::<Vec<_>>(), truth).clone()
+}
+
+/// Where the adversary stops: at an interval without the truth, and at a flagged one only if there is no other.
+pub fn stopped<'a>(answers: &[&'a Estimate], truth: f64) -> &'a Estimate {
     let wrong =
         |valid: bool| answers.iter().position(|answer| answer.is_valid() == valid && !holds(answer, truth));
     let stop = wrong(true).or_else(|| wrong(false)).unwrap_or(answers.len() - 1);
-    answers.swap_remove(stop)
+    answers[stop]
 }
 
 /// The units at which the adversary looks.

@@ -1,20 +1,23 @@
-//! The same questions through tables: written anew for each seed, with the seed as salt, on the model store.
+//! The same questions through tables: written anew for each seed, with the seed as salt, in memory; some are packed.
 
-use crate::cells::{Asked, Cell, Mode, Sampled, Tally, holds, units_of};
-use crate::population::Population;
-use crate::pure::{Question, Questions, looks};
+use crate::cells::{Asked, Cell, Mode, Sampled, Tally, units_of};
+use crate::population::{Population, Shape};
+use crate::pure::{Question, Questions, looks, stopped};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use atoll_memory::MemoryStore;
 use atoll_tables::estimate::{Confidence, Estimate, EstimateRequest, Stopping, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::protocol::BlockId;
-use atoll_tables::{Query, Roles, Table, TableSchema, column};
+use atoll_tables::{PackOptions, Query, Roles, Table, TableSchema, column};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Rows of one step, so that a table has several blocks.
 const ROWS_PER_STEP: usize = 25_000;
+
+/// Of so many seeds one has its tables packed, which costs as much as all of its questions.
+const PACKED_EVERY: u64 = 8;
 
 /// The rows of a population as a table has them.
 pub struct Written {
@@ -61,6 +64,9 @@ impl Written {
             let block = BlockId { run: "run".into(), attempt: 1, step, rank: 0 };
             table.append(block, &rows).await.expect("a step");
         }
+        if salt.is_multiple_of(PACKED_EVERY) {
+            table.pack(&PackOptions::whole()).await.expect("a packed table");
+        }
         table
     }
 }
@@ -89,8 +95,9 @@ async fn tallied(
                 continue;
             }
             let table = written.table(sampled, seed).await;
+            let mut looks = Looks { table: &table, population, seen: BTreeMap::new() };
             for (cell, question) in cells {
-                let estimate = answer(&table, population, *cell, question).await;
+                let estimate = looks.answer(*cell, question).await;
                 tallies.entry(*cell).or_default().add(&estimate, question.truth);
             }
         }
@@ -98,28 +105,45 @@ async fn tallied(
     tallies
 }
 
-async fn answer(table: &Table, population: &Population, cell: Cell, question: &Question) -> Estimate {
-    let (query, request) = asked(cell);
-    let share = |units: usize| units as f64 / units_of(population, cell.sampled) as f64;
-    match cell.mode {
-        Mode::Fixed => estimate(table, &query.sample(share(cell.units)).expect("a share"), &request).await,
-        Mode::Within => {
-            let tolerance = Tolerance::Absolute(question.width.max(1e-9));
-            estimate(table, &query, &request.within(tolerance, None)).await
-        }
-        Mode::Anytime => {
-            let request = request.confidence(Confidence::default().stopping(Stopping::ANYTIME));
-            let mut answers = Vec::new();
-            for units in looks(cell.units) {
-                let query = query.clone().sample(share(units)).expect("a share");
-                answers.push(estimate(table, &query, &request).await);
+/// The answers of one table, of which those of adversaries are kept: each of them looks where others have looked.
+struct Looks<'t> {
+    table: &'t Table,
+    population: &'t Population,
+    seen: BTreeMap<(Shape, Asked, usize), Estimate>,
+}
+
+impl Looks<'_> {
+    async fn answer(&mut self, cell: Cell, question: &Question) -> Estimate {
+        match cell.mode {
+            Mode::Fixed => self.sampled(cell, cell.units, Confidence::default()).await,
+            Mode::Within => {
+                let (query, request) = asked(cell);
+                let tolerance = Tolerance::Absolute(question.width.max(1e-9));
+                estimate(self.table, &query, &request.within(tolerance, None)).await
             }
-            let wrong = |valid: bool| {
-                answers.iter().position(|answer| answer.is_valid() == valid && !holds(answer, question.truth))
-            };
-            let stop = wrong(true).or_else(|| wrong(false)).unwrap_or(answers.len() - 1);
-            answers.swap_remove(stop)
+            Mode::Anytime => self.adversary(cell, question.truth).await,
         }
+    }
+
+    /// The estimate from a sample of so many units, on average.
+    async fn sampled(&self, cell: Cell, units: usize, confidence: Confidence) -> Estimate {
+        let (query, request) = asked(cell);
+        let share = units as f64 / units_of(self.population, cell.sampled) as f64;
+        let query = query.sample(share).expect("a share");
+        estimate(self.table, &query, &request.confidence(confidence)).await
+    }
+
+    async fn adversary(&mut self, cell: Cell, truth: f64) -> Estimate {
+        let confidence = Confidence::default().stopping(Stopping::ANYTIME);
+        let key = |units: usize| (cell.shape, cell.asked, units);
+        for units in looks(cell.units) {
+            if !self.seen.contains_key(&key(units)) {
+                let answer = self.sampled(cell, units, confidence).await;
+                self.seen.insert(key(units), answer);
+            }
+        }
+        let answers = looks(cell.units).into_iter().map(|units| &self.seen[&key(units)]);
+        stopped(&answers.collect::<Vec<_>>(), truth).clone()
     }
 }
 
