@@ -3,6 +3,9 @@
 //! One JSON line for each finished chunk of seeds, in `benches/results/soak/NAME.jsonl`. A soak may be
 //! ended at any time: what it finished stays counted, and the next run goes on with fresh seeds.
 //!
+//! Chunks that say more of each seed than one line bears are tallies, `cells` of numbers that add up: those of one commit
+//! whose seeds follow each other are one line, which grows.
+//!
 //! Invariant: only lines of the same format version are added up; a program raises its version when what
 //! it promises changes, and the count starts again.
 
@@ -38,15 +41,45 @@ impl Chunk {
         Self { soak: soak.to_owned(), format, seed_from, seeds, failures, line: line.to_string() }
     }
 
-    /// The line with which commit ran the chunk, and when.
-    fn stamped(&self, commit: &str, date: &str) -> String {
-        match serde_json::from_str(&self.line) {
-            Ok(Value::Object(mut fields)) => {
-                fields.insert("commit".to_owned(), commit.into());
-                fields.insert("date".to_owned(), date.into());
-                Value::Object(fields).to_string()
+    /// The chunk with which commit ran it, unless it says so itself, and when.
+    fn stamped(mut self, commit: &str, date: &str) -> Self {
+        if let Some(mut fields) = self.fields() {
+            fields.entry("commit").or_insert_with(|| commit.into());
+            fields.entry("date").or_insert_with(|| date.into());
+            self.line = Value::Object(fields).to_string();
+        }
+        self
+    }
+
+    /// This chunk and the one after it as one, if both are tallies of one commit.
+    fn with(&self, next: &Self) -> Option<Self> {
+        let is_next = self.soak == next.soak
+            && self.format == next.format
+            && self.seed_from + self.seeds == next.seed_from;
+        let (mut line, other) = (self.fields()?, next.fields()?);
+        if !is_next || line.get("commit")? != other.get("commit")? {
+            return None;
+        }
+        let Value::Object(cells) = line.get_mut("cells")? else { return None };
+        for (cell, numbers) in other.get("cells")?.as_object()? {
+            let sum = cells.get_mut(cell)?.as_array_mut()?;
+            for (sum, number) in sum.iter_mut().zip(numbers.as_array()?) {
+                *sum = (sum.as_u64()? + number.as_u64()?).into();
             }
-            _ => self.line.clone(),
+        }
+        let (seeds, failures) = (self.seeds + next.seeds, self.failures + next.failures);
+        line.extend([
+            ("seeds".to_owned(), seeds.into()),
+            ("failures".to_owned(), failures.into()),
+            ("date".to_owned(), other.get("date")?.clone()),
+        ]);
+        Self::parse(&Value::Object(line).to_string())
+    }
+
+    fn fields(&self) -> Option<serde_json::Map<String, Value>> {
+        match serde_json::from_str(&self.line) {
+            Ok(Value::Object(fields)) => Some(fields),
+            _ => None,
         }
     }
 
@@ -88,15 +121,35 @@ impl Ledger {
 
     /// Adds a finished chunk, on disk before in memory.
     pub fn add(&mut self, chunk: Chunk) -> Result<(), Failure> {
+        let chunk = chunk.stamped(&self.commit, &date());
+        match self.chunks.last().and_then(|last| last.with(&chunk)) {
+            Some(grown) => self.replace_last(grown),
+            None => self.append(chunk),
+        }
+    }
+
+    fn append(&mut self, chunk: Chunk) -> Result<(), Failure> {
         let doing = format!("add to {}", shown(&self.path));
         let mut file = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(&self.path)
             .map_err(Failure::io(doing.clone()))?;
-        let line = chunk.stamped(&self.commit, &date());
-        file.write_all(format!("{line}\n").as_bytes()).map_err(Failure::io(doing))?;
+        file.write_all(format!("{}\n", chunk.line).as_bytes()).map_err(Failure::io(doing))?;
         self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Writes the ledger beside itself and then in its place: whoever ends this leaves one or the other.
+    fn replace_last(&mut self, grown: Chunk) -> Result<(), Failure> {
+        let doing = format!("rewrite {}", shown(&self.path));
+        let before = &self.chunks[..self.chunks.len().saturating_sub(1)];
+        let lines = before.iter().chain([&grown]).map(|chunk| format!("{}\n", chunk.line));
+        let beside = self.path.with_extension("jsonl.new");
+        std::fs::write(&beside, lines.collect::<String>()).map_err(Failure::io(doing.clone()))?;
+        std::fs::rename(&beside, &self.path).map_err(Failure::io(doing))?;
+        self.chunks.pop();
+        self.chunks.push(grown);
         Ok(())
     }
 
@@ -198,8 +251,35 @@ mod tests {
     #[test]
     fn a_line_in_the_ledger_names_its_commit_and_its_day() {
         let stamped = Chunk::of("crash", 1, 100, 50, 0).stamped("abc1234", "2026-01-31");
-        assert!(stamped.contains("\"commit\":\"abc1234\"") && stamped.contains("2026-01-31"), "{stamped}");
-        assert_eq!(Chunk::parse(&stamped).map(|chunk| chunk.seed_from), Some(100));
+        let line = stamped.line.clone();
+        assert!(line.contains("\"commit\":\"abc1234\"") && line.contains("2026-01-31"), "{line}");
+        assert_eq!(Chunk::parse(&line).map(|chunk| chunk.seed_from), Some(100));
+        // What was run elsewhere says by which commit.
+        assert_eq!(stamped.stamped("def5678", "2026-02-01").line, line);
+    }
+
+    fn tallied(commit: &str, seed_from: u64, right: u64) -> Chunk {
+        let line = format!(
+            r#"{{"soak":"coverage","format":1,"seed_from":{seed_from},"seeds":20,"failures":0,"cells":{{"a":[20,{right},3]}}}}"#
+        );
+        Chunk::parse(&line).unwrap().stamped(commit, "2026-01-31")
+    }
+
+    #[test]
+    fn tallies_of_one_commit_grow_in_one_line() {
+        let path = std::env::temp_dir().join(format!("atoll-ledger-{}.jsonl", std::process::id()));
+        let mut ledger = Ledger { path: path.clone(), commit: String::new(), chunks: Vec::new() };
+        for (commit, seed_from, right) in [("a", 0, 19), ("a", 20, 18), ("b", 40, 20), ("b", 80, 20)] {
+            ledger.add(tallied(commit, seed_from, right)).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // Another commit, and seeds that leave some out, begin another line.
+        assert_eq!(text.lines().count(), 3);
+        let first = text.lines().next().unwrap();
+        assert!(first.contains(r#""a":[40,37,6]"#) && first.contains(r#""seeds":40"#), "{first}");
+        assert_eq!((ledger.next_seed(), ledger.totals()), (100, (1, 80, 0)));
+        assert_eq!(read(&text, "a.jsonl").unwrap(), ledger.chunks);
     }
 
     #[test]

@@ -46,7 +46,12 @@ pub struct Tests {
     pub seeds_per_run: u64,
     /// Goes up when what is promised changes.
     pub format: u64,
+    /// Where a run tells its own line for the ledger, the test that judges all lines together.
+    pub verdict: Option<&'static str>,
 }
+
+/// The test that judges what all runs of `coverage` tallied.
+const COVERAGE_VERDICT: &str = "what_the_soak_has_tallied_so_far_holds";
 
 /// Every seeded program.
 pub const SEEDED: &[Seeded] = &[
@@ -69,6 +74,7 @@ pub const SEEDED: &[Seeded] = &[
             folder: Some("ATOLL_AT"),
             seeds_per_run: 10,
             format: 1,
+            verdict: None,
         }),
         is_simulation: false,
     },
@@ -84,6 +90,7 @@ pub const SEEDED: &[Seeded] = &[
             folder: Some("TMPDIR"),
             seeds_per_run: 1,
             format: 1,
+            verdict: None,
         }),
         is_simulation: false,
     },
@@ -97,18 +104,26 @@ pub const SEEDED: &[Seeded] = &[
             folder: None,
             seeds_per_run: 5000,
             format: 1,
+            verdict: None,
         }),
         is_simulation: false,
     },
     Seeded {
         name: "coverage",
         kind: Kind::Tests(Tests {
-            programs: &[("atoll-tables", "coverage", &[])],
+            programs: &[("atoll-tables", "coverage", &["intervals_of_samples", COVERAGE_VERDICT])],
             seed: "ATOLL_SEED",
-            environment: &[("ATOLL_CELLS", "all"), ("ATOLL_SEEDS", "2000")],
+            environment: &[
+                ("ATOLL_CELLS", "all"),
+                ("ATOLL_SEEDS", "20"),
+                // Samples come and go by the megabyte; the system is not asked for their memory again each time.
+                ("MALLOC_MMAP_THRESHOLD_", "1000000000"),
+                ("MALLOC_TRIM_THRESHOLD_", "4000000000"),
+            ],
             folder: None,
-            seeds_per_run: 2000,
+            seeds_per_run: 20,
             format: 1,
+            verdict: Some(COVERAGE_VERDICT),
         }),
         is_simulation: false,
     },
@@ -150,6 +165,17 @@ impl Tests {
     /// Commands that run them with `seed`, one after the other.
     pub fn commands(&self, seed: u64) -> Result<Vec<Command>, Failure> {
         self.programs.iter().map(|program| self.command(program, seed)).collect()
+    }
+
+    /// A command that judges all that runs have told.
+    pub fn verdict(&self) -> Result<Option<Command>, Failure> {
+        let (Some(test), Some((package, program, _))) = (self.verdict, self.programs.first()) else {
+            return Ok(None);
+        };
+        let mut command = cargo::command()?;
+        command.args(["test", "--quiet", "--package", package, "--test", program]);
+        command.args(["--", "--show-output", test]);
+        Ok(Some(command))
     }
 
     fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {

@@ -1,13 +1,15 @@
-//! `cargo xtask soak NAME --minutes N`: runs fresh seeds for a while and adds them to the ledger.
+//! `cargo xtask soak NAME --minutes N`: runs fresh seeds for a while and adds them to the ledger; with
+//! `--add FILE`, chunks that were run elsewhere. Where seeds are judged together, they are at the end.
 //!
 //! The programs are those of [`crate::seeded`].
 
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::ledger::{Chunk, Ledger};
 use crate::run::{self, Ran};
-use crate::seeded::{self, Kind, Program, SEEDED, Tests};
+use crate::seeded::{self, Kind, Program, SEEDED, Seeded, Tests};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How much longer than asked a soak may take for its last chunk.
@@ -30,12 +32,18 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let known = known.join(", ");
     let name =
         arguments.word().ok_or_else(|| arguments.wrong(format!("NAME is missing; there is: {known}")))?;
-    let minutes: u64 =
-        arguments.option("--minutes")?.ok_or_else(|| arguments.wrong("--minutes is missing"))?;
+    let added: Option<PathBuf> = arguments.option("--add")?;
+    let minutes: Option<u64> = arguments.option("--minutes")?;
+    let missing = arguments.wrong("--minutes is missing");
     let unknown = arguments.wrong(format!("there is no soak {name:?}; there is: {known}"));
     arguments.finish()?;
     let Some(seeded) = seeded::find(&name) else { return Err(unknown) };
     let mut ledger = Ledger::open(&name)?;
+    if let Some(file) = added {
+        add(&name, &file, &mut ledger)?;
+        return verdict(&name, seeded);
+    }
+    let minutes = minutes.ok_or(missing)?;
     heading(&format!("Soaking {name} for {minutes} minutes, from seed {}", ledger.next_seed()));
     let time = Duration::from_secs(minutes * 60);
     match &seeded.kind {
@@ -47,7 +55,35 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         Kind::Program(program) => soak_program(&name, program, time, &mut ledger, &mut step)?,
         Kind::Tests(tests) => soak_tests(&name, tests, time, &mut ledger, &mut step)?,
     };
-    conclude(&name, soaked, step, &ledger)
+    conclude(&name, soaked, step, &ledger)?;
+    verdict(&name, seeded)
+}
+
+/// Adds the chunks of a file.
+fn add(name: &str, file: &Path, ledger: &mut Ledger) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(file).map_err(Failure::io(format!("read {}", shown(file))))?;
+    for line in text.lines() {
+        match Chunk::parse(line) {
+            Some(chunk) if chunk.soak == name && chunk.seed_from >= ledger.next_seed() => {
+                ledger.add(chunk)?
+            }
+            _ => {
+                let problem =
+                    format!("a line is no chunk of {name}, or of seeds that were counted: {line:.80}");
+                return Err(Failure::Malformed { what: shown(file), problem });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What all seeds say together, where they are judged so.
+fn verdict(name: &str, seeded: &Seeded) -> Result<(), Failure> {
+    let Kind::Tests(tests) = &seeded.kind else { return Ok(()) };
+    let Some(mut command) = tests.verdict()? else { return Ok(()) };
+    let ran = run::step(&format!("judge {name}"), &mut command)?;
+    ran.stdout.iter().for_each(|line| println!("    {line}"));
+    Ok(())
 }
 
 fn conclude(name: &str, soaked: Soaked, step: Step, ledger: &Ledger) -> Result<(), Failure> {
@@ -104,15 +140,23 @@ fn soak_tests(
     let mut soaked = Soaked::default();
     while soaked.seeds == 0 || started.elapsed() < time {
         let seed_from = ledger.next_seed();
-        let mut failures = 0;
+        let (mut failures, mut told) = (0, None);
         for mut command in tests.commands(seed_from)? {
-            let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |_| Ok(()))?;
+            let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
+                told = Chunk::parse(line).or(told.take());
+                Ok(())
+            })?;
             failures += u64::from(!ran.status.success());
             if !ran.status.success() {
                 soaked = with_end(soaked, ran);
             }
         }
-        ledger.add(Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures))?;
+        match (told, tests.verdict()?) {
+            (Some(chunk), Some(_)) => ledger.add(chunk)?,
+            // Half of a tally says nothing; and the seeds are to be run again when what broke is mended.
+            (None, Some(_)) => return Ok(Soaked { failures: soaked.failures + failures.max(1), ..soaked }),
+            _ => ledger.add(Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures))?,
+        }
         soaked.seeds += tests.seeds_per_run;
         soaked.failures += failures;
     }

@@ -54,7 +54,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "soak",
-        usage: "cargo xtask soak NAME --minutes N",
+        usage: "cargo xtask soak NAME --minutes N | --add FILE",
         about: "run seeds for a while and add them to the ledger",
         run: soak::run,
     },

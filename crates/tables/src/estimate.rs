@@ -13,6 +13,8 @@ mod confidence;
 mod distributions;
 mod groups;
 mod mean;
+mod narrowing;
+mod of_sample;
 mod of_table;
 mod outcome;
 mod quantile;

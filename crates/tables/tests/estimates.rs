@@ -238,6 +238,47 @@ async fn a_tolerance_is_met_and_costs_never_more_than_the_exact_answer() {
 }
 
 #[tokio::test]
+async fn several_estimates_of_one_sample_are_those_that_each_has_alone() {
+    let table = table(&["pid"]).await;
+    let anytime = Confidence::default().stopping(Stopping::ANYTIME);
+    let requests = [
+        of_vz(Subject::Mean),
+        EstimateRequest::new(Subject::Count),
+        of_vz(Subject::Sum),
+        of_vz(Subject::Mean).confidence(anytime),
+        EstimateRequest::new(Subject::Share(filter("kind = 'heavy'"))),
+        EstimateRequest::new(Subject::Quantile(Column::named("x"), 0.9)),
+    ];
+    for condition in [None, Some("x < 0.5"), Some("kind = 'light'"), Some("vz > 5.5")] {
+        let query = Query { filter: condition.map(filter), ..Query::default() }.sample(0.2).unwrap();
+        let together = table.estimate_all(&query, &requests).await.unwrap();
+        assert_eq!(together.len(), requests.len());
+        for (found, request) in together.iter().zip(&requests) {
+            let alone = table.estimate(&query, request).await.unwrap();
+            assert_same(&found.estimate, &alone.estimate);
+            assert_eq!((found.version, found.rows_read), (alone.version, alone.rows_read), "{request:?}");
+        }
+    }
+    assert!(table.estimate_all(&Query::default(), &[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn several_tolerances_are_met_from_one_reading() {
+    let table = table(&["pid"]).await;
+    let tolerances = [0.02, 0.2, 0.05];
+    let request = |tolerance| of_vz(Subject::Mean).within(Tolerance::Absolute(tolerance), None);
+    let together = table.estimate_all(&Query::default(), &tolerances.map(request)).await.unwrap();
+    for (found, tolerance) in together.iter().zip(tolerances) {
+        assert!(found.estimate.half_width() <= tolerance, "{} of {tolerance}", found.estimate);
+        let alone = table.estimate(&Query::default(), &request(tolerance)).await.unwrap();
+        // Each stops where it is narrow enough, not where the last of them is.
+        assert!(found.rows_read <= alone.rows_read * 2, "{} and {}", found.rows_read, alone.rows_read);
+    }
+    let most = together.iter().map(|found| found.work.rows_touched).max();
+    assert_eq!(most, Some(together[0].work.rows_touched), "the narrowest takes the most");
+}
+
+#[tokio::test]
 async fn a_limit_of_rows_is_kept() {
     let table = table(&[]).await;
     let request = of_vz(Subject::Mean).within(Tolerance::Relative(1e-6), Some(3000));

@@ -3,26 +3,25 @@
 //! Invariant: no band is read twice, and none that the exact answer would not read.
 //! Invariant: the number of rows that an estimate rests on is of the version that its sample is of.
 
+use super::narrowing::Narrowing;
 use super::values::{has_numbers, numbers, ones};
-use super::{
-    Estimate, EstimateRequest, Estimated, Quantity, Reading, Step, Subject, Units, Within, bounded_mean,
-};
+use super::{Estimate, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean};
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
-use crate::{Count, Cut, Query, Readable, Table, TableError, Weight, Window, Work};
+use crate::{Answer, Count, Query, Readable, Table, TableError, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that fits a table.
-struct Plan {
+pub(super) struct Plan {
     /// What to read.
-    query: Query,
+    pub(super) query: Query,
     /// Rows that are sampled and do not belong to what is asked.
     filter: Option<Bound>,
     value: Value,
-    quantity: Quantity,
+    pub(super) quantity: Quantity,
     /// Rows in all, and the version that they are of, where that was counted.
     counted: Option<(u64, Version)>,
-    work: Work,
+    pub(super) work: Work,
 }
 
 /// What a row counts as.
@@ -54,19 +53,23 @@ impl Readable {
     /// [`TableError::Column`], [`TableError::NoNumbers`], and what [`Table::query`] may answer.
     pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
         let plan = self.plan(query, request).await?;
-        if let (Subject::Count, None, Some((rows, version))) = (&request.subject, &plan.filter, plan.counted)
-        {
-            let estimate = Estimate::known(rows as f64);
-            return Ok(Estimated { estimate, version, rows_read: 0, work: plan.work });
+        if let Some(known) = plan.known(request) {
+            return Ok(known);
         }
-        match request.within {
-            None => self.estimate_sample(plan, request).await,
-            Some(within) => self.estimate_within(plan, request, within).await,
-        }
+        let Some(within) = request.within else {
+            let answer = self.query(&plan.query).await?;
+            let units = units_of(&plan.query, &answer.weights)?;
+            return plan.estimated(request, &answer, &units);
+        };
+        let query = plan.query_within(within);
+        let mut one = [Narrowing::new(plan, request, within)?];
+        self.narrow(&query, &mut one).await?;
+        let [one] = one;
+        one.estimated(self).await
     }
 
     /// What to read for a question, and what is known without.
-    async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
+    pub(super) async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
         let value = value_of(self.first()?, &request.subject)?;
         let mut plan = Plan {
             query: query.clone(),
@@ -117,59 +120,6 @@ impl Readable {
         query.as_of = Some(count.version);
         Ok(count)
     }
-
-    /// The estimate from the query's own sample.
-    async fn estimate_sample(&self, plan: Plan, request: &EstimateRequest) -> Result<Estimated, TableError> {
-        let answer = self.query(&plan.query).await?;
-        let values = plan.values(&answer.rows)?;
-        let units = units_of(&plan.query, &answer.weights)?;
-        let rows = plan.counted.map(|(rows, _)| rows).or(request.rows);
-        let estimate = match (request.bounds, rows, &plan.filter) {
-            (Some(bounds), Some(rows), None) if plan.quantity == Quantity::Mean => {
-                bounded_mean(&units, &values, bounds, rows, &request.confidence)?
-            }
-            _ => plan.quantity.estimate(&units, &values, &request.confidence)?,
-        };
-        Ok(Estimated {
-            estimate,
-            version: answer.version,
-            rows_read: answer.rows.num_rows() as u64,
-            work: together(plan.work, answer.work),
-        })
-    }
-
-    /// The estimate from as much as makes it narrow enough.
-    async fn estimate_within(
-        &self,
-        plan: Plan,
-        request: &EstimateRequest,
-        Within { tolerance, rows_max }: Within,
-    ) -> Result<Estimated, TableError> {
-        let after = plan.query.window.after();
-        let mut reading = Reading::new(plan.quantity, request.confidence, tolerance, rows_max, after)?;
-        let mut query = Query { window: Window::above(after), units: None, ..plan.query.clone() };
-        query.limit = rows_max.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        let mut refinement = self.refine(&query);
-        let (mut rows_read, mut work, mut version) = (0, plan.work, None);
-        let estimate = loop {
-            let Some(refined) = refinement.next().await? else { break reading.end()? };
-            rows_read += refined.rows.num_rows() as u64;
-            (work, version) = (together(plan.work, refined.work), Some(refined.version));
-            // A limit of rows may have let some in beyond the cut below which all are known.
-            let known = refined.cut.prefix(&refined.weights);
-            let values = plan.values(&refined.rows.slice(0, known))?;
-            let is_all = refined.is_last && refined.cut == Cut::ALL;
-            match reading.push(&refined.weights[..known], &values, refined.cut, is_all)? {
-                Step::GoOn { rows } => refinement.want(usize::try_from(rows).unwrap_or(usize::MAX)),
-                Step::Stop(estimate) => break estimate,
-            }
-        };
-        let version = match version {
-            Some(version) => version,
-            None => self.version().await?,
-        };
-        Ok(Estimated { estimate, version, rows_read, work })
-    }
 }
 
 /// What a row counts as, for a subject that fits the table.
@@ -216,6 +166,45 @@ impl Value {
 }
 
 impl Plan {
+    /// The answer, if that takes no reading.
+    pub(super) fn known(&self, request: &EstimateRequest) -> Option<Estimated> {
+        let (Subject::Count, None, Some((rows, version))) = (&request.subject, &self.filter, self.counted)
+        else {
+            return None;
+        };
+        Some(Estimated { estimate: Estimate::known(rows as f64), version, rows_read: 0, work: self.work })
+    }
+
+    /// The estimate from a sample.
+    pub(super) fn estimated(
+        &self,
+        request: &EstimateRequest,
+        answer: &Answer,
+        units: &Units,
+    ) -> Result<Estimated, TableError> {
+        let values = self.values(&answer.rows)?;
+        let rows = self.counted.map(|(rows, _)| rows).or(request.rows);
+        let estimate = match (request.bounds, rows, &self.filter) {
+            (Some(bounds), Some(rows), None) if self.quantity == Quantity::Mean => {
+                bounded_mean(units, &values, bounds, rows, &request.confidence)?
+            }
+            _ => self.quantity.estimate(units, &values, &request.confidence)?,
+        };
+        Ok(Estimated {
+            estimate,
+            version: answer.version,
+            rows_read: answer.rows.num_rows() as u64,
+            work: together(self.work, answer.work),
+        })
+    }
+
+    /// What to read batch by batch until an estimate is narrow enough.
+    pub(super) fn query_within(&self, within: Within) -> Query {
+        let window = Window::above(self.query.window.after());
+        let limit = within.rows_max.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        Query { window, units: None, limit, ..self.query.clone() }
+    }
+
     /// The columns to read.
     fn columns(&self) -> Vec<String> {
         let mut columns = self.value.columns();
@@ -228,7 +217,7 @@ impl Plan {
     }
 
     /// What each row counts as, NaN for nothing.
-    fn values(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
+    pub(super) fn values(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
         let mut values = self.value.of_rows(rows)?;
         if let Some(filter) = &self.filter {
             let belongs = ones(&filter.evaluate(rows)?);
@@ -252,7 +241,7 @@ pub(super) fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, Table
 }
 
 /// What two answers took.
-fn together(one: Work, other: Work) -> Work {
+pub(super) fn together(one: Work, other: Work) -> Work {
     Work {
         blocks: one.blocks.max(other.blocks),
         bands: one.bands + other.bands,

@@ -10,7 +10,7 @@ use atoll_tables::estimate::{Confidence, Estimate, EstimateRequest, Stopping, Su
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{PackOptions, Query, Roles, Table, TableSchema, column};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Rows of one step, so that a table has several blocks.
@@ -88,86 +88,117 @@ async fn tallied(
 ) -> BTreeMap<Cell, Tally> {
     let written = Written::new(population);
     let mut tallies: BTreeMap<Cell, Tally> = BTreeMap::new();
-    for seed in seeds {
-        for sampled in [Sampled::Row, Sampled::Entity] {
-            let mut cells = questions.iter().filter(|(cell, _)| cell.sampled == sampled).peekable();
-            if cells.peek().is_none() {
-                continue;
-            }
+    for sampled in [Sampled::Row, Sampled::Entity] {
+        let cells: Vec<(&Cell, &Question)> =
+            questions.iter().filter(|(cell, _)| cell.sampled == sampled).collect();
+        let readings = readings(&cells, units_of(population, sampled));
+        for seed in seeds.clone().filter(|_| !cells.is_empty()) {
             let table = written.table(sampled, seed).await;
-            let mut looks = Looks { table: &table, population, seen: BTreeMap::new() };
-            for (cell, question) in cells {
-                let estimate = looks.answer(*cell, question).await;
-                tallies.entry(*cell).or_default().add(&estimate, question.truth);
+            let answers = answers(&table, &readings).await;
+            for (cell, question) in &cells {
+                tallies.entry(**cell).or_default().add(answer(&answers, **cell, question), question.truth);
             }
         }
     }
     tallies
 }
 
-/// The answers of one table, of which those of adversaries are kept: each of them looks where others have looked.
-struct Looks<'t> {
-    table: &'t Table,
-    population: &'t Population,
-    seen: BTreeMap<(Shape, Asked, usize), Estimate>,
+/// Something to ask a table: an answer to a cell, or one of those that its adversary sees.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ask {
+    shape: Shape,
+    asked: Asked,
+    units: usize,
+    mode: Mode,
 }
 
-impl Looks<'_> {
-    async fn answer(&mut self, cell: Cell, question: &Question) -> Estimate {
-        match cell.mode {
-            Mode::Fixed => self.sampled(cell, cell.units, Confidence::default()).await,
-            Mode::Within => {
-                let (query, request) = asked(cell);
-                let tolerance = Tolerance::Absolute(question.width.max(1e-9));
-                estimate(self.table, &query, &request.within(tolerance, None)).await
-            }
-            Mode::Anytime => self.adversary(cell, question.truth).await,
-        }
-    }
+type Answers = BTreeMap<Ask, Estimate>;
 
-    /// The estimate from a sample of so many units, on average.
-    async fn sampled(&self, cell: Cell, units: usize, confidence: Confidence) -> Estimate {
-        let (query, request) = asked(cell);
-        let share = units as f64 / units_of(self.population, cell.sampled) as f64;
-        let query = query.sample(share).expect("a share");
-        estimate(self.table, &query, &request.confidence(confidence)).await
-    }
+/// Questions about the same rows, which a user asks together.
+struct AskedTogether {
+    query: Query,
+    /// Those that are read on for: of one column, and of about as many units.
+    within: Option<(Shape, usize)>,
+    asks: Vec<Ask>,
+    requests: Vec<EstimateRequest>,
+}
 
-    async fn adversary(&mut self, cell: Cell, truth: f64) -> Estimate {
-        let confidence = Confidence::default().stopping(Stopping::ANYTIME);
-        let key = |units: usize| (cell.shape, cell.asked, units);
-        for units in looks(cell.units) {
-            if !self.seen.contains_key(&key(units)) {
-                let answer = self.sampled(cell, units, confidence).await;
-                self.seen.insert(key(units), answer);
+/// All that there is to ask of a table of so many units, each thing once.
+fn readings(cells: &[(&Cell, &Question)], units_there: usize) -> Vec<AskedTogether> {
+    let mut readings: Vec<AskedTogether> = Vec::new();
+    let mut asks = BTreeSet::new();
+    for (cell, question) in cells {
+        let Cell { shape, asked, mode, .. } = **cell;
+        let looks = if mode == Mode::Anytime { looks(cell.units) } else { vec![cell.units] };
+        for units in looks {
+            let ask = Ask { shape, asked, units, mode };
+            if asks.insert(ask) {
+                let share = units as f64 / units_there as f64;
+                add(&mut readings, ask, share, question.width);
             }
         }
-        let answers = looks(cell.units).into_iter().map(|units| &self.seen[&key(units)]);
-        stopped(&answers.collect::<Vec<_>>(), truth).clone()
+    }
+    readings
+}
+
+fn add(readings: &mut Vec<AskedTogether>, ask: Ask, share: f64, width: f64) {
+    let (query, request) = question_of(ask.shape, ask.asked);
+    let sampled = |query: Query| query.sample(share).expect("a share");
+    let (query, request) = match ask.mode {
+        Mode::Fixed => (sampled(query), request),
+        Mode::Within => (query, request.within(Tolerance::Absolute(width.max(1e-9)), None)),
+        Mode::Anytime => {
+            let confidence = Confidence::default().stopping(Stopping::ANYTIME);
+            (sampled(query), request.confidence(confidence))
+        }
+    };
+    let within = (ask.mode == Mode::Within).then_some((ask.shape, ask.units));
+    let is_same = |other: &&mut AskedTogether| other.query == query && other.within == within;
+    match readings.iter_mut().find(is_same) {
+        Some(reading) => {
+            reading.asks.push(ask);
+            reading.requests.push(request);
+        }
+        None => readings.push(AskedTogether { query, within, asks: vec![ask], requests: vec![request] }),
     }
 }
 
-async fn estimate(table: &Table, query: &Query, request: &EstimateRequest) -> Estimate {
-    table.estimate(query, request).await.expect("an estimate").estimate
+async fn answers(table: &Table, readings: &[AskedTogether]) -> Answers {
+    let mut answers = Answers::new();
+    for reading in readings {
+        let found = table.estimate_all(&reading.query, &reading.requests).await.expect("estimates");
+        answers.extend(reading.asks.iter().copied().zip(found.into_iter().map(|found| found.estimate)));
+    }
+    answers
+}
+
+/// The answer to a cell: of those that its adversary sees, the one that it stops at.
+fn answer<'a>(answers: &'a Answers, cell: Cell, question: &Question) -> &'a Estimate {
+    let Cell { shape, asked, units, mode, .. } = cell;
+    let of = |units: usize| &answers[&Ask { shape, asked, units, mode }];
+    match mode {
+        Mode::Fixed | Mode::Within => of(units),
+        Mode::Anytime => stopped(&looks(units).into_iter().map(of).collect::<Vec<_>>(), question.truth),
+    }
 }
 
 /// The question as a user puts it.
-fn asked(cell: Cell) -> (Query, EstimateRequest) {
-    let column = || Column::named(cell.shape.name());
-    let threshold = cell.shape.threshold();
+fn question_of(shape: Shape, asked: Asked) -> (Query, EstimateRequest) {
+    let column = || Column::named(shape.name());
+    let threshold = shape.threshold();
     let condition = |text: String| Expression::parse(&text).expect("a condition");
     let query = Query::default();
-    match cell.asked {
+    match asked {
         Asked::Mean => (query, EstimateRequest::new(Subject::Mean(column()))),
         Asked::Sum => (query, EstimateRequest::new(Subject::Sum(column()))),
         Asked::Q50 => (query, EstimateRequest::new(Subject::Quantile(column(), 0.5))),
         Asked::Q99 => (query, EstimateRequest::new(Subject::Quantile(column(), 0.99))),
         Asked::Count => {
-            let filter = condition(format!("{} > {threshold}", cell.shape.name()));
+            let filter = condition(format!("{} > {threshold}", shape.name()));
             (query.filter(filter), EstimateRequest::new(Subject::Count))
         }
         Asked::Share => {
-            let below = condition(format!("{} <= {threshold}", cell.shape.name()));
+            let below = condition(format!("{} <= {threshold}", shape.name()));
             (query, EstimateRequest::new(Subject::Share(below)))
         }
         Asked::GroupMean => {

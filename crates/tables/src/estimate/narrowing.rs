@@ -1,0 +1,79 @@
+//! Reading a table until estimates are narrow enough: one of them, or several from the same batches.
+//!
+//! Invariant: each looks at what it planned to look at, whoever else reads along: a batch ends where the first of them
+//! wants to look, and a [`Reading`] does not look before.
+
+use super::of_table::{Plan, together};
+use super::{Estimate, EstimateRequest, Estimated, Reading, Step, Within};
+use crate::protocol::Version;
+use crate::{Cut, Query, Readable, Refined, TableError, Work};
+
+/// An estimate that is read for.
+pub(super) struct Narrowing {
+    plan: Plan,
+    reading: Reading,
+    /// The answer, once it is narrow enough.
+    found: Option<Estimate>,
+    /// Rows to read before it looks again.
+    wanted: u64,
+    rows_read: u64,
+    work: Work,
+    version: Option<Version>,
+}
+
+impl Narrowing {
+    /// Nothing read yet.
+    pub(super) fn new(plan: Plan, request: &EstimateRequest, within: Within) -> Result<Self, TableError> {
+        let (after, work) = (plan.query.window.after(), plan.work);
+        let Within { tolerance, rows_max } = within;
+        let reading = Reading::new(plan.quantity, request.confidence, tolerance, rows_max, after)?;
+        Ok(Self { plan, reading, found: None, wanted: 1, rows_read: 0, work, version: None })
+    }
+
+    /// Takes the next batch.
+    fn push(&mut self, refined: &Refined) -> Result<(), TableError> {
+        self.rows_read += refined.rows.num_rows() as u64;
+        (self.work, self.version) = (together(self.plan.work, refined.work), Some(refined.version));
+        // A limit of rows may have let some in beyond the cut below which all are known.
+        let known = refined.cut.prefix(&refined.weights);
+        let values = self.plan.values(&refined.rows.slice(0, known))?;
+        let is_all = refined.is_last && refined.cut == Cut::ALL;
+        match self.reading.push(&refined.weights[..known], &values, refined.cut, is_all)? {
+            Step::GoOn { rows } => self.wanted = rows,
+            Step::Stop(estimate) => self.found = Some(estimate),
+        }
+        Ok(())
+    }
+
+    /// The answer: when it was found, or all that there was.
+    pub(super) async fn estimated(self, of: &Readable) -> Result<Estimated, TableError> {
+        let estimate = match self.found {
+            Some(estimate) => estimate,
+            None => self.reading.end()?,
+        };
+        let version = match self.version {
+            Some(version) => version,
+            None => of.version().await?,
+        };
+        Ok(Estimated { estimate, version, rows_read: self.rows_read, work: self.work })
+    }
+}
+
+impl Readable {
+    /// Reads a query until all of them are narrow enough.
+    pub(super) async fn narrow(&self, query: &Query, all: &mut [Narrowing]) -> Result<(), TableError> {
+        let mut refinement = self.refine(query);
+        loop {
+            let open = || all.iter().filter(|one| one.found.is_none());
+            let Some(wanted) = open().map(|one| one.wanted).min() else { return Ok(()) };
+            // The first batch is as long as a first batch is.
+            if open().any(|one| one.version.is_some()) {
+                refinement.want(usize::try_from(wanted).unwrap_or(usize::MAX));
+            }
+            let Some(refined) = refinement.next().await? else { return Ok(()) };
+            for one in all.iter_mut().filter(|one| one.found.is_none()) {
+                one.push(&refined)?;
+            }
+        }
+    }
+}

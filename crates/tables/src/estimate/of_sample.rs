@@ -1,0 +1,128 @@
+//! Several questions at once: those of one sample, or of one reading, are answered from what is read once.
+//!
+//! Invariant: every answer is the one that its question has alone, and all are of one version.
+
+use super::narrowing::Narrowing;
+use super::of_table::{Plan, units_of};
+use super::{EstimateRequest, Estimated};
+use crate::{Query, Readable, Table, TableError};
+
+/// Questions that need the same rows.
+struct Group<'r> {
+    /// What to read, with the columns of all.
+    query: Query,
+    /// The place of each, what it is, and the plan of it.
+    members: Vec<(usize, &'r EstimateRequest, Plan)>,
+}
+
+impl Table {
+    /// Estimates several numbers of the rows of a query, as [`Readable::estimate_all`].
+    ///
+    /// # Errors
+    /// As [`Readable::estimate_all`].
+    pub async fn estimate_all(
+        &self,
+        query: &Query,
+        requests: &[EstimateRequest],
+    ) -> Result<Vec<Estimated>, TableError> {
+        Readable::One(self.clone()).estimate_all(query, requests).await
+    }
+}
+
+impl Readable {
+    /// Estimates several numbers of the rows of a query, each as [`Readable::estimate`] does, in the order of the
+    /// requests. Those without a tolerance have one sample, which is read once; those with one are read for together.
+    ///
+    /// Each interval holds by itself; [`Confidence::simultaneous`](super::Confidence::simultaneous) is for all at once.
+    /// What an answer says about work is that of all that were answered with it.
+    ///
+    /// # Errors
+    /// As [`Readable::estimate`], of the first request that has one.
+    pub async fn estimate_all(
+        &self,
+        query: &Query,
+        requests: &[EstimateRequest],
+    ) -> Result<Vec<Estimated>, TableError> {
+        loop {
+            let as_of = match query.as_of {
+                Some(version) => version,
+                None => self.version().await?,
+            };
+            match self.estimate_all_of(&query.clone().as_of(as_of), requests).await {
+                // A vacuum took the version away meanwhile.
+                Err(TableError::VersionGone { .. }) if query.as_of.is_none() => {}
+                answered => return answered,
+            }
+        }
+    }
+
+    async fn estimate_all_of(
+        &self,
+        query: &Query,
+        requests: &[EstimateRequest],
+    ) -> Result<Vec<Estimated>, TableError> {
+        let (mut answers, mut groups) = (Vec::new(), Vec::new());
+        for (place, request) in requests.iter().enumerate() {
+            let plan = self.plan(query, request).await?;
+            match plan.known(request) {
+                Some(known) => answers.push((place, known)),
+                None => join(&mut groups, place, request, plan),
+            }
+        }
+        for group in groups {
+            answers.extend(self.answer_group(group).await?);
+        }
+        answers.sort_unstable_by_key(|(place, _)| *place);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    async fn answer_group(&self, group: Group<'_>) -> Result<Vec<(usize, Estimated)>, TableError> {
+        let Group { query, members } = group;
+        if members.iter().all(|(_, request, _)| request.within.is_none()) {
+            let answer = self.query(&query).await?;
+            let units = units_of(&query, &answer.weights)?;
+            let answered = |(place, request, plan): (usize, &EstimateRequest, Plan)| {
+                Ok((place, plan.estimated(request, &answer, &units)?))
+            };
+            return members.into_iter().map(answered).collect();
+        }
+        let (mut places, mut narrowings) = (Vec::new(), Vec::new());
+        for (place, request, plan) in members {
+            if let Some(within) = request.within {
+                places.push(place);
+                narrowings.push(Narrowing::new(plan, request, within)?);
+            }
+        }
+        self.narrow(&query, &mut narrowings).await?;
+        let mut answers = Vec::with_capacity(places.len());
+        for (place, narrowing) in places.into_iter().zip(narrowings) {
+            answers.push((place, narrowing.estimated(self).await?));
+        }
+        Ok(answers)
+    }
+}
+
+/// Adds a question to the group that reads the same rows.
+fn join<'r>(groups: &mut Vec<Group<'r>>, place: usize, request: &'r EstimateRequest, plan: Plan) {
+    let own = match request.within {
+        Some(within) => plan.query_within(within),
+        None => plan.query.clone(),
+    };
+    let is_same = |group: &&mut Group<'_>| {
+        let is_within = |request: &EstimateRequest| request.within.is_some();
+        let other = Query { columns: own.columns.clone(), ..group.query.clone() };
+        other == own && group.members.iter().all(|(_, other, _)| is_within(other) == is_within(request))
+    };
+    match groups.iter_mut().find(is_same) {
+        Some(group) => {
+            let columns = group.query.columns.get_or_insert_default();
+            for column in own.columns.into_iter().flatten() {
+                if !columns.contains(&column) {
+                    columns.push(column);
+                }
+            }
+            group.members.push((place, request, plan));
+        }
+        None => groups.push(Group { query: own, members: vec![(place, request, plan)] }),
+    }
+}
