@@ -1,0 +1,73 @@
+//! Threads: work of a large answer that is divided among the processors.
+//!
+//! Invariant: what comes out does not depend on how many threads there are.
+
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Rows for which it pays to begin a thread.
+const ROWS_EACH: usize = 1 << 15;
+
+/// Threads at most; a query is not to take a large machine for itself.
+const THREADS_MAX: usize = 8;
+
+/// Threads to use for so many rows; one is the caller's own.
+pub(crate) fn threads(rows: usize) -> usize {
+    static THERE: OnceLock<usize> = OnceLock::new();
+    let there = *THERE.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get));
+    there.min(THREADS_MAX).min(rows / ROWS_EACH).max(1)
+}
+
+/// What `work` makes of each item, in their order. The items are taken by whichever thread is free.
+pub(crate) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+    if threads <= 1 || items.len() <= 1 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut made = Vec::new();
+        while let Some((place, item)) = some_next(&next, items) {
+            made.push((place, work(item)));
+        }
+        made
+    };
+    let mut made = std::thread::scope(|scope| {
+        // Where the system refuses more threads, those that there are do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, take).ok();
+        let others: Vec<_> = (1..threads.min(items.len())).map_while(spawn).collect();
+        let mut made = take();
+        for other in others {
+            made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        made
+    });
+    made.sort_unstable_by_key(|(place, _)| *place);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+fn some_next<'i, I>(next: &AtomicUsize, items: &'i [I]) -> Option<(usize, &'i I)> {
+    let place = next.fetch_add(1, Ordering::Relaxed);
+    items.get(place).map(|item| (place, item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_worked_on_once_and_keeps_its_place() {
+        let items: Vec<usize> = (0..1000).collect();
+        for count in [1, 2, 3, 8, 2000] {
+            let made = map(&items, count, |item| item * 3);
+            assert!(made.into_iter().eq((0..1000).map(|item| item * 3)), "{count} threads");
+        }
+        assert!(map(&items[..0], 4, |item| *item).is_empty());
+    }
+
+    #[test]
+    fn few_rows_begin_no_thread() {
+        assert_eq!((threads(0), threads(ROWS_EACH)), (1, 1));
+        assert!((1..=THREADS_MAX).contains(&threads(usize::MAX)));
+    }
+}
