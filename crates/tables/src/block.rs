@@ -23,6 +23,7 @@
 //! Invariant: rows lie in the order of (weight, id), over all bands.
 //! Invariant: no byte of a block is believed before its checksum was found right.
 
+mod content;
 mod directory;
 mod read;
 pub(crate) mod slice;
@@ -30,7 +31,7 @@ mod write;
 
 pub use directory::{Band, Directory, Slice};
 pub use read::{BlockReader, Wanted};
-pub(crate) use write::check;
+pub(crate) use write::{Written, check, write_block};
 pub use write::{encode_block, encode_sorted};
 
 use arrow_schema::{ArrowError, DataType};

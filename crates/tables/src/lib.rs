@@ -23,6 +23,7 @@ mod schema;
 #[cfg(test)]
 mod seeds;
 mod table;
+mod threads;
 mod vector;
 mod weight;
 

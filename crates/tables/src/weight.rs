@@ -17,6 +17,7 @@ mod vectors;
 
 pub use cut::{Cut, Window};
 pub use order::order;
+pub(crate) use order::ordered;
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;

@@ -1,29 +1,37 @@
 //! Writing a block: rows into the order of their weights, bands, slices, and the directory in front of them.
 
+use super::content::{Content, Source};
 use super::directory::Head;
 use super::{
-    ALIGNMENT, Band, BlockError, Directory, HEAD_BYTES, Slice, band_rows, checksum, schema_sum, slice,
+    ALIGNMENT, Band, BlockError, Directory, HEAD_BYTES, Slice, band_rows, checksum, damaged, schema_sum,
 };
 use crate::lattice::Extent;
-use crate::weight::{order, weights};
+use crate::schema::IndexColumn;
+use crate::threads::{map, threads};
+use crate::weight::ordered;
 use crate::{Salt, TableSchema, Weight};
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::take::take;
-use std::sync::Arc;
+use atoll_store::Buffer;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Encodes rows, in any order, as a block of a table.
 ///
 /// # Errors
 /// [`BlockError::Columns`] and [`BlockError::Null`] where the rows do not fit the table, and errors of weights.
 pub fn encode_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Vec<u8>, BlockError> {
+    Ok(write_block(schema, rows)?.bytes.to_vec())
+}
+
+/// As [`encode_block`], where the block stays.
+pub(crate) fn write_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Written, BlockError> {
     check(schema, rows)?;
     let columns = |places: &[usize]| -> Vec<ArrayRef> {
         places.iter().map(|&place| Arc::clone(rows.column(place))).collect()
     };
-    let weights = weights(&columns(schema.sample_key()), Salt(schema.salt()))?;
-    let order = order(&weights, &columns(schema.id()))?;
-    let weights: Vec<Weight> = order.iter().map(|&row| weights[row as usize]).collect();
-    encode(schema, rows, &UInt32Array::from(order), &weights)
+    let (key, id) = (columns(schema.sample_key()), columns(schema.id()));
+    let (weights, order) = ordered(&key, &id, Salt(schema.salt()))?;
+    encode(schema, rows, &order, &weights)
 }
 
 /// As [`encode_block`], for rows that are in the order of (weight, id) already, with their weights.
@@ -40,8 +48,8 @@ pub fn encode_sorted(
         let problem = format!("{} weights for {} rows", weights.len(), rows.num_rows());
         return Err(BlockError::Columns { problem });
     }
-    let order: UInt32Array = (0..rows.num_rows() as u32).collect::<Vec<_>>().into();
-    encode(schema, rows, &order, weights)
+    let order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+    Ok(encode(schema, rows, &order, weights)?.bytes.to_vec())
 }
 
 pub(crate) fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), BlockError> {
@@ -66,67 +74,113 @@ pub(crate) fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), Bloc
     Ok(())
 }
 
+/// A block as it was written.
+pub(crate) struct Written {
+    pub(crate) bytes: Buffer,
+    pub(crate) directory: Directory,
+    /// Bytes of the head and the directory.
+    pub(crate) front_bytes: u64,
+}
+
+/// Writes every slice to where it stays, on several threads, and the directory in front of them.
 fn encode(
     schema: &TableSchema,
     rows: &RecordBatch,
-    order: &UInt32Array,
+    order: &[u32],
     weights: &[Weight],
-) -> Result<Vec<u8>, BlockError> {
-    let (slices, index) = (rows.num_columns() + 1, schema.index().len());
-    let bands = band_rows(rows.num_rows()).count();
-    let directory_bytes = Directory::encoded_bytes(bands, index, slices);
-    let mut bytes = vec![0; (HEAD_BYTES + directory_bytes).next_multiple_of(ALIGNMENT)];
-    let mut directory = Directory { rows: rows.num_rows() as u64, bytes: 0, bands: Vec::new() };
+) -> Result<Written, BlockError> {
+    let sources: Vec<Source> = rows.columns().iter().map(Source::of).collect();
+    let mut contents = Vec::new();
     let mut from = 0;
     for count in band_rows(rows.num_rows()) {
-        let rows_of_band = order.slice(from, count);
-        let weights = &weights[from..from + count];
-        directory.bands.push(encode_band(schema, rows, &rows_of_band, weights, &mut bytes)?);
+        let (order, weights) = (&order[from..from + count], &weights[from..from + count]);
+        contents.push(Content::Weights(weights));
+        for source in &sources {
+            contents.push(source.content(order)?);
+        }
         from += count;
     }
-    directory.bytes = bytes.len() as u64;
-    let encoded = directory.encode();
-    let head = Head {
-        directory_bytes: encoded.len() as u32,
-        rows: directory.rows,
-        block_bytes: directory.bytes,
-        schema: schema_sum(schema),
-        directory_sum: checksum(&encoded),
-    };
-    bytes[..HEAD_BYTES].copy_from_slice(&head.encode());
-    bytes[HEAD_BYTES..HEAD_BYTES + encoded.len()].copy_from_slice(&encoded);
-    Ok(bytes)
+    let (index, slices) = (schema.index().len(), sources.len() + 1);
+    let bands = contents.len() / slices;
+    let front = HEAD_BYTES + Directory::encoded_bytes(bands, index, slices);
+    let padded = |content: &Content<'_>| content.bytes().next_multiple_of(ALIGNMENT);
+    let block_bytes = front.next_multiple_of(ALIGNMENT) + contents.iter().map(padded).sum::<usize>();
+    let mut directory =
+        Directory { rows: rows.num_rows() as u64, bytes: block_bytes as u64, bands: Vec::new() };
+    let bytes = Buffer::try_build(block_bytes, |bytes| {
+        let (at_front, behind) = bytes.split_at_mut(front.next_multiple_of(ALIGNMENT));
+        let put = put_slices(&contents, at_front.len(), behind, threads(2 * rows.num_rows()));
+        let bands = contents.chunks(slices).zip(put.chunks(slices));
+        for (contents, put) in bands {
+            directory.bands.push(band_of(schema, rows, contents, put)?);
+        }
+        let encoded = directory.encode();
+        let head = Head {
+            directory_bytes: encoded.len() as u32,
+            rows: directory.rows,
+            block_bytes: directory.bytes,
+            schema: schema_sum(schema),
+            directory_sum: checksum(&encoded),
+        };
+        at_front[..HEAD_BYTES].copy_from_slice(&head.encode());
+        at_front[HEAD_BYTES..front].copy_from_slice(&encoded);
+        Ok::<_, BlockError>(())
+    })?;
+    Ok(Written { bytes, directory, front_bytes: front as u64 })
 }
 
-fn encode_band(
+/// A slice that was written, and what its values span if that could be seen.
+struct Put {
+    slice: Slice,
+    extent: Option<Extent>,
+}
+
+/// Writes slices one behind the other into bytes that lie so far behind the front.
+fn put_slices(contents: &[Content<'_>], mut offset: usize, mut bytes: &mut [u8], threads: usize) -> Vec<Put> {
+    let mut places = Vec::with_capacity(contents.len());
+    for content in contents {
+        let len = content.bytes();
+        let (own, behind) = bytes.split_at_mut(len.next_multiple_of(ALIGNMENT));
+        // Each is locked once, by whichever thread writes it.
+        places.push((content, offset, Mutex::new(&mut own[..len])));
+        (bytes, offset) = (behind, offset + len.next_multiple_of(ALIGNMENT));
+    }
+    map(&places, threads, |(content, offset, bytes)| {
+        let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let extent = content.write(&mut bytes);
+        let slice = Slice { offset: *offset as u64, bytes: bytes.len() as u64, checksum: checksum(&bytes) };
+        Put { slice, extent }
+    })
+}
+
+fn band_of(
     schema: &TableSchema,
     rows: &RecordBatch,
-    order: &UInt32Array,
-    weights: &[Weight],
-    bytes: &mut Vec<u8>,
+    contents: &[Content<'_>],
+    put: &[Put],
 ) -> Result<Band, BlockError> {
-    let numbers: UInt64Array = weights.iter().map(|weight| weight.get()).collect::<Vec<_>>().into();
-    let mut slices = vec![put_slice(&(Arc::new(numbers) as ArrayRef), bytes)?];
-    let mut columns = Vec::with_capacity(rows.num_columns());
-    for column in rows.columns() {
-        let column = take(column, order, None)?;
-        slices.push(put_slice(&column, bytes)?);
-        columns.push(column);
-    }
-    let extents = schema.index_values(&columns)?.iter().map(Extent::of).collect::<Result<_, _>>()?;
-    // A band has a row at least.
-    let (least, greatest) = (weights[0], weights[weights.len() - 1]);
-    Ok(Band { rows: weights.len() as u32, least, greatest, extents, slices })
-}
-
-fn put_slice(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<Slice, BlockError> {
-    let offset = bytes.len();
-    slice::encode(column, bytes)?;
-    let slice = Slice {
-        offset: offset as u64,
-        bytes: (bytes.len() - offset) as u64,
-        checksum: checksum(&bytes[offset..]),
+    let Some(Content::Weights(weights @ [least, .., greatest] | weights @ [least @ greatest])) =
+        contents.first()
+    else {
+        return Err(damaged("a band has a row at least"));
     };
-    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-    Ok(slice)
+    let extent = |index: &IndexColumn| -> Result<Extent, BlockError> {
+        let (content, put) = (&contents[index.place + 1], &put[index.place + 1]);
+        match (put.extent, content) {
+            (Some(extent), _) if index.element.is_none() => Ok(extent),
+            (_, Content::Plain { order, .. } | Content::Encoded { order, .. }) => {
+                let order = UInt32Array::from(order.to_vec());
+                let column = take(rows.column(index.place), &order, None)?;
+                Ok(Extent::of(&index.of_column(&column)?)?)
+            }
+            (_, Content::Weights(_)) => Err(damaged("weights are no index column")),
+        }
+    };
+    Ok(Band {
+        rows: weights.len() as u32,
+        least: *least,
+        greatest: *greatest,
+        extents: schema.index().iter().map(extent).collect::<Result<_, _>>()?,
+        slices: put.iter().map(|put| put.slice).collect(),
+    })
 }

@@ -1,7 +1,8 @@
 //! Extents: the least and the greatest stored value of some rows, which is all that pruning looks at.
 
-use super::{LatticeError, Numbers, Scalar};
+use super::{Kind, LatticeError, Numbers, Scalar};
 use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
 
 /// What values some rows have in one index column: the side of a tight box of real rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,6 +27,58 @@ impl Extent {
                 Self::of_values(&values, Scalar::Float, |row| comparable(row) && !values[row].is_nan())
             }
         })
+    }
+
+    /// The extent of values that lie one after the other, little-endian, as [`Extent::of`] their column, in which
+    /// none is null; none for a type that must become a column for that.
+    pub(crate) fn of_bytes(data_type: &DataType, bytes: &[u8]) -> Option<Self> {
+        Some(match (Kind::of(data_type)?, data_type.primitive_width()?) {
+            (Kind::Signed, 1) => {
+                Self::of_words(bytes, i8::from_le_bytes, |v| Scalar::Signed(v.into()), |_| true)
+            }
+            (Kind::Signed, 2) => {
+                Self::of_words(bytes, i16::from_le_bytes, |v| Scalar::Signed(v.into()), |_| true)
+            }
+            (Kind::Signed, 4) => {
+                Self::of_words(bytes, i32::from_le_bytes, |v| Scalar::Signed(v.into()), |_| true)
+            }
+            (Kind::Signed, 8) => Self::of_words(bytes, i64::from_le_bytes, Scalar::Signed, |_| true),
+            (Kind::Unsigned, 1) => {
+                Self::of_words(bytes, u8::from_le_bytes, |v| Scalar::Unsigned(v.into()), |_| true)
+            }
+            (Kind::Unsigned, 2) => {
+                Self::of_words(bytes, u16::from_le_bytes, |v| Scalar::Unsigned(v.into()), |_| true)
+            }
+            (Kind::Unsigned, 4) => {
+                Self::of_words(bytes, u32::from_le_bytes, |v| Scalar::Unsigned(v.into()), |_| true)
+            }
+            (Kind::Unsigned, 8) => Self::of_words(bytes, u64::from_le_bytes, Scalar::Unsigned, |_| true),
+            (Kind::Float, 4) => {
+                Self::of_words(bytes, f32::from_le_bytes, |v| Scalar::Float(v.into()), |v| !v.is_nan())
+            }
+            (Kind::Float, 8) => Self::of_words(bytes, f64::from_le_bytes, Scalar::Float, |v| !v.is_nan()),
+            _ => return None,
+        })
+    }
+
+    fn of_words<const WIDTH: usize, T: Copy + PartialOrd>(
+        bytes: &[u8],
+        value: impl Fn([u8; WIDTH]) -> T,
+        scalar: impl Fn(T) -> Scalar,
+        is_comparable: impl Fn(&T) -> bool,
+    ) -> Self {
+        let values = || bytes.as_chunks::<WIDTH>().0.iter().map(|word| value(*word));
+        let Some(first) = values().find(&is_comparable) else {
+            return Self { range: None, has_incomparable: !bytes.is_empty() };
+        };
+        let (mut least, mut greatest, mut has_incomparable) = (first, first, false);
+        // Comparisons with NaN are false, so the loop needs no way around it.
+        for value in values() {
+            least = if value < least { value } else { least };
+            greatest = if value > greatest { value } else { greatest };
+            has_incomparable |= !is_comparable(&value);
+        }
+        Self { range: Some((scalar(least), scalar(greatest))), has_incomparable }
     }
 
     /// The extent from `least` to `greatest`, both of which occur, as a manifest keeps it; with or without rows

@@ -5,7 +5,7 @@ use crate::seeds::for_seeds;
 use arrow_array::types::{
     Float32Type, Float64Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
 };
-use arrow_array::{ArrayRef, Float16Array, Int8Array, PrimitiveArray, StringArray};
+use arrow_array::{Array, ArrayRef, Float16Array, Int8Array, PrimitiveArray, StringArray};
 use arrow_schema::TimeUnit;
 use fastrand::Rng;
 use std::sync::Arc;
@@ -408,6 +408,35 @@ fn boxes_beside_a_region_are_pruned_and_boxes_inside_are_covered() {
     let nothing = Region::new(vec![(Scalar::Signed(15)..Scalar::Signed(15)).into()]).unwrap();
     assert!(nothing.prunes(&extent(10, 20)));
     assert!(!region.prunes(&[]) && !region.covers(&[]), "nothing is known of the column");
+}
+
+/// Extents of columns are told by scalars, one at a time; those of bytes must be the same.
+#[test]
+fn the_extent_of_bytes_is_that_of_the_column_they_are_of() {
+    let narrow: [ArrayRef; 4] = [
+        Arc::new(Int8Array::from(vec![3, -128, 127, 0])),
+        Arc::new(arrow_array::UInt16Array::from(vec![u16::MAX, 1, 40_000])),
+        Arc::new(arrow_array::Float32Array::from(vec![f32::NAN; 3])),
+        Arc::new(arrow_array::Float32Array::from(vec![f32::INFINITY, f32::INFINITY])),
+    ];
+    for_seeds("the_extent_of_bytes_is_that_of_the_column_they_are_of", 200, |random| {
+        for data_type in &TYPES {
+            let count = random.usize(1..40);
+            let values: Vec<_> =
+                std::iter::repeat_with(|| any(data_type, random)).flatten().take(count).map(Some).collect();
+            assert_same_extent(&column(data_type, &values));
+        }
+    });
+    narrow.iter().for_each(assert_same_extent);
+    // A half must become a number first.
+    assert_eq!(Extent::of_bytes(&DataType::Float16, &[0, 0]), None);
+}
+
+#[track_caller]
+fn assert_same_extent(column: &ArrayRef) {
+    let parts = column.to_data();
+    let bytes = parts.buffers()[0].as_slice();
+    assert_eq!(Extent::of_bytes(column.data_type(), bytes), Some(Extent::of(column).unwrap()), "{column:?}");
 }
 
 #[test]

@@ -31,7 +31,11 @@ impl IndexColumn {
 
     /// Its values in the columns of a table; null where a vector or its element is.
     fn values(&self, columns: &[ArrayRef]) -> Result<ArrayRef, LatticeError> {
-        let column = &columns[self.place];
+        self.of_column(&columns[self.place])
+    }
+
+    /// Its values in its column.
+    pub(crate) fn of_column(&self, column: &ArrayRef) -> Result<ArrayRef, LatticeError> {
         let Some(element) = self.element else { return Ok(Arc::clone(column)) };
         let not_indexable = || LatticeError::NotIndexable { data_type: column.data_type().clone() };
         let list = column.as_fixed_size_list_opt().ok_or_else(not_indexable)?;

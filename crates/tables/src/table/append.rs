@@ -1,18 +1,17 @@
 //! Appending: the rows of one rank and step become a block, and the block part of a version.
 
 use super::codec::tight_box;
-use super::ledger::{Fate, create};
+use super::ledger::{Fate, create_shared};
 use super::line::{Answer, Lane, Place};
 use super::{Table, TableError, check_name};
-use crate::block::{BlockReader, encode_block};
+use crate::block::{Written, write_block};
 use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, StepTime,
     TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
-use atoll_store::{Cell, WriteOptions};
-use std::sync::Arc;
+use atoll_store::{Buffer, Cell, WriteOptions};
 
 /// How often the objects of an append are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
@@ -23,7 +22,7 @@ struct Encoded {
     time: Option<StepTime>,
     rows: u64,
     /// Nothing for a block without rows.
-    bytes: Vec<u8>,
+    bytes: Buffer,
     front_bytes: u64,
     tight: TightBox,
 }
@@ -168,17 +167,14 @@ impl Table {
     fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
         // Checked without rows too: a rank that has none now will have some later.
         let of_rows = |source| TableError::Block { object: "new rows".to_owned(), source };
-        let bytes = encode_block(&self.schema, rows).map_err(of_rows)?;
+        let Written { bytes, directory, front_bytes } = write_block(&self.schema, rows).map_err(of_rows)?;
         let max = self.store.capabilities().limits.value_bytes;
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });
         }
         let rows = rows.num_rows() as u64;
-        let front_bytes = BlockReader::front_bytes(&bytes).map_err(of_rows)?;
-        let block = BlockReader::open(Arc::clone(&self.schema), &bytes).map_err(of_rows)?;
-        let bands = block.directory().bands.iter();
-        let tight = tight_box(&joined(bands.map(|band| band.extents.as_slice())));
-        let bytes = if rows == 0 { Vec::new() } else { bytes };
+        let tight = tight_box(&joined(directory.bands.iter().map(|band| band.extents.as_slice())));
+        let bytes = if rows == 0 { Buffer::new() } else { bytes };
         Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight })
     }
 
@@ -198,8 +194,8 @@ impl Table {
         Ok(Block { id, time, piece: Some(piece) })
     }
 
-    async fn put_object(&self, object: ObjectId, bytes: &[u8]) -> Result<(), TableError> {
+    async fn put_object(&self, object: ObjectId, bytes: &Buffer) -> Result<(), TableError> {
         let partition = self.names.object(object);
-        create(&*self.store, Cell::new(&partition, b""), bytes).await
+        create_shared(&*self.store, Cell::new(&partition, b""), bytes).await
     }
 }

@@ -410,6 +410,23 @@ pub(super) async fn create(
     }
 }
 
+/// As [`create`], of bytes that the store may keep as they are.
+pub(super) async fn create_shared(
+    store: &dyn Store,
+    cell: atoll_store::Cell<'_>,
+    bytes: &Buffer,
+) -> Result<(), TableError> {
+    let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, bytes.clone());
+    match store.write(batch, WriteOptions::default()).await {
+        Ok(_) => Ok(()),
+        // Whether it is this write's own value that is there, a creation finds out.
+        Err(error) if is_unknown(&error) || matches!(error, StoreError::Conflict(_)) => {
+            create(store, cell, bytes).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 pub(super) fn is_unknown(error: &StoreError) -> bool {
     error.outcome() == atoll_store::Outcome::Unknown
 }

@@ -19,7 +19,6 @@ mod portion;
 mod reading;
 mod refine;
 mod source;
-mod threads;
 mod union;
 
 pub use batches::Batches;

@@ -4,8 +4,9 @@
 //! the order in which they came.
 
 use super::keys::KeyColumns;
-use super::{Weight, WeightError};
+use super::{Salt, Weight, WeightError};
 use arrow_array::ArrayRef;
+use std::sync::Arc;
 
 /// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
 ///
@@ -16,32 +17,63 @@ use arrow_array::ArrayRef;
 /// [`WeightError::NoColumns`], [`WeightError::Rows`] if an id column has not a row for each weight,
 /// [`WeightError::NotAKey`], and [`WeightError::TooManyRows`] above 2^32 - 1 rows.
 pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightError> {
+    Ok(in_order(weights, &KeyColumns::new(ids)?)?.1)
+}
+
+/// The weights of rows in order of (weight, id), and which row each is of.
+///
+/// # Errors
+/// As [`order`] and [`super::weights`].
+pub(crate) fn ordered(
+    sample_key: &[ArrayRef],
+    ids: &[ArrayRef],
+    salt: Salt,
+) -> Result<(Vec<Weight>, Vec<u32>), WeightError> {
+    let id = KeyColumns::new(ids)?;
+    let is_id = |(one, other): (&ArrayRef, &ArrayRef)| Arc::ptr_eq(one, other);
+    if sample_key.len() == ids.len() && sample_key.iter().zip(ids).all(is_id) {
+        return in_order(&id.weights(salt), &id);
+    }
+    in_order(&KeyColumns::new(sample_key)?.weights(salt), &id)
+}
+
+fn in_order(weights: &[Weight], ids: &KeyColumns) -> Result<(Vec<Weight>, Vec<u32>), WeightError> {
     let too_many = |_| WeightError::TooManyRows { rows: weights.len(), max: u32::MAX };
     let rows = u32::try_from(weights.len()).map_err(too_many)?;
-    let ids = KeyColumns::new(ids)?;
     if ids.rows() != weights.len() {
         return Err(WeightError::Rows { column: 0, rows: ids.rows(), expected: weights.len() });
     }
-    let mut places = by_weight(weights, rows);
-    for ties in places.chunk_by_mut(|left, right| left.0 == right.0).filter(|ties| ties.len() > 1) {
-        ties.sort_by(|left, right| ids.compare(left.1 as usize, right.1 as usize));
+    let (sorted, mut order) = by_weight(weights, rows);
+    let mut from = 0;
+    for ties in sorted.chunk_by(PartialEq::eq) {
+        let ties = from..from + ties.len();
+        from = ties.end;
+        if ties.len() > 1 {
+            settle(&mut order[ties], ids);
+        }
     }
-    Ok(places.into_iter().map(|(_, row)| row).collect())
+    Ok((sorted, order))
 }
 
-/// Rows of one part of the range of the weights, on average, below which a sort of each part beats one of all.
-const PART_ROWS: u32 = 16;
+/// Puts rows of one weight in the order of their ids. Rows of an entity mostly come so.
+fn settle(ties: &mut [u32], ids: &KeyColumns) {
+    let compare = |left: &u32, right: &u32| ids.compare(*left as usize, *right as usize);
+    if !ties.is_sorted_by(|left, right| compare(left, right).is_le()) {
+        ties.sort_by(compare);
+    }
+}
 
-/// Weights with their rows, which are part of what is sorted, so that equal weights are in the order in which
-/// they came.
+/// Rows of a part above which they are sorted by what is best for many.
+const PART_ROWS_FEW: usize = 32;
+
+/// Weights in their order with their rows, those of equal weight in the order in which they came.
 ///
 /// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there are
-/// rows, up to a factor, they are almost in order.
-fn by_weight(weights: &[Weight], rows: u32) -> Vec<(Weight, u32)> {
-    let pairs = || weights.iter().copied().zip(0..rows);
-    let parts = (rows / PART_ROWS).next_power_of_two();
+/// rows, they are almost in order.
+fn by_weight(weights: &[Weight], rows: u32) -> (Vec<Weight>, Vec<u32>) {
+    let parts = rows.next_power_of_two();
     let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
     let range = greatest.get() - least.get();
     let shift = (u64::BITS - range.leading_zeros()).saturating_sub(parts.trailing_zeros());
@@ -53,16 +85,40 @@ fn by_weight(weights: &[Weight], rows: u32) -> Vec<(Weight, u32)> {
         ends[place] += ends[place - 1];
     }
     // What is the beginning of each part becomes its end.
-    let mut dealt = vec![(*least, 0); weights.len()];
-    for (weight, row) in pairs() {
+    let (mut dealt, mut order) = (vec![*least; weights.len()], vec![0; weights.len()]);
+    for (&weight, row) in weights.iter().zip(0..rows) {
         let end = &mut ends[part(weight)];
-        dealt[*end as usize] = (weight, row);
+        (dealt[*end as usize], order[*end as usize]) = (weight, row);
         *end += 1;
     }
     let mut from = 0;
     for end in ends {
-        dealt[from..end as usize].sort_unstable();
-        from = end as usize;
+        let end = end as usize;
+        if end - from > 1 {
+            put_in_order(&mut dealt[from..end], &mut order[from..end]);
+        }
+        from = end;
     }
-    dealt
+    (dealt, order)
+}
+
+/// Puts few rows in the order of their weights; equal ones stay as they came.
+fn put_in_order(weights: &mut [Weight], rows: &mut [u32]) {
+    if weights.len() > PART_ROWS_FEW {
+        let mut pairs: Vec<(Weight, u32)> = weights.iter().copied().zip(rows.iter().copied()).collect();
+        pairs.sort_by_key(|(weight, _)| *weight);
+        for (place, pair) in pairs.into_iter().enumerate() {
+            (weights[place], rows[place]) = pair;
+        }
+        return;
+    }
+    for place in 1..weights.len() {
+        let (weight, row) = (weights[place], rows[place]);
+        let mut to = place;
+        while to > 0 && weights[to - 1] > weight {
+            (weights[to], rows[to]) = (weights[to - 1], rows[to - 1]);
+            to -= 1;
+        }
+        (weights[to], rows[to]) = (weight, row);
+    }
 }

@@ -1,8 +1,8 @@
 //! What was found: rows of bands, and how they become an answer in the order of (weight, id).
 
 use super::TableError;
-use super::threads::{map, threads};
 use crate::block::BlockError;
+use crate::threads::{map, threads};
 use crate::{Cut, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
 use arrow_schema::{ArrowError, SchemaRef};

@@ -8,11 +8,11 @@
 use super::super::found::{Found, Ordered, of_answer};
 use super::super::portion::Planned;
 use super::super::source::{Source, in_object};
-use super::super::threads::{map, threads};
 use super::{Handed, Range, Reading, arrow, is_true};
 use crate::block::{BlockError, Wanted, damaged};
 use crate::cube::{CubeReader, Growing};
 use crate::table::TableError;
+use crate::threads::{map, threads};
 use crate::{Salt, Weight, Window};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};

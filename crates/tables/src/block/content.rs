@@ -1,0 +1,110 @@
+//! Contents: what a slice will hold, which knows how long it is before it is written.
+//!
+//! Numbers of which none is null go from where the rows lie to where the block stays, in the order of weights, at
+//! once; everything else is rearranged and encoded first.
+
+use super::{BlockError, slice};
+use crate::Weight;
+use crate::lattice::Extent;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use arrow_select::take::take;
+
+/// Bytes in front of the values in a slice with one part.
+const ONE_PART_BYTES: usize = 16;
+
+/// A column of the rows as they came.
+pub(super) struct Source {
+    column: ArrayRef,
+    /// Its values and how wide they are, if they are numbers and none is null.
+    plain: Option<(Buffer, usize)>,
+}
+
+/// What a slice holds.
+pub(super) enum Content<'c> {
+    /// Weights, in their order.
+    Weights(&'c [Weight]),
+    /// Numbers, in an order that their column is not in yet.
+    Plain { data_type: &'c DataType, values: &'c [u8], width: usize, order: &'c [u32] },
+    /// The slice itself.
+    Encoded { bytes: Vec<u8>, order: &'c [u32] },
+}
+
+impl Source {
+    pub(super) fn of(column: &ArrayRef) -> Self {
+        let plain = column
+            .data_type()
+            .primitive_width()
+            .filter(|width| matches!(width, 1 | 2 | 4 | 8) && column.null_count() == 0);
+        let plain = plain.and_then(|width| {
+            let parts = column.to_data();
+            let whole = parts.buffers().first()?;
+            Some((whole.slice_with_length(parts.offset() * width, parts.len() * width), width))
+        });
+        Self { column: column.clone(), plain }
+    }
+
+    /// The content of a slice with these rows.
+    pub(super) fn content<'c>(&'c self, order: &'c [u32]) -> Result<Content<'c>, BlockError> {
+        if let Some((values, width)) = &self.plain {
+            return Ok(Content::Plain { data_type: self.column.data_type(), values, width: *width, order });
+        }
+        let mut bytes = Vec::new();
+        slice::encode(&take(&self.column, &UInt32Array::from(order.to_vec()), None)?, &mut bytes)?;
+        Ok(Content::Encoded { bytes, order })
+    }
+}
+
+impl Content<'_> {
+    /// Bytes of the slice.
+    pub(super) fn bytes(&self) -> usize {
+        let one_part = |bytes: usize| ONE_PART_BYTES + bytes.next_multiple_of(8);
+        match self {
+            Self::Weights(weights) => one_part(size_of_val(*weights)),
+            Self::Plain { width, order, .. } => one_part(order.len() * width),
+            Self::Encoded { bytes, .. } => bytes.len(),
+        }
+    }
+
+    /// Writes the slice into as many bytes, which are zero; what its values span, where that is seen on the way.
+    pub(super) fn write(&self, slice: &mut [u8]) -> Option<Extent> {
+        match self {
+            Self::Encoded { bytes, .. } => {
+                slice.copy_from_slice(bytes);
+                None
+            }
+            Self::Weights(weights) => {
+                let part = begin_part(slice, size_of_val(*weights));
+                for (to, weight) in part.as_chunks_mut::<8>().0.iter_mut().zip(*weights) {
+                    *to = weight.get().to_le_bytes();
+                }
+                None
+            }
+            Self::Plain { data_type, values, width, order } => {
+                let part = begin_part(slice, order.len() * width);
+                match width {
+                    1 => gather::<1>(values, order, part),
+                    2 => gather::<2>(values, order, part),
+                    4 => gather::<4>(values, order, part),
+                    _ => gather::<8>(values, order, part),
+                }
+                Extent::of_bytes(data_type, part)
+            }
+        }
+    }
+}
+
+/// Writes the front of a slice with one part, and no nulls; where that part goes.
+fn begin_part(slice: &mut [u8], bytes: usize) -> &mut [u8] {
+    slice[..4].copy_from_slice(&1_u32.to_le_bytes());
+    slice[8..ONE_PART_BYTES].copy_from_slice(&(bytes as u64).to_le_bytes());
+    &mut slice[ONE_PART_BYTES..ONE_PART_BYTES + bytes]
+}
+
+fn gather<const WIDTH: usize>(values: &[u8], order: &[u32], part: &mut [u8]) {
+    let values = values.as_chunks::<WIDTH>().0;
+    for (to, &row) in part.as_chunks_mut::<WIDTH>().0.iter_mut().zip(order) {
+        *to = values[row as usize];
+    }
+}
