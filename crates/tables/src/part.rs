@@ -35,6 +35,17 @@ pub struct BandFacts {
     pub greatest: Weight,
 }
 
+/// Bands that are judged together before each of them is: those of a block, or of a layer of a cube.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    /// Which layer of its part.
+    pub(crate) place: usize,
+    /// No row of it that is wanted is lighter.
+    pub lightest: Weight,
+    /// What is said of all its rows.
+    pub(crate) verdict: Verdict,
+}
+
 /// Rows of a band.
 #[derive(Clone, Debug)]
 pub struct BandOfRows {
@@ -146,6 +157,31 @@ impl Part {
         window: Window,
         judge: impl Fn(&[Extent]) -> Verdict,
     ) -> Vec<(usize, Verdict)> {
+        let layers = self.judged_layers(window, &judge);
+        layers.iter().flat_map(|layer| self.judged_bands_of(layer, window, &judge)).collect()
+    }
+
+    /// The layers that may hold rows of these weights, and what is said of all their rows by their extents; those of
+    /// which it is [`Verdict::Never`] are left out.
+    pub fn judged_layers(&self, window: Window, judge: impl Fn(&[Extent]) -> Verdict) -> Vec<Layer> {
+        match self {
+            Self::Block(block) => {
+                let lightest = block.directory().bands.first().map(|band| band.least);
+                let clipped = lightest.and_then(|lightest| window.clipped(lightest, Weight::GREATEST));
+                let layer = |(lightest, _)| Layer { place: 0, lightest, verdict: Verdict::Perhaps };
+                clipped.map(layer).into_iter().collect()
+            }
+            Self::Cubes(cubes) => cubes.judged_layers(window, judge),
+        }
+    }
+
+    /// As [`Part::judged_bands`], of one layer.
+    pub fn judged_bands_of(
+        &self,
+        layer: &Layer,
+        window: Window,
+        judge: impl Fn(&[Extent]) -> Verdict,
+    ) -> Vec<(usize, Verdict)> {
         match self {
             Self::Block(block) => {
                 let bands = &block.directory().bands;
@@ -153,7 +189,7 @@ impl Part {
                 let judged = places.map(|place| (place, judge(&bands[place].extents)));
                 judged.filter(|(_, verdict)| *verdict != Verdict::Never).collect()
             }
-            Self::Cubes(cubes) => cubes.judged_bands(window, judge),
+            Self::Cubes(cubes) => cubes.judged_bands_of(layer, window, judge),
         }
     }
 

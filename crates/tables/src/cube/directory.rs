@@ -10,16 +10,16 @@
 //!
 //! Invariant: decoding is total, and allocates no more than the bytes given allow or [`BANDS_MAX`] bands take.
 
-use super::bands::{BANDS_MAX, Bands, NewBand, extents_at, find_extents, put_bands, put_extents};
+use super::bands::{BANDS_MAX, BandHead, Bands, NewBand, extents_at, find_extents, put_bands, put_extents};
 use super::fields::Fields;
 use super::head::Head;
 use super::rank::Rank;
 use super::words::{SLACK_BYTES, put_words};
 use super::{CubeId, Root};
-use crate::TableSchema;
 use crate::block::{BlockError, checksum, damaged};
 use crate::lattice::{Axis, Extent, Span, joined};
 use crate::protocol::RunId;
+use crate::{TableSchema, Weight};
 use std::ops::Range;
 
 /// A layer of a cube of an object.
@@ -58,6 +58,8 @@ pub struct CubeDirectory {
     pub(super) bands: Bands,
     /// What each layer spans.
     pub(super) spans: Vec<Vec<Extent>>,
+    /// No row of a layer is lighter than the first of these or heavier than the second.
+    pub(super) weights: Vec<(Weight, Weight)>,
 }
 
 /// Columns of a band beside those of the table: the run if there are several, the step if no column is it.
@@ -162,8 +164,16 @@ impl CubeDirectory {
         if rows != head.rows || bands.end() != head.bands_bytes || bands.end() > u64::MAX / 2 {
             return Err(damaged("its directory contradicts itself"));
         }
-        Ok(Self { root, runs, step_column, cubes, rows, bands, spans })
+        let weights = cubes.iter().map(|cube| weights(&bands.heads()[cube.bands.clone()])).collect();
+        Ok(Self { root, runs, step_column, cubes, rows, bands, spans, weights })
     }
+}
+
+/// The least and the greatest weight of some bands.
+fn weights(bands: &[BandHead]) -> (Weight, Weight) {
+    let least = bands.iter().map(|band| band.least).min().unwrap_or(Weight::GREATEST);
+    let greatest = bands.iter().map(|band| band.greatest).max().unwrap_or(least);
+    (least, greatest)
 }
 
 fn read_root(fields: &mut Fields<'_>, schema: &TableSchema) -> Result<Root, BlockError> {

@@ -10,7 +10,7 @@ use super::{Growing, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
 use crate::expression::Verdict;
 use crate::lattice::Extent;
-use crate::part::{BandFacts, BandOfRows};
+use crate::part::{BandFacts, BandOfRows, Layer};
 use crate::weight::{Window, weights};
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::cast::AsArray;
@@ -119,34 +119,37 @@ impl CubeReader {
         self.directory.bands.heads().len()
     }
 
-    /// As [`crate::part::Part::judged_bands`].
-    pub fn judged_bands(
+    /// As [`crate::part::Part::judged_layers`].
+    pub fn judged_layers(&self, window: Window, judge: impl Fn(&[Extent]) -> Verdict) -> Vec<Layer> {
+        let layer = |(place, span): (usize, &Vec<Extent>)| {
+            let (least, greatest) = self.directory.weights[place];
+            let (lightest, _) = window.clipped(least, greatest)?;
+            let verdict = judge(span);
+            (verdict != Verdict::Never).then_some(Layer { place, lightest, verdict })
+        };
+        self.directory.spans.iter().enumerate().filter_map(layer).collect()
+    }
+
+    /// As [`crate::part::Part::judged_bands_of`].
+    pub fn judged_bands_of(
         &self,
+        layer: &Layer,
         window: Window,
         judge: impl Fn(&[Extent]) -> Verdict,
     ) -> Vec<(usize, Verdict)> {
-        let mut places = Vec::new();
-        let axes = self.directory.root.axes().len();
-        for (layer, span) in self.directory.spans.iter().enumerate() {
-            let of_all = judge(span);
-            if of_all == Verdict::Never {
-                continue;
-            }
-            let bands = self.directory.cubes[layer].bands.clone();
-            let within = bands.clone().filter(|&place| {
-                let band = self.directory.bands.heads()[place];
-                window.clipped(band.least, band.greatest).is_some()
-            });
-            // What is true of all bands of a layer need not be asked of each.
-            if of_all == Verdict::Always {
-                places.extend(within.map(|place| (place, of_all)));
-                continue;
-            }
-            let extents = self.extents_of(layer);
-            let judged = within.map(|place| (place, judge(&extents[(place - bands.start) * axes..][..axes])));
-            places.extend(judged.filter(|(_, verdict)| *verdict != Verdict::Never));
+        let bands = self.directory.cubes[layer.place].bands.clone();
+        let within = bands.clone().filter(|&place| {
+            let band = self.directory.bands.heads()[place];
+            window.clipped(band.least, band.greatest).is_some()
+        });
+        // What is true of all bands of a layer need not be asked of each.
+        if layer.verdict == Verdict::Always {
+            return within.map(|place| (place, layer.verdict)).collect();
         }
-        places
+        let axes = self.directory.root.axes().len();
+        let extents = self.extents_of(layer.place);
+        let judged = within.map(|place| (place, judge(&extents[(place - bands.start) * axes..][..axes])));
+        judged.filter(|(_, verdict)| *verdict != Verdict::Never).collect()
     }
 
     /// What the bands of a layer span, band by band.

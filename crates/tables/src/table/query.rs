@@ -34,7 +34,7 @@ use crate::{Cut, Weight, WeightError, Window};
 use arrow_array::RecordBatch;
 use asked::Asked;
 use known::Known;
-use reading::{Handed, Reading};
+use reading::{Handed, Reach, Reading};
 use std::sync::Arc;
 
 /// What is asked of a table. The default asks for everything.
@@ -126,6 +126,11 @@ impl Query {
     #[must_use]
     pub fn as_of(self, version: Version) -> Self {
         Self { as_of: Some(version), ..self }
+    }
+
+    /// How far its answer is planned before it is read.
+    const fn reach(&self) -> Reach {
+        if self.units.is_none() && self.limit.is_none() { Reach::Everything } else { Reach::AsNeeded }
     }
 
     /// This query, of what has come of incomplete steps as well.
@@ -263,7 +268,7 @@ impl Table {
 }
 
 async fn query_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest).await?;
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest, query.reach()).await?;
     let Handed { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
         reading.read_whole().await?
     } else {
@@ -280,7 +285,7 @@ async fn scan_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Resul
         let Answer { version, rows, work, .. } = query_of(table, query, manifest).await?;
         return Ok(Scanned { version, batches: vec![rows], work });
     }
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest).await?;
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest, Reach::Everything).await?;
     let batches = reading.scan().await?;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     let work = Work { rows_returned: rows as u64, ..reading.work() };
@@ -288,7 +293,7 @@ async fn scan_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Resul
 }
 
 async fn count_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
-    let mut reading = Reading::open(table, Asked::count(table, query)?, &manifest).await?;
+    let mut reading = Reading::open(table, Asked::count(table, query)?, &manifest, Reach::Everything).await?;
     reading.read_toward(None).await?;
     Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

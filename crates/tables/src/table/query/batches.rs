@@ -94,7 +94,7 @@ impl Batches {
 }
 
 async fn begin(table: &Table, query: &Query, manifest: &Manifest) -> Result<Reading, TableError> {
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, manifest).await?;
+    let mut reading = Reading::open(table, Asked::rows(table, query)?, manifest, query.reach()).await?;
     if query.units.is_none() && query.limit.is_none() {
         reading.forget_order();
     }

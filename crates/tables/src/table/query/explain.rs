@@ -77,8 +77,8 @@ async fn explain_of(
 ) -> Result<Explanation, TableError> {
     let asked = Asked::rows(table, query)?;
     let bounds = asked.bounds.explained();
-    let reading = Reading::open(table, asked, &manifest).await?;
-    let to_read = reading.to_read();
+    let mut reading = Reading::open(table, asked, &manifest, query.reach()).await?;
+    let to_read = reading.what_next().await?;
     let field = |&place: &usize| table.schema.columns().field(place).name().clone();
     Ok(Explanation {
         table: table.name.clone(),

@@ -64,7 +64,7 @@ impl Planned {
     }
 
     /// About how many of its rows that can answer lie below a weight.
-    fn below(&self, cut: Weight) -> f64 {
+    pub(super) fn below(&self, cut: Weight) -> f64 {
         if cut <= self.least {
             return 0.0;
         }
@@ -86,7 +86,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// About how many rows must lie below the cut, whether the filter lets them through or not.
-    fn rows(&self) -> f64 {
+    pub(super) fn rows(&self) -> f64 {
         let wanted = self.wanted as f64;
         // Two standard errors more, since one band too many costs less than another round.
         let wanted = wanted + 2.0 * wanted.sqrt();
@@ -100,10 +100,9 @@ impl Progress {
     }
 }
 
-/// How many of the planned bands, which rise in their least weights, must be read for that, of which `read`
-/// were; at least one more.
-pub(super) fn enough(planned: &[Planned], read: usize, progress: Progress) -> usize {
-    let wanted = progress.rows();
+/// How many of the planned bands, which rise in their least weights, must be read for about so many rows below a
+/// cut, of which `read` were; at least one more.
+pub(super) fn enough(planned: &[Planned], read: usize, wanted: f64) -> usize {
     let lies_below = |count: &usize| -> f64 {
         let cut = planned[*count].least;
         planned[..*count].iter().map(|band| band.below(cut)).sum()
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn what_the_first_bands_hold_is_read_in_one_round() {
         let planned = ten_blocks();
-        let progress = |wanted| Progress { wanted, found: 0, touched: 0 };
+        let progress = |wanted| Progress { wanted, found: 0, touched: 0 }.rows();
         assert_eq!(enough(&planned, 0, progress(1)), 10, "no row is known to be the lightest before");
         assert_eq!(enough(&planned, 0, progress(2000)), 10);
         assert_eq!(enough(&planned, 0, progress(3000)), 20);
@@ -151,9 +150,9 @@ mod tests {
     fn a_share_that_was_learned_leads_further_but_not_too_far() {
         let planned = ten_blocks();
         let one_in_ten = Progress { wanted: 400, found: 256, touched: 2560 };
-        assert_eq!(enough(&planned, 10, one_in_ten), 20);
+        assert_eq!(enough(&planned, 10, one_in_ten.rows()), 20);
         let none = Progress { wanted: 400, found: 0, touched: 256 };
-        assert_eq!(enough(&planned, 1, none), 10, "fourfold and no more");
-        assert_eq!(enough(&planned, 29, none), 30, "always one more");
+        assert_eq!(enough(&planned, 1, none.rows()), 10, "fourfold and no more");
+        assert_eq!(enough(&planned, 29, none.rows()), 30, "always one more");
     }
 }

@@ -1,21 +1,21 @@
 //! Reading: bands, lightest first, until enough is known.
 //!
 //! Invariant: every row that answers and lies below [`Reading::known`] was found.
+//! Invariant: in whatever portions it is planned and read, bands are read in one order.
 //! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
 
 mod bulk;
+mod plan;
 
 use super::super::strike::is_true;
 use super::asked::Asked;
 use super::fetch::{Range, Requests};
-use super::filters::read_filters;
 use super::found::{Found, Ordered, arrow, rows_of_units, split_below, units};
 use super::portion::{Planned, Progress, enough};
-use super::source::{Piece, Source, in_object, open, pieces};
+use super::source::{Piece, Source, in_object, pieces};
 use super::{Table, TableError, Work};
 use crate::block::Wanted;
 use crate::cube::Origins;
-use crate::expression::Verdict;
 use crate::part::BandOfRows;
 use crate::planted::{self, Bug};
 use crate::protocol::Manifest;
@@ -25,6 +25,8 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use bulk::BULK_BYTES;
+pub(super) use plan::Reach;
+use plan::Waiting;
 use std::sync::Arc;
 
 /// A query under way, in one version.
@@ -33,7 +35,10 @@ pub(super) struct Reading {
     asked: Asked,
     /// The columns that are kept of the rows that answer.
     schema: SchemaRef,
+    /// What was not opened yet, and what of that which was is not planned yet.
+    waiting: Waiting,
     sources: Vec<Source>,
+    /// In the order in which they are read.
     planned: Vec<Planned>,
     /// How many of the planned bands were read.
     read: usize,
@@ -74,13 +79,15 @@ pub(super) struct Handed {
 }
 
 impl Reading {
-    /// Opens what the version names and can answer, and plans which bands to read.
+    /// Opens what the version names and can answer, and plans which bands to read; if only some of the lightest rows
+    /// are wanted, that is done while they are looked for.
     pub(super) async fn open(
         table: &Table,
         mut asked: Asked,
         manifest: &Manifest,
+        reach: Reach,
     ) -> Result<Self, TableError> {
-        let mut work = Work { blocks: manifest.pieces.len() as u64, ..Work::default() };
+        let work = Work { blocks: manifest.pieces.len() as u64, ..Work::default() };
         let mut pieces = pieces(table, &mut asked, manifest)?;
         let mut counted = 0;
         if asked.only_counts() {
@@ -89,8 +96,6 @@ impl Reading {
             counted = whole.iter().map(|piece| piece.rows).sum();
             pieces = rest;
         }
-        let sources = open(table, &asked, pieces, &mut work).await?;
-        read_filters(table, &asked, &sources, &mut work).await?;
         let fields = table.schema.columns().fields();
         let needed = asked.columns[..asked.needed].iter();
         let fields: Vec<_> = needed.map(|&place| Arc::clone(&fields[place])).collect();
@@ -98,7 +103,8 @@ impl Reading {
             table: table.clone(),
             asked,
             schema: Arc::new(Schema::new(fields)),
-            sources,
+            waiting: Waiting::new(pieces),
+            sources: Vec::new(),
             planned: Vec::new(),
             read: 0,
             counted,
@@ -108,30 +114,10 @@ impl Reading {
             is_over: false,
             work,
         };
-        reading.plan();
-        Ok(reading)
-    }
-
-    /// Plans the bands that can answer, those with the lightest rows first.
-    fn plan(&mut self) {
-        for (place, source) in self.sources.iter().enumerate() {
-            let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
-            for (band, verdict) in source.part.judged_bands(source.window, judge) {
-                let facts = source.part.facts(band, source.window);
-                let whole = (facts.least, facts.greatest);
-                let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
-                let is_whole = source.struck.is_empty() || planted::is(Bug::StruckTakenForCertain);
-                let is_sure = verdict == Verdict::Always;
-                let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
-                if self.asked.only_counts() && is_certain && clipped == whole {
-                    self.counted += facts.rows;
-                    continue;
-                }
-                let planned = Planned::new((place, band), clipped, facts, is_certain);
-                self.planned.extend(self.asked.narrowed(planned, &source.part));
-            }
+        if reach == Reach::Everything {
+            reading.plan_until(Cut::ALL).await?;
         }
-        self.planned.sort_unstable_by_key(|band| (band.least, band.source, band.band));
+        Ok(reading)
     }
 
     /// What the reading took so far.
@@ -154,48 +140,66 @@ impl Reading {
         if planted::is(Bug::LimitBeforeOrder) {
             return self.asked.window.until();
         }
-        self.planned.get(self.read).map_or(self.asked.window.until(), |next| Cut::below(next.least))
+        self.cut_before(self.read)
+    }
+
+    /// The cut below which all rows lie in the planned bands before a place.
+    fn cut_before(&self, place: usize) -> Cut {
+        let next = self.planned.get(place).map(|next| next.least);
+        let next = next.into_iter().chain(self.waiting.lightest()).min();
+        next.map_or(self.asked.window.until(), Cut::below)
+    }
+
+    /// Whether there is nothing more to read.
+    fn is_exhausted(&self) -> bool {
+        self.read == self.planned.len() && self.waiting.lightest().is_none()
     }
 
     /// Reads until as many rows are known as are wanted, or all that the query asks for.
     pub(super) async fn read_toward(&mut self, rows: Option<usize>) -> Result<(), TableError> {
         let limit = [rows, self.asked.limit].into_iter().flatten().min();
-        while self.read < self.planned.len() && !self.is_enough(limit) {
+        while !self.is_exhausted() && !self.is_enough(limit) {
+            self.plan_toward(limit).await?;
             self.read_to(self.bands_within(self.next(limit), BULK_BYTES)).await?;
         }
         Ok(())
     }
 
-    /// Up to which planned band to read next.
-    fn next(&self, limit: Option<usize>) -> usize {
+    /// About how many rows must lie below the cut up to which is read; none if all have to be read.
+    fn rows_wanted(&self, limit: Option<usize>) -> Option<f64> {
         let touched = self.work.rows_touched;
         // Rows that were counted without being read need not be found any more.
         let counted = usize::try_from(self.counted).unwrap_or(usize::MAX);
         let rows = limit.map(|wanted| (wanted.saturating_sub(counted), self.rows_below(Cut::ALL)));
         let units = self.asked.units.map(|wanted| (wanted, self.units_below(Cut::ALL)));
-        let far = [rows, units]
-            .into_iter()
-            .flatten()
-            .map(|(wanted, found)| enough(&self.planned, self.read, Progress { wanted, found, touched }));
-        far.min().unwrap_or(self.planned.len())
+        let goals = [rows, units].into_iter().flatten();
+        goals.map(|(wanted, found)| Progress { wanted, found, touched }.rows()).min_by(f64::total_cmp)
+    }
+
+    /// Up to which planned band to read next.
+    fn next(&self, limit: Option<usize>) -> usize {
+        let ready = self.ready();
+        let enough = |wanted| enough(&self.planned[..ready], self.read, wanted);
+        self.rows_wanted(limit).map_or(ready, enough)
     }
 
     /// What would be read next.
-    pub(super) fn to_read(&self) -> ToRead {
+    pub(super) async fn what_next(&mut self) -> Result<ToRead, TableError> {
+        self.plan_toward(self.asked.limit).await?;
         let is_enough = self.is_enough(self.asked.limit);
         let to = if is_enough { self.read } else { self.next(self.asked.limit) };
         let planned = &self.planned[self.read..to];
         let ranges: Vec<Range> = planned.iter().flat_map(|planned| self.ranges(planned)).collect();
         let requests = Requests::of(&ranges);
-        ToRead {
+        Ok(ToRead {
             bands: planned.len() as u64,
             rows: planned.iter().map(|planned| planned.decoded).sum(),
             rows_expected: planned.iter().map(|planned| planned.expected).sum::<f64>().round() as u64,
             bytes: requests.bytes(),
             requests: requests.merged.len() as u64,
-            cut: self.planned.get(to).map_or(self.asked.window.until(), |next| Cut::below(next.least)),
-            may_go_on: !is_enough && to < self.planned.len(),
-        }
+            cut: self.cut_before(to),
+            may_go_on: !is_enough && (to < self.planned.len() || self.waiting.lightest().is_some()),
+        })
     }
 
     /// The columns that are read, by their places in the table.
@@ -333,7 +337,7 @@ impl Reading {
         let handed = Handed { rows: batch, weights: weights[..portion].to_vec(), cut };
         self.handed_rows += portion;
         self.handed_units += units(std::iter::once(&handed.weights[..]));
-        let is_all = portion == ordered.rows() && self.read == self.planned.len();
+        let is_all = portion == ordered.rows() && self.is_exhausted();
         self.is_over = is_all
             || self.asked.limit.is_some_and(|limit| self.handed_rows >= limit)
             || self.asked.units.is_some_and(|units| self.handed_units >= units);

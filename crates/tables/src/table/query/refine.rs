@@ -5,7 +5,7 @@
 //! Invariant: what was handed over is every row of the range below the cut, so that it can be estimated from.
 
 use super::asked::Asked;
-use super::reading::{Handed, Reading};
+use super::reading::{Handed, Reach, Reading};
 use super::{Query, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight};
@@ -76,23 +76,32 @@ impl Refinement {
     /// # Errors
     /// As [`Table::query`].
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
-        let (version, reading) = match &mut self.reading {
-            Some(reading) => reading,
-            none => none.insert(self.table.again_if_vacuumed(&self.query, begin).await?),
-        };
-        if reading.is_over() {
-            return Ok(None);
-        }
         let rows = self.wanted.unwrap_or(self.batch_rows);
-        let goal = reading.handed_rows().saturating_add(rows);
-        if let Err(error) = reading.read_toward(Some(goal)).await {
-            return Err(self.table.if_vacuumed(*version, error).await);
-        }
+        let (version, reading) = loop {
+            let (version, reading) = match &mut self.reading {
+                Some(reading) => reading,
+                none => none.insert(self.table.again_if_vacuumed(&self.query, begin).await?),
+            };
+            if reading.is_over() {
+                return Ok(None);
+            }
+            let handed = reading.handed_rows();
+            let Err(error) = reading.read_toward(Some(handed.saturating_add(rows))).await else {
+                break (*version, reading);
+            };
+            let error = self.table.if_vacuumed(*version, error).await;
+            let is_gone = matches!(error, TableError::VersionGone { .. });
+            if !is_gone || handed > 0 || self.query.as_of.is_some() {
+                return Err(error);
+            }
+            // Nobody has seen a row of it: the version that is current now will do as well.
+            self.reading = None;
+        };
         let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
         self.batch_rows = (self.batch_rows * 2).min(BATCH_ROWS_MAX);
         self.wanted = None;
         let work = Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };
-        Ok(Some(Refined { version: *version, rows, weights, cut, is_last: reading.is_over(), work }))
+        Ok(Some(Refined { version, rows, weights, cut, is_last: reading.is_over(), work }))
     }
 }
 
@@ -102,5 +111,5 @@ async fn begin(
     manifest: Arc<Manifest>,
 ) -> Result<(Version, Reading), TableError> {
     let asked = Asked::rows(table, query)?;
-    Ok((manifest.version, Reading::open(table, asked, &manifest).await?))
+    Ok((manifest.version, Reading::open(table, asked, &manifest, Reach::AsNeeded).await?))
 }

@@ -29,6 +29,10 @@ const CUBES_FRONT_BYTES: u64 = 32 << 10;
 /// What a version says of a part that a query may have to read.
 pub(super) struct Piece {
     object: ObjectId,
+    /// How many pieces the version names before it.
+    place: usize,
+    /// No row of it that is wanted is lighter.
+    pub(super) lightest: Weight,
     /// The weights that the version names.
     named: Window,
     /// Rows that one of these strikes are not there.
@@ -53,6 +57,8 @@ impl Piece {
 /// A part that was opened: its directory is known.
 pub(super) struct Source {
     pub(super) object: ObjectId,
+    /// How many pieces the version names before it.
+    pub(super) place: usize,
     pub(super) window: Window,
     pub(super) struck: Vec<Strike>,
     pub(super) part: Arc<Part>,
@@ -81,11 +87,13 @@ pub(super) fn pieces(
 ) -> Result<Vec<Piece>, TableError> {
     let mut conditions: BTreeMap<Arc<str>, Arc<Bound>> = BTreeMap::new();
     let mut pieces = Vec::new();
-    for placed in manifest.pieces.values() {
+    for (place, placed) in manifest.pieces.values().enumerate() {
         let (named, verdict) = (window_of(placed.piece.weights), verdict_on(&placed.piece, asked));
-        if verdict == Verdict::Never || !asked.may_weigh(named) {
+        let wanted = asked.window.intersection(named).clipped(Weight::LEAST, Weight::GREATEST);
+        let Some((lightest, _)) = wanted.filter(|_| verdict != Verdict::Never && asked.may_weigh(named))
+        else {
             continue;
-        }
+        };
         let mut struck = Vec::new();
         for said in manifest.struck_of(placed) {
             let strike = Strike::of(said, |text| {
@@ -100,7 +108,7 @@ pub(super) fn pieces(
         }
         let (object, rows) = (placed.piece.object, placed.piece.rows);
         let front_bytes = front_bytes(&placed.piece) + filters_bytes(table, asked, &placed.piece);
-        pieces.push(Piece { object, named, struck, rows, front_bytes, verdict });
+        pieces.push(Piece { object, place, lightest, named, struck, rows, front_bytes, verdict });
     }
     for condition in conditions.values() {
         asked.also_read_for(condition, &table.schema);
@@ -137,7 +145,7 @@ fn window_of(weights: WeightRange) -> Window {
 pub(super) async fn open(
     table: &Table,
     asked: &Asked,
-    pieces: Vec<Piece>,
+    pieces: &[Piece],
     work: &mut Work,
 ) -> Result<Vec<Source>, TableError> {
     let mut opened: Vec<Option<OpenPart>> =
@@ -157,12 +165,11 @@ pub(super) async fn open(
         table.parts.put(object, part.clone());
         opened[place] = Some(part);
     }
-    let sources =
-        pieces.into_iter().zip(opened.into_iter().flatten()).map(|(piece, OpenPart { part, front })| {
-            let Piece { object, named, struck, .. } = piece;
-            let window = asked.window.intersection(named);
-            Source { object, window, struck, part, front }
-        });
+    let sources = pieces.iter().zip(opened.into_iter().flatten()).map(|(piece, OpenPart { part, front })| {
+        let (object, place, struck) = (piece.object, piece.place, piece.struck.clone());
+        let window = asked.window.intersection(piece.named);
+        Source { object, place, window, struck, part, front }
+    });
     Ok(sources.collect())
 }
 

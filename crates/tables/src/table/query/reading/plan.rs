@@ -1,0 +1,147 @@
+//! Planning: which bands can answer, looked at in the order of weights and no further than it takes.
+//!
+//! The lightest rows of a large table lie in few of its objects. So a query for the first of them opens the objects
+//! with the lightest rows, plans their lightest layers, and goes on from there while more is wanted.
+//!
+//! Invariant: every band that can answer is planned, or is heavier than [`Waiting::lightest`].
+//! Invariant: bands are planned in one order, which does not depend on when.
+
+use super::super::filters::read_filters;
+use super::super::portion::Planned;
+use super::super::source::{Piece, open};
+use super::Reading;
+use crate::expression::Verdict;
+use crate::part::Layer;
+use crate::planted::{self, Bug};
+use crate::table::TableError;
+use crate::{Cut, Weight};
+use std::cmp::Reverse;
+
+/// How much further than to the rows that are wanted is looked at first: a filter leaves out some of them.
+const FURTHER_AT_FIRST: f64 = 4.0;
+
+/// How much further at least, and at most, than before: opening takes as long for one object as for several.
+const FURTHER_MIN: f64 = 2.0;
+const FURTHER_MAX: f64 = 64.0;
+
+/// How far is planned before anything is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Reach {
+    /// As far as the query goes.
+    Everything,
+    /// As far as is needed, later.
+    AsNeeded,
+}
+
+/// What was not planned yet.
+pub(super) struct Waiting {
+    /// Pieces that were not opened, the lightest last.
+    pieces: Vec<Piece>,
+    /// Layers of sources that were, the lightest last.
+    layers: Vec<(usize, Layer)>,
+}
+
+impl Waiting {
+    pub(super) fn new(mut pieces: Vec<Piece>) -> Self {
+        pieces.sort_by_key(|piece| Reverse(piece.lightest));
+        Self { pieces, layers: Vec::new() }
+    }
+
+    /// No row in what waits is lighter; none if nothing waits.
+    pub(super) fn lightest(&self) -> Option<Weight> {
+        let piece = self.pieces.last().map(|piece| piece.lightest);
+        let layer = self.layers.last().map(|(_, layer)| layer.lightest);
+        piece.into_iter().chain(layer).min()
+    }
+
+    /// Rows of the pieces that were not opened.
+    fn rows(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.rows).sum()
+    }
+}
+
+impl Reading {
+    /// How many of the planned bands may be read: no band that is not planned yet comes before them.
+    pub(super) fn ready(&self) -> usize {
+        let lightest = self.waiting.lightest();
+        lightest.map_or(self.planned.len(), |lightest| {
+            self.planned.partition_point(|planned| planned.least < lightest).max(self.read)
+        })
+    }
+
+    /// Plans until enough bands are ready for what is wanted, and one that was not read; or all.
+    pub(super) async fn plan_toward(&mut self, limit: Option<usize>) -> Result<(), TableError> {
+        while let Some(lightest) = self.waiting.lightest() {
+            let Some(wanted) = self.rows_wanted(limit) else {
+                self.plan_until(Cut::ALL).await?;
+                continue;
+            };
+            let planned = self.planned.iter().map(|planned| planned.below(lightest)).sum::<f64>();
+            if planned >= wanted && self.ready() > self.read {
+                return Ok(());
+            }
+            self.plan_until(self.further(lightest, wanted, planned)).await?;
+        }
+        Ok(())
+    }
+
+    /// Up to which cut to plan, where so many rows are wanted and about so many lie before what waits.
+    fn further(&self, lightest: Weight, wanted: f64, planned: f64) -> Cut {
+        let from = self.asked.window.after().share();
+        let now = Cut::below(lightest).share() - from;
+        let share = if planned > 0.0 {
+            now * (FURTHER_MIN * wanted / planned).clamp(FURTHER_MIN, FURTHER_MAX)
+        } else {
+            // Weights are spread evenly over the rows of a version.
+            (now * FURTHER_MIN).max(FURTHER_AT_FIRST * wanted / self.waiting.rows().max(1) as f64)
+        };
+        let cut = Cut::of_share((from + share).clamp(0.0, 1.0)).unwrap_or(Cut::ALL);
+        cut.max(Cut::through(lightest))
+    }
+
+    /// Opens the pieces that may have rows below a cut, and plans the layers that may.
+    pub(super) async fn plan_until(&mut self, until: Cut) -> Result<(), TableError> {
+        let from = self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest));
+        let mut work = self.work;
+        let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
+        read_filters(&self.table, &self.asked, &sources, &mut work).await?;
+        // Nothing waits or fails from here on.
+        self.work = work;
+        self.waiting.pieces.truncate(from);
+        for source in sources {
+            let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
+            let layers = source.part.judged_layers(source.window, judge);
+            self.waiting.layers.extend(layers.into_iter().map(|layer| (self.sources.len(), layer)));
+            self.sources.push(source);
+        }
+        self.waiting.layers.sort_by_key(|(_, layer)| Reverse(layer.lightest));
+        let from = self.waiting.layers.partition_point(|(_, layer)| !until.takes(layer.lightest));
+        for (source, layer) in self.waiting.layers.split_off(from) {
+            self.plan_layer(source, &layer);
+        }
+        let sources = &self.sources;
+        self.planned[self.read..]
+            .sort_unstable_by_key(|planned| (planned.least, sources[planned.source].place, planned.band));
+        Ok(())
+    }
+
+    /// Plans the bands of a layer that can answer.
+    fn plan_layer(&mut self, place: usize, layer: &Layer) {
+        let source = &self.sources[place];
+        let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
+        for (band, verdict) in source.part.judged_bands_of(layer, source.window, judge) {
+            let facts = source.part.facts(band, source.window);
+            let whole = (facts.least, facts.greatest);
+            let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
+            let is_whole = source.struck.is_empty() || planted::is(Bug::StruckTakenForCertain);
+            let is_sure = verdict == Verdict::Always;
+            let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
+            if self.asked.only_counts() && is_certain && clipped == whole {
+                self.counted += facts.rows;
+                continue;
+            }
+            let planned = Planned::new((place, band), clipped, facts, is_certain);
+            self.planned.extend(self.asked.narrowed(planned, &source.part));
+        }
+    }
+}
