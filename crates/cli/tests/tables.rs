@@ -486,3 +486,26 @@ fn reading_verbs_work_on_a_store_that_is_only_read() {
         assert_eq!(place.run(&words(&arguments)).exit, Some(0), "{verb}");
     }
 }
+
+#[test]
+fn a_column_is_added_and_older_versions_show_the_older_columns() {
+    let place = filled();
+    let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");
+    let told: serde_json::Value = serde_json::from_str(added.text()).unwrap();
+    assert_eq!((&told["column"], &told["type"]), (&"charge".into(), &"float32".into()));
+    let (version, rows) = (told["version"].as_u64().unwrap(), 1000);
+    assert_eq!(
+        atoll(&place, "table query t --where 'charge is null' --count").text().trim(),
+        rows.to_string()
+    );
+    let before = atoll(&place, &format!("table query t --format csv --limit 1 --as-of {}", version - 1));
+    assert_eq!(lines(&before)[0], "pid,step,x,name");
+    place.write("more.csv", "pid,step,x,name,charge\n7,900,0.5,seven,-1.5\n");
+    atoll(&place, "table append t more.csv --run more --step 900").text();
+    let charged = atoll(&place, "table query t --where 'charge < 0' --format csv");
+    assert_eq!(lines(&charged), ["pid,step,x,name,charge", "7,900,0.5,seven,-1.5"]);
+    let info = atoll(&place, "table info t");
+    assert!(info.text().contains("charge: float32? in e, a charge"), "{}", info.text());
+    let refused = atoll(&place, "table add-column t x:float32");
+    assert!(refused.stderr.contains("there are two columns \"x\""), "{}", refused.stderr);
+}

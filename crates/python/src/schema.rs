@@ -74,13 +74,16 @@ pub(crate) fn held_as(data_type: &DataType) -> DataType {
 
 /// A schema from text.
 pub(crate) fn schema_of(fields: Vec<FieldText>) -> Result<SchemaRef, Failure> {
-    let field = |(name, data_type, is_nullable): FieldText| {
-        let parsed: Result<TypeName, _> = data_type.parse();
-        match parsed {
-            Ok(parsed) => Ok(Field::new(name, parsed.data_type().clone(), is_nullable)),
-            Err(error) => Err(Failure::input(format!("column \"{name}\": {error}"))),
-        }
-    };
+    let field = |(name, type_name, is_nullable): FieldText| field_of(name, &type_name, is_nullable);
     let fields: Vec<Field> = fields.into_iter().map(field).collect::<Result<_, _>>()?;
     Ok(Arc::new(arrow_schema::Schema::new(fields)))
+}
+
+/// A column from text.
+pub(crate) fn field_of(name: String, type_name: &str, is_nullable: bool) -> Result<Field, Failure> {
+    let parsed: Result<TypeName, _> = type_name.parse();
+    match parsed {
+        Ok(parsed) => Ok(Field::new(name, parsed.data_type().clone(), is_nullable)),
+        Err(error) => Err(Failure::input(format!("column \"{name}\": {error}"))),
+    }
 }

@@ -8,12 +8,14 @@ use crate::packer::Packer;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
-use crate::schema::Schema;
+use crate::schema::{Schema, field_of};
 use atoll_tables::protocol::{BlockId, RunId, Version};
-use atoll_tables::{KeepPacked, PackOptions, PackReport, Readable, Table as Opened, Union, Work};
+use atoll_tables::{
+    KeepPacked, PackOptions, PackReport, Readable, Table as Opened, TableSchema, Union, Work,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,13 +24,23 @@ use std::time::Duration;
 pub(crate) struct Table {
     held: Kept<Readable>,
     name: String,
-    schema: Arc<atoll_tables::TableSchema>,
+    /// As it was when it was opened.
+    opened_with: Arc<TableSchema>,
 }
 
 impl Table {
     pub(crate) fn new(table: Opened) -> Self {
-        let (name, schema) = (table.name().to_owned(), Arc::clone(table.schema()));
-        Self { held: Kept::new(Readable::One(table)), name, schema }
+        let (name, opened_with) = (table.name().to_owned(), table.schema());
+        Self { held: Kept::new(Readable::One(table)), name, opened_with }
+    }
+
+    /// Its columns and roles now; of a closed store, as they were when it was opened.
+    fn schema_now(&self, py: Python<'_>) -> PyResult<Arc<TableSchema>> {
+        match self.readable() {
+            Err(_) => Ok(Arc::clone(&self.opened_with)),
+            Ok(Readable::Many(union)) => Ok(Arc::clone(union.schema())),
+            Ok(Readable::One(table)) => wait(py, async move { table.schema_now().await }),
+        }
     }
 
     /// What can be asked.
@@ -50,8 +62,8 @@ impl Table {
 pub(crate) fn union(tables: Vec<Bound<'_, Table>>) -> PyResult<Table> {
     let tables: Vec<Opened> = tables.iter().map(|table| table.get().handle()).collect::<Result<_, _>>()?;
     let union = Readable::Many(Union::new(tables).map_err(Failure::from)?);
-    let (name, schema) = (union.name().to_owned(), Arc::clone(union.schema().map_err(Failure::from)?));
-    Ok(Table { held: Kept::new(union), name, schema })
+    let (name, opened_with) = (union.name().to_owned(), union.schema().map_err(Failure::from)?);
+    Ok(Table { held: Kept::new(union), name, opened_with })
 }
 
 #[pymethods]
@@ -63,19 +75,33 @@ impl Table {
 
     /// Names of the columns, in their order.
     #[getter]
-    fn columns(&self) -> Vec<String> {
-        self.schema.columns().fields().iter().map(|field| field.name().clone()).collect()
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let schema = self.schema_now(py)?;
+        Ok(schema.columns().fields().iter().map(|field| field.name().clone()).collect())
     }
 
     #[getter]
-    fn schema(&self) -> Schema {
-        Schema(Arc::clone(self.schema.columns()))
+    fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
+        Ok(Schema(Arc::clone(self.schema_now(py)?.columns())))
+    }
+
+    /// Adds a column, which may be null, with what is noted of it; the version from which on it is there.
+    fn add_column(
+        &self,
+        py: Python<'_>,
+        name: String,
+        type_name: &str,
+        notes: HashMap<String, String>,
+    ) -> PyResult<u64> {
+        let table = self.handle()?;
+        let field = field_of(name, type_name, true)?.with_metadata(notes);
+        Ok(wait(py, async move { table.add_column(field).await })?.0)
     }
 
     /// Names of the columns of each role, and the salt: `(id, sample_key, index, salt)`.
     #[getter]
     fn roles(&self) -> (Vec<String>, Vec<String>, Vec<String>, u64) {
-        let roles = self.schema.roles();
+        let roles = self.opened_with.roles();
         (roles.id, roles.sample_key, roles.index, roles.salt)
     }
 
@@ -167,9 +193,14 @@ impl Table {
     ) -> PyResult<u64> {
         let table = self.handle()?;
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
-        let (schema, batch) = (Arc::clone(self.schema.columns()), rows.whole()?);
+        let batch = rows.whole()?;
         let append = async move {
-            let batch = conform(&schema, &batch)?;
+            let known = table.schema();
+            let is_known = |name: &str| known.columns().column_with_name(name).is_some();
+            // Somebody else may have added a column meanwhile.
+            let is_news = batch.schema_ref().fields().iter().any(|field| !is_known(field.name()));
+            let schema = if is_news { table.schema_now().await? } else { known };
+            let batch = conform(schema.columns(), &batch)?;
             Ok::<_, Failure>(table.append_at(id, time, &batch).await?)
         };
         Ok(wait(py, append)?.0)

@@ -66,7 +66,15 @@ impl Part {
         if is_cubes(head) { CubeReader::front_bytes(head) } else { BlockReader::front_bytes(head) }
     }
 
-    /// Opens an object of a table by the bytes at its front.
+    /// The checksum of the schema that an object was written with, by its first [`HEAD_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
+    pub fn schema_sum(head: &[u8]) -> Result<u64, BlockError> {
+        if is_cubes(head) { CubeReader::schema_sum(head) } else { BlockReader::schema_sum(head) }
+    }
+
+    /// Opens an object of a table by the bytes at its front, with the schema that it was written with.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
@@ -84,6 +92,20 @@ impl Part {
             Self::Block(_) => None,
             Self::Cubes(cubes) => Some(cubes),
         }
+    }
+
+    /// How many columns the table had when it was written: the first of those that it has now.
+    #[must_use]
+    pub fn column_count(&self) -> usize {
+        match self {
+            Self::Block(block) => block.column_count(),
+            Self::Cubes(cubes) => cubes.column_count(),
+        }
+    }
+
+    /// Those of some columns that the table had when it was written.
+    fn there(&self, columns: &[usize]) -> Vec<usize> {
+        columns.iter().copied().filter(|&place| place < self.column_count()).collect()
     }
 
     /// Rows in it.
@@ -209,22 +231,25 @@ impl Part {
         }
     }
 
-    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them.
+    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them. Columns
+    /// that came after it was written have none.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named and columns of the table.
     #[must_use]
     pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
+        let columns = self.there(columns);
         match self {
             Self::Block(block) => {
-                let slices = block.slices(place, columns);
+                let slices = block.slices(place, &columns);
                 slices.iter().map(|slice| (slice.offset, slice.bytes)).collect()
             }
-            Self::Cubes(cubes) => cubes.slices(place, columns, with_origins),
+            Self::Cubes(cubes) => cubes.slices(place, &columns, with_origins),
         }
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices.
+    /// The rows of a band with the weights that are wanted, from the bytes of its slices; without columns that came
+    /// after it was written.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their checksum.
@@ -235,6 +260,8 @@ impl Part {
         with_origins: bool,
         slices: &[impl AsRef<[u8]>],
     ) -> Result<BandOfRows, BlockError> {
+        let columns = self.there(wanted.columns);
+        let wanted = Wanted { columns: &columns, ..wanted };
         match self {
             Self::Block(block) => {
                 let (rows, weights) = block.rows(place, &wanted, slices)?;

@@ -61,13 +61,19 @@ pub enum Bug {
     KnownWeightUnsalted,
     /// Of the weights that are known the heaviest is forgotten.
     KnownWeightForgotten,
+    /// Rows from before a column was there have zeros in it.
+    MissingIsZero,
+    /// An older version is asked with the columns that were added later.
+    PastHasNewColumns,
+    /// A whole manifest is written without the columns that were added.
+    ColumnsForgotten,
     /// Filters of cubes leave out the last row of an entity.
     FilterTooShort,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -97,6 +103,9 @@ impl Bug {
         Self::KnownWeightUnsalted,
         Self::KnownWeightForgotten,
         Self::FilterTooShort,
+        Self::MissingIsZero,
+        Self::PastHasNewColumns,
+        Self::ColumnsForgotten,
     ];
 }
 

@@ -29,7 +29,7 @@ mod vacuum;
 
 pub use cells::{Cell, Head, Proposal};
 pub use commit::{Commit, Ended, Outcome, Step, View};
-pub use edit::{Block, BlockId, Edit, Removal};
+pub use edit::{AddedColumn, Block, BlockId, Edit, Removal};
 pub use error::EditError;
 pub use ids::{EditId, ObjectId, RunId, SessionId, StepTime, Version};
 pub use manifest::{Life, Manifest, Tombstone};

@@ -56,8 +56,11 @@ impl Readable {
     ///
     /// # Errors
     /// None that can be met: there is at least one table.
-    pub fn schema(&self) -> Result<&Arc<TableSchema>, TableError> {
-        Ok(self.first()?.schema())
+    pub fn schema(&self) -> Result<Arc<TableSchema>, TableError> {
+        match self {
+            Self::One(table) => Ok(table.schema()),
+            Self::Many(union) => Ok(Arc::clone(union.schema())),
+        }
     }
 
     /// The version that is current now.

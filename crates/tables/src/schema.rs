@@ -2,6 +2,7 @@
 //!
 //! Invariant: a [`TableSchema`] that exists is valid; [`TableSchema::new`] refuses everything else.
 
+mod added;
 mod indexed;
 mod json;
 mod types;
@@ -85,6 +86,12 @@ pub enum SchemaError {
         least: usize,
         /// At most so many.
         most: usize,
+    },
+    /// A column that is added to a table may not be null.
+    #[error("column \"{column}\" has to be nullable: rows from before it was there have no value in it")]
+    AddedNotNullable {
+        /// The column.
+        column: String,
     },
     /// An index column names an element that the vectors of a column have not.
     #[error("index names element {element} of \"{column}\", whose vectors have {len}: 0 to {}", .len.saturating_sub(1))]

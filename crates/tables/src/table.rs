@@ -11,6 +11,7 @@ mod attributes;
 mod codec;
 mod ledger;
 mod line;
+mod lineage;
 mod names;
 mod pack;
 mod parts;
@@ -38,10 +39,12 @@ use crate::expression::{EvaluateError, ExpressionError};
 use crate::protocol::{BlockId, EditError, SessionId, Version};
 use crate::schema::{nearest_column, suggested};
 use crate::{SchemaError, TableSchema};
+use arrow_schema::FieldRef;
 use atoll_errors::ErrorKind;
 use atoll_store::{Outcome, Store, StoreError};
 use ledger::Ledger;
 use line::Line;
+use lineage::Lineage;
 use names::Names;
 use parts::Parts;
 use std::sync::Arc;
@@ -145,10 +148,24 @@ pub enum TableError {
         object: crate::protocol::ObjectId,
     },
     /// Tables that are to be asked as one differ.
-    #[error("tables that are asked as one have one schema, and the schema of number {place} is another")]
+    #[error(
+        "tables that are asked as one have the same roles and salt, and those of number {place} are others"
+    )]
     Unlike {
         /// Which of them, counted from 1.
         place: usize,
+    },
+    /// Tables that are to be asked as one have a column of one name that is not the same.
+    #[error(
+        "column \"{column}\" of table number {place} is not the one that the tables before it have: {problem}"
+    )]
+    UnlikeColumn {
+        /// Which table, counted from 1.
+        place: usize,
+        /// The column.
+        column: String,
+        /// What differs.
+        problem: String,
     },
     /// The store failed while an edit was on its way: it may have become true, or may yet become so.
     #[error("whether the last edit of table \"{table}\" became true is not known: {source}")]
@@ -249,7 +266,8 @@ impl TableError {
             | Self::Steps { .. }
             | Self::NoNumbers { .. }
             | Self::PackOptions { .. }
-            | Self::Unlike { .. } => ErrorKind::InvalidInput,
+            | Self::Unlike { .. }
+            | Self::UnlikeColumn { .. } => ErrorKind::InvalidInput,
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
@@ -316,7 +334,12 @@ impl TableError {
 pub struct Table {
     store: Arc<dyn Store>,
     name: String,
+    /// The columns and roles of the version that this clone is about ([`Table::at`]); of a handle that is about none,
+    /// those of the version in which it was opened.
     schema: Arc<TableSchema>,
+    lineage: Arc<Lineage>,
+    /// Columns that other tables of a union have and this one has not.
+    also: Arc<[FieldRef]>,
     names: Names,
     ledger: Arc<Ledger>,
     line: Arc<Line>,
@@ -336,9 +359,12 @@ impl Table {
     async fn of(store: Arc<dyn Store>, name: &str, entry: Entry) -> Result<Self, TableError> {
         let names = Names::of(entry.id);
         let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
-        let (schema, line, parts) = (Arc::new(entry.schema), Arc::default(), Arc::default());
-        let number = names::random_id();
-        Ok(Self { store, name: name.to_owned(), schema, names, ledger, line, number, parts })
+        let lineage = Arc::new(Lineage::new(entry.schema));
+        let (schema, line, parts) = (lineage.newest(), Arc::default(), Arc::default());
+        let (name, number, also) = (name.to_owned(), names::random_id(), Arc::default());
+        let table = Self { store, name, schema, lineage, also, names, ledger, line, number, parts };
+        table.learn_columns()?;
+        Ok(Self { schema: table.lineage.newest(), ..table })
     }
 
     /// Its name.
@@ -347,15 +373,17 @@ impl Table {
         &self.name
     }
 
-    /// Its columns and their roles.
+    /// Its columns and their roles, in the newest version that this handle has seen; [`Table::schema_now`] looks.
     #[must_use]
-    pub fn schema(&self) -> &Arc<TableSchema> {
-        &self.schema
+    pub fn schema(&self) -> Arc<TableSchema> {
+        let newest = self.lineage.newest();
+        // What a union has checked can be added.
+        self.with_others(&newest).unwrap_or(newest)
     }
 
     /// The refusal for a column that is not there.
     pub(crate) fn no_column(&self, column: &str) -> TableError {
-        let nearest = nearest_column(self.schema.columns(), column);
+        let nearest = nearest_column(self.schema().columns(), column);
         TableError::Column { table: self.name.clone(), column: column.to_owned(), nearest }
     }
 
@@ -364,7 +392,9 @@ impl Table {
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
     pub async fn version(&self) -> Result<Version, TableError> {
-        Ok(self.ledger.current().await?.head.version)
+        let state = self.ledger.current().await?;
+        self.learn_columns()?;
+        Ok(state.head.version)
     }
 
     /// A number of this handle and its clones, which no other has.

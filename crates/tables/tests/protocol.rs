@@ -63,6 +63,11 @@ fn what_was_deleted_stays_deleted_whatever_is_packed() {
 }
 
 #[test]
+fn a_version_has_the_columns_of_all_that_it_names() {
+    holds(scenario::columns(), &["Made", "ColumnThere", "AlreadyDone"]);
+}
+
+#[test]
 fn a_new_attempt_takes_over_in_one_version() {
     holds(scenario::restart(), &["Made", "InputGone", "StaleAttempt"]);
     holds(scenario::restart_over_cubes(), &["Made", "InputGone"]);

@@ -1,5 +1,6 @@
 //! `atoll table`: sampled tables.
 
+mod add_column;
 mod append;
 mod ask;
 mod create;
@@ -34,6 +35,11 @@ pub enum TableVerb {
   atoll table create again --schema particles.json
 `atoll table info particles --schema` writes such a schema. A `?` behind a type lets the column be null.")]
     Create(create::Create),
+    /// Add a column to a table: rows that are there have no value in it, rows that come may
+    #[command(after_help = "Examples:
+  atoll table add-column particles charge:float32 --unit e --description 'partial charge'
+Versions before it are asked without the column. Writers that know nothing of it go on as before.")]
+    AddColumn(add_column::AddColumn),
     /// List the tables of a store
     #[command(after_help = "Examples:
   atoll table list --store ./data")]
@@ -143,6 +149,7 @@ impl TableVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Create(verb) => verb.run(session).await,
+            Self::AddColumn(verb) => verb.run(session).await,
             Self::Pack(verb) => verb.run(session).await,
             Self::Gather(verb) => verb.run(session).await,
             Self::List(verb) => verb.run(session).await,

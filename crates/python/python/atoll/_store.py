@@ -185,8 +185,10 @@ class Stores:
     def table(self, name: str) -> Table:
         """The table of this name of all stores, as one.
 
-        Raises ``NotFoundError`` where a store has none of that name, ``InvalidInputError`` where columns, roles or salts
-        differ; both name the store.
+        A column that only some of them have may be null there, and is null in the rows of the others.
+
+        Raises ``NotFoundError`` where a store has none of that name, ``InvalidInputError`` where roles or salts differ,
+        or columns of one name; both name the store.
         """
         tables = []
         for store in self._stores:
@@ -196,13 +198,14 @@ class Stores:
                 raise NotFoundError.hinted(
                     f'{store.url} has no table "{name}"', "open the stores that have it, by a list of them"
                 ) from None
-        first = tables[0]
         for store, table in zip(self._stores, tables, strict=True):
-            if table.schema != first.schema or table._native.roles != first._native.roles:
+            try:
+                _atoll.union([tables[0]._native, table._native])
+            except InvalidInputError as error:
                 raise InvalidInputError.hinted(
-                    f'table "{name}" of {store.url} has other columns, roles or salt than that of {self._stores[0].url}',
-                    "tables that are asked as one have one schema",
-                )
+                    f'table "{name}" of {store.url} does not go with that of {self._stores[0].url}: {error}',
+                    "tables that are asked as one have the same roles and salt, and columns of one name are the same",
+                ) from None
         return Table(_atoll.union([table._native for table in tables]), self)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
-from ._convert import rows
+from ._convert import fields, rows
 from ._expression import Expression, col
 from ._query import Asking, Query
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -131,6 +131,22 @@ class Table(Asking):
     def schema(self) -> _atoll.Schema:
         """Its columns; ``pyarrow.schema(t.schema)`` and others read it (``__arrow_c_schema__``)."""
         return self._native.schema
+
+    def add_column(
+        self, name: str, kind: Any, *, unit: str | None = None, description: str | None = None
+    ) -> int:
+        """Adds a column, which may be null: rows that are there have no value in it, rows that come may.
+
+        ``t.add_column("charge", "float32", unit="e", description="partial charge")``. ``kind`` is a type as for
+        :meth:`Store.create_table`. Writers that know nothing of the column go on as before; versions before it are asked
+        without it. Answers the version from which on it is there; adding the same column again changes nothing.
+
+        Raises ``InvalidInputError`` for a name that another column has, ``ConflictError`` where another process adds one
+        of that name just now.
+        """
+        [(_, type_name, _)] = fields({name: kind})
+        notes = {key: text for key, text in (("unit", unit), ("description", description)) if text is not None}
+        return self._native.add_column(name, type_name, notes)
 
     @property
     def id(self) -> list[str]:

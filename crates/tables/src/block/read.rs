@@ -40,6 +40,19 @@ impl BlockReader {
         Ok(HEAD_BYTES as u64 + u64::from(Head::decode(head)?.directory_bytes))
     }
 
+    /// As [`crate::part::Part::schema_sum`].
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
+    pub fn schema_sum(head: &[u8]) -> Result<u64, BlockError> {
+        Ok(Head::decode(head)?.schema)
+    }
+
+    /// As [`crate::part::Part::column_count`].
+    pub(crate) fn column_count(&self) -> usize {
+        self.schema.columns().fields().len()
+    }
+
     /// Opens a block of a table by the bytes at its front.
     ///
     /// # Errors

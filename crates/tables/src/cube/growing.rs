@@ -6,7 +6,7 @@
 
 use super::column::{Numeric, OTHER, Packed, build, decode};
 use crate::block::BlockError;
-use arrow_array::{Array, ArrayRef, new_empty_array};
+use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow_buffer::{Buffer, NullBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
@@ -62,6 +62,13 @@ impl Growing {
                 Ok(())
             }
         }
+    }
+
+    /// Appends rows without a value.
+    pub(super) fn append_nulls(&mut self, rows: usize) -> Result<(), BlockError> {
+        self.set_aside()?;
+        self.before.push(new_null_array(&self.data_type, rows));
+        Ok(())
     }
 
     /// Makes an array of the numbers that grew so far.

@@ -55,6 +55,19 @@ impl CubeReader {
         Ok(HEAD_BYTES as u64 + u64::from(Head::decode(head)?.directory_bytes))
     }
 
+    /// As [`crate::part::Part::schema_sum`].
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
+    pub fn schema_sum(head: &[u8]) -> Result<u64, BlockError> {
+        Ok(Head::decode(head)?.schema)
+    }
+
+    /// As [`crate::part::Part::column_count`].
+    pub(crate) fn column_count(&self) -> usize {
+        self.schema.columns().fields().len()
+    }
+
     /// Opens an object of a table by the bytes at its front.
     ///
     /// # Errors
@@ -242,11 +255,19 @@ impl CubeReader {
         grown: &mut [Growing],
     ) -> Result<usize, BlockError> {
         let columns = self.columns_of(wanted.columns, false);
-        let (band, range) = self.band(place, &wanted, columns.len() == slices.len())?;
+        let is_there = |column: &&usize| **column < self.column_count();
+        let is_whole = columns.iter().filter(is_there).count() == slices.len();
+        let (band, range) = self.band(place, &wanted, is_whole)?;
+        let mut slices = slices.iter();
         // Columns that nobody wants may have been read, and need not grow.
-        for ((&column, slice), grown) in columns.iter().zip(slices).zip(grown) {
-            self.verify(&band, column, slice.as_ref())?;
-            grown.append(band.rows, range.clone(), slice.as_ref())?;
+        for (column, grown) in columns.iter().zip(grown) {
+            match Some(column).filter(is_there).and_then(|_| slices.next()) {
+                None => grown.append_nulls(range.len())?,
+                Some(slice) => {
+                    self.verify(&band, *column, slice.as_ref())?;
+                    grown.append(band.rows, range.clone(), slice.as_ref())?;
+                }
+            }
         }
         Ok(range.len())
     }

@@ -137,7 +137,8 @@ pub(super) fn value_of(table: &Table, subject: &Subject) -> Result<Value, TableE
 
 /// Refuses a column that is not there, or has no numbers.
 pub(super) fn check_numbers(table: &Table, column: &Column) -> Result<(), TableError> {
-    let found = table.schema().columns().column_with_name(&column.name);
+    let schema = table.schema();
+    let found = schema.columns().column_with_name(&column.name);
     let (_, field) = found.ok_or_else(|| table.no_column(&column.name))?;
     if has_numbers(field.data_type(), column.element) {
         return Ok(());

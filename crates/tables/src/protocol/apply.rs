@@ -4,7 +4,9 @@
 //! that stands between two processes that changed the table at the same time.
 
 use super::run::not_begun;
-use super::{Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, StepRange, Version};
+use super::{
+    AddedColumn, Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, StepRange, Version,
+};
 use crate::planted::{self, Bug};
 
 impl Manifest {
@@ -32,6 +34,7 @@ impl Manifest {
             Edit::Delete { scope } => next.delete(scope),
             Edit::RaiseFloor { to } => next.raise_floor(*to)?,
             Edit::Forget { objects } => next.forget(objects)?,
+            Edit::AddColumn { column } => next.add_column(column)?,
         };
         next.settle(&gone);
         Ok(next)
@@ -175,6 +178,17 @@ impl Manifest {
             is_news |= self.retired.remove(object).is_some();
         }
         if is_news { Ok(Vec::new()) } else { Err(EditError::AlreadyDone) }
+    }
+
+    fn add_column(&mut self, column: &AddedColumn) -> Result<Vec<Placed>, EditError> {
+        match self.columns.iter().find(|known| known.name == column.name) {
+            Some(known) if known == column => Err(EditError::AlreadyDone),
+            Some(_) => Err(EditError::ColumnThere { column: column.name.to_string() }),
+            None => {
+                self.columns = self.columns.iter().chain([column]).cloned().collect();
+                Ok(Vec::new())
+            }
+        }
     }
 
     /// Refuses an object that some version has named before.

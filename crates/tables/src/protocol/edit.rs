@@ -1,6 +1,7 @@
 //! Edits: the wishes that make the next version.
 
 use super::{Piece, RunId, Scope, StepTime, Version, WeightRange};
+use std::sync::Arc;
 
 /// Which block: one rank's rows of one step, as one attempt wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,15 @@ pub struct Removal {
     pub weights: WeightRange,
     /// How many rows that is, dead ones included.
     pub rows: u64,
+}
+
+/// A column that was added to a table after it was made. The protocol looks at its name alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AddedColumn {
+    /// Its name.
+    pub name: Arc<str>,
+    /// All of it, as it is stored: one text for one column.
+    pub text: Arc<str>,
 }
 
 /// A wish to change a table.
@@ -84,5 +94,10 @@ pub enum Edit {
     Forget {
         /// The objects; those that somebody else has forgotten already are passed over.
         objects: Vec<super::ObjectId>,
+    },
+    /// Adds a column behind all others. Rows that are there already have no value in it.
+    AddColumn {
+        /// The column.
+        column: AddedColumn,
     },
 }

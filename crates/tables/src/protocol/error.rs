@@ -92,6 +92,12 @@ pub enum EditError {
         /// The version that is current.
         current: Version,
     },
+    /// Somebody else has added another column of that name.
+    #[error("there is another column \"{column}\" by now")]
+    ColumnThere {
+        /// The name.
+        column: String,
+    },
     /// An object is to be forgotten that some version may still name.
     #[error("object {object} is still in use")]
     InUse {
@@ -120,6 +126,7 @@ impl EditError {
                 "a rank writes its steps in rising order; begin a new attempt to go back"
             }
             Self::Ahead { .. } => "ask the table for its version",
+            Self::ColumnThere { .. } => "use the column that is there, or choose another name",
             Self::InputGone { .. } => "nothing was lost; pack again from the version that is current",
             _ => return None,
         };
@@ -130,7 +137,10 @@ impl EditError {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::AlreadyDone | Self::StaleAttempt { .. } | Self::InputGone { .. } => ErrorKind::Conflict,
+            Self::AlreadyDone
+            | Self::StaleAttempt { .. }
+            | Self::InputGone { .. }
+            | Self::ColumnThere { .. } => ErrorKind::Conflict,
             Self::NotBegun { .. } => ErrorKind::NotFound,
             Self::Ranks { .. } | Self::StepOrder { .. } | Self::Ahead { .. } | Self::MiddleTaken { .. } => {
                 ErrorKind::InvalidInput

@@ -1,8 +1,9 @@
 //! Manifests: the content of one version.
 
-use super::{ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version};
+use super::{AddedColumn, ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version};
 use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How many entries of a whole manifest cost as much as an edit.
 const ENTRIES_EACH: u64 = 4;
@@ -21,6 +22,8 @@ pub struct Manifest {
     pub version: Version,
     /// The lowest version that can still be read without a snapshot.
     pub floor: Version,
+    /// The columns that were added since the table was made, in their order: they are never fewer later.
+    pub columns: Arc<[AddedColumn]>,
     /// What answers for the visible rows.
     pub pieces: SharedMap<PieceKey, Placed>,
     /// The runs.

@@ -117,6 +117,15 @@ fn find(columns: &Schema, name: &str) -> Result<IndexColumn, SchemaError> {
     }
 }
 
+/// Refuses the name of a new column that an index column, an element of a vector, has already.
+pub(super) fn check_name(schema: &TableSchema, name: &str) -> Result<(), SchemaError> {
+    let is_taken = |index: &IndexColumn| index.element.is_some() && index.name(&schema.columns) == name;
+    if schema.index.iter().any(is_taken) {
+        return Err(SchemaError::Ambiguous { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 fn is_vector(field: &Field) -> bool {
     matches!(field.data_type(), DataType::FixedSizeList(..))
 }

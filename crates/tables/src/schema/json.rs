@@ -63,6 +63,16 @@ fn column_to_json(field: &Field) -> Value {
     Value::Object(column)
 }
 
+/// A column by itself, in the form that has one text for one column.
+pub(super) fn write_column(field: &Field) -> String {
+    sorted(column_to_json(field)).to_string()
+}
+
+pub(super) fn read_column(text: &str) -> Result<Field, SchemaError> {
+    let stored: Value = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+    column_from_json(&stored)
+}
+
 pub(super) fn read(text: &str) -> Result<TableSchema, SchemaError> {
     let stored: Value = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
     let found = stored["format"].as_u64().ok_or_else(|| damaged("it has no format"))?;

@@ -97,6 +97,7 @@ impl Table {
         rows: &RecordBatch,
     ) -> Result<Version, TableError> {
         let ids = vec![id.clone()];
+        self.notice_columns([rows]).await?;
         self.append_encoded(ids, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
@@ -109,9 +110,22 @@ impl Table {
         blocks: &[(BlockId, Option<f64>, RecordBatch)],
     ) -> Result<Version, TableError> {
         let ids = blocks.iter().map(|(id, ..)| id.clone()).collect();
+        self.notice_columns(blocks.iter().map(|(_, _, rows)| rows)).await?;
         let encode =
             |(id, time, rows): &(BlockId, Option<f64>, RecordBatch)| self.encode(id.clone(), *time, rows);
         self.append_encoded(ids, |_| blocks.iter().map(encode).collect()).await
+    }
+
+    /// Looks for columns that somebody else added, if rows have more than this handle knows of.
+    async fn notice_columns<'r>(
+        &self,
+        rows: impl IntoIterator<Item = &'r RecordBatch>,
+    ) -> Result<(), TableError> {
+        let known = self.lineage.newest().columns().fields().len();
+        if rows.into_iter().any(|rows| rows.num_columns() > known) {
+            self.schema_now().await?;
+        }
+        Ok(())
     }
 
     /// Encodes only once the place in the line is taken: what fails here makes those behind it fail.
@@ -167,7 +181,9 @@ impl Table {
     fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
         // Checked without rows too: a rank that has none now will have some later.
         let of_rows = |source| TableError::Block { object: "new rows".to_owned(), source };
-        let Written { bytes, directory, front_bytes } = write_block(&self.schema, rows).map_err(of_rows)?;
+        // Rows without the columns that were added are written as before these were.
+        let schema = self.lineage.with_columns(rows.num_columns());
+        let Written { bytes, directory, front_bytes } = write_block(&schema, rows).map_err(of_rows)?;
         let max = self.store.capabilities().limits.value_bytes;
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });

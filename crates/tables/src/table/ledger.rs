@@ -377,6 +377,9 @@ fn remembered(manifest: &Manifest) -> Cow<'_, Manifest> {
     if planted::is(Bug::WholeManifestForgets) {
         return Cow::Owned(Manifest { tombstones: Vec::new(), ..manifest.clone() });
     }
+    if planted::is(Bug::ColumnsForgotten) {
+        return Cow::Owned(Manifest { columns: Arc::default(), ..manifest.clone() });
+    }
     Cow::Borrowed(manifest)
 }
 

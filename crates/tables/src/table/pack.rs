@@ -153,7 +153,8 @@ impl Table {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
             let Some(group) = plan::next(&state.manifest, up_to, options) else { return Ok(report) };
-            let packed = match self.pack_group(&state.manifest, &group, options, &mut report).await {
+            let table = self.at(&state.manifest)?;
+            let packed = match table.pack_group(&state.manifest, &group, options, &mut report).await {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
                 packed => packed,
             };

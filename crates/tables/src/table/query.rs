@@ -227,12 +227,12 @@ impl Table {
         Known::of(&self.schema, filter).is_some()
     }
 
-    /// Does something with the version that a query is about; again with the next one, if a vacuum took that away
+    /// Does something with the table as the version has it that a query is about; again with the next one, if a vacuum took that away
     /// meanwhile and the query is not about just that version.
     async fn again_if_vacuumed<'q, T, F>(
         &'q self,
         query: &'q Query,
-        act: impl Fn(&'q Self, &'q Query, Arc<Manifest>) -> F,
+        act: impl Fn(Self, &'q Query, Arc<Manifest>) -> F,
     ) -> Result<T, TableError>
     where
         F: Future<Output = Result<T, TableError>>,
@@ -240,7 +240,7 @@ impl Table {
         loop {
             let manifest = self.manifest_for(query).await?;
             let version = manifest.version;
-            let error = match act(self, query, manifest).await {
+            let error = match act(self.at(&manifest)?, query, manifest).await {
                 Ok(done) => return Ok(done),
                 Err(error) => self.if_vacuumed(version, error).await,
             };
@@ -267,8 +267,8 @@ impl Table {
     }
 }
 
-async fn query_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest, query.reach()).await?;
+async fn query_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
+    let mut reading = Reading::open(&table, Asked::rows(&table, query)?, &manifest, query.reach()).await?;
     let Handed { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
         reading.read_whole().await?
     } else {
@@ -279,21 +279,21 @@ async fn query_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Resu
     Ok(Answer { version: manifest.version, rows, weights, cut, work })
 }
 
-async fn scan_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Scanned, TableError> {
+async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Scanned, TableError> {
     if query.units.is_some() || query.limit.is_some() {
         // Only their order tells which rows these are.
         let Answer { version, rows, work, .. } = query_of(table, query, manifest).await?;
         return Ok(Scanned { version, batches: vec![rows], work });
     }
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, &manifest, Reach::Everything).await?;
+    let mut reading = Reading::open(&table, Asked::rows(&table, query)?, &manifest, Reach::Everything).await?;
     let batches = reading.scan().await?;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     let work = Work { rows_returned: rows as u64, ..reading.work() };
     Ok(Scanned { version: manifest.version, batches, work })
 }
 
-async fn count_of(table: &Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
-    let mut reading = Reading::open(table, Asked::count(table, query)?, &manifest, Reach::Everything).await?;
+async fn count_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
+    let mut reading = Reading::open(&table, Asked::count(&table, query)?, &manifest, Reach::Everything).await?;
     reading.read_toward(None).await?;
     Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

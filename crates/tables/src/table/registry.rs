@@ -18,12 +18,12 @@ use std::sync::Arc;
 pub struct TableSummary {
     /// Its name.
     pub name: String,
-    /// Its columns and their roles.
+    /// Its columns and their roles when it was made; others may have been added since.
     pub schema: TableSchema,
 }
 
 impl Table {
-    /// Makes a table, or opens the one that is there if it has the same schema.
+    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
@@ -39,7 +39,9 @@ impl Table {
                 Err(error) => return Err(error.into()),
             }
             match Self::open(Arc::clone(&store), name).await {
-                Ok(table) if *table.schema == entry.schema => return Ok(table),
+                Ok(table) if *table.lineage.first() == entry.schema || *table.schema == entry.schema => {
+                    return Ok(table);
+                }
                 Ok(_) => return Err(TableError::Exists { name: name.to_owned() }),
                 // One of the same name is on its way out.
                 Err(TableError::NotFound { .. }) => Self::drop_rest(&*store, name).await?,

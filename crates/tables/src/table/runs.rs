@@ -120,7 +120,7 @@ impl Table {
         let sum = |total: u64, number: u64| total.saturating_add(number);
         Ok(TableInfo {
             name: self.name.clone(),
-            schema: Arc::clone(&self.schema),
+            schema: self.schema_of(&state.manifest)?,
             version: state.head.version,
             blocks: pieces().count() as u64 - cubes,
             cubes,
@@ -176,16 +176,12 @@ impl Table {
             }
             Some(steps) => StepRange { from: steps.start, to: Some(steps.end) },
         };
-        let expression = expression.map(|text| self.checked(text)).transpose()?;
+        let expression = match expression {
+            Some(text) => Some(checked(&*self.schema_now().await?, text)?),
+            None => None,
+        };
         let scope = Scope { run: run.map(RunId::from), steps, expression };
         self.ledger.commit(Edit::Delete { scope }).await
-    }
-
-    /// An expression as the manifest keeps it, once it is known to fit the table.
-    fn checked(&self, text: &str) -> Result<Arc<str>, TableError> {
-        let expression = crate::expression::Expression::parse(text)?;
-        expression.bind(self.schema.columns())?;
-        Ok(expression.to_string().into())
     }
 
     fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {
@@ -197,6 +193,13 @@ impl Table {
             near: near.map(ToString::to_string),
         }
     }
+}
+
+/// An expression as the manifest keeps it, once it is known to fit the table.
+fn checked(schema: &TableSchema, text: &str) -> Result<Arc<str>, TableError> {
+    let expression = crate::expression::Expression::parse(text)?;
+    expression.bind(schema.columns())?;
+    Ok(expression.to_string().into())
 }
 
 fn steps_there(run: &Run) -> impl Iterator<Item = u64> {

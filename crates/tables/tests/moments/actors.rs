@@ -7,7 +7,8 @@ use crate::line::turn;
 use crate::packs::some_options;
 use crate::particles::{batch, said_of};
 use crate::truth::Scope;
-use crate::world::{Hand, World};
+use crate::world::{Hand, World, charge};
+use arrow_array::RecordBatch;
 use atoll_store::{Cell, Outcome, PartitionQuery, ScanRequest, SortRange, Store, WriteOptions};
 use atoll_tables::protocol::{BlockId, EditError, Version};
 use atoll_tables::{Table, TableError};
@@ -107,9 +108,7 @@ async fn append_some(
             outcomes.into_iter().for_each(|outcome| judge_refusal(outcome.err()));
         }
         _ => {
-            let of = |id: &BlockId| (id.clone(), None, batch(&world.schema, &world.rows_of(id)));
-            let blocks: Vec<_> = blocks.iter().map(of).collect();
-            judge_refusal(table.append_all(&blocks).await.err());
+            judge_refusal(append_together(world, table, &blocks).await.err());
         }
     }
     // Those that were not taken, or of which nobody knows, are given again, as all others are.
@@ -128,9 +127,31 @@ fn judge_refusal(error: Option<TableError>) {
     }
 }
 
+async fn append_together(world: &World, table: &Table, ids: &[BlockId]) -> Result<(), TableError> {
+    let mut blocks = Vec::new();
+    for id in ids {
+        blocks.push((id.clone(), None, batch_of(world, table, id).await?));
+    }
+    table.append_all(&blocks).await.map(drop)
+}
+
+/// The rows of a block. Whoever writes values of the column that comes later adds it; others write without it, or with
+/// it once it is there.
+async fn batch_of(world: &World, table: &Table, id: &BlockId) -> Result<RecordBatch, TableError> {
+    let rows = world.rows_of(id);
+    if world.is_charged(id) {
+        let version = table.add_column(charge().as_ref().clone()).await?;
+        let there = world.schema_at(version).columns();
+        assert!(there.column_with_name("charge").is_some(), "no column in {version:?}");
+        return Ok(batch(&world.widened, &rows));
+    }
+    let is_wide = world.draw(|random| random.bool());
+    Ok(batch(if is_wide { world.schema_at(world.head()) } else { &world.schema }, &rows))
+}
+
 /// Appends a block; what is acknowledged must be true.
 async fn append_once(world: &World, table: &Table, id: &BlockId) -> Result<Version, TableError> {
-    let rows = batch(&world.schema, &world.rows_of(id));
+    let rows = batch_of(world, table, id).await?;
     let version = table.append(id.clone(), &rows).await?;
     let accepted = world.accepted(id);
     assert!(
@@ -187,7 +208,12 @@ pub async fn delete(hand: Hand, mut random: Rng) {
         let steps = random.bool().then(|| from..from + random.u64(1..4));
         let depth = random.usize(..3);
         let is_all = steps.is_some() && random.u8(..3) == 0;
-        let condition = (!is_all).then(|| Arc::new(Condition::any(&mut random, depth)));
+        let has_charge = hand.world.schema_at(hand.world.head()) == &hand.world.widened;
+        let condition = (!is_all).then(|| match random.u8(..4) {
+            0 if has_charge => Condition::of_charge(&mut random),
+            _ => Condition::any(&mut random, depth),
+        });
+        let condition = condition.map(Arc::new);
         let text = condition.as_ref().map(|condition| said_of(&hand.world.schema, &condition.text));
         let deed = hand.world.deed(Scope { run: run.clone(), steps: steps.clone(), condition });
         *hand.deed.lock().unwrap() = Some(Arc::clone(&deed));

@@ -2,6 +2,7 @@
 //! between the question and the answer.
 
 use crate::asked::{Asked, Tell, Wish};
+use crate::conditions::Condition;
 use crate::world::{World, some_rows};
 use atoll_tables::protocol::Version;
 use atoll_tables::{Query, Refined, Table, TableError};
@@ -9,13 +10,19 @@ use fastrand::Rng;
 
 /// Asks one thing, in one of the ways to ask, and judges the answer.
 pub async fn ask(world: &World, table: &Table, random: &mut Rng) {
-    let mut wish = Wish::any(random, &world.schema, &some_rows(world));
-    match random.u8(..8) {
-        0 | 1 => wish.query.with_arriving = true,
-        2 => wish.query.as_of = Some(Version(random.u64(..=world.head().0))),
-        3 => wish.query.as_of = random.choice(world.kept()).map(|(_, version)| version),
-        _ => {}
+    let as_of = match random.u8(..8) {
+        2 => Some(Version(random.u64(..=world.head().0))),
+        3 => random.choice(world.kept()).map(|(_, version)| version),
+        _ => None,
+    };
+    // A column that is there now is there in every later version.
+    let schema = world.schema_at(as_of.unwrap_or_else(|| world.head()));
+    let mut wish = Wish::any(random, schema, &some_rows(world));
+    if schema == &world.widened && random.u8(..3) == 0 {
+        wish = wish.also(schema, Condition::of_charge(random));
     }
+    wish.query.with_arriving = as_of.is_none() && random.u8(..4) == 0;
+    wish.query.as_of = as_of;
     let moment = Moment { world, before: world.head() };
     match random.u8(..8) {
         0 => count(moment, table, wish).await,
@@ -68,7 +75,8 @@ async fn query(moment: Moment<'_>, table: &Table, wish: Wish) {
     let tell = Tell::of(&wish.query);
     let answer = table.query(&wish.query).await;
     if let Some(answer) = answered(&moment, wish.query.as_of, answer) {
-        moment.truth(wish, answer.version).judge(&moment.world.schema, &answer);
+        let schema = moment.world.schema_at(answer.version);
+        moment.truth(wish, answer.version).judge(schema, &answer);
     }
     drop(tell);
 }
@@ -96,8 +104,9 @@ async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng)
         let Some(refined) = refined else { break };
         batches.push(refined);
     }
-    let asked = moment.truth(wish, batches[0].version);
-    asked.judge_refinement(&moment.world.schema, &batches);
+    let version = batches[0].version;
+    let asked = moment.truth(wish, version);
+    asked.judge_refinement(moment.world.schema_at(version), &batches);
     drop(tell);
 }
 

@@ -9,11 +9,12 @@ use crate::actors::RUNS;
 use crate::line::Line;
 use crate::particles::{Particle, some};
 use crate::truth::{Rows, Scope, Truth};
+use arrow_schema::{DataType, Field};
 use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
 use atoll_store::{Batch, Mutation, Store, StoreError, Timestamp, WriteOptions, Written};
-use atoll_tables::TableSchema;
 use atoll_tables::protocol::{BlockId, Version};
+use atoll_tables::{TableSchema, column};
 use fastrand::Rng;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,7 +36,11 @@ type Late = (Batch, WriteOptions, Option<Arc<Deed>>);
 /// The store and what became true in it.
 pub struct World {
     pub store: MemoryStore,
+    /// As it was made, and with the column that comes later.
     pub schema: TableSchema,
+    pub widened: TableSchema,
+    /// From which step on blocks may have that column, if ever.
+    charged_from: Option<u64>,
     seed: u64,
     /// What the column of the step has more than the step.
     shift: i64,
@@ -53,6 +58,8 @@ struct Known {
     /// In which version a delete became true.
     done: BTreeMap<u64, Version>,
     deeds: u64,
+    /// From which version on the table has the column.
+    has_charge: Option<Version>,
     /// Objects that some version named, by session and number.
     named: BTreeSet<(String, u64)>,
     late: Vec<Late>,
@@ -62,6 +69,11 @@ struct Known {
     /// Snapshots that are surely there.
     kept: BTreeMap<&'static str, Version>,
     queries: u64,
+}
+
+/// The column that comes later.
+pub fn charge() -> Arc<Field> {
+    column("charge", DataType::Float32, true)
 }
 
 /// One process.
@@ -76,6 +88,8 @@ impl World {
     pub fn new(seed: u64, schema: TableSchema) -> Arc<Self> {
         let mut random = Rng::with_seed(seed);
         let shift = i64::from(random.u8(..3) == 0);
+        let charged_from = (random.u8(..4) > 0).then(|| random.u64(..8));
+        let widened = schema.with_added([charge()]).unwrap();
         let known = Known {
             random,
             clock_ns: 1 << 60,
@@ -84,6 +98,7 @@ impl World {
             accepted: BTreeMap::new(),
             done: BTreeMap::new(),
             deeds: 0,
+            has_charge: None,
             named: BTreeSet::new(),
             late: Vec::new(),
             manifest: None,
@@ -91,7 +106,8 @@ impl World {
             kept: BTreeMap::new(),
             queries: 0,
         };
-        Arc::new(Self { store: MemoryStore::new(), schema, seed, shift, known: Mutex::new(known) })
+        let (store, known) = (MemoryStore::new(), Mutex::new(known));
+        Arc::new(Self { store, schema, widened, charged_from, seed, shift, known })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -187,6 +203,17 @@ impl World {
         self.known().manifest.clone()
     }
 
+    /// The schema of a version.
+    pub fn schema_at(&self, version: Version) -> &TableSchema {
+        let has_charge = self.known().has_charge.is_some_and(|from| from <= version);
+        if has_charge { &self.widened } else { &self.schema }
+    }
+
+    /// Whether the rows of a block have values in the column that comes later.
+    pub fn is_charged(&self, id: &BlockId) -> bool {
+        self.charged_from.is_some_and(|from| id.step >= from) && (id.step + u64::from(id.rank)) % 3 > 0
+    }
+
     /// Counts a query; how many there were.
     pub fn count_query(&self) {
         self.known().queries += 1;
@@ -212,7 +239,10 @@ impl World {
         };
         let run = RUNS.iter().position(|run| *run == &*id.run.0).unwrap_or(RUNS.len());
         let first = run as i64 * 1_000_000 + i64::from(id.rank) * 100_000;
-        let rows = some(&mut random, &self.schema, id.step as i64 + self.shift, first..first + count);
+        let mut rows = some(&mut random, &self.schema, id.step as i64 + self.shift, first..first + count);
+        if self.is_charged(id) {
+            rows.iter_mut().for_each(|row| row.charge = (random.u8(..4) > 0).then(|| random.f32()));
+        }
         let rows: Rows = rows.into();
         self.known().rows.insert(id.clone(), Arc::clone(&rows));
         rows
@@ -289,6 +319,9 @@ impl World {
                 truth.append(&id, self.rows_of(&id));
                 self.known().accepted.entry(id).or_insert(version);
             }
+        } else if edit.get("add-column").is_some() {
+            let before = self.known().has_charge.replace(version);
+            assert!(before.is_none(), "the column came in {before:?} and in {version:?}");
         } else if let Some(raise) = edit.get("raise-floor") {
             self.known().floor = Version(number(raise, "to"));
         } else if edit.get("delete").is_some() {

@@ -33,7 +33,7 @@ async fn made() -> (Arc<dyn Store>, Table) {
 async fn append(table: &Table, tube: &mut Tube, steps: std::ops::Range<i32>) {
     table.begin("tube", 1, 1).await.unwrap();
     for step in steps {
-        let rows = tube.frame(table.schema(), step);
+        let rows = tube.frame(&table.schema(), step);
         let id = BlockId { run: "tube".into(), attempt: 1, step: step as u64, rank: 0 };
         table.append(id, &rows).await.unwrap();
     }

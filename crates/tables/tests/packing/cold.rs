@@ -50,7 +50,7 @@ fn of_many_small_runs_only_those_are_opened_that_lie_in_the_box() {
             let name = format!("run {run:03}");
             table.begin(&name, 1, 1).await.unwrap();
             let id = BlockId { run: name.as_str().into(), attempt: 1, step: 7, rank: 0 };
-            table.append(id, &rows_of(table.schema(), run)).await.unwrap();
+            table.append(id, &rows_of(&table.schema(), run)).await.unwrap();
         }
         for (text, rows, requests) in [
             ("x >= 17 and x < 18", 10, 1),

@@ -20,7 +20,7 @@ fn a_row_is_written_a_few_times_however_many_steps_come_and_trees_stay_few() {
         let options = PackOptions { rows_min: 1310, ..PackOptions::default() };
         let (mut written, mut packs, mut trees_before) = (0, 0, 0);
         for step in 0..STEPS {
-            let rows = tube.frame(table.schema(), step);
+            let rows = tube.frame(&table.schema(), step);
             let id = BlockId { run: "tube".into(), attempt: 1, step: step as u64, rank: 0 };
             table.append(id, &rows).await.unwrap();
             let report = table.pack(&options).await.unwrap();

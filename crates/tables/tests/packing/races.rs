@@ -55,7 +55,7 @@ fn three_packers_and_a_writer_that_starts_again_lose_and_double_nothing() {
                 table.begin("tube", attempt, 1).await.unwrap();
                 let mut tube = Tube::new(attempt, if attempt == 1 { 150 } else { 90 }, 40);
                 for step in steps {
-                    let rows = tube.frame(table.schema(), step);
+                    let rows = tube.frame(&table.schema(), step);
                     let id = BlockId { run: "tube".into(), attempt, step: step as u64, rank: 0 };
                     table.append(id, &rows).await.unwrap();
                     tokio::task::yield_now().await;
@@ -89,7 +89,7 @@ fn what_is_superseded_after_it_was_packed_is_in_no_answer_and_in_no_later_tree()
         Tube::new(1, 100, 30).write(&table).await;
         assert_eq!(table.pack(&PackOptions::whole()).await.unwrap().trees, 1);
         table.begin("tube", 2, 1).await.unwrap();
-        let rows = Tube::new(2, 40, 30).frame(table.schema(), 12);
+        let rows = Tube::new(2, 40, 30).frame(&table.schema(), 12);
         let id = BlockId { run: "tube".into(), attempt: 2, step: 12, rank: 0 };
         table.append(id, &rows).await.unwrap();
         let pids = |step| 0..if step < 12 { 100 } else { 40 };

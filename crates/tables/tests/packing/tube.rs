@@ -95,7 +95,7 @@ impl Tube {
         table.begin("tube", 1, 1).await.unwrap();
         let mut frames = Vec::new();
         for step in 0..self.frames {
-            let rows = self.frame(table.schema(), step);
+            let rows = self.frame(&table.schema(), step);
             let id = BlockId { run: "tube".into(), attempt: 1, step: step as u64, rank: 0 };
             table.append(id, &rows).await.unwrap();
             frames.push(rows);

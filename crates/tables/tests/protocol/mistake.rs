@@ -21,6 +21,8 @@ pub enum Mistake {
     PublishBeforeAllRanks,
     /// A step counts as acknowledged when the outcome of its append is unknown.
     AcknowledgeInDoubt,
+    /// A writer uses the column that it adds though it does not know whether it is there.
+    ColumnUsedInDoubt,
     /// The new attempt's step becomes visible in one version, the old one's goes in the next.
     SupersedeInTwoWrites,
     /// An edit becomes true whatever the head is by now.
@@ -61,6 +63,7 @@ impl Mistake {
             (Self::AppendWithoutLooking, scenario::two_writers()),
             (Self::PublishBeforeAllRanks, scenario::two_writers()),
             (Self::AcknowledgeInDoubt, scenario::two_writers()),
+            (Self::ColumnUsedInDoubt, scenario::columns()),
             (Self::SupersedeInTwoWrites, scenario::restart()),
             (Self::CommitWithoutHead, scenario::two_writers()),
             (Self::CommitWithoutSession, scenario::slow_processes()),

@@ -83,7 +83,7 @@ impl Model {
         self.set_up(state, Edit::Begin { run: RUN.into(), attempt: 1, ranks })?;
         for step in self.scenario.there.clone() {
             let blocks: Vec<_> = (0..self.scenario.ranks).map(|rank| block(1, step, rank)).collect();
-            let blocks = blocks.into_iter().map(|id| self.written(state, SETUP, 0, id)).collect();
+            let blocks = blocks.into_iter().map(|id| self.written(state, SETUP, id)).collect();
             self.set_up(state, Edit::Append { blocks })?;
         }
         if self.scenario.is_packed {
@@ -102,16 +102,21 @@ impl Model {
         self.land(state, wish, state.head())
     }
 
-    fn written(&mut self, state: &mut State, session: SessionId, tag: u8, id: BlockId) -> Block {
-        let (object, block) = self.block(session, tag, id);
+    fn written(&mut self, state: &mut State, session: SessionId, id: BlockId) -> Block {
+        let (object, block) = self.block(session, (0, 0), id);
         state.put(object);
         block
     }
 
-    /// A block in an object of its own.
-    pub fn block(&mut self, session: SessionId, tag: u8, id: BlockId) -> (ObjectIndex, Block) {
+    /// A block in an object of its own, of this tag and with so many added columns.
+    pub fn block(
+        &mut self,
+        session: SessionId,
+        (tag, columns): (u8, usize),
+        id: BlockId,
+    ) -> (ObjectIndex, Block) {
         let rows = self.world.table.block(&id);
-        let object = self.world.object(session, tag, vec![rows]);
+        let object = self.world.object(session, tag, vec![rows], columns);
         let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
         let piece = self.piece(object, 0, WeightRange::ALL, rows, extent);
         (object, Block { id, time: None, piece: Some(piece) })
@@ -150,6 +155,10 @@ impl Model {
                 let edit = Edit::Begin { run: RUN.into(), attempt, ranks };
                 At::Writer(Writer::Begin(self.world.commit(me, edit)))
             }
+            Role::Writer { adds: Some(column), .. } => {
+                At::Writer(Writer::AddColumn(self.world.commit(me, Edit::AddColumn { column })))
+            }
+            Role::Adder { column } => At::Adder(self.world.commit(me, Edit::AddColumn { column })),
             Role::Writer { opens_late: true, .. } => {
                 state.sessions[session] = None;
                 At::Writer(Writer::Open { step: 0 })
@@ -176,6 +185,7 @@ impl Model {
             At::Writer(at) => self.writer(state, actor, &at),
             At::Packer(at) => self.packer(state, actor, at),
             At::Deleter(commit) => self.deleter(state, actor, commit),
+            At::Adder(commit) => self.adder(state, actor, commit),
             At::Reader(at) => self.reader(state, actor, &at),
             At::Snapshotter(at) => self.snapshotter(state, actor, &at),
             At::Vacuum(at) => self.vacuum(state, actor, at),

@@ -2,7 +2,7 @@
 //!
 //! It knows rows and steps, and neither objects nor tombstones: packs and vacuums mean nothing to it.
 
-use atoll_tables::protocol::{BlockId, Edit, Scope};
+use atoll_tables::protocol::{AddedColumn, BlockId, Edit, Scope};
 
 /// A set of rows, by bit.
 pub type Rows = u64;
@@ -75,6 +75,8 @@ pub struct Oracle {
     pub visible: Rows,
     /// The rows that were ever visible.
     pub ever: Rows,
+    /// The columns that were added.
+    pub columns: Vec<AddedColumn>,
     /// The rows of the blocks that have come.
     arrived: Rows,
     /// The attempt that began last; there is one run.
@@ -93,6 +95,7 @@ impl Oracle {
                 next.arrived &= !earlier | next.ever;
                 next.begun = next.begun.max(*attempt);
             }
+            Edit::AddColumn { column } => next.columns.push(column.clone()),
             Edit::Pack { .. } | Edit::RaiseFloor { .. } | Edit::Forget { .. } => {}
         }
         next

@@ -1,13 +1,23 @@
 //! Scenarios: which processes meet on which table, and what may happen to them.
 
 use super::oracle::{LIGHT, Table};
-use atoll_tables::protocol::{BlockId, Scope, StepRange};
+use atoll_tables::protocol::{AddedColumn, BlockId, Scope, StepRange};
 
 /// Who does what.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks.
-    Writer { attempt: u64, rank: u32, steps: Vec<u64>, begins: Option<u32>, opens_late: bool },
+    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks, and adds a
+    /// column to the table first if it says which.
+    Writer {
+        attempt: u64,
+        rank: u32,
+        steps: Vec<u64>,
+        begins: Option<u32>,
+        opens_late: bool,
+        adds: Option<AddedColumn>,
+    },
+    /// Adds a column.
+    Adder { column: AddedColumn },
     /// A packer of whole pieces, or of their light rows only, that tries so often.
     Packer { light_only: bool, tries: u8 },
     /// Deletes rows.
@@ -89,11 +99,11 @@ fn slow(role: Role, doubts: u8) -> Part {
 }
 
 fn writer(attempt: u64, rank: u32, steps: &[u64]) -> Role {
-    Role::Writer { attempt, rank, steps: steps.to_vec(), begins: None, opens_late: false }
+    Role::Writer { attempt, rank, steps: steps.to_vec(), begins: None, opens_late: false, adds: None }
 }
 
 fn restarted(attempt: u64, steps: &[u64]) -> Role {
-    Role::Writer { attempt, rank: 0, steps: steps.to_vec(), begins: Some(1), opens_late: false }
+    Role::Writer { attempt, rank: 0, steps: steps.to_vec(), begins: Some(1), opens_late: false, adds: None }
 }
 
 fn packer(tries: u8) -> Role {
@@ -106,6 +116,25 @@ fn light_packer(tries: u8) -> Role {
 
 fn delete(steps: StepRange, expression: Option<&str>) -> Role {
     Role::Deleter { scope: Scope { run: None, steps, expression: expression.map(Into::into) } }
+}
+
+fn charge(text: &str) -> AddedColumn {
+    AddedColumn { name: "charge".into(), text: text.into() }
+}
+
+/// A writer adds a column and writes with it, another process adds another of the same name and a third the same,
+/// while somebody packs.
+pub fn columns() -> Scenario {
+    let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
+    let adds = Some(charge("float32"));
+    let writer = Role::Writer { attempt, rank, steps, begins: None, opens_late: false, adds };
+    let parts = vec![
+        part(writer, 2),
+        part(Role::Adder { column: charge("float64") }, 1),
+        part(Role::Adder { column: charge("float32") }, 0),
+        part(packer(2), 0),
+    ];
+    Scenario::new("columns of one name, a writer with it, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
 /// Two ranks write two steps, each may be in doubt once, while a packer packs what is visible.
@@ -173,7 +202,8 @@ pub fn snapshots() -> Scenario {
 
 /// Sessions end though their processes live, while a vacuum sweeps what ended sessions left.
 pub fn slow_processes() -> Scenario {
-    let late = Role::Writer { attempt: 1, rank: 0, steps: vec![3], begins: None, opens_late: true };
+    let late =
+        Role::Writer { attempt: 1, rank: 0, steps: vec![3], begins: None, opens_late: true, adds: None };
     let parts = vec![slow(late, 1), slow(packer(1), 0), part(Role::Vacuum { sweeps: true }, 0)];
     Scenario::new("a slow writer, a slow packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }

@@ -61,6 +61,8 @@ pub enum At {
     Packer(Packer),
     /// The delete on its way.
     Deleter(CommitIndex),
+    /// The column on its way.
+    Adder(CommitIndex),
     Reader(Reader),
     Snapshotter(Snapshotter),
     Vacuum(Vacuum),
@@ -73,6 +75,8 @@ pub enum Writer {
     Open { step: u8 },
     /// Begins its attempt.
     Begin(CommitIndex),
+    /// Adds its column.
+    AddColumn(CommitIndex),
     /// Creates the block's object.
     Create { step: u8 },
     /// Appends the block.

@@ -39,6 +39,8 @@ struct Object {
     id: ObjectId,
     is_cube: bool,
     parts: Vec<Rows>,
+    /// How many added columns it was written with.
+    columns: usize,
 }
 
 /// Packers name their objects with tags from this one on.
@@ -52,7 +54,7 @@ pub struct World {
     record_of: HashMap<(EditId, Manifest, Oracle), RecordIndex>,
     made: HashMap<(RecordIndex, WishIndex), RecordIndex>,
     objects: Vec<Object>,
-    object_of: HashMap<(SessionId, u8, Vec<Rows>), ObjectIndex>,
+    object_of: HashMap<(SessionId, u8, Vec<Rows>, usize), ObjectIndex>,
     wishes: Vec<(EditId, Edit)>,
     wish_of: HashMap<(SessionId, Edit), WishIndex>,
     commits: Vec<(WishIndex, Commit)>,
@@ -100,14 +102,14 @@ impl World {
     }
 
     /// The object with this content that `session` names with its `tag`; the same name always holds the same.
-    pub fn object(&mut self, session: SessionId, tag: u8, parts: Vec<Rows>) -> ObjectIndex {
-        let key = (session, tag, parts);
+    pub fn object(&mut self, session: SessionId, tag: u8, parts: Vec<Rows>, columns: usize) -> ObjectIndex {
+        let key = (session, tag, parts, columns);
         if let Some(index) = self.object_of.get(&key) {
             return *index;
         }
         let index = ObjectIndex::try_from(self.objects.len()).unwrap();
         let id = ObjectId { session, sequence: u64::from(index) };
-        self.objects.push(Object { id, is_cube: tag >= CUBES, parts: key.2.clone() });
+        self.objects.push(Object { id, is_cube: tag >= CUBES, parts: key.2.clone(), columns });
         self.object_of.insert(key, index);
         index
     }
@@ -179,8 +181,17 @@ impl World {
         ObjectIndex::try_from(object.sequence).unwrap()
     }
 
-    /// What a reader of the version sees is what the oracle says, each row once.
+    /// What a reader of the version sees is what the oracle says, each row once, and it has the columns of all that
+    /// it names.
     fn judge(&self, manifest: &Manifest, oracle: &Oracle) -> Result<(), Violation> {
+        if *manifest.columns != *oracle.columns {
+            return Violation::found(format!("version {} has other columns", manifest.version));
+        }
+        for object in manifest.objects() {
+            if self.objects[usize::from(self.index_of(object))].columns > manifest.columns.len() {
+                return Violation::found(format!("version {} lacks a column of an object", manifest.version));
+            }
+        }
         let seen = self.rows_in(manifest, manifest.pieces.values())?;
         if seen == oracle.visible {
             return Ok(());

@@ -17,6 +17,7 @@ impl Model {
         match *at {
             Writer::Open { step } => Ok(self.open(state, actor, step)),
             Writer::Begin(commit) => self.begin(state, actor, commit),
+            Writer::AddColumn(commit) => self.add_column(state, actor, commit),
             Writer::Create { step } => Ok(self.create_block(state, actor, step)),
             Writer::Append { step, commit } => self.append(state, actor, step, commit),
             Writer::Flush => Ok(self.flush(state, actor)),
@@ -59,13 +60,58 @@ impl Model {
         Ok(ways)
     }
 
+    /// Adds the column that it will write. Where the outcome is unknown it waits until it knows.
+    fn add_column(&mut self, state: &State, actor: usize, commit: CommitIndex) -> Result<Next, Violation> {
+        let hurries = self.world.has(Mistake::ColumnUsedInDoubt);
+        let mut ways = Vec::new();
+        for (mut next, progress) in self.commit(state, actor, commit)? {
+            match progress {
+                Progress::InDoubt(_) if hurries => {
+                    next.actors[actor].at = At::Writer(Writer::Create { step: 0 });
+                }
+                Progress::Going(commit) | Progress::InDoubt(commit) => {
+                    next.actors[actor].at = At::Writer(Writer::AddColumn(commit));
+                }
+                Progress::Over(
+                    Ended::Made(_) | Ended::Refused(EditError::AlreadyDone | EditError::ColumnThere { .. }),
+                ) => {
+                    next.actors[actor].at = At::Writer(Writer::Create { step: 0 });
+                }
+                Progress::Over(Ended::Refused(error)) => {
+                    return Violation::found(format!("a column is refused: {error}"));
+                }
+                Progress::Over(_) => next.end(actor),
+            }
+            ways.push(("adds its column", next));
+        }
+        Ok(ways)
+    }
+
+    pub fn adder(&mut self, state: &State, actor: usize, commit: CommitIndex) -> Result<Next, Violation> {
+        let mut ways = Vec::new();
+        for (mut next, progress) in self.commit(state, actor, commit)? {
+            match progress {
+                Progress::Going(commit) | Progress::InDoubt(commit) => {
+                    next.actors[actor].at = At::Adder(commit);
+                }
+                Progress::Over(_) => next.end(actor),
+            }
+            ways.push(("adds a column", next));
+        }
+        Ok(ways)
+    }
+
     fn create_block(&mut self, state: &State, actor: usize, step: u8) -> Next {
-        let Role::Writer { attempt, rank, steps, .. } = &self.scenario.parts[actor].role else {
+        let Role::Writer { attempt, rank, steps, adds, .. } = &self.scenario.parts[actor].role else {
             return Vec::new();
         };
         let id = block(*attempt, steps[usize::from(step)], *rank);
         let me = session_id(state.session(actor));
-        let (object, block) = self.block(me, step + 16 * state.actors[actor].tries, id);
+        // With the columns of the newest version that it can have seen.
+        let seen = self.world.record(state.at_head()).manifest.columns.len();
+        let believed = usize::from(adds.is_some() && self.world.has(Mistake::ColumnUsedInDoubt));
+        let tag = step + 16 * state.actors[actor].tries;
+        let (object, block) = self.block(me, (tag, seen.max(believed)), id);
         let commit = self.world.commit(me, Edit::Append { blocks: vec![block] });
         self.create(state, actor, object, At::Writer(Writer::Append { step, commit }))
     }
@@ -257,7 +303,8 @@ impl Model {
         let extent = extent_of(&pieces, light_only);
         let light = live & self.world.table.rows_where(|row| row.weight == 1);
         let parts = if light_only { vec![light] } else { vec![light, live & !light] };
-        let object = (live != 0).then(|| self.world.object(session, CUBES + tries, parts.clone()));
+        let columns = manifest.columns.len();
+        let object = (live != 0).then(|| self.world.object(session, CUBES + tries, parts.clone(), columns));
         let mut add = Vec::new();
         for (part, rows) in (0..).zip(parts).filter(|(_, rows)| *rows != 0) {
             add.extend(object.map(|object| self.piece(object, part, weights, rows, extent.clone())));

@@ -40,6 +40,17 @@ impl Wish {
         Self { query, condition }
     }
 
+    /// The same of rows that meet another condition too.
+    #[allow(dead_code)]
+    pub fn also(mut self, schema: &TableSchema, other: Condition) -> Self {
+        self.query = self.query.filter(other.expression(schema));
+        self.condition = Some(match self.condition.take() {
+            None => other,
+            Some(condition) => condition.and(other),
+        });
+        self
+    }
+
     /// The same with what is true of the table.
     pub fn of(self, rows: Vec<Particle>) -> Asked {
         let Self { query, condition } = self;

@@ -47,7 +47,7 @@ async fn written(random: &mut Rng, schema: &TableSchema, has_deletes: bool) -> W
 async fn check(random: &mut Rng, Written { table, rows }: &Written) {
     let condition = (random.u8(..4) > 0).then(|| Condition::any(random, 2));
     let query = Query {
-        filter: condition.as_ref().map(|condition| condition.expression(table.schema())),
+        filter: condition.as_ref().map(|condition| condition.expression(&table.schema())),
         ..Query::default()
     };
     let query = match random.u8(..4) {
@@ -58,7 +58,7 @@ async fn check(random: &mut Rng, Written { table, rows }: &Written) {
     let takes = |row: &&Particle| condition.as_ref().is_none_or(|condition| condition.takes(row));
     let range: Vec<Particle> =
         rows.iter().filter(|row| query.window.takes(row.weight)).filter(takes).cloned().collect();
-    let expected = batch(table.schema(), &range);
+    let expected = batch(&table.schema(), &range);
     let columns = ["vz", "name", "y", "step"];
     let is_some = random.bool();
     let query = if is_some { query.select(columns) } else { query };

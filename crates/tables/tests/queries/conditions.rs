@@ -90,6 +90,33 @@ impl Condition {
         }
     }
 
+    /// Both.
+    #[allow(dead_code)]
+    pub fn and(self, other: Self) -> Self {
+        let text = format!("({}) and ({})", self.text, other.text);
+        Self::new(text, move |row| match ((self.holds)(row), (other.holds)(row)) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        })
+    }
+
+    /// A condition on the column that came later.
+    #[allow(dead_code)]
+    pub fn of_charge(random: &mut Rng) -> Self {
+        let least = random.f32();
+        match random.u8(..4) {
+            0 => Self::new("charge is null".to_owned(), |row| Some(row.charge.is_none())),
+            1 => Self::new("charge is not null".to_owned(), |row| Some(row.charge.is_some())),
+            2 => {
+                Self::new(format!("charge >= {least:?}"), move |row| row.charge.map(|charge| charge >= least))
+            }
+            _ => Self::new(format!("not (charge >= {least:?})"), move |row| {
+                row.charge.map(|charge| charge < least)
+            }),
+        }
+    }
+
     fn simple(random: &mut Rng) -> Self {
         match random.u8(..19) {
             16.. => Self::of_entities(random),

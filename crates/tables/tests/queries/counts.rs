@@ -25,9 +25,9 @@ async fn blocks(count: i64, rows: i64) -> (Arc<dyn Store>, Arc<Counts>) {
     table.begin("run", 1, 1).await.unwrap();
     let mut random = Rng::with_seed(9);
     for step in 0..count {
-        let rows = some(&mut random, table.schema(), step, 0..rows);
+        let rows = some(&mut random, &table.schema(), step, 0..rows);
         let id = BlockId { run: "run".into(), attempt: 1, step: step as u64, rank: 0 };
-        table.append(id, &batch(table.schema(), &rows)).await.unwrap();
+        table.append(id, &batch(&table.schema(), &rows)).await.unwrap();
     }
     (store, counts)
 }

@@ -122,9 +122,9 @@ fn the_same_query_of_the_same_version_answers_alike_whatever_is_written_meanwhil
         let mut batches = vec![refinement.next().await.unwrap().unwrap().rows];
         // Another attempt supersedes all but the first step.
         table.begin("run", 2, 1).await.unwrap();
-        let again = some(&mut random, table.schema(), 1, 0..500);
+        let again = some(&mut random, &table.schema(), 1, 0..500);
         let id = BlockId { run: "run".into(), attempt: 2, step: 1, rank: 0 };
-        table.append(id, &batch(table.schema(), &again)).await.unwrap();
+        table.append(id, &batch(&table.schema(), &again)).await.unwrap();
         assert_ne!(rows(&table, &query).await, before);
         assert_eq!(rows(&table, &query.clone().as_of(version)).await, before);
         while let Some(refined) = refinement.next().await.unwrap() {

@@ -26,6 +26,8 @@ pub struct Particle {
     pub kind: u8,
     pub vz: f32,
     pub name: Option<&'static str>,
+    /// Of a column that may come later.
+    pub charge: Option<f32>,
     pub weight: Weight,
 }
 
@@ -104,6 +106,7 @@ pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::R
             kind: random.u8(..4),
             vz: random.f32(),
             name: (random.u8(..10) > 0).then(|| random.choice(NAMES).unwrap()),
+            charge: None,
             weight: Weight::new(1).unwrap(),
         })
         .collect();
@@ -133,6 +136,9 @@ pub fn batch(schema: &TableSchema, rows: &[Particle]) -> RecordBatch {
         let elements = Arc::new(elements.collect::<Float64Array>());
         let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(element(), 3, elements, None));
         columns.splice(2..4, [vectors]);
+    }
+    if schema.columns().column_with_name("charge").is_some() {
+        columns.push(Arc::new(rows.iter().map(|row| row.charge).collect::<Float32Array>()));
     }
     RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap()
 }

@@ -46,7 +46,7 @@ pub struct Append {
 impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Change).await?;
-        let rows = self.rows(table.schema().columns()).await?;
+        let rows = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
         let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
         let after_last = known.as_ref().and_then(|known| known.last_complete).map_or(0, |last| last + 1);
         let attempt = match (self.attempt, known) {

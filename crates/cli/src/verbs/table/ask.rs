@@ -66,7 +66,8 @@ impl QuestionArguments {
     /// The question. It is checked against the columns of the table before anything is read.
     pub(super) async fn query(&self, table: &Table) -> Result<Query, Failure> {
         let filter = self.filter()?;
-        let columns = table.schema().columns();
+        let schema = table.schema_now().await?;
+        let columns = schema.columns();
         if let Some(filter) = &filter {
             let what = if self.conditions.is_empty() { "--box" } else { "--where" };
             filter.bind(columns).map_err(|error| Failure::Expression { what, error: Box::new(error) })?;

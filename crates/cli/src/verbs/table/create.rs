@@ -79,7 +79,7 @@ impl Create {
         let schema = self.table_schema()?;
         let store = session.store(Access::Create).await?;
         let table = Table::create(store, &self.table, schema).await?;
-        let schema = table.schema();
+        let schema = &*table.schema();
         session.output.either(
             || {
                 let roles = schema.roles();
@@ -208,7 +208,7 @@ fn parse_columns(flag: &str, texts: &[String]) -> Result<Vec<Field>, Failure> {
     texts.iter().flat_map(|text| parts(text)).map(|part| parse_column(flag, part)).collect()
 }
 
-fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
+pub(super) fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
     let wrong = |problem: String| Failure::Usage {
         problem: format!("{flag} \"{text}\": {problem}"),
         hint: format!(

@@ -21,7 +21,7 @@ pub struct Info {
 impl Info {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Read).await?;
-        let schema = table.schema();
+        let schema = &*table.schema();
         if self.schema {
             return session.output.line(schema.to_json());
         }
@@ -57,7 +57,13 @@ impl Info {
             let type_name = TypeName::of(field.data_type()).map(|name| name.to_string()).unwrap_or_default();
             let null = if field.is_nullable() { "?" } else { "" };
             let unit = field.metadata().get("unit").map(|unit| format!(" in {unit}")).unwrap_or_default();
-            session.output.line(format!("{:<12}{}: {type_name}{null}{unit}", "column", field.name()))?;
+            let about = field.metadata().get("description");
+            let about = about.map(|about| format!(", {about}")).unwrap_or_default();
+            session.output.line(format!(
+                "{:<12}{}: {type_name}{null}{unit}{about}",
+                "column",
+                field.name()
+            ))?;
         }
         Ok(())
     }

@@ -166,7 +166,8 @@ fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
         Ok(Expression::Column(column)) => column,
         _ => Column::named(text),
     };
-    let fields = table.schema().columns().fields();
+    let schema = table.schema();
+    let fields = schema.columns().fields();
     let present: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
     if present.contains(&column.name) {
         return Ok(column);

@@ -169,7 +169,8 @@ impl Import {
 
     /// What makes a step.
     fn grouping(&self, table: &Table) -> Result<Grouping, Failure> {
-        let columns = table.schema().columns();
+        let schema = table.schema();
+        let columns = schema.columns();
         let name = self.step_column.as_deref().unwrap_or(STEP_COLUMN);
         match columns.column_with_name(name).filter(|_| !self.parts) {
             Some((place, field)) if field.data_type().is_integer() => {

@@ -2,8 +2,8 @@
 
 use super::{FORMAT, TableError, damaged, from_json, to_json};
 use crate::protocol::{
-    Block, BlockId, Edit, EditId, Extent, Form, ObjectId, Piece, Removal, RunId, Scope, SessionId, StepRange,
-    StepTime, TightBox, Version, WeightRange,
+    AddedColumn, Block, BlockId, Edit, EditId, Extent, Form, ObjectId, Piece, Removal, RunId, Scope,
+    SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,7 @@ enum StoredEdit {
     Delete { scope: StoredScope },
     RaiseFloor { to: u64 },
     Forget { objects: Vec<(String, u64)> },
+    AddColumn { name: String, column: String },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -173,6 +174,9 @@ impl From<&Edit> for StoredEdit {
             Edit::Forget { objects } => {
                 Self::Forget { objects: objects.iter().map(|object| object_name(*object)).collect() }
             }
+            Edit::AddColumn { column } => {
+                Self::AddColumn { name: column.name.to_string(), column: column.text.to_string() }
+            }
         }
     }
 }
@@ -208,6 +212,9 @@ fn edit_of(stored: StoredEdit) -> Option<Edit> {
         StoredEdit::RaiseFloor { to } => Edit::RaiseFloor { to: Version(to) },
         StoredEdit::Forget { objects } => {
             Edit::Forget { objects: objects.iter().map(object_of).collect::<Option<_>>()? }
+        }
+        StoredEdit::AddColumn { name, column } => {
+            Edit::AddColumn { column: AddedColumn { name: name.into(), text: column.into() } }
         }
     })
 }

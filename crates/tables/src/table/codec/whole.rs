@@ -1,6 +1,7 @@
 //! Whole manifests in few bytes: some 55 for a block, 15 for a step.
 //!
 //! ```text
+//! 0x05  as 0x04, and behind it the columns that were added: a name and a text for each. Without any it is 0x04.
 //! 0x04  a table of sessions, a table of runs' names, then the parts of a manifest in their order:
 //!       pieces, runs, tombstones, retired objects. Sessions and runs are named by their place in the tables.
 //! 0x03  the name of a writer's part and how many there are: the bytes of the manifest lie in those cells.
@@ -13,12 +14,14 @@
 use super::bytes::{Reader, Writer};
 use super::{TableError, damaged, old};
 use crate::protocol::{
-    Arrived, Extent, Form, Life, Manifest, ObjectId, Piece, Placed, Published, Run, RunId, Scope, SessionId,
-    SharedMap, StepRange, StepTime, TightBox, Tombstone, Version, WeightRange,
+    AddedColumn, Arrived, Extent, Form, Life, Manifest, ObjectId, Piece, Placed, Published, Run, RunId,
+    Scope, SessionId, SharedMap, StepRange, StepTime, TightBox, Tombstone, Version, WeightRange,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The manifest itself, of a table to which columns were added.
+const MANIFEST_WITH_COLUMNS: u8 = 5;
 /// The manifest itself.
 const MANIFEST: u8 = 4;
 /// A manifest whose pieces have neither a front nor a tight box.
@@ -48,7 +51,8 @@ pub(in crate::table) fn join_whole(name: ObjectId, parts: u32) -> Vec<u8> {
 pub(in crate::table) fn whole_to_bytes(manifest: &Manifest) -> Vec<u8> {
     let names = Names::of(manifest);
     let mut writer = Writer::default();
-    writer.plain(&[MANIFEST]);
+    let has_columns = !manifest.columns.is_empty();
+    writer.plain(&[if has_columns { MANIFEST_WITH_COLUMNS } else { MANIFEST }]);
     names.write(&mut writer);
     writer.number(manifest.version.0);
     writer.number(manifest.floor.0);
@@ -71,6 +75,9 @@ pub(in crate::table) fn whole_to_bytes(manifest: &Manifest) -> Vec<u8> {
         writer.number(life.born.0);
         writer.number(life.retired.0);
     }
+    if has_columns {
+        write_columns(&mut writer, &manifest.columns);
+    }
     writer.into_bytes()
 }
 
@@ -79,13 +86,15 @@ pub(in crate::table) fn whole_from_bytes(table: &str, bytes: &[u8]) -> Result<Wh
     let unreadable = || damaged(table, "a manifest cannot be read");
     match bytes.split_first() {
         Some((b'{', _)) => old::manifest_from_json(table, bytes).map(Whole::Manifest),
-        Some((&format @ (MANIFEST | MANIFEST_WITHOUT_BOXES), rest)) => {
-            read_manifest(rest, format == MANIFEST).map(Whole::Manifest).ok_or_else(unreadable)
+        Some((&format @ (MANIFEST | MANIFEST_WITH_COLUMNS | MANIFEST_WITHOUT_BOXES), rest)) => {
+            read_manifest(rest, format).map(Whole::Manifest).ok_or_else(unreadable)
         }
         Some((&IN_PARTS, rest)) => read_parts(rest).ok_or_else(unreadable),
-        Some((&format, _)) if format > MANIFEST && format < b' ' => {
-            let newer =
-                crate::SchemaError::NewerFormat { found: u64::from(format), supported: MANIFEST.into() };
+        Some((&format, _)) if format > MANIFEST_WITH_COLUMNS && format < b' ' => {
+            let newer = crate::SchemaError::NewerFormat {
+                found: u64::from(format),
+                supported: MANIFEST_WITH_COLUMNS.into(),
+            };
             Err(newer.into())
         }
         _ => Err(unreadable()),
@@ -100,8 +109,9 @@ fn read_parts(bytes: &[u8]) -> Option<Whole> {
     reader.is_at_end().then_some(Whole::Parts(ObjectId { session, sequence }, parts))
 }
 
-fn read_manifest(bytes: &[u8], has_boxes: bool) -> Option<Manifest> {
+fn read_manifest(bytes: &[u8], format: u8) -> Option<Manifest> {
     let mut reader = Reader::new(bytes);
+    let has_boxes = format != MANIFEST_WITHOUT_BOXES;
     let names = Names { has_boxes, ..Names::read(&mut reader)? };
     let reader = &mut reader;
     let (version, floor) = (Version(reader.number()?), Version(reader.number()?));
@@ -122,8 +132,29 @@ fn read_manifest(bytes: &[u8], has_boxes: bool) -> Option<Manifest> {
         let life = Life { born: Version(reader.number()?), retired: Version(reader.number()?) };
         manifest.retired.insert(object, life);
     }
+    if format == MANIFEST_WITH_COLUMNS {
+        manifest.columns = read_columns(reader)?;
+    }
     manifest.count();
     reader.is_at_end().then_some(manifest)
+}
+
+fn write_columns(writer: &mut Writer, columns: &[AddedColumn]) {
+    writer.count(columns.len());
+    for column in columns {
+        writer.text(&column.name);
+        writer.text(&column.text);
+    }
+}
+
+fn read_columns(reader: &mut Reader<'_>) -> Option<Arc<[AddedColumn]>> {
+    let count = reader.count()?;
+    // At least one, since no other manifest is written so.
+    let column = |_| {
+        let name = reader.text()?.into();
+        Some(AddedColumn { name, text: reader.text()?.into() })
+    };
+    (count > 0).then(|| (0..count).map(column).collect())?
 }
 
 /// The long names of a manifest, each written once.

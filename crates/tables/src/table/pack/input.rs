@@ -159,7 +159,7 @@ struct Band {
 fn bands(table: &Table, placed: &Placed, bytes: &[u8]) -> Result<Vec<Band>, BlockError> {
     let cut_off = || BlockError::Damaged { problem: "it is cut off".to_owned() };
     let front = Part::front_bytes(bytes.get(..HEAD_BYTES).unwrap_or_default())?;
-    let part = Part::open(Arc::clone(&table.schema), bytes.get(..front as usize).ok_or_else(cut_off)?)?;
+    let part = table.open_part(bytes.get(..front as usize).ok_or_else(cut_off)?)?;
     let columns: Vec<usize> = (0..table.schema.columns().fields().len()).collect();
     let wanted = Wanted { window: window_of(placed.piece.weights), columns: &columns, rows: None };
     let mut found = Vec::new();
@@ -177,7 +177,8 @@ fn bands(table: &Table, placed: &Placed, bytes: &[u8]) -> Result<Vec<Band>, Bloc
             Some(Origins::of_block(extent.run.clone()?, extent.steps.from, read.rows.num_rows()))
         });
         let origins = origins.ok_or_else(|| BlockError::Damaged { problem: "it has no run".to_owned() })?;
-        found.push(Band { rows: read.rows, weights: read.weights, origins });
+        let rows = table.schema.widened(read.rows, &columns, part.column_count())?;
+        found.push(Band { rows, weights: read.weights, origins });
     }
     Ok(found)
 }

@@ -66,7 +66,8 @@ impl Batches {
         if self.reading.is_none() {
             let manifest = self.table.manifest_for(&self.query).await?;
             self.version = manifest.version;
-            self.reading = Some(begin(&self.table, &self.query, &manifest).await?);
+            let table = self.table.at(&manifest)?;
+            self.reading = Some(begin(&table, &self.query, &manifest).await?);
         }
         let Some(reading) = &mut self.reading else { return Ok(None) };
         if self.query.units.is_some() || self.query.limit.is_some() {

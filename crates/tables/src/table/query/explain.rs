@@ -70,14 +70,10 @@ impl Table {
     }
 }
 
-async fn explain_of(
-    table: &Table,
-    query: &Query,
-    manifest: Arc<Manifest>,
-) -> Result<Explanation, TableError> {
-    let asked = Asked::rows(table, query)?;
+async fn explain_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Explanation, TableError> {
+    let asked = Asked::rows(&table, query)?;
     let bounds = asked.bounds.explained();
-    let mut reading = Reading::open(table, asked, &manifest, query.reach()).await?;
+    let mut reading = Reading::open(&table, asked, &manifest, query.reach()).await?;
     let to_read = reading.what_next().await?;
     let field = |&place: &usize| table.schema.columns().field(place).name().clone();
     Ok(Explanation {

@@ -275,6 +275,8 @@ impl Reading {
         let found = source.part.rows(planned.band, wanted, source.with_origins(), slices);
         let BandOfRows { mut rows, mut weights, origins } =
             found.map_err(|error| in_object(source.object, error))?;
+        let there = source.part.column_count();
+        rows = self.table.schema.widened(rows, columns, there).map_err(arrow)?;
         if !planned.is_certain {
             let kept = self.kept(source, &rows, origins.as_ref())?;
             rows = rows.project(&(0..self.asked.needed).collect::<Vec<_>>()).map_err(arrow)?;

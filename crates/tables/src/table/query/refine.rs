@@ -106,10 +106,10 @@ impl Refinement {
 }
 
 async fn begin(
-    table: &Table,
+    table: Table,
     query: &Query,
     manifest: Arc<Manifest>,
 ) -> Result<(Version, Reading), TableError> {
-    let asked = Asked::rows(table, query)?;
-    Ok((manifest.version, Reading::open(table, asked, &manifest, Reach::AsNeeded).await?))
+    let asked = Asked::rows(&table, query)?;
+    Ok((manifest.version, Reading::open(&table, asked, &manifest, Reach::AsNeeded).await?))
 }

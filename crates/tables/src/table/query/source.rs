@@ -156,7 +156,7 @@ pub(super) async fn open(
     let fronts = fronts(table, &objects, work).await?;
     // To decode the directories of a large table takes longer than to read them.
     let rows: u64 = new.iter().map(|&place| pieces[place].rows).sum();
-    let parts = map(&fronts, threads(rows as usize), |front| Part::open(Arc::clone(&table.schema), front));
+    let parts = map(&fronts, threads(rows as usize), |front| table.open_part(front));
     for ((place, front), part) in new.into_iter().zip(fronts).zip(parts) {
         let object = pieces[place].object;
         let part = part.map_err(|source| in_object(object, source))?;

@@ -10,7 +10,7 @@ use super::found::{Found, Ordered, rows_of_units, split_below, units};
 use super::{Answer, Count, Explanation, Query, Refined, Refinement, Work};
 use crate::protocol::Version;
 use crate::{Cut, Table, TableError, TableSchema, Weight};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Field, FieldRef, SchemaRef};
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
 use std::collections::BTreeMap;
@@ -30,6 +30,7 @@ const NEAR: f64 = 1.25;
 #[derive(Clone)]
 pub struct Union {
     tables: Arc<[Table]>,
+    schema: Arc<TableSchema>,
     /// The versions of the tables by the version of the union, which is their sum. They only rise, and are resolved by
     /// one at a time, so that a sum stands for one state of all of them.
     pins: Arc<Turn<BTreeMap<Version, Vec<Version>>>>,
@@ -42,17 +43,25 @@ impl std::fmt::Debug for Union {
 }
 
 impl Union {
-    /// These tables as one.
+    /// These tables as one. A column that only some of them have may be null, and is null in the rows of the others.
     ///
     /// # Errors
-    /// [`TableError::Unlike`] where columns, roles or salts differ, and for no tables.
+    /// [`TableError::Unlike`] where roles or salts differ, and for no tables; [`TableError::UnlikeColumn`] where columns
+    /// of one name do, or a column that may not be null is not in all.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
-        let schema = tables.first().map(|table| Arc::clone(table.schema()));
-        let differs = tables.iter().position(|table| Some(table.schema()) != schema.as_ref());
-        match (differs, schema) {
-            (None, Some(_)) => Ok(Self { tables: tables.into(), pins: Arc::default() }),
-            (place, _) => Err(TableError::Unlike { place: place.unwrap_or(0) + 1 }),
-        }
+        let schemas: Vec<Arc<TableSchema>> = tables.iter().map(Table::schema).collect();
+        let schema = Arc::new(alike(&schemas)?);
+        let widened = tables.iter().zip(&schemas).map(|(table, own)| {
+            let is_new = |field: &&FieldRef| own.columns().column_with_name(field.name()).is_none();
+            table.with_empty_columns(schema.columns().fields().iter().filter(is_new).cloned().collect())
+        });
+        Ok(Self { tables: widened.collect(), schema, pins: Arc::default() })
+    }
+
+    /// The columns of all of them, and their roles.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
     }
 
     /// The tables.
@@ -67,7 +76,7 @@ impl Union {
         self.tables.first().map_or("", Table::name)
     }
 
-    /// The schema of all of them.
+    /// The first of the tables.
     ///
     /// # Errors
     /// [`TableError::Unlike`] never: there is at least one table.
@@ -196,6 +205,52 @@ impl Union {
     }
 }
 
+/// The schema of several tables: the columns of the first, and those that only later ones have.
+fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableError> {
+    let first = schemas.first().ok_or(TableError::Unlike { place: 1 })?;
+    let mut all = first.as_ref().clone();
+    for (place, schema) in (1..).zip(schemas) {
+        if schema.roles() != first.roles() {
+            return Err(TableError::Unlike { place });
+        }
+        let unlike = |field: &FieldRef, problem: String| TableError::UnlikeColumn {
+            place,
+            column: field.name().clone(),
+            problem,
+        };
+        let missing = |field: &&FieldRef| schema.columns().column_with_name(field.name()).is_none();
+        if let Some(field) = all.columns().fields().iter().filter(missing).find(|field| !field.is_nullable())
+        {
+            return Err(unlike(field, "it is not there, and may not be null".to_owned()));
+        }
+        let mut more = Vec::new();
+        for field in schema.columns().fields() {
+            match all.columns().field_with_name(field.name()) {
+                Ok(known) if known == field.as_ref() => {}
+                Ok(known) => return Err(unlike(field, told_apart(field, known))),
+                Err(_) if field.is_nullable() => more.push(Arc::clone(field)),
+                Err(_) => {
+                    return Err(unlike(field, "those do not have it, and it may not be null".to_owned()));
+                }
+            }
+        }
+        all = all.with_added(more)?;
+    }
+    Ok(all)
+}
+
+/// In what two columns of one name differ.
+fn told_apart(field: &Field, known: &Field) -> String {
+    let described = |field: &Field| {
+        let null = if field.is_nullable() { ", nullable" } else { "" };
+        let mut notes: Vec<String> =
+            field.metadata().iter().map(|(key, value)| format!(", {key} {value}")).collect();
+        notes.sort_unstable();
+        format!("{}{null}{}", field.data_type(), notes.concat())
+    };
+    format!("{} instead of {}", described(field), described(known))
+}
+
 /// A query of several tables whose rows come batch by batch, the lightest first.
 #[derive(Debug)]
 pub struct UnionRefinement {
@@ -282,10 +337,10 @@ impl Merging {
     async fn begin(union: &Union, query: &Query) -> Result<Self, TableError> {
         let (version, versions) = union.pin(query.as_of).await?;
         let first = union.first()?;
-        let names = columns(first.schema(), query);
-        let id = id_names(first.schema());
+        let names = columns(&union.schema, query);
+        let id = id_names(&union.schema);
         let place = |name: &String| names.iter().position(|known| known == name);
-        let fields = first.schema().columns().fields();
+        let fields = union.schema.columns().fields();
         let fields: Vec<_> = names
             .iter()
             .map(|name| {

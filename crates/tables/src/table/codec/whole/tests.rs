@@ -44,6 +44,8 @@ fn rich() -> Manifest {
         steps,
         expression: expression.map(Into::into),
     };
+    let column = AddedColumn { name: "charge".into(), text: "{}".into() };
+    make(Edit::AddColumn { column });
     make(Edit::Delete { scope: scope(None, StepRange::only(1)) });
     make(Edit::Delete { scope: scope(Some("x < 0.5"), StepRange { from: 2, to: Some(u64::MAX) }) });
     let taken = object(1, 0);
@@ -98,9 +100,18 @@ fn a_manifest_from_before_there_were_boxes_is_read_and_its_pieces_have_none() {
     let piece = &manifest.pieces.values().next().unwrap().piece;
     assert_eq!((piece.object, piece.rows, piece.bytes), (object(7, 9), 10, 99));
     assert_eq!((piece.front_bytes, &piece.tight, piece.extent.steps), (0, &None, StepRange::only(3)));
-    let newer = [&[5][..], &without_boxes()[1..]].concat();
+    let newer = [&[6][..], &without_boxes()[1..]].concat();
     let error = whole_from_bytes("t", &newer).unwrap_err();
     assert!(error.to_string().contains("format"), "{error}");
+}
+
+#[test]
+fn a_manifest_without_added_columns_is_written_as_before_there_were_any() {
+    let with = rich();
+    let without = Manifest { columns: Arc::default(), ..with.clone() };
+    assert_eq!((whole_to_bytes(&with)[0], whole_to_bytes(&without)[0]), (MANIFEST_WITH_COLUMNS, MANIFEST));
+    let Whole::Manifest(read) = whole_from_bytes("t", &whole_to_bytes(&without)).unwrap() else { panic!() };
+    assert_eq!(read, without);
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! Columns that were added to a table after it was made, and rows that were written before.
+//!
+//! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to change.
+
+use super::{SchemaError, TableSchema, check_columns, indexed, json};
+use crate::planted::{self, Bug};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_schema::{ArrowError, Field, FieldRef, Schema};
+use std::sync::Arc;
+
+impl TableSchema {
+    /// This schema with more columns behind its own, each of which may be null.
+    ///
+    /// # Errors
+    /// [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and types.
+    pub fn with_added(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
+        let fields: Vec<FieldRef> = self.columns.fields().iter().cloned().chain(added).collect();
+        let columns = Schema::new_with_metadata(fields, self.columns.metadata().clone());
+        check_columns(&columns)?;
+        for field in &columns.fields()[self.columns.fields().len()..] {
+            if !field.is_nullable() {
+                return Err(SchemaError::AddedNotNullable { column: field.name().clone() });
+            }
+            indexed::check_name(self, field.name())?;
+        }
+        Ok(Self { columns: Arc::new(columns), ..self.clone() })
+    }
+
+    /// A column as JSON text, the same text for the same column in every build.
+    pub(crate) fn column_to_json(field: &Field) -> String {
+        json::write_column(field)
+    }
+
+    /// Reads what [`TableSchema::column_to_json`] wrote.
+    pub(crate) fn column_from_json(text: &str) -> Result<Field, SchemaError> {
+        json::read_column(text)
+    }
+
+    /// The columns at these places of rows that were written when there were only the first `there` columns: the
+    /// others are null. `rows` has those that were there, in the order of the places.
+    pub(crate) fn widened(
+        &self,
+        rows: RecordBatch,
+        places: &[usize],
+        there: usize,
+    ) -> Result<RecordBatch, ArrowError> {
+        if places.iter().all(|&place| place < there) {
+            return Ok(rows);
+        }
+        let count = rows.num_rows();
+        let mut written = rows.columns().iter();
+        let column = |place: &usize| -> ArrayRef {
+            let field = self.columns.field(*place);
+            let own = if *place < there { written.next() } else { None };
+            own.map_or_else(|| missing(field, count), Arc::clone)
+        };
+        let arrays: Vec<ArrayRef> = places.iter().map(column).collect();
+        let fields: Vec<FieldRef> =
+            places.iter().map(|&place| Arc::clone(&self.columns.fields()[place])).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+    }
+}
+
+/// The values of a column in rows that were written before it was there.
+fn missing(field: &Field, rows: usize) -> ArrayRef {
+    let nulls = new_null_array(field.data_type(), rows);
+    if planted::is(Bug::MissingIsZero) {
+        // Null buffers hold zeros.
+        let bare = nulls.to_data().into_builder().nulls(None).build();
+        return bare.map_or(nulls, arrow_array::make_array);
+    }
+    nulls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Roles, column};
+    use super::*;
+    use arrow_array::{Array, Int64Array};
+    use arrow_schema::DataType;
+
+    fn schema() -> TableSchema {
+        let position = Arc::new(Field::new("item", DataType::Float64, false));
+        let columns = vec![
+            column("pid", DataType::Int64, false),
+            column("pos", DataType::FixedSizeList(position, 3), false),
+        ];
+        let roles = Roles { id: vec!["pid".into()], index: vec!["pos[0]".into()], ..Roles::default() };
+        TableSchema::new(Schema::new(columns), &roles).unwrap()
+    }
+
+    #[test]
+    fn an_added_column_lies_behind_the_others_and_comes_back_from_its_text() {
+        let unit = std::collections::HashMap::from([("unit".to_owned(), "e".to_owned())]);
+        let charge = Field::new("charge", DataType::Float32, true).with_metadata(unit);
+        let added = schema().with_added([Arc::new(charge.clone())]).unwrap();
+        assert_eq!(added.columns().field(2), &charge);
+        assert_eq!((added.id(), added.index()), (schema().id(), schema().index()));
+        let text = TableSchema::column_to_json(&charge);
+        assert_eq!(text, r#"{"metadata":{"unit":"e"},"name":"charge","nullable":true,"type":"float32"}"#);
+        assert_eq!(TableSchema::column_from_json(&text).unwrap(), charge);
+    }
+
+    #[test]
+    fn what_cannot_be_added_is_refused_with_the_reason() {
+        let refused = |name: &str, data_type, nullable| {
+            schema().with_added([column(name, data_type, nullable)]).unwrap_err().to_string()
+        };
+        assert!(refused("charge", DataType::Float32, false).contains("before it was there have no value"));
+        assert!(refused("pid", DataType::Float32, true).contains("two columns \"pid\""));
+        assert!(refused("pos[0]", DataType::Float32, true).contains("an element of a vector"));
+        assert!(refused("when", DataType::Null, true).contains("cannot hold"));
+    }
+
+    #[test]
+    fn rows_that_were_written_before_have_nulls_in_whatever_order_columns_are_wanted() {
+        let added = schema().with_added([column("charge", DataType::Utf8, true)]).unwrap();
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![3, 4]));
+        let written = RecordBatch::try_from_iter([("pid", Arc::clone(&numbers))]).unwrap();
+        let widened = added.widened(written.clone(), &[2, 0], 2).unwrap();
+        assert_eq!((widened.column(0).null_count(), widened.column(1)), (2, &numbers));
+        assert_eq!(widened.schema().field(0).name(), "charge");
+        assert_eq!(added.widened(written.clone(), &[0], 2).unwrap(), written);
+        let none = written.project(&[]).unwrap();
+        assert_eq!(added.widened(none, &[2], 2).unwrap().column(0).null_count(), 2);
+    }
+}

@@ -1,0 +1,151 @@
+//! Lineage: the schemas that a table has had, from the one it was made with to the one of its newest version.
+//!
+//! A version says which columns were added up to it, and a block or an object of cubes says by a checksum with which
+//! schema it was written. Columns are only ever added, behind all others: so a column has one place in all schemas,
+//! and what was written before it came has no value there.
+//!
+//! Invariant: each schema is the one before it and one column more.
+
+use super::{Table, TableError, codec};
+use crate::block::{BlockError, schema_sum};
+use crate::part::Part;
+use crate::planted::{self, Bug};
+use crate::protocol::{AddedColumn, Edit, Manifest, Version};
+use crate::{SchemaError, TableSchema};
+use arrow_schema::{Field, FieldRef};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The schemas of a table, as far as this handle has seen them.
+pub(super) struct Lineage {
+    /// One for each number of added columns.
+    seen: Mutex<Vec<Seen>>,
+}
+
+struct Seen {
+    schema: Arc<TableSchema>,
+    sum: u64,
+}
+
+impl Seen {
+    fn new(schema: TableSchema) -> Self {
+        Self { sum: schema_sum(&schema), schema: Arc::new(schema) }
+    }
+}
+
+impl Lineage {
+    /// Of a table that was made with this schema.
+    pub(super) fn new(made_with: TableSchema) -> Self {
+        Self { seen: Mutex::new(vec![Seen::new(made_with)]) }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The schema with so many added columns, which are these.
+    fn with(&self, table: &str, added: &[AddedColumn]) -> Result<Arc<TableSchema>, TableError> {
+        let unreadable = |error| codec::damaged(table, &format!("an added column cannot be read: {error}"));
+        let mut seen = self.seen();
+        for column in added.iter().skip(seen.len() - 1) {
+            let field = TableSchema::column_from_json(&column.text).map_err(unreadable)?;
+            let next = seen[seen.len() - 1].schema.with_added([Arc::new(field)]).map_err(unreadable)?;
+            seen.push(Seen::new(next));
+        }
+        Ok(Arc::clone(&seen[added.len()].schema))
+    }
+
+    /// The schema of the newest version that was seen.
+    pub(super) fn newest(&self) -> Arc<TableSchema> {
+        let seen = self.seen();
+        Arc::clone(&seen[seen.len() - 1].schema)
+    }
+
+    /// The schema that the table was made with.
+    pub(super) fn first(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.seen()[0].schema)
+    }
+
+    /// The schema with this checksum, if there is one.
+    fn written_with(&self, sum: u64) -> Option<Arc<TableSchema>> {
+        self.seen().iter().find(|seen| seen.sum == sum).map(|seen| Arc::clone(&seen.schema))
+    }
+
+    /// The schema with so many columns; the newest if there is none.
+    pub(super) fn with_columns(&self, count: usize) -> Arc<TableSchema> {
+        let seen = self.seen();
+        let fits = seen.iter().find(|seen| seen.schema.columns().fields().len() == count);
+        Arc::clone(&fits.unwrap_or(&seen[seen.len() - 1]).schema)
+    }
+}
+
+impl Table {
+    /// Adds a column, which may be null: every row that was written before has no value there, rows that come may.
+    /// The version from which on it is there; older ones are asked without it. A column that is there already, just
+    /// so, changes nothing.
+    ///
+    /// Its unit and what it is about are metadata of the field, `unit` and `description`.
+    ///
+    /// # Errors
+    /// [`TableError::Schema`] for a column that may not be null, has no type of a table, or a name that is taken;
+    /// [`TableError::Edit`] where another process adds one of that name just now; errors of the store.
+    pub async fn add_column(&self, column: Field) -> Result<Version, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        let schema = self.schema_of(&manifest)?;
+        let text: Arc<str> = TableSchema::column_to_json(&column).into();
+        let added = AddedColumn { name: column.name().as_str().into(), text };
+        if !manifest.columns.contains(&added) {
+            schema.with_added([Arc::new(column)])?;
+        }
+        let version = self.ledger.commit(Edit::AddColumn { column: added }).await?;
+        self.learn_columns()?;
+        Ok(version)
+    }
+
+    /// Its columns and their roles in the version that is current now.
+    ///
+    /// # Errors
+    /// As [`Table::version`].
+    pub async fn schema_now(&self) -> Result<Arc<TableSchema>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        self.schema_of(&manifest)
+    }
+
+    /// The schema of a version.
+    pub(super) fn schema_of(&self, manifest: &Manifest) -> Result<Arc<TableSchema>, TableError> {
+        if planted::is(Bug::PastHasNewColumns) {
+            return Ok(self.lineage.newest());
+        }
+        self.lineage.with(&self.name, &manifest.columns)
+    }
+
+    /// Takes over the columns that the newest version has which this handle knows.
+    pub(super) fn learn_columns(&self) -> Result<(), TableError> {
+        let known = self.ledger.known();
+        known.map_or(Ok(()), |known| self.lineage.with(&self.name, &known.manifest.columns).map(drop))
+    }
+
+    /// This table as a version has it: its columns are those of that version.
+    pub(super) fn at(&self, manifest: &Manifest) -> Result<Self, TableError> {
+        let schema = self.schema_of(manifest)?;
+        let schema = if self.also.is_empty() { schema } else { self.with_others(&schema)? };
+        Ok(Self { schema, ..self.clone() })
+    }
+
+    /// A schema of this table, with the columns that other tables of a union have behind its own.
+    pub(super) fn with_others(&self, schema: &Arc<TableSchema>) -> Result<Arc<TableSchema>, SchemaError> {
+        let is_new = |field: &&FieldRef| schema.columns().column_with_name(field.name()).is_none();
+        let also: Vec<FieldRef> = self.also.iter().filter(is_new).cloned().collect();
+        if also.is_empty() { Ok(Arc::clone(schema)) } else { schema.with_added(also).map(Arc::new) }
+    }
+
+    /// This table with columns behind its own in which no row has a value.
+    pub(super) fn with_empty_columns(&self, columns: Vec<FieldRef>) -> Self {
+        Self { also: columns.into(), ..self.clone() }
+    }
+
+    /// Opens an object by the bytes at its front, with the schema that it was written with.
+    pub(super) fn open_part(&self, front: &[u8]) -> Result<Part, BlockError> {
+        let schema = self.lineage.written_with(Part::schema_sum(front)?);
+        Part::open(schema.unwrap_or_else(|| Arc::clone(&self.schema)), front)
+    }
+}

@@ -1,0 +1,212 @@
+//! Columns that are added to a table: rows from before have no value there, whoever has noticed, and whatever is packed.
+
+use crate::rows::schema;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field};
+use atoll_memory::MemoryStore;
+use atoll_store::Store;
+use atoll_tables::expression::Expression;
+use atoll_tables::protocol::{BlockId, EditError, Version};
+use atoll_tables::{PackOptions, Query, Table, TableError, Union, column};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const ROWS: i64 = 1000;
+
+fn charge(unit: &str) -> Field {
+    let metadata = HashMap::from([("unit".to_owned(), unit.to_owned())]);
+    Field::new("charge", DataType::Float32, true).with_metadata(metadata)
+}
+
+/// Rows of a step; with a charge, which some of them lack.
+fn rows(step: u64, charged: bool) -> RecordBatch {
+    let mut columns: Vec<(&str, ArrayRef, bool)> = vec![
+        ("pid", Arc::new((0..ROWS).collect::<Int64Array>()), false),
+        ("step", Arc::new(Int64Array::from(vec![step as i64; ROWS as usize])), false),
+        ("x", Arc::new((0..ROWS).map(|pid| pid as f64 / ROWS as f64).collect::<Float64Array>()), false),
+    ];
+    if charged {
+        let charges = (0..ROWS).map(|pid| (pid % 4 > 0).then_some(pid as f32));
+        columns.push(("charge", Arc::new(charges.collect::<Float32Array>()), true));
+    }
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+async fn append(table: &Table, step: u64, charged: bool) -> Version {
+    let id = BlockId { run: "run".into(), attempt: 1, step, rank: 0 };
+    table.append(id, &rows(step, charged)).await.unwrap()
+}
+
+/// A table of one step without the column, one with it, and one more without.
+async fn old_and_new(store: &Arc<dyn Store>) -> Table {
+    let table = Table::create(Arc::clone(store), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    append(&table, 1, false).await;
+    table.add_column(charge("e")).await.unwrap();
+    append(&table, 2, true).await;
+    append(&table, 3, false).await;
+    table
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+async fn count(table: &Table, filter: &str) -> u64 {
+    let query = Query::default().filter(Expression::parse(filter).unwrap());
+    let counted = table.count(&query).await.unwrap().rows;
+    assert_eq!(table.query(&query).await.unwrap().rows.num_rows() as u64, counted, "{filter}");
+    let scanned = table.scan(&query).await.unwrap().batches;
+    assert_eq!(scanned.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, counted, "{filter}");
+    counted
+}
+
+/// That every row has the charge that it was written with, and no other.
+async fn check(table: &Table) {
+    let answer = table.query(&Query::default()).await.unwrap().rows;
+    assert_eq!(answer.schema().field(3), &charge("e"));
+    let (pid, step) =
+        (answer.column(0).as_primitive::<Int64Type>(), answer.column(1).as_primitive::<Int64Type>());
+    let charges = answer.column(3).as_primitive::<Float32Type>();
+    for row in 0..answer.num_rows() {
+        let expected = (step.value(row) == 2 && pid.value(row) % 4 > 0).then(|| pid.value(row) as f32);
+        let found = charges.is_valid(row).then(|| charges.value(row));
+        assert_eq!(found, expected, "particle {} of step {}", pid.value(row), step.value(row));
+    }
+    assert_eq!(answer.num_rows() as i64, 3 * ROWS);
+    let of = ROWS as u64;
+    assert_eq!(count(table, "charge is null").await, 2 * of + of / 4);
+    assert_eq!(count(table, "charge is not null and x < 0.5").await, of * 3 / 8);
+    assert_eq!(count(table, "charge >= 500").await, of * 3 / 8);
+    assert_eq!(count(table, "not (charge >= 500)").await, of * 3 / 8);
+    assert_eq!(count(table, "charge is null or charge < 2").await, 2 * of + of / 4 + 1);
+    let some = table.query(&Query::default().select(["charge", "pid"]).sample(0.3).unwrap()).await.unwrap();
+    let mean = some.rows.column(0).as_primitive::<Float32Type>();
+    assert!((mean.len() - mean.null_count()) > 0 && mean.null_count() > mean.len() / 2);
+}
+
+#[tokio::test]
+async fn old_rows_have_no_value_in_a_new_column_packed_and_not() {
+    let store = memory();
+    let table = old_and_new(&store).await;
+    check(&table).await;
+    table.pack(&PackOptions { rows_min: 0, ..PackOptions::default() }).await.unwrap();
+    check(&table).await;
+    append(&table, 4, true).await;
+    table.delete(None, Some(4..5), None).await.unwrap();
+    table.pack(&PackOptions::whole()).await.unwrap();
+    check(&table).await;
+    check(&Table::open(store, "run").await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn cubes_from_before_a_column_answer_beside_blocks_from_after_it() {
+    let store = memory();
+    let table = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    append(&table, 1, false).await;
+    table.pack(&PackOptions::whole()).await.unwrap();
+    table.add_column(charge("e")).await.unwrap();
+    append(&table, 2, true).await;
+    append(&table, 3, false).await;
+    check(&table).await;
+    table.pack(&PackOptions::whole()).await.unwrap();
+    check(&table).await;
+}
+
+#[tokio::test]
+async fn whoever_has_not_noticed_a_column_asks_and_appends_all_the_same() {
+    let store = memory();
+    let first = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    first.begin("run", 1, 1).await.unwrap();
+    let second = Table::open(Arc::clone(&store), "run").await.unwrap();
+    append(&second, 1, false).await;
+    first.add_column(charge("e")).await.unwrap();
+    assert_eq!(second.schema().columns().fields().len(), 3, "nobody told it yet");
+    append(&second, 2, true).await;
+    assert_eq!(second.schema().columns().fields().len(), 4);
+    let third = Table::open(Arc::clone(&store), "run").await.unwrap();
+    third.add_column(Field::new("mass", DataType::Float64, true)).await.unwrap();
+    append(&first, 3, false).await;
+    let answer = second.query(&Query::default()).await.unwrap().rows;
+    assert_eq!((answer.num_columns(), answer.column(4).null_count()), (5, 3 * ROWS as usize));
+    assert_eq!(count(&second, "mass is null and charge is not null").await, ROWS as u64 * 3 / 4);
+}
+
+#[tokio::test]
+async fn an_older_version_has_the_columns_that_it_had() {
+    let store = memory();
+    let table = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    let before = append(&table, 1, false).await;
+    let added = table.add_column(charge("e")).await.unwrap();
+    let columns = async |version| {
+        let answer = table.query(&Query::default().as_of(version)).await.unwrap();
+        answer.rows.num_columns()
+    };
+    assert_eq!((columns(before).await, columns(added).await), (3, 4));
+    let asked = Query::default().filter(Expression::parse("charge is null").unwrap());
+    assert!(matches!(table.query(&asked.clone().as_of(before)).await, Err(TableError::Filter(_))));
+    assert_eq!(table.query(&asked.as_of(added)).await.unwrap().rows.num_rows(), ROWS as usize);
+}
+
+#[tokio::test]
+async fn a_column_is_added_once_and_another_of_its_name_is_refused() {
+    let store = memory();
+    let table = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    let other = Table::open(Arc::clone(&store), "run").await.unwrap();
+    let version = table.add_column(charge("e")).await.unwrap();
+    assert_eq!(table.add_column(charge("e")).await.unwrap(), version);
+    assert_eq!(other.add_column(charge("e")).await.unwrap(), version);
+    assert!(matches!(other.add_column(charge("C")).await, Err(TableError::Schema(_))));
+    let absent = Field::new("mass", DataType::Float32, false);
+    assert!(matches!(table.add_column(absent).await, Err(TableError::Schema(_))));
+    let (one, two) = (charge("e").with_name("q"), charge("C").with_name("q"));
+    let outcomes = futures::future::join(table.add_column(one), other.add_column(two)).await;
+    let refused = [outcomes.0, outcomes.1].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(matches!(refused[0], TableError::Schema(_) | TableError::Edit(EditError::ColumnThere { .. })));
+}
+
+#[tokio::test]
+async fn a_table_is_made_again_with_the_schema_that_it_had_or_has() {
+    let store = memory();
+    let table = old_and_new(&store).await;
+    let again = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    assert_eq!(again.schema(), table.schema());
+    let now = table.schema().as_ref().clone();
+    assert!(Table::create(Arc::clone(&store), "run", now.clone()).await.is_ok());
+    let other = schema().with_added([column("mass", DataType::Float32, true)]).unwrap();
+    let refused = Table::create(Arc::clone(&store), "run", other).await;
+    assert!(matches!(refused, Err(TableError::Exists { .. })));
+}
+
+#[tokio::test]
+async fn a_union_has_the_columns_of_all_and_nulls_where_a_table_has_none() {
+    let (one, two) = (memory(), memory());
+    let new = old_and_new(&one).await;
+    let old = Table::create(Arc::clone(&two), "run", schema()).await.unwrap();
+    old.begin("run", 1, 1).await.unwrap();
+    append(&old, 5, false).await;
+    old.add_column(Field::new("mass", DataType::Float64, true)).await.unwrap();
+    for tables in [vec![new.clone(), old.clone()], vec![old.clone(), new.clone()]] {
+        let union = Union::new(tables).unwrap();
+        let names = ["charge", "mass", "step"];
+        let answer = union.query(&Query::default().select(names)).await.unwrap().rows;
+        assert_eq!(answer.num_rows() as i64, 4 * ROWS);
+        let whole = union.query(&Query::default()).await.unwrap().rows;
+        assert_eq!(whole.num_columns(), 5);
+        let charged = answer.num_rows() - answer.column(0).null_count();
+        assert_eq!((charged as i64, answer.column(1).null_count()), (ROWS * 3 / 4, answer.num_rows()));
+        let filter = Expression::parse("mass is null and charge is null and x < 0.5").unwrap();
+        let asked = Query::default().filter(filter);
+        assert_eq!(union.count(&asked).await.unwrap().rows as i64, ROWS / 2 * 3 + ROWS / 8);
+        assert!(union.explain(&asked).await.is_ok());
+    }
+    old.add_column(charge("C")).await.unwrap();
+    let refused = Union::new(vec![new, old]).unwrap_err().to_string();
+    assert!(refused.contains("column \"charge\" of table number 2"), "{refused}");
+    assert!(refused.contains("unit C") && refused.contains("unit e"), "{refused}");
+}

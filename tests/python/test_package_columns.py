@@ -1,0 +1,105 @@
+"""Columns that are added later: rows from before have no value there, whoever has noticed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+from conftest import PREFIX
+
+import atoll
+
+ROWS = 1_000
+
+
+def rows(step: int, *, charged: bool) -> dict:
+    made = {"pid": numpy.arange(ROWS), "step": numpy.full(ROWS, step), "x": numpy.linspace(0, 1, ROWS)}
+    if charged:
+        made["charge"] = numpy.ma.masked_array(numpy.arange(ROWS, dtype="f4"), mask=numpy.arange(ROWS) % 4 == 0)
+    return made
+
+
+@pytest.fixture
+def grown(store: atoll.Store) -> atoll.Table:
+    """A table of one step without a column, one with it, and one more without."""
+    table = store.create_table("run", rows(0, charged=False), id=("pid", "step"), index=("x", "step"))
+    table.append(rows(1, charged=False))
+    table.add_column("charge", "float32", unit="e", description="partial charge")
+    table.append(rows(2, charged=True))
+    table.append(rows(3, charged=False))
+    return table
+
+
+def test_rows_from_before_have_no_value_packed_and_not(grown: atoll.Table) -> None:
+    assert grown.columns == ["pid", "step", "x", "charge"]
+    for _ in range(2):
+        found = grown.numpy()
+        expected = (found["step"] == 2) & (found["pid"] % 4 > 0)
+        numpy.testing.assert_array_equal(~numpy.ma.getmaskarray(found["charge"]), expected)
+        numpy.testing.assert_array_equal(found["charge"][expected], found["pid"][expected])
+        assert grown.where("charge is null").count() == 2 * ROWS + ROWS // 4
+        assert len(grown.where(atoll.col("charge") >= 500).select("charge").read()) == 375
+        assert grown.where("charge is not null").mean("charge").value == pytest.approx(500.0)
+        grown.pack(whole=True)
+
+
+def test_the_unit_of_a_column_is_kept_with_it(grown: atoll.Table) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    field = pyarrow.schema(grown.schema).field("charge")
+    assert field.metadata == {b"unit": b"e", b"description": b"partial charge"}
+    assert pyarrow.table(grown.limit(1)).schema.field("charge").nullable
+
+
+def test_an_older_version_has_the_columns_that_it_had(grown: atoll.Table) -> None:
+    version = grown.version()
+    grown.add_column("mass", float)
+    assert "mass" not in grown.as_of(version).limit(1).numpy()
+    assert "mass" in grown.limit(1).numpy()
+    with pytest.raises(atoll.errors.InvalidInputError, match="mass"):
+        grown.as_of(version).where("mass > 1").read()
+
+
+def test_a_name_that_is_taken_is_refused_and_the_same_column_is_not(grown: atoll.Table) -> None:
+    version = grown.add_column("charge", "float32", unit="e", description="partial charge")
+    assert grown.add_column("charge", "float32", unit="e", description="partial charge") == version
+    for name, kind in [("charge", "float64"), ("x", "float64"), ("bad", "float63")]:
+        with pytest.raises(atoll.errors.InvalidInputError):
+            grown.add_column(name, kind)
+
+
+def test_another_process_asks_and_appends_with_a_column_that_it_was_not_told_of(grown: atoll.Table) -> None:
+    code = """
+store = atoll.open(sys.argv[1])
+table = store.table("run")
+print("open", flush=True)
+sys.stdin.readline()
+table.append({"pid": [1], "step": [9], "x": [0.5], "mass": [2.5]})
+print(table.columns, table.where("mass is null").count())
+"""
+    command = [sys.executable, "-c", PREFIX + code, grown.store.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "open\n"
+        grown.add_column("mass", "float64")
+        told, _ = other.communicate("go\n", timeout=60)
+    assert told == f"{grown.columns} {3 * ROWS}\n"
+    assert grown.where("mass = 2.5").count() == 1
+
+
+def test_stores_of_which_some_have_a_column_are_one_table(tmp_path: Path) -> None:
+    for name, charged in [("a", False), ("b", True)]:
+        with atoll.open(tmp_path / name) as store:
+            table = store.create_table("run", rows(0, charged=False), id=("pid", "step"), index="x")
+            if charged:
+                table.add_column("charge", "float32")
+            table.append(rows(1, charged=charged))
+    with atoll.open([tmp_path / "a", tmp_path / "b"]) as stores:
+        both = stores.table("run")
+        assert both.columns == ["pid", "step", "x", "charge"]
+        assert both.where("charge is not null").count() == ROWS * 3 // 4
+        assert len(both.sample(0.5).where("charge is null").read()) > 0
+    with atoll.open(tmp_path / "a") as store:
+        store.table("run").add_column("charge", "float64")
+    stores = atoll.open([tmp_path / "a", tmp_path / "b"])
+    with stores, pytest.raises(atoll.errors.InvalidInputError, match="charge"):
+        stores.table("run")
