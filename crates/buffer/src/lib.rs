@@ -101,6 +101,14 @@ impl Buffer {
         Self { shared: self.shared.clone(), start: self.start + from, len: to - from }
     }
 
+    /// This buffer and the next as one, without copying, where that lies behind it in the same allocation.
+    #[must_use]
+    pub fn joined(&self, next: &Self) -> Option<Self> {
+        let (here, there) = (self.shared.as_ref()?, next.shared.as_ref()?);
+        let follows = Arc::ptr_eq(here, there) && self.start + self.len == next.start;
+        follows.then(|| Self { shared: self.shared.clone(), start: self.start, len: self.len + next.len })
+    }
+
     /// The same bytes in an allocation that starts with them and holds nothing else: this one where it already
     /// is so, else a copy.
     #[must_use]
@@ -188,6 +196,16 @@ impl std::fmt::Debug for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_of_one_allocation_join_and_others_do_not() {
+        let whole = Buffer::copy_from(b"one allocation");
+        let (front, middle, back) = (whole.slice(..3), whole.slice(3..4), whole.slice(4..));
+        let joined = front.joined(&middle).unwrap().joined(&back).unwrap();
+        assert_eq!((joined.as_slice(), joined.as_ptr()), (&b"one allocation"[..], whole.as_ptr()));
+        assert!(front.joined(&back).is_none() && middle.joined(&front).is_none());
+        assert!(front.joined(&Buffer::copy_from(b" allocation")).is_none());
+    }
 
     #[test]
     fn every_allocation_starts_on_a_cache_line() {

@@ -1,8 +1,13 @@
 //! Batches: changes that apply together or not at all, across trees.
 
 use crate::engine::Tree;
+use crate::space::BLOCK;
+use crate::value::{PART_LEN, VALUE_MAX};
 use atoll_buffer::Buffer;
 use std::ops::{Bound, Range};
+
+/// Most pieces that a value is made of when it is put at once.
+const PIECES_MAX: usize = 64;
 
 /// Changes to one or more trees, applied atomically and in order.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +34,8 @@ enum Planned {
 enum PlannedValue {
     Copied(Range<usize>),
     Shared(Buffer),
+    /// One of several parts of a buffer, all of which are kept.
+    Part(Buffer),
 }
 
 /// One change, by reference: what the writer works with.
@@ -51,22 +58,42 @@ pub(crate) enum Action<'a> {
 pub(crate) enum Given<'a> {
     Bytes(&'a [u8]),
     Buffer(&'a Buffer),
+    Part(&'a Buffer),
 }
 
 impl<'a> Given<'a> {
     pub(crate) fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Buffer(buffer) => buffer,
+            Self::Buffer(buffer) | Self::Part(buffer) => buffer,
         }
     }
 
     pub(crate) fn to_buffer(self) -> Buffer {
         match self {
             Self::Bytes(bytes) => Buffer::copy_from(bytes),
-            Self::Buffer(buffer) => buffer.clone(),
+            Self::Buffer(buffer) | Self::Part(buffer) => buffer.clone(),
         }
     }
+
+    /// Bytes of memory that it takes to keep `bytes`, which were made of it.
+    pub(crate) fn kept_bytes(self, bytes: &Buffer) -> u64 {
+        match self {
+            Self::Part(_) => bytes.len() as u64,
+            Self::Bytes(_) | Self::Buffer(_) => bytes.allocated_bytes() as u64,
+        }
+    }
+}
+
+/// How long the pieces of a value of this length are, but for the last: about as long as each other, so that all of
+/// them get extents of their own, one behind the other.
+fn part_len(len: usize) -> usize {
+    if len as u64 > VALUE_MAX {
+        // It will be refused, as a whole.
+        return len;
+    }
+    let count = (len / PART_LEN).clamp(1, PIECES_MAX);
+    len.div_ceil(count).next_multiple_of(BLOCK as usize)
 }
 
 impl WriteBatch {
@@ -83,9 +110,21 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value`, whose bytes are kept without copying where that pays.
+    ///
+    /// A long one becomes several pieces, so that a range of it can be read, and verified, without the rest.
     pub fn put_buffer(&mut self, tree: &Tree, key: &[u8], value: Buffer) {
         let key = self.copy(key);
-        self.add(tree, Planned::Put { key, value: PlannedValue::Shared(value) });
+        let part_len = part_len(value.len());
+        if value.len() <= part_len {
+            self.add(tree, Planned::Put { key, value: PlannedValue::Shared(value) });
+            return;
+        }
+        for from in (0..value.len()).step_by(part_len) {
+            let (key, value) = (key.clone(), PlannedValue::Part(value.slice(from..from + part_len)));
+            let is_first = from == 0;
+            let part = if is_first { Planned::Put { key, value } } else { Planned::Append { key, value } };
+            self.add(tree, part);
+        }
     }
 
     /// Adds `bytes` at the end of the value of `key`; an absent key counts as empty.
@@ -143,6 +182,7 @@ impl WriteBatch {
         let given = |value: &'a PlannedValue| match value {
             PlannedValue::Copied(range) => Given::Bytes(at(range)),
             PlannedValue::Shared(buffer) => Given::Buffer(buffer),
+            PlannedValue::Part(buffer) => Given::Part(buffer),
         };
         match planned {
             Planned::Put { key, value } => Action::Put(at(key), given(value)),

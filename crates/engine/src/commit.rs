@@ -358,7 +358,7 @@ impl Shared {
         }
         let piece = Piece::resident(bytes.clone(), checksum, epoch);
         piece.settle(extent.offset);
-        self.backing.admit(piece.clone(), bytes.allocated_bytes() as u64);
+        self.backing.admit(piece.clone(), given.kept_bytes(&bytes));
         Ok(Placed { piece, extent: Some(extent) })
     }
 

@@ -5,6 +5,8 @@
 //!
 //! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
 
+mod together;
+
 use crate::backing::Backing;
 use crate::pins::{Pin, Pins};
 use crate::planted::{self, Bug};
@@ -12,12 +14,20 @@ use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
+use together::{at_end, loaded, together};
 
 /// Values below this many bytes lie in leaf pages.
 pub(crate) const INLINE_BELOW: usize = 256;
 
 /// Pieces of at least this many bytes get an extent of their own; shorter ones live in the log.
 pub(crate) const EXTENT_FROM: usize = 64 << 10;
+
+/// Pieces of a long value that is put at once have at least about this many bytes: whoever reads a range of the value
+/// reads few of them.
+pub(crate) const PART_LEN: usize = 256 << 10;
+
+/// Pieces of at least this many bytes are not joined with what is before them.
+const ALONE_FROM: usize = PART_LEN / 2;
 
 /// Longest value, in bytes.
 pub(crate) const VALUE_MAX: u64 = 64 << 20;
@@ -119,10 +129,16 @@ impl Piece {
     pub(crate) fn verify(&self, backing: &Backing) -> Result<Buffer, EngineError> {
         let offset = self.home().unwrap_or_default();
         let bytes = Buffer::try_build(self.0.len as usize, |target| backing.read(offset, target))?;
-        if backing.checksum(&bytes) != self.0.checksum && !planted::is(Bug::ValueChecksumIgnored) {
-            return Err(backing.corrupt(offset, Damage::ValueChecksum));
-        }
+        self.check(&bytes, backing)?;
         Ok(bytes)
+    }
+
+    /// Refuses bytes read back that are not those of this piece.
+    fn check(&self, bytes: &[u8], backing: &Backing) -> Result<(), EngineError> {
+        if backing.checksum(bytes) != self.0.checksum && !planted::is(Bug::ValueChecksumIgnored) {
+            return Err(backing.corrupt(self.home().unwrap_or_default(), Damage::ValueChecksum));
+        }
+        Ok(())
     }
 
     /// The bytes, read back and verified where they are not resident.
@@ -172,7 +188,8 @@ impl Chain {
         let mut left = Vec::new();
         let mut tail = added;
         while let Some(last) = pieces.last() {
-            let joins = last.len() < JOIN_BELOW && tail.len() >= last.len() / 2;
+            let is_alone = tail.len() as usize >= ALONE_FROM;
+            let joins = !is_alone && last.len() < JOIN_BELOW && tail.len() >= last.len() / 2;
             let (true, Some(front), Some(back)) = (joins, last.resident_bytes(), tail.resident_bytes())
             else {
                 break;
@@ -329,21 +346,27 @@ impl Value {
             let end = offset.saturating_add(len).min(bytes.len() as u64) as usize;
             return Ok(bytes.slice(offset.min(end as u64) as usize..end));
         }
+        let Kept::Chain { chain, backing, .. } = &self.0 else { return Ok(Buffer::new()) };
         let (from, to) = (offset.min(self.len()), offset.saturating_add(len).min(self.len()));
-        let mut parts = Vec::new();
-        let mut at = 0u64;
-        for piece in self.pieces() {
-            let end = at + piece.len();
+        let (mut at, mut first, mut pieces) = (0, 0, Vec::new());
+        for piece in chain.pieces() {
+            let end = at + u64::from(piece.len());
             if end > from && at < to {
-                let start = from.saturating_sub(at) as usize;
-                parts.push(piece.bytes()?.slice(start..(to.min(end) - at) as usize));
+                first = if pieces.is_empty() { at } else { first };
+                pieces.push(piece);
             }
             at = end;
         }
-        if parts.len() == 1 {
-            return Ok(parts.remove(0));
+        let mut parts = loaded(&pieces, backing)?;
+        // Cut before they are put together, since that may copy.
+        if let Some(last) = parts.pop() {
+            let end = at_end(&parts, first);
+            parts.push(last.slice(..to.saturating_sub(end) as usize));
         }
-        Ok(Buffer::concat((to - from) as usize, parts.iter().map(Buffer::as_slice)))
+        if let Some(front) = parts.first_mut() {
+            *front = front.slice((from - first) as usize..);
+        }
+        Ok(together(&parts))
     }
 
     /// The pieces, each read back only when it is asked for.
@@ -369,13 +392,6 @@ enum KeptPiece<'a> {
 }
 
 impl KeptPiece<'_> {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Whole(bytes) => bytes.len() as u64,
-            Self::Piece(piece, _) => u64::from(piece.len()),
-        }
-    }
-
     fn bytes(&self) -> Result<Buffer, EngineError> {
         match self {
             Self::Whole(bytes) => Ok((*bytes).clone()),

@@ -4,6 +4,7 @@
 
 use crate::state::{Key, Mutation, Range, TREES, Value};
 use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
+use atoll_buffer::Buffer;
 use atoll_disk::Disk;
 use atoll_engine::{Commit, Engine, EngineError, Options, Tree, ValueRef, WriteBatch};
 use atoll_errors::ErrorKind;
@@ -203,6 +204,10 @@ impl EngineSubject {
         let mut batch = WriteBatch::new();
         for mutation in mutations {
             match mutation {
+                // Given away, a long value becomes several pieces.
+                Mutation::Put { tree, key, value } if value.len() > 200 => {
+                    batch.put_buffer(&self.trees[*tree], key, Buffer::copy_from(value));
+                }
                 Mutation::Put { tree, key, value } => batch.put(&self.trees[*tree], key, value),
                 Mutation::Append { tree, key, bytes } => batch.append(&self.trees[*tree], key, bytes),
                 Mutation::Delete { tree, key } => batch.delete(&self.trees[*tree], key),

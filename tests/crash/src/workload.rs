@@ -177,6 +177,10 @@ impl Workload {
     }
 
     fn value_bytes(&self, rng: &mut Rng) -> usize {
+        if rng.u32(..20_000) < self.large_per_mille {
+            // Long enough for several pieces.
+            return rng.usize(LARGE_BYTES * 8..LARGE_BYTES * 10);
+        }
         if rng.u32(..1000) < self.large_per_mille {
             return rng.usize(LARGE_BYTES - 1..LARGE_BYTES * 2);
         }

@@ -1,0 +1,152 @@
+//! Long values: a range of one is read, and verified, without the rest.
+//!
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test long_values`.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use atoll_buffer::Buffer;
+use atoll_disk::{Disk, DiskError, MemoryDisk};
+use atoll_engine::{Durability, Engine, EngineError, Options, Tree, WriteBatch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A disk in memory that counts the bytes that are read.
+struct Counted {
+    bytes: MemoryDisk,
+    read: AtomicU64,
+}
+
+impl Disk for Counted {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
+        self.bytes.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.bytes.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.bytes.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.bytes.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.bytes.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.bytes.len()
+    }
+
+    fn name(&self) -> &str {
+        "counted"
+    }
+}
+
+fn disk_of(bytes: Vec<u8>) -> Arc<Counted> {
+    Arc::new(Counted { bytes: MemoryDisk::with_bytes(bytes), read: AtomicU64::new(0) })
+}
+
+fn open(disk: &Arc<Counted>) -> (Engine, Tree) {
+    let options = Options { background: false, seed: Some(7), ..Options::default() };
+    let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+fn put(engine: &Engine, tree: &Tree, key: &[u8], value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put_buffer(tree, key, Buffer::copy_from(value));
+    engine.write(&batch, Durability::Flushed).unwrap();
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.u8(..)).collect()
+}
+
+/// A closed store with one value of these bytes.
+fn with_value(value: &[u8]) -> Vec<u8> {
+    let disk = disk_of(Vec::new());
+    let (engine, tree) = open(&disk);
+    put(&engine, &tree, b"long", value);
+    engine.close().unwrap();
+    disk.bytes.to_bytes()
+}
+
+#[test]
+fn a_range_of_a_long_value_is_read_without_the_rest_and_the_whole_without_a_copy() {
+    let value = noise(1, 5_000_000);
+    let disk = disk_of(with_value(&value));
+    let (_engine, tree) = open(&disk);
+    let found = tree.get(b"long").unwrap().unwrap();
+    let before = disk.read.load(Ordering::Relaxed);
+    assert_eq!(found.read(3_000_000, 100).unwrap(), value[3_000_000..3_000_100]);
+    let read = disk.read.load(Ordering::Relaxed) - before;
+    assert!(read <= 512 << 10, "{read} bytes were read for 100");
+    assert_eq!(found.read(3_000_000, 100).unwrap(), value[3_000_000..3_000_100]);
+    assert_eq!(disk.read.load(Ordering::Relaxed) - before, read, "what was read is kept");
+    let fresh = disk_of(with_value(&value));
+    let (_engine, tree) = open(&fresh);
+    let found = tree.get(b"long").unwrap().unwrap();
+    let (once, twice) = (found.to_buffer().unwrap(), found.read(10, 4_999_000).unwrap());
+    assert_eq!(once, value[..]);
+    assert_eq!(once[10..].as_ptr(), twice.as_ptr(), "pieces that were read together stay together");
+}
+
+#[test]
+fn every_range_of_values_of_any_length_is_what_was_put_and_appended() {
+    let seed = std::env::var("ATOLL_SEED").map_or(1, |seed| seed.parse().unwrap());
+    for seed in seed..seed + 30 {
+        println!("replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test long_values");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let near = [64 << 10, 256 << 10, 512 << 10, 1 << 20, 16 << 20][random.usize(..5)];
+        let mut value =
+            noise(seed, (near + random.usize(..3)).saturating_sub(1) + random.usize(..2) * 777_777);
+        let disk = disk_of(Vec::new());
+        let (engine, tree) = open(&disk);
+        put(&engine, &tree, b"long", &value);
+        for _ in 0..random.usize(..4) {
+            let more = noise(random.u64(..), random.usize(1..600_000));
+            tree.append(b"long", &more, Durability::Flushed).unwrap();
+            value.extend_from_slice(&more);
+        }
+        let check = |tree: &Tree, random: &mut fastrand::Rng| {
+            let found = tree.get(b"long").unwrap().unwrap();
+            for _ in 0..20 {
+                let from = random.usize(..value.len() + 10);
+                let len = random.usize(..value.len()) >> random.usize(..20);
+                let end = (from + len).min(value.len());
+                let part = found.read(from as u64, len as u64).unwrap();
+                assert_eq!(part, value[from.min(end)..end], "{from} {len} of {}", value.len());
+            }
+            assert_eq!(found.to_buffer().unwrap(), value[..]);
+        };
+        check(&tree, &mut random);
+        let is_crash = random.bool();
+        if !is_crash {
+            engine.close().unwrap();
+        }
+        // What is in memory alone is lost; the log has all of it.
+        let again = disk_of(disk.bytes.to_bytes());
+        let (_engine, tree) = open(&again);
+        check(&tree, &mut random);
+    }
+}
+
+#[test]
+fn a_flip_in_a_long_value_is_found_where_it_is_read_and_nowhere_else() {
+    let value = noise(2, 3_000_000);
+    let mut bytes = with_value(&value);
+    let at = bytes.windows(64).position(|window| window == &value[2_000_000..2_000_064]).unwrap();
+    bytes[at] ^= 4;
+    let (_engine, tree) = open(&disk_of(bytes));
+    let found = tree.get(b"long").unwrap().unwrap();
+    assert_eq!(found.read(0, 1000).unwrap(), value[..1000]);
+    assert!(matches!(found.read(1_999_990, 5), Err(EngineError::Corrupt { .. })));
+    assert!(matches!(found.to_buffer(), Err(EngineError::Corrupt { .. })));
+    assert_eq!(found.read(2_900_000, 100_000).unwrap(), value[2_900_000..]);
+}
