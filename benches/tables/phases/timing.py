@@ -1,4 +1,8 @@
-"""Times of warm questions, the programs taking turns, every answer compared with the truth."""
+"""Times of warm questions, the programs taking turns, every answer compared with the truth.
+
+A program is asked twice in its turn and the second answer is timed: what the program before it did to caches and
+memory is no property of this one.
+"""
 
 import time
 from collections import defaultdict
@@ -36,6 +40,7 @@ def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, 
     # The first round is not counted: it brings everything into memory.
     for turn in range(bench.rounds + 1):
         for program in in_turn(programs, turn):
+            program.ask(question)
             milliseconds = ask_once(bench, program, question)
             if turn:
                 found[program.name].append(milliseconds)
