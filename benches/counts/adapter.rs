@@ -2,15 +2,13 @@
 //!
 //! Invariant: every read that reaches the store below is counted, whether or not the table counts it itself.
 
+use atoll_conformance::{Relay, Relayed};
 use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
-    WriteOptions, Written,
+    Buffer, Cell, Read, ReadOptions, ScanPage, ScanRequest, Store, StoreError, StoreFuture, StoreStream,
 };
 use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -40,7 +38,7 @@ impl Counters {
     }
 }
 
-/// The adapter.
+/// Counts what the store behind it is asked.
 pub struct Counting {
     below: Arc<dyn Store>,
     counters: Arc<Counters>,
@@ -48,15 +46,15 @@ pub struct Counting {
 
 impl Counting {
     /// Counts what `below` is asked from now on.
-    pub fn over(below: Arc<dyn Store>) -> (Self, Arc<Counters>) {
+    pub fn over(below: Arc<dyn Store>) -> (Relayed<Self>, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
-        (Self { below, counters: Arc::clone(&counters) }, counters)
+        (Relayed(Self { below, counters: Arc::clone(&counters) }), counters)
     }
 }
 
-impl Store for Counting {
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
+impl Relay for Counting {
+    fn inner(&self) -> &dyn Store {
+        self.below.as_ref()
     }
 
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
@@ -80,49 +78,13 @@ impl Store for Counting {
         };
         self.below.scan(request).inspect(brought).boxed()
     }
-
-    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
-        self.below.write(batch, options)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.below.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.below.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.below.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.below.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.below.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.below.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.below.close()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use atoll_memory::MemoryStore;
+    use atoll_store::WriteOptions;
 
     #[tokio::test]
     async fn every_read_is_counted_once_with_its_bytes_and_writes_are_not() {

@@ -65,7 +65,14 @@ fn lints() -> Result<(), Failure> {
         .args(["clippy", "--workspace", "--all-targets"])
         .args(cargo::locked())
         .args(["--", "-D", "warnings"]);
-    run::step("cargo clippy, no warnings", &mut command).map(drop)
+    let whole = run::step("cargo clippy, no warnings", &mut command).map(drop);
+    // The fuzzers are built by the verb that runs them.
+    let mut benches = cargo::building()?;
+    benches
+        .args(["clippy", "--manifest-path", "benches/Cargo.toml", "--all-targets"])
+        .args(cargo::locked())
+        .args(["--", "-D", "warnings"]);
+    whole.and(run::step("cargo clippy (benches/Cargo.toml), no warnings", &mut benches).map(drop))
 }
 
 fn documentation() -> Result<(), Failure> {
