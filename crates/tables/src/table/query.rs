@@ -285,7 +285,8 @@ async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result
         let Answer { version, rows, work, .. } = query_of(table, query, manifest).await?;
         return Ok(Scanned { version, batches: vec![rows], work });
     }
-    let mut reading = Reading::open(&table, Asked::rows(&table, query)?, &manifest, Reach::Everything).await?;
+    let mut reading =
+        Reading::open(&table, Asked::rows(&table, query)?, &manifest, Reach::Everything).await?;
     let batches = reading.scan().await?;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     let work = Work { rows_returned: rows as u64, ..reading.work() };
@@ -293,7 +294,8 @@ async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result
 }
 
 async fn count_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
-    let mut reading = Reading::open(&table, Asked::count(&table, query)?, &manifest, Reach::Everything).await?;
+    let mut reading =
+        Reading::open(&table, Asked::count(&table, query)?, &manifest, Reach::Everything).await?;
     reading.read_toward(None).await?;
     Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

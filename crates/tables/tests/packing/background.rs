@@ -177,6 +177,33 @@ fn a_pack_moves_no_more_bytes_a_second_than_it_may() {
 }
 
 #[test]
+fn a_pack_that_takes_longer_than_the_lease_is_not_done_twice() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(6, 1_000, 20), 0..20).await;
+        // So slow that the lease would end twice within the pack.
+        let lease = Duration::from_secs(2);
+        let blocks = table.info().await.unwrap().bytes;
+        let pack = PackOptions { bytes_per_second: Some(blocks / 4), ..PackOptions::default() };
+        let how = KeepPacked { lease, pack, ..at_once() };
+        let began = store.now().await.unwrap().0;
+        let (first_stop, mut first_told, first) = keeper(&store, how.clone()).await;
+        let (second_stop, mut second_told, second) = keeper(&store, how).await;
+        tokio::select! {
+            _ = next(&mut first_told) => (),
+            _ = next(&mut second_told) => (),
+        }
+        let took = Duration::from_nanos(store.now().await.unwrap().0 - began);
+        assert!(took > lease * 2, "too quick to tell: {took:?}");
+        let others = first_told.try_recv().is_ok() || second_told.try_recv().is_ok();
+        assert!(!others, "both have packed");
+        drop((first_stop, second_stop));
+        assert_eq!(first.await.unwrap().unwrap().lost, 0);
+        assert_eq!(second.await.unwrap().unwrap().lost, 0);
+    });
+}
+
+#[test]
 fn packing_while_steps_come_loses_nothing() {
     run(async {
         let (store, table) = made().await;

@@ -14,7 +14,8 @@ use super::{PackOptions, PackReport};
 use crate::protocol::{EditError, Version};
 use atoll_errors::ErrorKind;
 use atoll_store::{Batch, Buffer, Cell, Expectation, ReadOptions, StoreError, WriteOptions};
-use futures::future::{Either, select};
+use futures::future::{Either, pending, select};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -35,8 +36,7 @@ pub struct KeepPacked {
     pub patience: Duration,
     /// It looks for something to pack once in so long at most.
     pub pause: Duration,
-    /// How long others wait for one that packs and does not renew its lease, such as one that was killed. A pack that
-    /// takes longer loses the lease, and at worst its work.
+    /// How long others wait for one that packs and does not renew its lease, such as one that was killed.
     pub lease: Duration,
 }
 
@@ -165,7 +165,11 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
     }
 
     async fn pack(&mut self, options: &PackOptions) -> Result<Packed, TableError> {
-        match self.table.pack(options).await {
+        let packed = match select(pin!(self.table.pack(options)), pin!(self.hold_lease())).await {
+            Either::Left((packed, _)) => packed,
+            Either::Right((never, _)) => match never {},
+        };
+        match packed {
             Ok(report) => {
                 self.total += report;
                 if report.version.is_none() {
@@ -185,6 +189,15 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Renews the lease for as long as a pack takes.
+    async fn hold_lease(&self) -> Infallible {
+        while self.rest(self.how.lease / 4).await.is_ok() {
+            // Without it the pack may lose a race, and nothing else happens.
+            let _ = self.others_lease().await;
+        }
+        pending().await
     }
 
     /// Takes or renews the lease; the lease's cell if somebody else has it.
