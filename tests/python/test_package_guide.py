@@ -1,4 +1,4 @@
-"""The guide's page about Python: every example of it runs, word for word and in its order."""
+"""The guide's pages with Python: every example of them runs, word for word and in its order."""
 
 import os
 import re
@@ -7,11 +7,20 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide"
+PAGE = GUIDE / "python.md"
 
 
-def examples() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+def examples(page: Path = PAGE) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_wrong_input_is_told_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = examples(GUIDE / "bad-input.md")
+    exec(compile(example, "bad-input.md", "exec"), {"__name__": "guide"})
+    told = ["1", "InvalidInputError", "ConflictError", "InvalidInputError", "2"]
+    assert capsys.readouterr().out.splitlines() == told
 
 
 def test_every_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -8,6 +8,7 @@ use std::process::Command;
 use support::{Answer, Place};
 
 const PAGE: &str = include_str!("../../../docs/guide/ten-minutes.md");
+const BAD_INPUT: &str = include_str!("../../../docs/guide/bad-input.md");
 const TABLES: &str = include_str!("../../../docs/guide/tables.md");
 
 /// The lines of a page's shell blocks, but those that install the program.
@@ -66,4 +67,23 @@ fn the_page_on_tables_opens_with_what_it_prints_and_each_of_its_commands_works()
     assert!(!told.contains("FAILED"), "{told}\n{}", answer.stderr);
     assert!(told.contains(&format!("ended\n{printed}ended\n")), "{told}\n{}", answer.stderr);
     assert!(told.matches("ended").count() > 20, "{told}");
+}
+
+#[test]
+fn every_command_of_the_page_on_wrong_input_ends_as_the_page_says() {
+    let place = Place::new();
+    let script: String = typed(BAD_INPUT)
+        .map(|line| {
+            let (command, expected) = line.split_once("  # exit ").unwrap_or((line, "0"));
+            format!(
+                "{command}; told=$?; [ $told = {expected} ] && echo ended || echo \"FAILED with $told\"\n"
+            )
+        })
+        .collect();
+    let answer = run(&place, &script);
+    let told = String::from_utf8_lossy(&answer.stdout);
+    assert!(!told.contains("FAILED"), "{told}\n{}", answer.stderr);
+    assert!(told.matches("ended").count() > 15, "{told}");
+    assert!(told.contains("next\tstep 2") && told.contains("next\tstep 3"), "{told}");
+    assert!(answer.stderr.contains("next.csv, line 4") && answer.stderr.contains("is in step 3 already"));
 }

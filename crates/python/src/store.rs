@@ -54,10 +54,12 @@ impl Store {
         sample_key: Vec<String>,
         index: Vec<String>,
         salt: u64,
+        unique: bool,
     ) -> PyResult<Table> {
         let handle = Arc::clone(self.handle.get()?);
         let schema = TableSchema::new(schema_of(fields)?, &Roles { id, sample_key, index, salt })
             .map_err(Failure::from)?;
+        let schema = if unique { schema.with_unique_ids() } else { schema };
         let table = wait(py, async move { atoll_tables::Table::create(handle, &name, schema).await })?;
         Ok(Table::new(table))
     }

@@ -105,6 +105,12 @@ impl Table {
         (roles.id, roles.sample_key, roles.index, roles.salt)
     }
 
+    /// Whether the table takes each id once in a run.
+    #[getter]
+    fn unique(&self) -> bool {
+        self.opened_with.has_unique_ids()
+    }
+
     /// A number of this handle of the table, which no other has.
     #[getter]
     fn session(&self) -> PyResult<u128> {

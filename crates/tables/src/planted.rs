@@ -69,11 +69,17 @@ pub enum Bug {
     ColumnsForgotten,
     /// Filters of cubes leave out the last row of an entity.
     FilterTooShort,
+    /// New ids are not compared with those of steps that are arriving.
+    RepeatsForgetArriving,
+    /// New ids are refused for rows that were deleted.
+    RepeatsCountStruck,
+    /// New ids are refused for rows that their attempt supersedes.
+    RepeatsCountSuperseded,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -106,6 +112,9 @@ impl Bug {
         Self::MissingIsZero,
         Self::PastHasNewColumns,
         Self::ColumnsForgotten,
+        Self::RepeatsForgetArriving,
+        Self::RepeatsCountStruck,
+        Self::RepeatsCountSuperseded,
     ];
 }
 

@@ -190,6 +190,7 @@ pub struct TableSchema {
     sample_key: Vec<usize>,
     index: Vec<IndexColumn>,
     salt: u64,
+    has_unique_ids: bool,
 }
 
 /// What [`TableSchema::new`] is told beside the columns: names of columns.
@@ -220,7 +221,20 @@ impl TableSchema {
             resolve(&columns, Role::SampleKey, &roles.sample_key, (1, columns.fields().len()))?
         };
         let index = indexed::resolve(&columns, &roles.index)?;
-        Ok(Self { columns, id, sample_key, index, salt: roles.salt })
+        Ok(Self { columns, id, sample_key, index, salt: roles.salt, has_unique_ids: false })
+    }
+
+    /// This schema, of a table that refuses rows whose ids their run has already.
+    #[must_use]
+    pub fn with_unique_ids(self) -> Self {
+        Self { has_unique_ids: true, ..self }
+    }
+
+    /// Whether the table refuses rows whose ids their run has already; otherwise that ids differ is up to those who
+    /// write.
+    #[must_use]
+    pub const fn has_unique_ids(&self) -> bool {
+        self.has_unique_ids
     }
 
     /// The columns, in their order.

@@ -24,3 +24,5 @@ mod rows;
 mod sessions;
 #[path = "writing/sizes.rs"]
 mod sizes;
+#[path = "writing/unique.rs"]
+mod unique;

@@ -58,6 +58,7 @@ class Store:
         index: str | Sequence[str],
         sample_key: str | Sequence[str] | None = None,
         salt: int = 0,
+        unique: bool = False,
         pack: Pack = "later",
     ) -> Table:
         """Makes a table, or opens the one that is there if it has the same schema.
@@ -72,6 +73,11 @@ class Store:
         sampling: with ``"pid"`` a sampled particle keeps its whole path; without, it is the row. ``salt`` draws other
         samples; with 0, equal entities are sampled alike in every table.
 
+        ``unique=True`` refuses rows whose id their run has already (``ConflictError``) or that are twice among the new
+        ones (``InvalidInputError``); nothing of such an append is kept. Each append then looks for what it
+        repeats, which costs little where the step is part of ``id`` and ``index``. Runs are told apart: rows appended
+        without ``run=`` are a run of this process's own. Without it, that ids differ is up to you.
+
         ``pack`` says when what is appended is rearranged so that questions read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when somebody calls
         :meth:`Table.pack` or ``atoll table pack``.
@@ -84,7 +90,7 @@ class Store:
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
         native = self._native
         _check_pack(pack)
-        return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt), self), pack)
+        return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)
 
     def table(self, name: str, *, pack: Pack = "later") -> Table:
         """Opens a table; ``pack`` as for :meth:`create_table`.

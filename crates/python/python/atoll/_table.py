@@ -164,6 +164,11 @@ class Table(Asking):
         return self._native.roles[2]
 
     @property
+    def unique(self) -> bool:
+        """Whether it refuses rows whose id their run has already."""
+        return self._native.unique
+
+    @property
     def store(self) -> Store | Stores:
         """The store it lies in; several, if it is one table of several stores."""
         return self._store
@@ -395,7 +400,7 @@ class Table(Asking):
         attempt that writes a step replaces that step and all later ones of earlier attempts.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where another attempt of
-        the run has begun meanwhile.
+        the run has begun meanwhile, or where ids are unique and the run has some of these already.
         """
         held = rows(data)
         if run is None:

@@ -11,6 +11,7 @@ use std::io;
 pub(super) struct Comma {
     file: String,
     rows: Reader<Kept>,
+    delimiter: u8,
     names: Vec<String>,
     row: ByteRecord,
     /// Where the record begins: bytes before it, and the line as far as the reader had counted.
@@ -33,7 +34,8 @@ impl Comma {
         rows.read_byte_record(&mut header).map_err(|error| failure(&file, error))?;
         let names: Vec<String> =
             header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
-        let mut comma = Self { file, rows, names, row: ByteRecord::new(), from: (0, 1) };
+        let mut comma =
+            Self { file, rows, delimiter: options.delimiter, names, row: ByteRecord::new(), from: (0, 1) };
         if let Some(first) = comma.names.first_mut() {
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
@@ -43,6 +45,39 @@ impl Comma {
         }
         Ok(comma)
     }
+}
+
+impl Comma {
+    /// Refuses a last record that ends within quotes: the file was cut, or a quote was never closed.
+    fn check_quotes(&self) -> Result<(), RowFileError> {
+        if !ends_in_quotes(self.rows.get_ref().since(self.from.0), self.delimiter) {
+            return Ok(());
+        }
+        let problem = format!("the record that begins on line {} ends within quotes", self.line());
+        Err(RowFileError::Torn { file: self.file.clone(), problem })
+    }
+}
+
+/// Whether a record ends within a field in quotes. A quote within a field that does not begin with one is a letter.
+fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
+    let (mut is_start, mut is_quoted, mut was_quote) = (true, false, false);
+    for &byte in record {
+        if is_quoted {
+            // Two quotes are one that belongs to the text; one ends the quoted part.
+            match (byte, was_quote) {
+                (b'"', _) => was_quote = !was_quote,
+                (_, true) => {
+                    (is_quoted, was_quote) = (false, false);
+                    is_start = byte == delimiter || b"\r\n".contains(&byte);
+                }
+                _ => {}
+            }
+        } else {
+            is_quoted = is_start && byte == b'"';
+            is_start = byte == delimiter || b"\r\n".contains(&byte);
+        }
+    }
+    is_quoted && !was_quote
 }
 
 impl Records for Comma {
@@ -58,7 +93,13 @@ impl Records for Comma {
         let position = self.rows.position();
         self.from = (position.byte(), position.line());
         self.rows.get_mut().use_to(self.from.0);
-        self.rows.read_byte_record(&mut self.row).map_err(|error| failure(&self.file, error))
+        let is_record =
+            self.rows.read_byte_record(&mut self.row).map_err(|error| failure(&self.file, error))?;
+        // A record that has an end is known before the file ends; within quotes everything is one field.
+        if is_record && self.rows.get_ref().is_at_end() {
+            self.check_quotes()?;
+        }
+        Ok(is_record)
     }
 
     fn len(&self) -> usize {

@@ -41,7 +41,7 @@ impl Input {
             Self::Standard => Box::new(io::stdin()),
             Self::File(path) => Box::new(self.open(path)?),
         };
-        Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0 })
+        Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0, is_at_end: false })
     }
 
     /// Opens it to be read in any order; a pipe will not do.
@@ -79,16 +79,30 @@ pub(super) struct Kept {
     /// Bytes of `kept` that nobody will ask for.
     used: usize,
     read: u64,
+    /// Whether somebody wanted more than there is.
+    is_at_end: bool,
 }
 
 impl Kept {
     /// Bytes in memory.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
-        Self { inner: Box::new(io::Cursor::new(bytes)), kept: Vec::new(), start: 0, used: 0, read: 0 }
+        Self {
+            inner: Box::new(io::Cursor::new(bytes)),
+            kept: Vec::new(),
+            start: 0,
+            used: 0,
+            read: 0,
+            is_at_end: false,
+        }
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
         self.read
+    }
+
+    /// Whether the stream was found to be at its end.
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.is_at_end
     }
 
     /// Nobody asks for what lies before this offset any more.
@@ -97,11 +111,15 @@ impl Kept {
         self.used = used.min(self.kept.len());
     }
 
+    /// What was read from this offset on, where nobody said that it will not be asked for.
+    pub(super) fn since(&self, offset: u64) -> &[u8] {
+        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.kept.get(from..).unwrap_or_default()
+    }
+
     /// How many lines end right at this offset, before anything else.
     pub(super) fn line_ends_at(&self, offset: u64) -> u64 {
-        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let rest = self.kept.get(from..).unwrap_or_default();
-        let line_ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+        let line_ends = self.since(offset).iter().take_while(|byte| b"\r\n".contains(byte));
         line_ends.filter(|&&byte| byte == b'\n').count() as u64
     }
 }
@@ -119,6 +137,7 @@ impl Read for Kept {
         let read = self.inner.read(target)?;
         self.kept.extend_from_slice(&target[..read]);
         self.read += read as u64;
+        self.is_at_end |= read == 0 && !target.is_empty();
         Ok(read)
     }
 }

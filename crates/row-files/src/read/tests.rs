@@ -101,6 +101,38 @@ fn a_bad_record_is_told_with_its_line_whatever_the_line_ends_and_what_was_good_b
 }
 
 #[test]
+fn a_csv_file_that_ends_within_quotes_is_torn_and_one_without_a_last_line_end_is_whole() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("name", DataType::Utf8, true)]);
+    let read_text = |text: &str| read(&place.write("a.csv", text), Format::Csv, &wanted, &plain());
+    for torn in ["1,a\n2,\"b", "1,a\n2,\"b\n3,c\n", "1,a\n2,\"b\"\"", "1,a\r\n\r\n2,\"b,\r\n"] {
+        let mut reader =
+            open(&place.write("a.csv", format!("id,name\n{torn}")), Format::Csv, &wanted, &plain()).unwrap();
+        assert_eq!(
+            reader.next(PARTS).unwrap().unwrap().rows.num_rows(),
+            1,
+            "{torn:?}: what lies before is good"
+        );
+        let error = reader.next(PARTS).unwrap_err();
+        let line = if torn.contains("\r") { 4 } else { 3 };
+        let told = format!("a.csv ends early: the record that begins on line {line} ends within quotes");
+        assert!(error.to_string().ends_with(&told), "{torn:?}: {error}");
+        assert_eq!(error.kind(), atoll_errors::ErrorKind::Corrupt);
+    }
+    for whole in [
+        "1,a\n2,b",
+        "1,a\n2,\"b\"",
+        "1,a\n2,\"b\"\"\"",
+        "1,a\n2,5\" pipe",
+        "1,a\n2,\"b\n\"\n",
+        "1,a\r\n2,\"b\"\r\n",
+    ] {
+        let rows = all(&read_text(&format!("id,name\n{whole}")).unwrap(), &wanted);
+        assert_eq!(rows.num_rows(), 2, "{whole:?}");
+    }
+}
+
+#[test]
 fn a_bad_record_leaves_no_part_of_itself_behind() {
     let place = Place::new();
     let input =

@@ -119,6 +119,14 @@ impl Extent {
         self.has_incomparable
     }
 
+    /// Whether a value of the one may be a value of the other.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        let ranges = self.range.zip(other.range);
+        // Values of two kinds do not compare, and may be the same for all that is known.
+        ranges.is_some_and(|((least, greatest), (from, to))| !(greatest < from || to < least))
+            || (self.has_incomparable && other.has_incomparable)
+    }
+
     /// The extent of the rows of both.
     #[must_use]
     pub fn joined(&self, other: &Self) -> Self {

@@ -4,9 +4,7 @@
 //! that stands between two processes that changed the table at the same time.
 
 use super::run::not_begun;
-use super::{
-    AddedColumn, Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, StepRange, Version,
-};
+use super::{AddedColumn, Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, Version};
 use crate::planted::{self, Bug};
 
 impl Manifest {
@@ -121,14 +119,13 @@ impl Manifest {
     /// it and of all later steps: both in this version, so that nobody sees neither or both.
     fn publish(&mut self, run: &RunId, step: u64) -> Vec<Placed> {
         let Some(state) = self.runs.get_mut(run) else { return Vec::new() };
-        let (blocks, superseded) = state.publish(step);
+        let (blocks, steps, superseded) = state.publish(step);
         self.steps = self.steps + 1 - superseded;
         if state.arriving.is_empty() {
             self.busy.remove(run);
         }
         let mut gone = Vec::new();
         if superseded > 0 && !planted::is(Bug::SupersededShown) {
-            let steps = StepRange::since(step);
             gone = self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
         }
         for mut placed in blocks {

@@ -84,6 +84,25 @@ pub enum EditError {
         /// Rows that the pack takes.
         asked: u64,
     },
+    /// Rows have ids that their run has already, in a table whose ids are unique.
+    #[error("{}", repeated(.block, .repeats, *.has_more))]
+    RepeatedIds {
+        /// The block that would have brought them.
+        block: BlockId,
+        /// Some of them.
+        repeats: Vec<Repeat>,
+        /// Whether others were found with them; yet others may lie where nobody looked after these.
+        has_more: bool,
+    },
+    /// A rank begins an attempt with another step than the ranks before it, in a table whose ids are unique: which
+    /// rows of earlier attempts are about to go, and do not count, could not be told.
+    #[error("rank {} of run \"{}\" begins with step {}, and other ranks of its attempt with step {first}", .id.rank, .id.run, .id.step)]
+    FirstStep {
+        /// The block.
+        id: BlockId,
+        /// The step that other ranks begin with.
+        first: u64,
+    },
     /// A version was named that is not there yet.
     #[error("version {asked} is ahead of version {current}")]
     Ahead {
@@ -104,6 +123,46 @@ pub enum EditError {
         /// The object.
         object: ObjectId,
     },
+}
+
+/// An id that a run would have twice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Repeat {
+    /// The id, as `column=value` with commas between.
+    pub id: String,
+    /// Where it is already.
+    pub there: There,
+}
+
+/// Where an id is already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum There {
+    /// In the same rows, at these places, counted from 0.
+    Rows(u64, u64),
+    /// In a step that is visible, or in a block that is given beside this one.
+    Step(u64),
+    /// In a step of which blocks have come, and not all.
+    Arriving(u64),
+}
+
+impl std::fmt::Display for Repeat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.there {
+            There::Rows(first, second) => write!(f, "{} is in rows {first} and {second}", self.id),
+            There::Step(step) => write!(f, "{} is in step {step} already", self.id),
+            There::Arriving(step) => write!(f, "{} is in step {step} already, which is arriving", self.id),
+        }
+    }
+}
+
+fn repeated(block: &BlockId, repeats: &[Repeat], has_more: bool) -> String {
+    let BlockId { run, step, rank, .. } = block;
+    let listed: Vec<String> = repeats.iter().map(Repeat::to_string).collect();
+    let more = if has_more { "; and others" } else { "" };
+    format!(
+        "step {step} of rank {rank} of run \"{run}\" repeats ids, which this table has once in a run: {}{more}",
+        listed.join("; ")
+    )
 }
 
 impl EditError {
@@ -127,6 +186,12 @@ impl EditError {
             }
             Self::Ahead { .. } => "ask the table for its version",
             Self::ColumnThere { .. } => "use the column that is there, or choose another name",
+            Self::FirstStep { first, .. } => {
+                return Some(format!("write step {first} of this rank first, without rows if it has none"));
+            }
+            Self::RepeatedIds { .. } => {
+                "nothing of these rows was kept: leave out what is there, or make the table without unique ids"
+            }
             Self::InputGone { .. } => "nothing was lost; pack again from the version that is current",
             _ => return None,
         };
@@ -135,16 +200,25 @@ impl EditError {
 
     /// What kind of error it is.
     #[must_use]
-    pub const fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::AlreadyDone
             | Self::StaleAttempt { .. }
             | Self::InputGone { .. }
             | Self::ColumnThere { .. } => ErrorKind::Conflict,
             Self::NotBegun { .. } => ErrorKind::NotFound,
-            Self::Ranks { .. } | Self::StepOrder { .. } | Self::Ahead { .. } | Self::MiddleTaken { .. } => {
+            // What contradicts itself can never be taken; what contradicts the table could have been.
+            Self::RepeatedIds { repeats, .. }
+                if repeats.iter().any(|repeat| matches!(repeat.there, There::Rows(..))) =>
+            {
                 ErrorKind::InvalidInput
             }
+            Self::RepeatedIds { .. } => ErrorKind::Conflict,
+            Self::FirstStep { .. }
+            | Self::Ranks { .. }
+            | Self::StepOrder { .. }
+            | Self::Ahead { .. }
+            | Self::MiddleTaken { .. } => ErrorKind::InvalidInput,
             Self::ObjectReused { .. }
             | Self::RowsDoNotAddUp { .. }
             | Self::Miscounted { .. }

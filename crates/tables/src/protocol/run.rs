@@ -97,18 +97,23 @@ impl Run {
         }
     }
 
-    /// Makes an arriving step visible; answers its pieces, and how many steps of earlier attempts it takes the
-    /// place of: those from it on.
-    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, usize) {
+    /// Makes an arriving step visible; answers its pieces, which steps of earlier attempts it takes the place of, and
+    /// how many of them there are: those from it on. A later one than the first takes the place of one at most,
+    /// and that only in what is looked at as if it were complete: ranks that skip a step leave it arriving for ever.
+    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, StepRange, usize) {
         let is_first = self.published.replace(step).is_none();
-        let superseded = if is_first { self.complete.split_off(&step).len() } else { 0 };
+        let (steps, superseded) = if is_first {
+            (StepRange::since(step), self.complete.split_off(&step).len())
+        } else {
+            (StepRange::only(step), usize::from(self.complete.get(&step).is_some()))
+        };
         let blocks = self.arriving.remove(&step).unwrap_or_default();
         let time = blocks.values().find_map(|arrived| arrived.time);
         let pieces: Vec<Placed> = blocks.into_values().filter_map(|arrived| arrived.placed).collect();
         let rows = pieces.iter().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
         let published = Published { attempt: self.attempt, time, rows, is_deleted: false };
         self.complete.insert(step, published);
-        (pieces, superseded)
+        (pieces, steps, superseded)
     }
 
     /// Notes that the visible steps of a range were deleted as a whole.

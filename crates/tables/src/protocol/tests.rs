@@ -73,6 +73,18 @@ fn ranges() -> Vec<WeightRange> {
 }
 
 #[test]
+fn what_is_arriving_for_ever_is_looked_at_in_place_of_what_an_earlier_attempt_has_there() {
+    // Rank 1 of attempt 2 skips step 1; step 2 is its first whole one, and step 1 of attempt 1 stays.
+    let edits =
+        [begin(2, 2), append(block(2, 1, 0, 11)), append(block(2, 2, 1, 12)), append(block(2, 2, 0, 13))];
+    let manifest = edits.iter().fold(three_steps(), |manifest, edit| manifest.apply(edit).unwrap());
+    assert_eq!(visible(&manifest), [1, 12, 13]);
+    let looked_at = manifest.with_arriving();
+    assert_eq!(visible(&looked_at), [11, 12, 13], "not both of step 1");
+    assert_eq!(looked_at.steps, 2);
+}
+
+#[test]
 fn ranges_of_weights_agree_with_sets_of_weights() {
     let set =
         |range: &WeightRange| (0..8).filter(|weight| range.contains(*weight)).collect::<BTreeSet<u64>>();

@@ -6,6 +6,9 @@
 //! ```
 //!
 //! The salt is text: not every reader of JSON keeps 64 bits of a number.
+//!
+//! Format 2 adds `"unique":true`, and is written only where that is so: a release that does not know of it would
+//! append what such a table refuses.
 
 use super::{Roles, SchemaError, TableSchema, TypeName};
 use arrow_schema::{Field, Schema};
@@ -13,27 +16,39 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
 /// The newest format that is known.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
+
+/// The format of a schema without what came later.
+const PLAIN_FORMAT: u64 = 1;
 
 pub(super) fn write(schema: &TableSchema) -> String {
+    let mut stored = plain(schema);
+    if schema.has_unique_ids() {
+        stored["format"] = FORMAT.into();
+        stored["unique"] = true.into();
+    }
+    stored.to_string()
+}
+
+/// What a schema says of rows, whichever of them its table takes.
+fn plain(schema: &TableSchema) -> Value {
     let columns: Vec<Value> = schema.columns().fields().iter().map(|field| column_to_json(field)).collect();
     let roles = schema.roles();
     json!({
-        "format": FORMAT,
+        "format": PLAIN_FORMAT,
         "columns": columns,
         "id": roles.id,
         "sample_key": roles.sample_key,
         "index": roles.index,
         "salt": roles.salt.to_string(),
     })
-    .to_string()
 }
 
 /// The stored form with the keys of every object in the order of the alphabet. What another crate of the same build
-/// asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text must not.
+/// asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text must not. Whether
+/// ids are unique is left out: blocks are the same either way.
 pub(super) fn write_sorted(schema: &TableSchema) -> String {
-    let stored: Value = serde_json::from_str(&write(schema)).unwrap_or_default();
-    sorted(stored).to_string()
+    sorted(plain(schema)).to_string()
 }
 
 fn sorted(value: Value) -> Value {
@@ -87,7 +102,12 @@ pub(super) fn read(text: &str) -> Result<TableSchema, SchemaError> {
         index: names(&stored, "index")?,
         salt: text_of(&stored, "salt")?.parse().map_err(|_| damaged("its salt is no number"))?,
     };
-    TableSchema::new(Schema::new(columns), &roles)
+    let schema = TableSchema::new(Schema::new(columns), &roles)?;
+    match &stored["unique"] {
+        Value::Null | Value::Bool(false) => Ok(schema),
+        Value::Bool(true) => Ok(schema.with_unique_ids()),
+        _ => Err(damaged("its \"unique\" is neither true nor false")),
+    }
 }
 
 fn column_from_json(column: &Value) -> Result<Field, SchemaError> {
@@ -166,14 +186,27 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_with_unique_ids_says_so_and_older_releases_leave_its_table_alone() {
+        let unique = schema().with_unique_ids();
+        assert_eq!(TableSchema::from_json(&unique.to_json()).unwrap(), unique);
+        // A release that reads up to format 1 refuses it, and so appends nothing that it does not check.
+        assert!(unique.to_json().contains("\"format\":2"), "{}", unique.to_json());
+        assert!(schema().to_json().contains("\"format\":1"), "others are readable by it");
+        assert_ne!(unique, schema());
+        assert_eq!(write_sorted(&unique), write_sorted(&schema()), "blocks are the same");
+        let odd = unique.to_json().replace("\"unique\":true", "\"unique\":1");
+        assert!(matches!(TableSchema::from_json(&odd), Err(SchemaError::Damaged { .. })));
+    }
+
+    #[test]
     fn a_damaged_or_newer_schema_says_so() {
         let text = schema().to_json();
         for cut in 0..text.len() {
             let read = TableSchema::from_json(&text[..cut]);
             assert!(matches!(read, Err(SchemaError::Damaged { .. })), "cut at {cut}: {read:?}");
         }
-        let newer = text.replace("\"format\":1", "\"format\":2");
-        assert!(matches!(TableSchema::from_json(&newer), Err(SchemaError::NewerFormat { found: 2, .. })));
+        let newer = text.replace("\"format\":1", "\"format\":3");
+        assert!(matches!(TableSchema::from_json(&newer), Err(SchemaError::NewerFormat { found: 3, .. })));
         let unknown = text.replace("uint64", "uint63");
         assert!(matches!(TableSchema::from_json(&unknown), Err(SchemaError::Damaged { .. })));
     }

@@ -3,8 +3,9 @@
 use super::codec::tight_box;
 use super::ledger::{Fate, create_shared};
 use super::line::{Answer, Lane, Place};
+use super::query::NewIds;
 use super::{Table, TableError, check_name};
-use crate::block::{Written, write_block};
+use crate::block::{BlockError, Written, write_block};
 use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, StepTime,
@@ -12,6 +13,7 @@ use crate::protocol::{
 };
 use arrow_array::RecordBatch;
 use atoll_store::{Buffer, Cell, WriteOptions};
+use std::sync::Arc;
 
 /// How often the objects of an append are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
@@ -25,6 +27,8 @@ struct Encoded {
     bytes: Buffer,
     front_bytes: u64,
     tight: TightBox,
+    /// Where ids are unique; those of a block without rows are none, but it has a step.
+    ids: Option<Arc<NewIds>>,
 }
 
 impl Table {
@@ -78,7 +82,8 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::Block`] where the rows do not fit the table, [`TableError::TooLarge`],
-    /// [`TableError::Edit`] where the attempt or step may not be written, [`TableError::Behind`] where an earlier
+    /// [`TableError::Edit`] where the attempt or step may not be written, or where ids are unique and the run has
+    /// some of these already ([`EditError::RepeatedIds`]), [`TableError::Behind`] where an earlier
     /// append of the same rank failed, [`TableError::InDoubt`] where the store failed in the middle, other errors of
     /// the store.
     pub async fn append(&self, id: BlockId, rows: &RecordBatch) -> Result<Version, TableError> {
@@ -138,11 +143,12 @@ impl Table {
         let lanes: Vec<Lane> = ids.iter().map(|id| (id.run.clone(), id.attempt, id.rank)).collect();
         let mut place = self.line.join(lanes);
         let encoded = encode(self)?;
+        let new: Vec<Arc<NewIds>> = encoded.iter().filter_map(|block| block.ids.clone()).collect();
         for _ in 0..SESSIONS_MAX {
             let session = self.ledger.session().await?.id;
             let put = encoded.iter().map(|block| self.put_block(block, session));
             let blocks = futures::future::try_join_all(put).await?;
-            match self.commit_or_clear(&mut place, blocks, session).await? {
+            match self.commit_or_clear(&mut place, blocks, &new, session).await? {
                 Answer::Fate(Fate::Made(version)) => return Ok(version),
                 Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => {
                     return Ok(self.ledger.known_version());
@@ -160,17 +166,24 @@ impl Table {
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// Commits blocks. If the table has been dropped, their objects go too, since no version will name them.
+    /// Commits blocks. If the table has been dropped, or has their ids already, their objects go too, since no
+    /// version will name them.
     async fn commit_or_clear(
         &self,
         place: &mut Place<'_>,
         blocks: Vec<Block>,
+        ids: &[Arc<NewIds>],
         session: SessionId,
     ) -> Result<Answer, TableError> {
         let written: Vec<ObjectId> =
             blocks.iter().filter_map(|block| block.piece.as_ref()).map(|piece| piece.object).collect();
-        let answer = place.commit(&self.ledger, blocks, session).await;
-        if let Err(TableError::NotFound { .. }) | Ok(Answer::Failed(TableError::NotFound { .. })) = answer {
+        let answer = place.commit(self, blocks, ids, session).await;
+        if let Err(TableError::NotFound { .. })
+        | Ok(
+            Answer::Failed(TableError::NotFound { .. })
+            | Answer::Fate(Fate::Refused(EditError::RepeatedIds { .. } | EditError::FirstStep { .. })),
+        ) = answer
+        {
             for object in written {
                 self.store.delete_partition(&self.names.object(object), WriteOptions::default()).await?;
             }
@@ -178,12 +191,19 @@ impl Table {
         answer
     }
 
+    /// What is wrong with rows that are not there yet.
+    pub(super) fn of_new_rows(source: BlockError) -> TableError {
+        TableError::Block { object: "new rows".to_owned(), source }
+    }
+
     fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
         // Checked without rows too: a rank that has none now will have some later.
-        let of_rows = |source| TableError::Block { object: "new rows".to_owned(), source };
         // Rows without the columns that were added are written as before these were.
         let schema = self.lineage.with_columns(rows.num_columns());
-        let Written { bytes, directory, front_bytes } = write_block(&schema, rows).map_err(of_rows)?;
+        let Written { bytes, directory, front_bytes } =
+            write_block(&schema, rows).map_err(Self::of_new_rows)?;
+        let ids = self.schema.has_unique_ids();
+        let ids = ids.then(|| NewIds::of(&self.schema, &id, rows)).transpose()?.map(Arc::new);
         let max = self.store.capabilities().limits.value_bytes;
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });
@@ -191,7 +211,7 @@ impl Table {
         let rows = rows.num_rows() as u64;
         let tight = tight_box(&joined(directory.bands.iter().map(|band| band.extents.as_slice())));
         let bytes = if rows == 0 { Buffer::new() } else { bytes };
-        Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight })
+        Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight, ids })
     }
 
     /// Creates the object of a block, if it has rows.

@@ -11,6 +11,7 @@ mod snapshots;
 pub(super) use snapshots::Kept;
 
 use super::names::Names;
+use super::query::Repeats;
 use super::session::Stay;
 use super::{TableError, codec};
 use crate::planted::{self, Bug};
@@ -30,6 +31,9 @@ const PART_BYTES: usize = 1 << 20;
 
 /// After how many writes of unknown outcome an edit is given up, in doubt.
 const UNKNOWN_MAX: usize = 64;
+
+/// How often a version is looked at anew because objects that it names are gone.
+const LOOKS_MAX: usize = 8;
 
 /// A version and its content.
 #[derive(Clone, Debug)]
@@ -219,10 +223,19 @@ impl Ledger {
     /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the edit is
     /// in no version and never will be.
     pub(super) async fn commit_once(&self, edit: Edit) -> Result<Fate, TableError> {
+        self.commit_checked(edit, None).await
+    }
+
+    /// As [`Ledger::commit_once`], where what the edit brings is compared with each version that it may follow.
+    pub(super) async fn commit_checked(
+        &self,
+        edit: Edit,
+        repeats: Option<&mut Repeats<'_>>,
+    ) -> Result<Fate, TableError> {
         let stay = self.session().await?;
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
         let mut commit = Commit::new(EditId { session: stay.id, sequence }, edit);
-        let ended = self.drive(&mut commit, stay).await;
+        let ended = self.drive(&mut commit, stay, repeats).await;
         match ended {
             Err(error @ TableError::InDoubt { .. }) => Err(error),
             Err(source) if commit.doubt().is_some() => {
@@ -243,7 +256,12 @@ impl Ledger {
         }
     }
 
-    async fn drive(&self, commit: &mut Commit, mut stay: Stay) -> Result<Ended, TableError> {
+    async fn drive(
+        &self,
+        commit: &mut Commit,
+        mut stay: Stay,
+        mut repeats: Option<&mut Repeats<'_>>,
+    ) -> Result<Ended, TableError> {
         let now = self.store.now().await?.0;
         let renewal = stay.renewal(now);
         let mut attempt = Attempt { renewal, now, unknown: 0 };
@@ -254,12 +272,35 @@ impl Ledger {
             let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
             commit.saw(view, |_| None);
         }
+        let mut looks = 0;
         loop {
             let ended = match commit.step() {
-                Step::Look => self.look(commit, &mut state, &mut stay).await?,
+                Step::Look => {
+                    looks += 1;
+                    self.look(commit, &mut state, &mut stay).await?
+                }
                 Step::Write(proposal) => {
-                    let outcome = self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
-                    commit.wrote(outcome)
+                    // The write holds only if the version that is compared here is still the current one. A write
+                    // in doubt is repeated on the same version, where nothing else comes of it.
+                    let refusal = match &mut repeats {
+                        Some(repeats) => repeats.refusal(&state.manifest).await,
+                        None => Ok(None),
+                    };
+                    match refusal {
+                        Ok(None) => {
+                            let wrote =
+                                self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
+                            commit.wrote(wrote)
+                        }
+                        // What stood in the way of a guess may be gone: what is refused is refused after a look.
+                        Ok(Some(_)) if looks == 0 => commit.wrote(Outcome::Refused),
+                        Ok(Some(error)) => return Ok(Ended::Refused(error)),
+                        // A vacuum takes what older versions name, also while it is compared.
+                        Err(TableError::ObjectGone { .. }) if looks < LOOKS_MAX => {
+                            commit.wrote(Outcome::Refused)
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 Step::Ended => None,
             };

@@ -10,15 +10,16 @@
 //! Invariant: whoever is dropped while it commits for others leaves them in the line, and another commits for
 //! them; a block that is there already changes nothing.
 
-use super::TableError;
-use super::ledger::{Fate, Ledger};
+use super::ledger::Fate;
+use super::query::{NewIds, Repeats};
+use super::{Table, TableError};
 use crate::protocol::{Block, Edit, EditError, RunId, SessionId};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// From how many blocks on an edit takes no further append along: its text stays well below a page of a scan.
 const BLOCKS_MAX: usize = 1000;
@@ -76,6 +77,8 @@ enum Standing {
 #[derive(Clone)]
 struct Ready {
     blocks: Vec<Block>,
+    /// Of these blocks, where ids are unique.
+    ids: Vec<Arc<NewIds>>,
     session: SessionId,
 }
 
@@ -103,17 +106,18 @@ impl Line {
     }
 
     /// Commits for all whose turn it is, and tells them. The caller has the turn.
-    async fn serve(&self, ledger: &Ledger) -> Result<(), TableError> {
+    async fn serve(&self, table: &Table) -> Result<(), TableError> {
         // An error before anybody is taken is the caller's.
-        let session = ledger.session().await?.id;
+        let session = table.ledger.session().await?.id;
         let mut group = Group { line: self, taken: self.members().take(session) };
         let blocks: Vec<Block> = group.taken.iter().flat_map(|(_, ready)| ready.blocks.clone()).collect();
         if blocks.is_empty() {
             return Ok(());
         }
-        match ledger.commit_once(Edit::Append { blocks }).await {
+        let ids = group.taken.iter().flat_map(|(_, ready)| ready.ids.clone()).collect();
+        match commit(table, blocks, ids).await {
             Ok(Fate::Refused(error)) if error != EditError::AlreadyDone && group.taken.len() > 1 => {
-                group.one_by_one(ledger).await;
+                group.one_by_one(table).await;
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
             // The first one hears of it; the others go back to the line, and hear for themselves.
@@ -203,6 +207,12 @@ impl Member {
     }
 }
 
+/// Makes blocks true, unless the table has some of their ids already.
+async fn commit(table: &Table, blocks: Vec<Block>, ids: Vec<Arc<NewIds>>) -> Result<Fate, TableError> {
+    let mut repeats = Repeats::of(table, ids);
+    table.ledger.commit_checked(Edit::Append { blocks }, Some(&mut repeats)).await
+}
+
 /// Those for whom somebody commits; whoever is left when it is dropped goes back to the line.
 struct Group<'a> {
     line: &'a Line,
@@ -239,10 +249,9 @@ impl Group<'_> {
     }
 
     /// Commits for each by itself, since one of them cannot become true.
-    async fn one_by_one(&mut self, ledger: &Ledger) {
-        while let Some((_, ready)) = self.taken.front() {
-            let blocks = ready.blocks.clone();
-            match ledger.commit_once(Edit::Append { blocks }).await {
+    async fn one_by_one(&mut self, table: &Table) {
+        while let Some((_, Ready { blocks, ids, .. })) = self.taken.front() {
+            match commit(table, blocks.clone(), ids.clone()).await {
                 // The others wrote under the same session.
                 Ok(Fate::Fenced) => return self.tell(&Fate::Fenced, usize::MAX),
                 Ok(fate) => self.tell(&fate, 1),
@@ -273,21 +282,23 @@ impl Place<'_> {
     /// Waits until the blocks, whose objects are there, are committed.
     pub(super) async fn commit(
         &mut self,
-        ledger: &Ledger,
+        table: &Table,
         blocks: Vec<Block>,
+        ids: &[Arc<NewIds>],
         session: SessionId,
     ) -> Result<Answer, TableError> {
-        let Some(mut may_commit) = self.ready(Ready { blocks, session }) else { return Ok(Answer::Behind) };
+        let ready = Ready { blocks, ids: ids.to_vec(), session };
+        let Some(mut may_commit) = self.ready(ready) else { return Ok(Answer::Behind) };
         loop {
             let answer = if may_commit {
-                match select(self.told.next(), pin!(ledger.turn())).await {
+                match select(self.told.next(), pin!(table.ledger.turn())).await {
                     Either::Left((answer, _)) => answer,
                     Either::Right((_turn, told)) => {
                         drop(told);
                         // While it waited for the turn, somebody else may have committed for it.
                         match self.told.try_recv() {
                             Ok(answer) if !matches!(answer, Answer::Go) => return Ok(answer),
-                            _ => self.line.serve(ledger).await?,
+                            _ => self.line.serve(table).await?,
                         }
                         may_commit = false;
                         continue;

@@ -18,12 +18,14 @@ mod known;
 mod portion;
 mod reading;
 mod refine;
+mod repeats;
 mod source;
 mod union;
 
 pub use batches::Batches;
 pub use explain::{Explanation, Within};
 pub use refine::{Refined, Refinement};
+pub(super) use repeats::{NewIds, Repeats};
 pub use union::{Union, UnionRefinement};
 
 use super::{Table, TableError};

@@ -63,6 +63,20 @@ fn settle(ties: &mut [u32], ids: &KeyColumns) {
     }
 }
 
+/// Whether two keys of as many columns are the same, pair by pair.
+///
+/// # Errors
+/// As [`order`], where the columns of one side do not fit those of the other.
+pub(crate) fn same_keys(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<bool>, WeightError> {
+    let rows = left.first().map_or(0, |column| column.len());
+    let both = left.iter().zip(right).enumerate().map(|(column, (left, right))| {
+        let not_a_key = |_| WeightError::NotAKey { column, data_type: right.data_type().clone() };
+        arrow_select::concat::concat(&[left.as_ref(), right.as_ref()]).map_err(not_a_key)
+    });
+    let keys = KeyColumns::new(&both.collect::<Result<Vec<_>, _>>()?)?;
+    Ok((0..rows).map(|row| keys.compare(row, rows + row).is_eq()).collect())
+}
+
 /// Rows of a part above which they are sorted by what is best for many.
 const PART_ROWS_FEW: usize = 32;
 

@@ -164,8 +164,20 @@ async fn append_once(world: &World, table: &Table, id: &BlockId) -> Result<Versi
 /// Appends a block until it is there, or somebody else took over.
 async fn append(world: &World, table: &Table, id: &BlockId) -> Result<(), TakenOver> {
     for _ in 0..TRIES_MAX {
+        let before = world.head();
         match append_once(world, table, id).await {
             Ok(_) => return Ok(()),
+            Err(TableError::Edit(error @ EditError::RepeatedIds { .. })) => {
+                assert!(
+                    world.was_repeated_since(id, before),
+                    "{id:?} was refused and repeats nothing: {error}"
+                );
+                return Err(TakenOver);
+            }
+            Err(TableError::Edit(EditError::FirstStep { first, .. })) => {
+                assert!(world.schema.has_unique_ids() && first != id.step);
+                return Err(TakenOver);
+            }
             Err(TableError::Edit(error)) => {
                 assert!(!world.now_true().admits(id), "{id:?} was refused: {error}");
                 return Err(TakenOver);

@@ -85,6 +85,8 @@ impl Episode {
         };
         let room = match kind {
             Kind::Packer | Kind::Reader | Kind::Vacuum => 2,
+            // Two that take one attempt for theirs race for the ids of its ranks.
+            Kind::Writer(_) if self.world.schema.has_unique_ids() => 2,
             _ => 1,
         };
         let there = self.processes.iter().filter(|process| process.kind == kind).count();
@@ -163,6 +165,7 @@ impl Told {
 pub fn live(seed: u64) -> Told {
     let mut random = Rng::with_seed(seed);
     let schema = any_schema(&mut random);
+    let schema = if random.u8(..3) == 0 { schema.with_unique_ids() } else { schema };
     let world = World::new(random.u64(..), schema.clone());
     finish(Table::create(world.hand(0).store, "run", schema)).unwrap();
     let mut episode = Episode { world: Arc::clone(&world), random, processes: Vec::new() };

@@ -4,12 +4,19 @@
 use crate::conditions::Condition;
 use crate::particles::Particle;
 use atoll_tables::protocol::BlockId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows of one step of one rank.
 pub type Rows = Arc<[Particle]>;
+
+/// What names a row.
+type Id = (i64, i64);
+
+fn id_of(row: &Particle) -> Id {
+    (row.pid, row.step)
+}
 
 /// What is true of one run.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +43,15 @@ impl Run {
         let mut later = self.arriving.range(id.step..).filter(|(_, ranks)| ranks.contains_key(&id.rank));
         let is_behind = later.next().is_some() || self.published.is_some_and(|last| last >= id.step);
         id.attempt == self.attempt && id.rank < self.ranks && !is_behind
+    }
+
+    /// The ids that count where blocks of these steps come: what is visible and not about to be superseded, and
+    /// what is arriving.
+    fn ids(&self, steps: impl Iterator<Item = u64>) -> BTreeSet<Id> {
+        let since = steps.chain(self.arriving.keys().copied()).min().filter(|_| self.published.is_none());
+        let visible = self.complete.range(..since.unwrap_or(u64::MAX)).flat_map(|(_, (_, blocks))| blocks);
+        let arriving = self.arriving.values().flat_map(BTreeMap::values);
+        visible.chain(arriving).flat_map(|rows| rows.iter().map(id_of)).collect()
     }
 
     /// Makes a step visible. The first of an attempt takes the place of all that was there from it on.
@@ -91,6 +107,19 @@ impl Truth {
     /// The last visible step of a run.
     pub fn last(&self, run: &str) -> Option<u64> {
         self.runs.get(run).and_then(|run| run.complete.keys().next_back().copied())
+    }
+
+    /// An id that is there twice if these blocks of one edit become true, within a run.
+    pub fn repeated(&self, blocks: &[(BlockId, Rows)]) -> Option<Id> {
+        let is_new = |id: &BlockId| self.runs.get(&*id.run.0).is_some_and(|run| !run.has(id));
+        let names: BTreeSet<&str> = blocks.iter().map(|(id, _)| &*id.run.0).collect();
+        names.into_iter().find_map(|name| {
+            let mut new: Vec<&(BlockId, Rows)> =
+                blocks.iter().filter(|(id, _)| &*id.run.0 == name && is_new(id)).collect();
+            new.dedup_by(|left, right| left.0 == right.0);
+            let mut known = self.runs.get(name)?.ids(new.iter().map(|(id, _)| id.step));
+            new.into_iter().flat_map(|(_, rows)| rows.iter().map(id_of)).find(|id| !known.insert(*id))
+        })
     }
 
     /// Whether a block is there or may come now.

@@ -154,6 +154,14 @@ impl World {
         self.known().accepted.get(id).copied()
     }
 
+    /// Whether a block repeated ids in some version since one.
+    pub fn was_repeated_since(&self, id: &BlockId, version: Version) -> bool {
+        let rows = self.rows_of(id);
+        let known = self.known();
+        let mut since = known.history[version.0 as usize..].iter();
+        since.any(|truth| truth.repeated(&[(id.clone(), Arc::clone(&rows))]).is_some())
+    }
+
     /// The blocks of an attempt that became true.
     pub fn accepted_of(&self, run: &str, attempt: u64) -> Vec<BlockId> {
         let known = self.known();
@@ -211,7 +219,8 @@ impl World {
 
     /// Whether the rows of a block have values in the column that comes later.
     pub fn is_charged(&self, id: &BlockId) -> bool {
-        self.charged_from.is_some_and(|from| id.step >= from) && (id.step + u64::from(id.rank)) % 3 > 0
+        self.charged_from.is_some_and(|from| id.step >= from)
+            && !(id.step + u64::from(id.rank)).is_multiple_of(3)
     }
 
     /// Counts a query; how many there were.
@@ -238,8 +247,14 @@ impl World {
             _ => random.i64(0..ROWS_MAX),
         };
         let run = RUNS.iter().position(|run| *run == &*id.run.0).unwrap_or(RUNS.len());
-        let first = run as i64 * 1_000_000 + i64::from(id.rank) * 100_000;
-        let mut rows = some(&mut random, &self.schema, id.step as i64 + self.shift, first..first + count);
+        // Where ids are unique, some have what another rank or an earlier step may have.
+        let (rank, step) = match if self.schema.has_unique_ids() { random.u8(..24) } else { 24 } {
+            0 => (id.rank.saturating_sub(1), id.step),
+            1 => (id.rank, id.step.saturating_sub(random.u64(1..4))),
+            _ => (id.rank, id.step),
+        };
+        let first = run as i64 * 1_000_000 + i64::from(rank) * 100_000;
+        let mut rows = some(&mut random, &self.schema, step as i64 + self.shift, first..first + count);
         if self.is_charged(id) {
             rows.iter_mut().for_each(|row| row.charge = (random.u8(..4) > 0).then(|| random.f32()));
         }
@@ -309,14 +324,21 @@ impl World {
             let ranks = number(begin, "ranks") as u32;
             truth.begin(begin["run"].as_str().unwrap(), number(begin, "attempt"), ranks);
         } else if let Some(append) = edit.get("append") {
-            for block in append["blocks"].as_array().unwrap() {
-                let id = BlockId {
-                    run: block["run"].as_str().unwrap().into(),
-                    attempt: number(block, "attempt"),
-                    step: number(block, "step"),
-                    rank: number(block, "rank") as u32,
-                };
-                truth.append(&id, self.rows_of(&id));
+            let id = |block: &Value| BlockId {
+                run: block["run"].as_str().unwrap().into(),
+                attempt: number(block, "attempt"),
+                step: number(block, "step"),
+                rank: number(block, "rank") as u32,
+            };
+            let ids: Vec<BlockId> = append["blocks"].as_array().unwrap().iter().map(id).collect();
+            let blocks: Vec<(BlockId, Rows)> =
+                ids.into_iter().map(|id| (id.clone(), self.rows_of(&id))).collect();
+            if self.schema.has_unique_ids() {
+                let repeated = truth.repeated(&blocks);
+                assert!(repeated.is_none(), "an id is there twice in version {version:?}: {repeated:?}");
+            }
+            for (id, rows) in blocks {
+                truth.append(&id, rows);
                 self.known().accepted.entry(id).or_insert(version);
             }
         } else if edit.get("add-column").is_some() {

@@ -41,6 +41,9 @@ pub struct Create {
     /// The unit of a column, kept with it
     #[arg(long = "unit", value_name = "NAME=UNIT", value_parser = parse_pair, conflicts_with = "schema")]
     units: Vec<(String, String)>,
+    /// Refuse rows whose id their run has already; each append then looks for what it repeats
+    #[arg(long, conflicts_with = "schema")]
+    unique: bool,
     /// Another salt gives samples that are independent of those of other tables
     #[arg(long, default_value_t = 0, conflicts_with = "schema")]
     salt: u64,
@@ -85,8 +88,9 @@ impl Create {
                 let roles = schema.roles();
                 let columns = schema.columns().fields().len();
                 let index = roles.index.join(", ");
+                let unique = if schema.has_unique_ids() { ", and takes each id once in a run" } else { "" };
                 format!(
-                    "table {} has {columns} columns, boxes over {index}, and samples {}",
+                    "table {} has {columns} columns, boxes over {index}, and samples {}{unique}",
                     self.table,
                     sampled(schema)
                 )
@@ -115,9 +119,11 @@ impl Create {
                 hint: "add --column NAME:TYPE for each, --like FILE or --schema FILE".to_owned(),
             });
         }
-        let roles = self.roles(known)?;
+        let is_unique = self.unique || known.as_ref().is_some_and(TableSchema::has_unique_ids);
+        let roles = self.roles(known.map(|known| known.roles()))?;
         let columns = self.with_units(with_keys(columns, &roles))?;
-        Ok(TableSchema::new(Schema::new(columns), &roles)?)
+        let schema = TableSchema::new(Schema::new(columns), &roles)?;
+        Ok(if is_unique { schema.with_unique_ids() } else { schema })
     }
 
     /// The roles as they are given; those that are not given are those that the file knows of.
@@ -141,8 +147,8 @@ impl Create {
         Ok(roles)
     }
 
-    /// The columns of a file, and their roles if it was exported from a table.
-    fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<Roles>), Failure> {
+    /// The columns of a file, and the schema of the table that it was exported from, if it was.
+    fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<TableSchema>), Failure> {
         let types = parse_columns("--types", &self.file.types)?;
         let options = ReadOptions {
             delimiter: self.file.delimiter,
@@ -157,7 +163,7 @@ impl Create {
         let known = described.metadata().get(SCHEMA_KEY).and_then(|text| TableSchema::from_json(text).ok());
         let columns = described.fields().iter().map(|field| field.as_ref().clone());
         let columns: Vec<Field> = columns.filter(|field| !self.file.without.contains(field.name())).collect();
-        Ok((columns, known.map(|schema| schema.roles())))
+        Ok((columns, known))
     }
 
     fn with_units(&self, columns: Vec<Field>) -> Result<Vec<Field>, Failure> {

@@ -40,13 +40,14 @@ impl Info {
             }));
         }
         let roles = schema.roles();
+        let unique = if schema.has_unique_ids() { ", once in a run" } else { "" };
         let figures = [
             ("table", info.name.clone()),
             ("version", info.version.to_string()),
             ("rows", info.rows.to_string()),
             ("runs", format!("{} with {} steps", info.runs, info.steps)),
             ("objects", format!("{} blocks, {} cubes, {} bytes", info.blocks, info.cubes, info.bytes)),
-            ("id", roles.id.join(", ")),
+            ("id", format!("{}{unique}", roles.id.join(", "))),
             ("samples", sampled(schema)),
             ("boxes over", roles.index.join(", ")),
         ];

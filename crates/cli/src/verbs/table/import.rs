@@ -106,6 +106,19 @@ struct Imported {
     rows: u64,
     steps: u64,
     skipped: u64,
+    /// The last step that is in.
+    last: Option<u64>,
+}
+
+impl Imported {
+    /// What became of a file whose import fails: a step is in whole or not at all.
+    fn tell_what_is_in(&self, run: &str) {
+        let Self { rows, steps, last, .. } = self;
+        let up_to = last.map_or_else(String::new, |last| format!("; the run has its steps up to {last}"));
+        crate::output::note(&format!(
+            "{rows} rows in {steps} steps were imported as run {run} before that{up_to}"
+        ));
+    }
 }
 
 impl Import {
@@ -135,12 +148,14 @@ impl Import {
         if self.input().bytes().is_some() {
             session.hint_on_interrupt("the steps that were read are in; the same command goes on from there");
         }
-        match self.read_all(session, &table, reader, grouping, (&run, attempt, done)).await {
-            Ok(imported) => {
+        let mut imported = Imported { last: done, ..Imported::default() };
+        match self.read_all(session, &table, reader, grouping, (&run, attempt, done), &mut imported).await {
+            Ok(()) => {
                 table.close().await?;
                 tell(session, &run, &imported, done)
             }
             Err(failure) => {
+                imported.tell_what_is_in(&run);
                 // Whoever mends a record goes on with the same file, although it is not quite the same then.
                 if let Failure::Rows(RowFileError::Record { number, .. }) = &failure {
                     mark.before_line(*number)?.keep(&table, &run).await?;
@@ -214,7 +229,8 @@ impl Import {
         reader: Box<dyn RowReader>,
         grouping: Grouping,
         (run, attempt, done): (&str, u64, Option<u64>),
-    ) -> Result<Imported, Failure> {
+        imported: &mut Imported,
+    ) -> Result<(), Failure> {
         let window = ImportSection::from_settings(&session.settings)?.window.0;
         let bytes = usize::try_from(window).unwrap_or(usize::MAX).clamp(1 << 10, 32 << 20);
         let limits = PartLimits { rows: PART_ROWS_MAX, bytes };
@@ -223,20 +239,20 @@ impl Import {
         tokio::task::spawn_blocking(move || cutter.run(&sender));
         let is_barred = self.progress == ProgressReport::Auto && !session.output.is_json();
         let progress = Progress::bytes(self.input().bytes(), is_barred);
-        let mut imported = Imported::default();
         while let Some(message) = messages.recv().await {
             match message? {
                 Message::End { skipped } => {
                     imported.skipped = skipped;
-                    return Ok(imported);
+                    return Ok(());
                 }
                 Message::Step { step, rows, bytes_read } => {
                     let id = BlockId { run: run.into(), attempt, step, rank: 0 };
                     table.append(id, &rows).await?;
                     imported.rows += rows.num_rows() as u64;
                     imported.steps += 1;
+                    imported.last = Some(step);
                     progress.set(bytes_read, format!("{} rows", imported.rows));
-                    self.tell_progress(step, &imported, bytes_read);
+                    self.tell_progress(step, imported, bytes_read);
                     // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
                     tokio::task::yield_now().await;
                 }
@@ -256,7 +272,7 @@ impl Import {
 fn tell(session: &Session, run: &str, imported: &Imported, done: Option<u64>) -> Result<(), Failure> {
     session.output.either(
         || {
-            let Imported { rows, steps, skipped } = imported;
+            let Imported { rows, steps, skipped, .. } = imported;
             let mut text = format!("imported {rows} rows in {steps} steps as run {run}");
             if let Some(done) = done {
                 text += &format!("; what came up to step {done} was there before");

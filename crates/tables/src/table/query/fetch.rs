@@ -181,7 +181,7 @@ impl Table {
         }
     }
 
-    fn missing(&self, object: ObjectId) -> TableError {
+    pub(super) fn missing(&self, object: ObjectId) -> TableError {
         TableError::ObjectGone { table: self.name.clone(), object }
     }
 }

@@ -126,7 +126,7 @@ fn verdict_on(piece: &protocol::Piece, asked: &Asked) -> Verdict {
 }
 
 /// How much of an object to read at first.
-fn front_bytes(piece: &protocol::Piece) -> u64 {
+pub(super) fn front_bytes(piece: &protocol::Piece) -> u64 {
     match (piece.form, piece.front_bytes) {
         (Form::Block, noted) => noted.max(FRONT_BYTES),
         (Form::Cube, 0) => CUBES_FRONT_BYTES,
@@ -134,7 +134,7 @@ fn front_bytes(piece: &protocol::Piece) -> u64 {
     }
 }
 
-fn window_of(weights: WeightRange) -> Window {
+pub(super) fn window_of(weights: WeightRange) -> Window {
     let below = |number: u64| Weight::new(number).map_or(Cut::NOTHING, Cut::below);
     let to = weights.to.map(|to| to - u64::from(planted::is(Bug::LastWeightLeftOut)));
     let until = Window::below(to.map_or(Cut::ALL, below));
@@ -174,7 +174,7 @@ pub(super) async fn open(
 }
 
 /// What is at the front of objects, all at once; a directory that is longer than was thought once more.
-async fn fronts(
+pub(super) async fn fronts(
     table: &Table,
     objects: &[(ObjectId, u64)],
     work: &mut Work,

@@ -1,0 +1,259 @@
+//! Bad input through the command line: what is wrong, where, and what would be right; or a result that is defined.
+//!
+//! The page `docs/guide/bad-input.md` is the list, and this file has a test for each of its lines.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::fmt::Write as _;
+use support::{Answer, Place};
+
+/// Runs the program on the store of this place; words in single quotes may hold spaces.
+fn atoll(place: &Place, line: &str) -> Answer {
+    let words = line.split('\'').enumerate().flat_map(|(at, part)| {
+        if at % 2 == 1 { vec![part] } else { part.split_whitespace().collect::<Vec<_>>() }
+    });
+    place.run(&["--store", "data"].into_iter().chain(words).collect::<Vec<_>>())
+}
+
+const CREATE: &str = "table create t --column pid:int64,step:int64,x:float64?,name:utf8? --id pid,step --sample-key pid --index x,step";
+
+fn created(flags: &str) -> Place {
+    let place = Place::new();
+    atoll(&place, &format!("{CREATE} {flags}")).text();
+    place
+}
+
+fn count(place: &Place, question: &str) -> u64 {
+    atoll(place, &format!("table query t --count {question}")).text().trim().parse().unwrap()
+}
+
+/// Imports a CSV file of this text.
+fn import(place: &Place, name: &str, text: &str) -> Answer {
+    place.write(name, format!("pid,step,x,name\n{text}"));
+    atoll(place, &format!("table import t {name}"))
+}
+
+#[test]
+fn nan_infinity_and_null_in_an_index_column_are_kept_and_found_by_their_own_conditions() {
+    let place = created("");
+    import(&place, "a.csv", "1,0,0.5,\n2,0,nan,\n3,0,inf,\n4,0,-inf,\n5,0,,\n").text();
+    for packed in [false, true] {
+        if packed {
+            atoll(&place, "table pack t --whole").text();
+        }
+        let questions = [
+            ("", 5),
+            ("--where 'x is nan'", 1),
+            ("--where 'x is null'", 1),
+            ("--where 'x = inf'", 1),
+            ("--where 'x = -inf'", 1),
+            ("--box x=0:1", 1),
+            ("--box x=0:", 2),
+            ("--box x=:", 5),
+            ("--box step=0:1", 5),
+        ];
+        for (question, rows) in questions {
+            assert_eq!(count(&place, question), rows, "{question}, packed: {packed}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
+    let cases = [
+        ("1.5,1,0,a", "column \"pid\": \"1.5\" is not an int64"),
+        ("99999999999999999999,1,0,a", "column \"pid\": \"99999999999999999999\" is not an int64"),
+        (",1,0,a", "column \"pid\": there is no value"),
+        ("1,1,abc,a", "column \"x\": \"abc\" is not a float64"),
+        ("1,1,0", "3 fields where the header has 4"),
+        ("1,1,0,a,b", "5 fields where the header has 4"),
+    ];
+    for (record, problem) in cases {
+        let place = created("");
+        let refused = import(&place, "a.csv", &format!("1,0,0,a\n2,0,0,b\n{record}\n"));
+        let told = refused.fails(12);
+        assert!(told.contains(&format!("a.csv, line 4: {problem}")) && told.contains("--skip-bad"), "{told}");
+        // A step is known to be whole when another one begins, and that one has no good row.
+        assert!(told.contains("0 rows in 0 steps were imported as run a before that"), "{told}");
+        let told = import(&place, "b.csv", &format!("1,0,0,a\n2,1,0,b\n{record}\n"));
+        assert!(
+            told.stderr.contains(
+                "1 rows in 1 steps were imported as run b before that; the run has its steps up to 0"
+            )
+        );
+    }
+}
+
+#[test]
+fn another_type_or_unit_is_refused_and_nothing_is_rounded() {
+    let place = Place::new();
+    place.write("a.csv", "pid,when\n1,2026-01-01T00:00:00.000000001\n");
+    atoll(&place, "table create ns --column 'pid:int64,when:timestamp[ns]' --id pid --index when").text();
+    atoll(&place, "table import ns a.csv").text();
+    atoll(&place, "table export ns a.parquet").text();
+    // The same instants in seconds would lose what they say.
+    atoll(&place, "table create t --column 'pid:int64,when:timestamp[s]' --id pid --index when").text();
+    let refused = atoll(&place, "table import t a.parquet");
+    assert!(refused.fails(12).contains("column \"when\" of a.parquet"), "{}", refused.stderr);
+    atoll(&place, "table create n --column pid:int64,when:int64 --id pid --index when").text();
+    let refused = atoll(&place, "table import n a.parquet");
+    assert!(refused.fails(12).contains("which does not become int64"), "{}", refused.stderr);
+    assert_eq!((count(&place, ""), atoll(&place, "table query n --count").text()), (0, "0\n"));
+}
+
+#[test]
+fn a_schema_that_drifts_is_refused_by_column_and_can_be_renamed_or_passed_over() {
+    let place = created("");
+    place.write("renamed.csv", "pidd,step,x\n1,0,0\n");
+    place.write("more.csv", "pid,step,x,name,charge\n2,1,0,a,1\n");
+    place.write("fewer.csv", "pid,step\n3,2\n");
+    place.write("twice.csv", "pid,step,x,x\n4,3,1,2\n");
+    let renamed = atoll(&place, "table import t renamed.csv");
+    assert!(renamed.fails(12).contains("--rename pidd=pid"), "{}", renamed.stderr);
+    let more = atoll(&place, "table import t more.csv");
+    assert!(more.fails(12).contains("column \"charge\", and the table has none"), "{}", more.stderr);
+    atoll(&place, "table import t twice.csv").fails(12);
+    assert_eq!(count(&place, ""), 0, "nothing of them is in");
+    atoll(&place, "table import t renamed.csv --rename pidd=pid").text();
+    atoll(&place, "table import t more.csv --ignore-extra").text();
+    atoll(&place, "table import t fewer.csv").text();
+    assert_eq!(
+        (count(&place, ""), count(&place, "--where 'x is null'")),
+        (3, 1),
+        "a column that may be null may lack"
+    );
+}
+
+#[test]
+fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
+    let place = created("");
+    assert_eq!(atoll(&place, "table query t --format csv").text(), "pid,step,x,name\n");
+    assert_eq!(
+        (count(&place, "--box x=0:1"), count(&place, "--sample 0.1"), count(&place, "--first 3")),
+        (0, 0, 0)
+    );
+    assert_eq!(atoll(&place, "table estimate t --mean x").text(), "NaN (exact)\n");
+    assert_eq!(atoll(&place, "table estimate t --rows").text(), "0 (exact)\n");
+    assert_eq!(atoll(&place, "table pack t --whole --json").json()["rows"], 0);
+    assert!(import(&place, "none.csv", "").text().contains("imported 0 rows in 0 steps"));
+    place.write("nothing.csv", "");
+    assert!(atoll(&place, "table import t nothing.csv").fails(18).contains("there is no header line"));
+    atoll(&place, "table append t none.csv --run empty --step 4").text();
+    assert_eq!(atoll(&place, "table steps t").text(), "empty\tstep 4\t0 rows\n");
+    atoll(&place, "table export t none.parquet").text();
+    atoll(&place, "table create again --like none.parquet").text();
+    assert!(atoll(&place, "table import again none.parquet").text().contains("imported 0 rows"));
+}
+
+#[test]
+fn a_box_inside_out_is_refused_with_its_place_and_one_without_width_is_empty() {
+    let place = created("");
+    import(&place, "a.csv", "1,0,1,a\n").text();
+    let refused = atoll(&place, "table query t --box x=3:1");
+    assert!(refused.fails(12).contains("the range begins at 3 and ends at 1"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("low:high, without its high end"), "{}", refused.stderr);
+    assert!(atoll(&place, "table query t --box x=nan:1").fails(12).contains("nan"));
+    assert_eq!((count(&place, "--box x=1:1"), count(&place, "--where 'x > 3 and x < 1'")), (0, 0));
+}
+
+#[test]
+fn ids_that_repeat_are_refused_with_where_they_are_and_nothing_of_the_step_is_kept() {
+    let place = created("--unique");
+    assert!(atoll(&place, "table info t").text().contains("pid, step, once in a run"));
+    import(&place, "a.csv", "1,0,0,a\n2,0,0,b\n").text();
+    let inside = import(&place, "b.csv", "7,0,0,a\n8,0,0,b\n7,0,0,c\n");
+    assert!(inside.fails(12).contains("pid=7, step=0 is in rows 0 and 2"), "{}", inside.stderr);
+    assert!(inside.stderr.contains("0 rows in 0 steps were imported as run b"), "{}", inside.stderr);
+    place.write("c.csv", "pid,step,x,name\n9,1,0,a\n2,0,0,b\n");
+    let across = atoll(&place, "table append t c.csv --run a --step 5");
+    assert!(across.fails(11).contains("pid=2, step=0 is in step 0 already"), "{}", across.stderr);
+    assert!(across.stderr.contains("nothing of these rows was kept"), "{}", across.stderr);
+    assert_eq!(count(&place, ""), 2);
+    // Another run may have the same ids, and the same file again is the same run.
+    atoll(&place, "table append t c.csv --run c").text();
+    assert!(atoll(&place, "table import t a.csv").text().contains("imported 0 rows"));
+    assert_eq!(count(&place, ""), 4);
+    // Whatever makes a table like this one makes one with unique ids.
+    atoll(&place, "table export t a.parquet --where 'pid < 3'").text();
+    atoll(&place, "table create u --like a.parquet").text();
+    assert!(atoll(&place, "table info u --json").json()["schema"]["unique"].as_bool().unwrap());
+}
+
+/// Steps of 500 rows; every hundredth name has a comma, and so is in quotes.
+fn steps(count: u64) -> String {
+    let mut text = String::new();
+    for row in 0..count * 500 {
+        let name = if row % 100 == 0 { "\"a, b\"" } else { "c" };
+        writeln!(text, "{},{},0.{row},{name}", row % 500, row / 500).unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_torn_file_of_every_format_is_told_as_such_and_the_whole_one_goes_on_from_there() {
+    let place = created("");
+    import(&place, "whole.csv", &steps(20)).text();
+    let names = ["a.csv", "a.jsonl", "a.parquet", "a.arrow"];
+    for name in names {
+        atoll(&place, &format!("table export t {name}")).text();
+        let whole = place.read(name);
+        let stem = format!("torn-{}", name.split('.').nth(1).unwrap());
+        // Of the CSV file just behind the quote that opens a field: what follows would be one field.
+        let cut = match name {
+            "a.csv" => whole.windows(3).rposition(|part| part == b",\"a").unwrap() + 2,
+            _ => whole.len() * 3 / 4,
+        };
+        place.write(name, &whole[..cut]);
+        atoll(&place, &format!("table create {stem} --like whole.csv --id pid,step --index x,step")).text();
+        let import = format!("table import {stem} {name} --parts --set import.window=16KiB");
+        let torn = atoll(&place, &import);
+        assert!(matches!(torn.exit, Some(12 | 18)), "{name}: {}", torn.stderr);
+        assert!(torn.stderr.contains(name) && torn.stderr.contains("hint: "), "{name}: {}", torn.stderr);
+        let before: u64 =
+            atoll(&place, &format!("table query {stem} --count")).text().trim().parse().unwrap();
+        place.write(name, &whole);
+        let rest = atoll(&place, &format!("{import} --json")).json()["rows"].as_u64().unwrap();
+        assert_eq!((before + rest, rest > 0), (10_000, true), "{name}: {before} rows were in");
+        let sorted = |table: &str| {
+            let answer =
+                atoll(&place, &format!("table query {table} --format csv --columns pid,step,x,name"));
+            let mut lines: Vec<String> = answer.text().lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&stem), sorted("t"), "{name}");
+    }
+}
+
+#[test]
+fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
+    let place = Place::new();
+    let mut dump = String::new();
+    for step in 0..3 {
+        write!(dump, "ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n40\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\nITEM: ATOMS id x\n").unwrap();
+        (0..40).for_each(|atom| writeln!(dump, "{atom} 0.5").unwrap());
+    }
+    place.write("whole.dump", &dump);
+    atoll(&place, "table create t --like whole.dump --id id,step --index x,step").text();
+    let lines: Vec<&str> = dump.lines().collect();
+    place.write("a.dump", lines[..lines.len() - 7].join("\n") + "\n");
+    let torn = atoll(&place, "table import t a.dump");
+    assert!(torn.fails(18).contains("a.dump ends early: 7 atoms of step 2 are missing"), "{}", torn.stderr);
+    assert!(torn.stderr.contains("80 rows in 2 steps were imported as run a before that"), "{}", torn.stderr);
+    place.write("a.dump", &dump);
+    assert_eq!(atoll(&place, "table import t a.dump --json").json()["rows"], 40);
+    // An array of two columns, of which the last rows are missing.
+    let mut array = b"\x93NUMPY\x01\x00".to_vec();
+    let mut header = "{'descr': '<f8', 'fortran_order': False, 'shape': (10, 2), }".to_owned();
+    header += &" ".repeat(117 - header.len());
+    header.push('\n');
+    array.extend((header.len() as u16).to_le_bytes());
+    array.extend(header.as_bytes());
+    (0..14).for_each(|value| array.extend(f64::from(value).to_le_bytes()));
+    place.write("a.npy", &array);
+    atoll(&place, "table create n --column a:float64,b:float64 --id a --index b").text();
+    let torn = atoll(&place, "table import n a.npy --names a,b");
+    assert!(torn.fails(18).contains("rows of 10 are missing"), "{}", torn.stderr);
+    assert_eq!(atoll(&place, "table query n --count").text(), "0\n");
+}

@@ -1,0 +1,147 @@
+//! Repeats: whether rows that are to come have ids which their run has already, in a table whose ids are unique.
+//!
+//! It is asked of the manifest that a commit is about to be based on, between looking and writing. The write has the
+//! condition that this manifest is still the current one; otherwise it is refused, and what came meanwhile is compared
+//! as well. So the promise needs nothing of the protocol beyond what every commit has.
+//!
+//! Invariant: what is compared is every row of the run that is visible, or arriving, in the version before, except
+//! what is struck and what the new rows' attempt is about to supersede.
+//! Invariant: pruning looks at boxes, weights and origins, and leaves out only what cannot have one of the ids.
+
+mod newcomers;
+mod shown;
+mod there;
+
+pub(in crate::table) use newcomers::NewIds;
+
+use super::{Table, TableError};
+use crate::planted::{self, Bug};
+use crate::protocol::{EditError, Manifest, PieceKey, Placed, Repeat, Run, RunId, There};
+use newcomers::NAMED_MAX;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use there::Candidate;
+
+/// The comparison of one edit's blocks with the table, as often as the table changes before the edit is true.
+pub(in crate::table) struct Repeats<'t> {
+    table: &'t Table,
+    blocks: Vec<Arc<NewIds>>,
+    /// What was compared, whole, and need not be again.
+    compared: HashSet<PieceKey>,
+}
+
+impl<'t> Repeats<'t> {
+    pub(in crate::table) fn of(table: &'t Table, blocks: Vec<Arc<NewIds>>) -> Self {
+        Self { table, blocks, compared: HashSet::new() }
+    }
+
+    /// Why blocks cannot become true in the version after this one, if ids of theirs are there already.
+    ///
+    /// # Errors
+    /// Of reading, and of rows that cannot be compared.
+    pub(in crate::table) async fn refusal(
+        &mut self,
+        manifest: &Manifest,
+    ) -> Result<Option<EditError>, TableError> {
+        match self.compare(manifest).await {
+            Ok(()) => Ok(None),
+            Err(TableError::Edit(error)) => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn compare(&mut self, manifest: &Manifest) -> Result<(), TableError> {
+        let mut runs: BTreeMap<&RunId, Vec<&Arc<NewIds>>> = BTreeMap::new();
+        for block in &self.blocks {
+            // A block that is there already changes nothing, and is not compared with itself.
+            let is_there = manifest.runs.get(&block.block.run).is_some_and(|run| run.has(&block.block));
+            if !is_there {
+                runs.entry(&block.block.run).or_default().push(block);
+            }
+        }
+        for (name, blocks) in runs {
+            let Some(run) = manifest.runs.get(name) else { continue };
+            check_beginnings(run, &blocks)?;
+            self.compare_among(&blocks)?;
+            let since = superseded_since(run, &blocks);
+            let mut candidates = arriving(run);
+            candidates.extend(visible(manifest, name, since));
+            candidates.retain(|candidate| !self.compared.contains(&candidate.placed.piece.key()));
+            self.table.at(manifest)?.compare_with(&blocks, name, manifest, &candidates).await?;
+            // What was left out of a piece may count in another version.
+            let whole = candidates.iter().filter(|candidate| candidate.superseded_since.is_none());
+            self.compared.extend(whole.map(|candidate| candidate.placed.piece.key()));
+        }
+        Ok(())
+    }
+
+    /// Refuses blocks of one run of which two share an id.
+    fn compare_among(&self, blocks: &[&Arc<NewIds>]) -> Result<(), TableError> {
+        for (place, block) in blocks.iter().enumerate() {
+            for earlier in &blocks[..place] {
+                if block.block == earlier.block {
+                    continue;
+                }
+                let shared = block.shared_with(earlier)?;
+                let there = There::Step(earlier.block.step);
+                let named = shared.iter().take(NAMED_MAX);
+                let named: Vec<Repeat> =
+                    named.map(|pair| block.repeat(&self.table.schema, pair.new, there)).collect();
+                block.refuse_if_any(named, shared.len() > NAMED_MAX)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a rank that begins an attempt with another step than the others, where it has rows to supersede. The lower
+/// one of the two would never be whole, and so it could not be told from where on they go.
+fn check_beginnings(run: &Run, blocks: &[&Arc<NewIds>]) -> Result<(), TableError> {
+    if run.published.is_some() || run.complete.is_empty() {
+        return Ok(());
+    }
+    let mut first = run.arriving.keys().next().copied();
+    let mut begun: BTreeSet<u32> = run.arriving.values().flat_map(BTreeMap::keys).copied().collect();
+    for block in blocks {
+        let id = &block.block;
+        let first = *first.get_or_insert(id.step);
+        if begun.insert(id.rank) && id.step != first {
+            return Err(EditError::FirstStep { id: id.clone(), first }.into());
+        }
+    }
+    Ok(())
+}
+
+/// From which step on what earlier attempts wrote goes when these blocks become visible: none where their attempt
+/// has superseded already. It is the step with which all its ranks begin.
+fn superseded_since(run: &Run, blocks: &[&Arc<NewIds>]) -> Option<u64> {
+    if run.published.is_some() || planted::is(Bug::RepeatsCountSuperseded) {
+        return None;
+    }
+    let given = blocks.iter().map(|block| block.block.step).min();
+    [given, run.arriving.keys().next().copied()].into_iter().flatten().min()
+}
+
+/// The blocks of a run that have come of steps that are not visible yet.
+fn arriving(run: &Run) -> Vec<Candidate> {
+    if planted::is(Bug::RepeatsForgetArriving) {
+        return Vec::new();
+    }
+    let steps = run.arriving.iter().flat_map(|(step, ranks)| ranks.values().map(move |block| (*step, block)));
+    let placed = steps.filter_map(|(step, block)| block.placed.clone().map(|placed| (step, placed)));
+    placed
+        .map(|(step, placed)| Candidate { placed, arriving_in: Some(step), superseded_since: None })
+        .collect()
+}
+
+/// The pieces that may hold visible rows of a run, but for what is superseded from a step on.
+fn visible(manifest: &Manifest, name: &RunId, since: Option<u64>) -> Vec<Candidate> {
+    let is_of_run = |placed: &&Placed| placed.piece.extent.run.as_ref().is_none_or(|run| run == name);
+    let candidate = |placed: &Placed| {
+        let steps = placed.piece.extent.steps;
+        let superseded_since = since.filter(|since| steps.to.is_none_or(|to| *since < to));
+        let is_gone = superseded_since.is_some_and(|since| since <= steps.from);
+        (!is_gone).then(|| Candidate { placed: placed.clone(), arriving_in: None, superseded_since })
+    };
+    manifest.pieces.values().filter(is_of_run).filter_map(candidate).collect()
+}

@@ -1,0 +1,89 @@
+"""Bad input from Python: what is wrong and what would be right, or a result that is defined; nothing is kept of a refusal."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import atoll
+from atoll.errors import ConflictError, InvalidInputError
+
+COLUMNS = {"pid": "int64", "step": "int64", "x": "float64?", "name": "utf8?"}
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    with atoll.open(tmp_path / "store") as store:
+        yield store.create_table("t", COLUMNS, id=("pid", "step"), sample_key="pid", index=("x", "step"), unique=True)
+
+
+def test_nan_infinity_and_none_in_an_index_column_are_found_by_their_own_conditions(table) -> None:
+    table.append({"pid": [1, 2, 3, 4], "step": [0] * 4, "x": [0.5, np.nan, np.inf, None]}, run="r")
+    assert table.where("x is nan").count() == 1
+    assert table.where("x is null").count() == 1
+    assert table.where(atoll.col("x") == float("inf")).count() == 1
+    assert table.box(x=(0, 1)).count() == 1
+    assert table.box(x=(0, None)).count() == 2
+    assert table.query().count() == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"pid": [5.5], "step": [1], "x": [1.0]}, 'column "pid" is Int64 in the table, and Float64 was given'),
+        ({"pid": [5], "step": [1], "x": ["a"]}, 'column "x" is Float64 in the table, and Utf8 was given'),
+        ({"pid": [2**70], "step": [1], "x": [1.0]}, "do not fit 64 bits"),
+        ({"pid": [5], "x": [1.0]}, 'column "step" is missing'),
+        ({"pid": [5], "step": [1], "x": [1.0], "y": [1.0]}, 'the table has no column "y"'),
+        ({"pid": [5], "step": [1, 2], "x": [1.0]}, 'column "pid" has 1 rows, and column "step" has 2'),
+        ({"pid": [5, 6, 5], "step": [1, 1, 1]}, "pid=5, step=1 is in rows 0 and 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_column_and_nothing_is_kept(table, data: dict, told: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        table.append(data, run="r")
+    assert told in str(error.value)
+    assert table.query().count() == 0
+
+
+def test_instants_are_taken_where_they_fit_exactly_and_refused_otherwise(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", {"pid": "int64", "when": "timestamp[us]"}, id="pid", index="when")
+        t.append({"pid": [1], "when": np.array(["2026-01-01"], dtype="datetime64[s]")}, run="r")
+        with pytest.raises(InvalidInputError, match='column "when", row 1: 5 does not fit'):
+            t.append({"pid": [2, 3], "when": np.array([1000, 5], dtype="datetime64[ns]")}, run="r")
+        assert t.query().count() == 1
+
+
+def test_a_table_without_rows_and_a_step_without_rows_have_answers(table) -> None:
+    for _ in range(2):
+        assert table.query().count() == 0
+        assert table.query().sample(0.1).arrow().num_rows == 0
+        assert table.box(x=(0, 1)).first(10).arrow().num_rows == 0
+        mean = table.query().mean("x")
+        assert mean.is_exact and np.isnan(mean.value)
+        table.append({"pid": [], "step": [], "x": []}, run="r")
+    assert [step.rows for step in table.steps()] == [0, 0]
+
+
+def test_a_box_inside_out_is_refused_with_its_place_and_one_without_width_is_empty(table) -> None:
+    with pytest.raises(InvalidInputError, match="begins at 3 and ends at 1"):
+        table.box(x=(3, 1)).count()
+    with pytest.raises(InvalidInputError, match="nan"):
+        table.box(x=(np.nan, 1)).count()
+    assert table.box(x=(1, 1)).count() == 0
+
+
+def test_ids_of_a_run_are_refused_with_where_they_are_and_another_run_may_have_them(table) -> None:
+    assert table.unique
+    table.append({"pid": [1, 2], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
+    with pytest.raises(ConflictError, match="pid=2, step=0 is in step 0 already") as error:
+        table.append({"pid": [2, 3], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
+    assert "nothing of these rows was kept" in error.value.hint
+    assert table.query().count() == 2
+    table.append({"pid": [1, 2], "step": [0, 0], "x": [0.0, 1.0]}, run="other")
+    table.delete("pid = 2", run="r")
+    table.append({"pid": [2, 3], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
+    assert table.query().count() == 5
+    with pytest.raises(ConflictError, match="another schema"):
+        table.store.create_table("t", COLUMNS, id=("pid", "step"), sample_key="pid", index=("x", "step"))
