@@ -174,3 +174,14 @@ def test_several_can_be_pickled_and_shown(all_of_them: atoll.Table) -> None:
     again = pickle.loads(pickle.dumps(all_of_them.where("x < 0.5").sample(0.2)))
     same(again.numpy(), all_of_them.where("x < 0.5").sample(0.2).numpy())
     assert "rank-1" in repr(all_of_them.store) and "rank-1" in all_of_them.store._repr_html_()
+
+
+def test_steps_that_are_alike_in_two_stores_are_each_announced(tmp_path: Path) -> None:
+    for name in ("left", "right"):
+        with atoll.open(tmp_path / name) as store:
+            table = store.create_table("run", {"pid": "int64", "step": "int64"}, id=("pid", "step"), index="step")
+            for step in (1, 2):
+                table.append({"pid": [1], "step": [step]}, run="r", step=step)
+    with atoll.open([tmp_path / "left", tmp_path / "right"]) as stores:
+        followed = stores.table("run").follow(from_start=True)
+        assert sorted(next(followed).step for _ in range(4)) == [1, 1, 2, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -235,14 +236,17 @@ class Table(Asking):
         """
         # From now on means from this call, not from the first step that is taken from what it returns.
         version = self.version()
-        seen = set() if from_start else set(self._steps_so_far(run))
+        seen = Counter() if from_start else Counter(self._steps_so_far(run))
         return self._arriving(run, version, seen)
 
-    def _arriving(self, run: str | None, version: int, seen: set[Step]) -> Iterator[Step]:
+    def _arriving(self, run: str | None, version: int, seen: Counter[Step]) -> Iterator[Step]:
         while True:
+            # Counted, since steps of several stores may be alike in everything that is told of them.
+            there: Counter[Step] = Counter()
             for found in self._steps_so_far(run):
-                if found not in seen:
-                    seen.add(found)
+                there[found] += 1
+                if there[found] > seen[found]:
+                    seen[found] += 1
                     yield found
             version = self._native.follow(version, _FOLLOW_SECONDS)
 
