@@ -509,3 +509,28 @@ fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let refused = atoll(&place, "table add-column t x:float32");
     assert!(refused.stderr.contains("there are two columns \"x\""), "{}", refused.stderr);
 }
+
+#[test]
+fn near_and_wrapped_boxes_use_the_cell_that_is_typed_or_kept() {
+    let place = Place::new();
+    place.write("run.csv", "id,x,y\n1,0.5,0\n2,9.5,0\n3,5,0\n4,9.5,5\n");
+    atoll(&place, "table create t --column id:int64,x:float64,y:float64 --id id --index x,y").text();
+    atoll(&place, "table import t run.csv").text();
+    let ids = |arguments: &str| sorted(&place, &format!("{arguments} --columns id"));
+    assert_eq!(ids("--near 0,0,0.5"), ["1"]);
+    assert_eq!(ids("--near 0,0,0.5 --cell 10,10"), ["1", "2"]);
+    assert_eq!(ids("--near 0,0,0.5 --cell 10,inf"), ["1", "2"]);
+    assert_eq!(ids("--near -5,0,0.5 --cell 10,10,0"), ["3"]);
+    assert_eq!(ids("--where 'near((x), (0), 0.5, cell(10))'"), ["1", "2", "4"]);
+    let refused = atoll(&place, "table query t --box x=9:11 --wrap");
+    assert!(refused.stderr.contains("the table has none"), "{}", refused.stderr);
+    let kept = r#"table attributes t 'cell={"axes":["x","y"],"lengths":[10,null]}' runs=3 deck=tube.in"#;
+    assert!(atoll(&place, kept).text().contains("runs\t3"));
+    assert_eq!(ids("--box x=9:11 --wrap"), ["1", "2", "4"]);
+    assert_eq!(ids("--near 0,0,0.5"), ["1", "2"]);
+    assert_eq!(ids("--near 0,0,0.5 --cell none"), ["1"]);
+    atoll(&place, "table attributes t deck=").text();
+    assert_eq!(lines(&atoll(&place, "table attributes t")).len(), 2);
+    let wrong = atoll(&place, "table attributes t cell=cube");
+    assert_ne!(wrong.exit, Some(0));
+}

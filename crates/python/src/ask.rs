@@ -1,9 +1,9 @@
 //! What is asked of a table: attributes of a Python query become a [`Query`].
 
 use crate::error::Failure;
-use atoll_tables::expression::{Expression, parse_box};
+use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Cut, Query};
+use atoll_tables::{Boundary, BoundaryError, Cut, Query};
 use pyo3::prelude::*;
 
 /// The attributes of a Python query that the native half reads.
@@ -46,6 +46,38 @@ pub(crate) fn box_condition(text: &str) -> PyResult<Option<String>> {
     let sides = parse_box(text).map_err(Failure::from)?;
     let conditions = sides.iter().filter_map(|side| side.condition());
     Ok(conditions.reduce(Expression::and).map(|condition| condition.to_string()))
+}
+
+/// A cell as Python has it: axes, low ends, lengths and tilts.
+type CellParts = (Vec<String>, Vec<f64>, Vec<f64>, Vec<f64>);
+
+fn boundary((axes, low, lengths, tilts): CellParts) -> Result<Boundary, Failure> {
+    let cell = Cell::new(&lengths, &tilts).map_err(Failure::input)?;
+    Boundary::new(&axes, &low, cell).map_err(refused)
+}
+
+fn refused(error: BoundaryError) -> Failure {
+    Failure::from(atoll_tables::TableError::from(error))
+}
+
+/// A cell as it is kept among attributes, as JSON; an error if it makes no sense.
+#[pyfunction]
+pub(crate) fn checked_cell(cell: CellParts) -> PyResult<String> {
+    Ok(boundary(cell)?.to_json().to_string())
+}
+
+/// Rows at most so far from a point in a cell, as a condition.
+#[pyfunction]
+pub(crate) fn near_condition(cell: CellParts, point: Vec<f64>, radius: f64) -> PyResult<String> {
+    Ok(boundary(cell)?.near(&point, radius).map_err(refused)?.to_string())
+}
+
+/// The sides of a box that goes on behind the boundary of a cell, as a condition; none where every side is open.
+#[pyfunction]
+pub(crate) fn wrapped_condition(cell: CellParts, text: &str) -> PyResult<Option<String>> {
+    let sides = parse_box(text).map_err(Failure::from)?;
+    let wrapped = boundary(cell)?.wrapped(&sides).map_err(refused)?;
+    Ok(wrapped.map(|condition| condition.to_string()))
 }
 
 /// An error unless these are shares, the first no greater than the second.

@@ -38,6 +38,9 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(error::error_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(ask::condition, module)?)?;
     module.add_function(wrap_pyfunction!(ask::box_condition, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::checked_cell, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::near_condition, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::wrapped_condition, module)?)?;
     module.add_function(wrap_pyfunction!(ask::check_window, module)?)?;
     module.add_function(wrap_pyfunction!(estimate::estimate, module)?)?;
     module.add_function(wrap_pyfunction!(estimate::estimate_groups, module)?)?;

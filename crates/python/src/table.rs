@@ -11,7 +11,8 @@ use crate::runtime::{Kept, wait};
 use crate::schema::{Schema, field_of};
 use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{
-    KeepPacked, PackOptions, PackReport, Readable, Table as Opened, TableSchema, Union, Work,
+    Attributes, AttributesOf, KeepPacked, PackOptions, PackReport, Readable, Table as Opened, TableSchema,
+    Union, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -184,6 +185,31 @@ impl Table {
         wait(py, async move { table.run_attributes(&run).await })
     }
 
+    /// Keeps attributes of the table, of a run or of a step: JSON, an object.
+    #[pyo3(signature = (text, run=None, step=None))]
+    fn set_attributes(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        run: Option<String>,
+        step: Option<u64>,
+    ) -> PyResult<()> {
+        let table = self.handle()?;
+        let attributes = serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
+        wait(py, async move { table.set_attributes(attributes_of(run.as_deref(), step), &attributes).await })
+    }
+
+    /// The attributes of the table, of a run or of a step: JSON, an object.
+    #[pyo3(signature = (run=None, step=None))]
+    fn attributes(&self, py: Python<'_>, run: Option<String>, step: Option<u64>) -> PyResult<String> {
+        let table = self.readable()?;
+        let attributes = wait(py, async move {
+            let Some(first) = table.tables().first() else { return Ok(Attributes::new()) };
+            first.attributes(attributes_of(run.as_deref(), step)).await
+        })?;
+        serde_json::to_string(&attributes).map_err(|error| Failure::input(error.to_string()).into())
+    }
+
     /// Appends the rows of one rank and step; the version that has them.
     #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
@@ -339,6 +365,14 @@ impl Table {
         let explanation = wait(py, async move { table.explain(&query).await })?;
         let json = serde_json::to_string(&explanation).map_err(|error| Failure::input(error.to_string()))?;
         Ok((explanation.to_string(), json))
+    }
+}
+
+fn attributes_of(run: Option<&str>, step: Option<u64>) -> AttributesOf<'_> {
+    match (run, step) {
+        (None, _) => AttributesOf::Table,
+        (Some(run), None) => AttributesOf::Run(run),
+        (Some(run), Some(step)) => AttributesOf::Step(run, step),
     }
 }
 

@@ -25,6 +25,7 @@ mod instant;
 mod interval;
 mod leaf;
 mod literal;
+mod near;
 mod numbers;
 mod parser;
 mod points;
@@ -40,6 +41,7 @@ pub use boxes::{Side, parse_box};
 pub use error::{EvaluateError, ExpressionError, Kind, Problem};
 pub use interval::{Interval, Values};
 pub use literal::{Arithmetic, Column, Comparison, Function, Literal};
+pub use near::{Cell, Near};
 pub(crate) use points::POINTS_MAX;
 pub use verdict::Verdict;
 
@@ -100,6 +102,8 @@ pub enum Expression {
         /// Whether it is `is not nan`.
         is_negated: bool,
     },
+    /// `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, null where a coordinate is.
+    Near(Box<Near>),
     /// `not condition`.
     Not(Box<Self>),
     /// `a and b and c`: two conditions or more.
@@ -157,7 +161,7 @@ impl Expression {
     /// What this one is made of, directly.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match self {
-            Self::Literal(_) | Self::Column(_) => Vec::new(),
+            Self::Literal(_) | Self::Column(_) | Self::Near(_) => Vec::new(),
             Self::Negate(value)
             | Self::Call(_, value)
             | Self::In { value, .. }

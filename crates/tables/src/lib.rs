@@ -9,6 +9,7 @@
 //! Invariant: the same query at the same version gives the same rows, whatever was packed meanwhile.
 
 pub mod block;
+mod boundary;
 pub mod cube;
 pub mod estimate;
 pub mod expression;
@@ -27,6 +28,7 @@ mod threads;
 mod vector;
 mod weight;
 
+pub use boundary::{Boundary, BoundaryError, CELL_ATTRIBUTE};
 pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
@@ -35,8 +37,8 @@ pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };
 pub use table::{
-    Answer, Batches, Count, Explanation, KeepPacked, PackOptions, PackReport, Query, Refined, Refinement,
-    RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,
-    UnionRefinement, VacuumReport, Within, Work,
+    Answer, Attributes, AttributesOf, Batches, Count, Explanation, KeepPacked, PackOptions, PackReport,
+    Query, Refined, Refinement, RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError,
+    TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

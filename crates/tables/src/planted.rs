@@ -67,6 +67,8 @@ pub enum Bug {
     PastHasNewColumns,
     /// A whole manifest is written without the columns that were added.
     ColumnsForgotten,
+    /// The outermost images of what is near a point are not looked at.
+    ImageForgotten,
     /// Filters of cubes leave out the last row of an entity.
     FilterTooShort,
     /// New ids are not compared with those of steps that are arriving.
@@ -79,7 +81,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -115,6 +117,7 @@ impl Bug {
         Self::RepeatsForgetArriving,
         Self::RepeatsCountStruck,
         Self::RepeatsCountSuperseded,
+        Self::ImageForgotten,
     ];
 }
 

@@ -23,6 +23,7 @@ mod snapshots;
 mod strike;
 mod vacuum;
 
+pub use attributes::{Attributes, AttributesOf};
 pub use pack::{KeepPacked, PackOptions, PackReport};
 pub use query::{
     Answer, Batches, Count, Explanation, Query, Refined, Refinement, Scanned, Union, UnionRefinement, Within,
@@ -233,6 +234,9 @@ pub enum TableError {
     /// The filter could not be asked of the rows.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
+    /// A cell that makes no sense, or a question that it cannot answer.
+    #[error(transparent)]
+    Boundary(#[from] crate::BoundaryError),
     /// What cannot be estimated.
     #[error(transparent)]
     Estimate(#[from] EstimateError),
@@ -268,6 +272,7 @@ impl TableError {
             | Self::PackOptions { .. }
             | Self::Unlike { .. }
             | Self::UnlikeColumn { .. } => ErrorKind::InvalidInput,
+            Self::Boundary(_) => ErrorKind::InvalidInput,
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),

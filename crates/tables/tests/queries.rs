@@ -17,6 +17,8 @@ mod counted;
 mod counts;
 #[path = "queries/deletes.rs"]
 mod deletes;
+#[path = "queries/images.rs"]
+mod images;
 #[path = "queries/laws.rs"]
 mod laws;
 #[path = "queries/packs.rs"]

@@ -3,6 +3,7 @@
 mod add_column;
 mod append;
 mod ask;
+mod attributes;
 mod create;
 mod describe;
 mod estimate;
@@ -40,6 +41,13 @@ pub enum TableVerb {
   atoll table add-column particles charge:float32 --unit e --description 'partial charge'
 Versions before it are asked without the column. Writers that know nothing of it go on as before.")]
     AddColumn(add_column::AddColumn),
+    /// Show or set attributes of a table, of a run or of a step: anything that is worth noting, and the periodic cell
+    #[command(after_help = "Examples:
+  atoll table attributes particles 'cell={\"axes\":[\"x\",\"y\",\"z\"],\"lengths\":[10,10,null]}'
+  atoll table attributes particles --run run-7 temperature=300 deck=tube.in
+  atoll table attributes particles --run run-7 --step 400
+A value is JSON where it can be read so, and a text otherwise; NAME= takes one away. Setting keeps the others.")]
+    Attributes(attributes::AttributesVerb),
     /// List the tables of a store
     #[command(after_help = "Examples:
   atoll table list --store ./data")]
@@ -150,6 +158,7 @@ impl TableVerb {
         match self {
             Self::Create(verb) => verb.run(session).await,
             Self::AddColumn(verb) => verb.run(session).await,
+            Self::Attributes(verb) => verb.run(session).await,
             Self::Pack(verb) => verb.run(session).await,
             Self::Gather(verb) => verb.run(session).await,
             Self::List(verb) => verb.run(session).await,

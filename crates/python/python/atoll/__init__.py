@@ -16,6 +16,7 @@ to a :class:`Writer`.
 from . import errors
 from ._answer import Answer, Work
 from ._atoll import __version__
+from ._cell import Cell
 from ._estimate import Bin, Estimate, Groups
 from ._expression import Expression, col
 from ._query import Query, Refined
@@ -28,6 +29,7 @@ __all__ = [
     "Answer",
     "AtollError",
     "Bin",
+    "Cell",
     "Estimate",
     "Expression",
     "Groups",

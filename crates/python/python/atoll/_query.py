@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Answer, Work
+from ._cell import Cell
 from ._estimate import (
     Bin,
     Estimate,
@@ -43,18 +44,65 @@ class Asking(Estimating):
         """The query itself; of a table, the one for all of it."""
         raise NotImplementedError
 
-    def box(self, sides: Mapping[str, tuple[Any, Any]] | str | None = None, /, **named: tuple[Any, Any]) -> Query:
+    def box(
+        self,
+        sides: Mapping[str, tuple[Any, Any]] | str | None = None,
+        /,
+        *,
+        wrap: Cell | bool = False,
+        **named: tuple[Any, Any],
+    ) -> Query:
         """Rows within ranges, each ``(low, high)``: low is within, high is not, ``None`` leaves an end open.
 
         ``t.box(x=(0, 1), time=(2.0, None))``; names that are no Python names, and elements of vectors, in a mapping:
         ``t.box({"pos[0]": (0, 1)})``; or the text that the command line takes: ``t.box("x=0:1, time=2.0:")``.
 
-        Raises ``InvalidInputError`` for a range inside out or a column named twice.
+        With ``wrap`` the box goes on behind the boundary of a periodic cell, the one that is given or, with ``True``, the
+        one that the table has (:meth:`Table.set_cell`): it is the union of the pieces of its images, each half-open.
+        Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A side with an
+        open end, and columns that are no axis of the cell, are as they are.
+
+        Raises ``InvalidInputError`` for a range inside out or a column named twice, or where there is no cell to wrap.
         """
         text = sides if isinstance(sides, str) else ", ".join(_side(*side) for side in (sides or {}).items())
         text = ", ".join(part for part in (text, *(_side(*side) for side in named.items())) if part)
-        condition = _atoll.box_condition(text) if text else None
-        return self.query()._and(condition)
+        if not text:
+            return self.query()
+        if wrap is False:
+            return self.query()._and(_atoll.box_condition(text))
+        return self.query()._and(_atoll.wrapped_condition(self._cell(wrap)._parts(), text))
+
+    def near(
+        self,
+        point: Sequence[float],
+        radius: float,
+        *,
+        cell: Cell | bool = True,
+        axes: Sequence[str] | str | None = None,
+    ) -> Query:
+        """Rows at most ``radius`` from a point: ``t.near((1, 2, 3), 0.5)``.
+
+        In the table's periodic cell (:meth:`Table.set_cell`), or another one, it is the distance to the nearest image of
+        a row, upright and leaning cells alike, wherever the row was stored: neither it nor the point has to lie in the
+        cell. Without a cell, or with ``cell=False``, it is the plain distance, of the columns ``axes``: by default the
+        first index columns, as many as the point has numbers. Both ends are included; computed in doubles.
+
+        Raises ``InvalidInputError`` for a point of other axes than the cell, a radius below 0 or beyond 32 cells.
+        """
+        point = [float(number) for number in point]
+        found = self.query().table.cell() if cell is True else (cell or None)
+        if found is None:
+            names = axes or self.query().table.index[: len(point)]
+            found = Cell((math.inf,) * len(point), axes=(names,) if isinstance(names, str) else tuple(names))
+        elif axes is not None:
+            found = dataclasses.replace(found, axes=(axes,) if isinstance(axes, str) else tuple(axes))
+        return self.query()._and(_atoll.near_condition(found._parts(), point, float(radius)))
+
+    def _cell(self, wrap: Cell | bool) -> Cell:
+        found = wrap if isinstance(wrap, Cell) else self.query().table.cell()
+        if found is None:
+            raise InvalidInputError.hinted("the table has no cell to wrap a box in", "give wrap=atoll.Cell(...), or set_cell")
+        return found
 
     def where(self, *conditions: Expression | str) -> Query:
         """Rows for which all of these conditions are true: ``t.where(atoll.col("type") == 2)`` or

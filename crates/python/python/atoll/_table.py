@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
+from ._cell import Cell
 from ._convert import fields, rows
 from ._expression import Expression, col
 from ._query import Asking, Query
@@ -359,6 +361,36 @@ class Table(Asking):
             self.stop_packing()
         return Packed(**report)
 
+    def attributes(self, *, run: str | None = None, step: int | None = None) -> dict[str, Any]:
+        """What is noted of the table, of a run, or of a step of a run; empty if nothing is."""
+        noted: dict[str, Any] = json.loads(self._native.attributes(run, _of_run(run, step)))
+        return noted
+
+    def set_attributes(
+        self, attributes: Mapping[str, Any], *, run: str | None = None, step: int | None = None
+    ) -> None:
+        """Notes something of the table, of a run, or of a step, in place of what was noted before: texts, numbers, truth
+        values, lists and mappings of these. No part of the versions: whoever notes last wins.
+        """
+        self._native.set_attributes(json.dumps(dict(attributes)), run, _of_run(run, step))
+
+    def cell(self, *, run: str | None = None, step: int | None = None) -> Cell | None:
+        """The periodic cell of a step, or of its run if the step has none of its own, or of the table."""
+        places = [(None, None)]
+        places += [] if run is None else [(run, None)]
+        places += [] if step is None else [(run, step)]
+        for of_run, of_step in reversed(places):
+            kept = self.attributes(run=of_run, step=of_step).get("cell")
+            if kept is not None:
+                return Cell._of(kept)
+        return None
+
+    def set_cell(self, cell: Cell | None, *, run: str | None = None, step: int | None = None) -> None:
+        """Keeps the periodic cell of the table, of a run, or of a step; ``None`` takes it away. What else is noted stays."""
+        noted = self.attributes(run=run, step=step)
+        noted.pop("cell", None)
+        self.set_attributes(noted if cell is None else {**noted, "cell": cell._kept()}, run=run, step=step)
+
     def run_attributes(self, run: str) -> dict[str, str]:
         """What is noted about a run, such as the program and its options; empty if nothing is."""
         return self._native.run_attributes(run)
@@ -447,3 +479,9 @@ class Table(Asking):
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _of_run(run: str | None, step: int | None) -> int | None:
+    if step is not None and run is None:
+        raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
+    return step

@@ -8,8 +8,9 @@ use super::criterion::{Criterion, Scalar};
 use super::error::{EvaluateError, ExpressionError, Kind, Problem, nearest, shortened};
 use super::interval::{Interval, necessary};
 use super::leaf::{Leaf, Shape};
+use super::near::BoundNear;
 use super::numbers::Number;
-use super::{Arithmetic, Column, Comparison, Expression, Literal, show};
+use super::{Arithmetic, Column, Comparison, Expression, Literal, Near, show};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use std::collections::{BTreeSet, HashSet};
@@ -69,10 +70,15 @@ fn columns(root: &Expression) -> Vec<String> {
     let (mut names, mut seen) = (Vec::new(), HashSet::new());
     let mut rest = vec![root];
     while let Some(expression) = rest.pop() {
-        if let Expression::Column(column) = expression
-            && seen.insert(column.name.as_str())
-        {
-            names.push(column.name.clone());
+        let mentioned = match expression {
+            Expression::Column(column) => std::slice::from_ref(column),
+            Expression::Near(near) => near.columns(),
+            _ => &[],
+        };
+        for column in mentioned {
+            if seen.insert(column.name.as_str()) {
+                names.push(column.name.clone());
+            }
         }
         rest.extend(expression.children().into_iter().rev());
     }
@@ -185,6 +191,7 @@ impl Binder<'_> {
             }
             Expression::IsNull { value, is_negated } => self.is_null(value, *is_negated),
             Expression::IsNan { value, is_negated } => self.is_nan(value, *is_negated),
+            Expression::Near(near) => self.near(near, part),
             Expression::Not(value) => self.condition(value).map(|value| value.negated(true).into()),
             Expression::And(parts) => self.conditions(parts).map(|parts| Condition::All(parts).into()),
             Expression::Or(parts) => self.conditions(parts).map(|parts| Condition::Any(parts).into()),
@@ -222,6 +229,23 @@ impl Binder<'_> {
             Shape::Text => Value::TextColumn(leaf),
             Shape::Opaque => Value::Opaque(leaf),
         })
+    }
+
+    fn near(&self, near: &Near, part: &Expression) -> Result<Value, ExpressionError> {
+        if let (Some(len), [vector]) = (near.vector_len(), near.columns()) {
+            let field = self.schema.field_with_name(&vector.name).map(|field| field.data_type());
+            let fits = !matches!(field, Ok(DataType::FixedSizeList(_, size)) if *size as usize != len);
+            if !fits {
+                let problem = "the point has as many numbers as the vectors have elements";
+                return Err(self.fail(Problem::Near { problem }, part));
+            }
+        }
+        let leaf = |column: Column| match self.column(&column, part)? {
+            Value::Number(Number::Column(leaf)) => Ok(leaf),
+            other => Err(self.expected(Kind::Number, other.kind(), part)),
+        };
+        let leaves = near.coordinates().into_iter().map(leaf).collect::<Result<_, _>>()?;
+        Ok(Condition::Near(Box::new(BoundNear::new(near, leaves))).into())
     }
 
     fn unknown(&self, column: &Column, part: &Expression) -> ExpressionError {

@@ -3,6 +3,7 @@
 use super::bits::{bits, bits_of_floats, bits_of_integers, compared_texts};
 use super::criterion::Criterion;
 use super::leaf::Leaf;
+use super::near::BoundNear;
 use super::numbers::{Number, Numbers};
 use super::truth::Truth;
 use super::{Comparison, EvaluateError};
@@ -24,6 +25,8 @@ pub(super) enum Condition {
     Texts(Leaf, Comparison, Leaf),
     /// Two conditions; false is less than true.
     Truths(Box<Self>, Comparison, Box<Self>),
+    /// Whether a row is near a point; unknown where it has no place.
+    Near(Box<BoundNear>),
     /// Whether something is null; never unknown.
     IsNull(Nullable),
     Not(Box<Self>),
@@ -77,6 +80,7 @@ impl Condition {
             Self::Truths(left, comparison, right) => {
                 Ok(truths(&left.evaluate(batch)?, *comparison, &right.evaluate(batch)?))
             }
+            Self::Near(near) => near.evaluate(batch),
             Self::IsNull(nullable) => nullable.evaluate(batch),
             Self::Not(condition) => Ok(condition.evaluate(batch)?.not()),
             Self::All(parts) => fold(parts, true, Truth::and, batch),

@@ -156,6 +156,12 @@ pub enum Problem {
         /// What it is.
         found: Kind,
     },
+    /// A point, radius or cell of `near` makes no sense.
+    #[error("{problem}")]
+    Near {
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A box has two ranges for one column.
     #[error("{column} has two ranges")]
     Twice {

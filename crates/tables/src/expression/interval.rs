@@ -61,6 +61,11 @@ impl Interval {
 
     const KNOWN: Self = Self { values: Values::All, may_be_nan: true, may_be_null: false };
 
+    /// Whatever is not null.
+    pub(super) const fn known() -> Self {
+        Self::KNOWN
+    }
+
     fn of(values: Values) -> Self {
         Self { values, may_be_nan: false, may_be_null: false }
     }
@@ -168,6 +173,7 @@ pub(super) fn necessary(condition: &Condition, wanted: bool, column: &Column) ->
             true => Interval { values: Values::None, may_be_nan: false, may_be_null: true },
             false => Interval::KNOWN,
         },
+        Condition::Near(near) => near.interval(column, wanted),
         Condition::IsNull(_) => Interval::EVERYTHING,
         Condition::Not(inner) => necessary(inner, !wanted, column),
         // All of them true, or one of them false; and the other way round.

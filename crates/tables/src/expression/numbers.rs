@@ -92,7 +92,7 @@ pub(super) enum Numbers {
 }
 
 impl Numbers {
-    fn into_floats(self) -> Vec<f64> {
+    pub(super) fn into_floats(self) -> Vec<f64> {
         match self {
             Self::Integers(values) => values.into_iter().map(|value| value as f64).collect(),
             Self::Floats(values) => values,

@@ -8,7 +8,9 @@
 use super::error::{ExpressionError, Problem, nearest, shortened};
 use super::literal::is_reserved;
 use super::token::{Lexer, Token, TokenKind};
-use super::{Arithmetic, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, instant};
+use super::{
+    Arithmetic, Cell, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, Near, instant,
+};
 use std::ops::Range;
 
 /// An expression and its height: 1 for a literal or a column.
@@ -324,6 +326,9 @@ impl<'a> Parser<'a> {
 
     /// `(value)`, behind the name of a function.
     fn call(&mut self, name: &str, span: Range<usize>) -> Parsed {
+        if name.eq_ignore_ascii_case("near") {
+            return self.near(span.start);
+        }
         let names = Function::ALL.map(Function::name);
         let Some(function) = Function::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.name()))
         else {
@@ -334,6 +339,57 @@ impl<'a> Parser<'a> {
         let (value, height) = self.nested(Self::disjunction)?;
         self.close(open.span, "an operator or `)`")?;
         self.raised(Expression::Call(function, Box::new(value)), height)
+    }
+
+    /// `((x, y, z), (1.0, 2.0, 3.0), 0.5, cell(10, 10, 10))`, behind the word `near`.
+    fn near(&mut self, start: usize) -> Parsed {
+        let open = self.advance()?;
+        let columns = if self.is_symbol("(") { self.listed(Self::column)? } else { vec![self.column()?] };
+        self.expect_symbol(",", "`,` and a point such as (1.0, 2.0, 3.0)")?;
+        let point = self.listed(Self::number)?;
+        self.expect_symbol(",", "`,` and a radius")?;
+        let radius = self.number()?;
+        let cell = if self.take_symbol(",")? { Some(self.cell(point.len())?) } else { None };
+        let end = self.token.span.end;
+        self.close(open.span, "`,` and a cell, or `)`")?;
+        let near = Near::new(columns, &point, radius, cell);
+        let near = near.map_err(|problem| self.fail(Problem::Near { problem }, start..end))?;
+        Ok((Expression::Near(Box::new(near)), 1))
+    }
+
+    /// `cell(10, 10, 10)`, with its tilts behind the lengths, one for each axis of a point.
+    pub(super) fn cell(&mut self, axes: usize) -> Result<Cell, ExpressionError> {
+        let start = self.token.span.start;
+        self.expect_word("cell", "a cell such as cell(10, 10, 10)")?;
+        let numbers = self.listed(Self::number)?;
+        let (lengths, tilts) = numbers.split_at(axes.min(numbers.len()));
+        let end = self.token.span.start;
+        Cell::new(lengths, tilts).map_err(|problem| self.fail(Problem::Near { problem }, start..end))
+    }
+
+    /// `(1, 2, 3)` of anything.
+    fn listed<T>(
+        &mut self,
+        next: impl Fn(&mut Self) -> Result<T, ExpressionError>,
+    ) -> Result<Vec<T>, ExpressionError> {
+        let open = self.token.span.clone();
+        self.expect_symbol("(", "a list such as (1, 2, 3)")?;
+        let mut list = vec![next(self)?];
+        while self.take_symbol(",")? {
+            list.push(next(self)?);
+        }
+        self.close(open, "`,` or `)`")?;
+        Ok(list)
+    }
+
+    /// A number as a double.
+    fn number(&mut self) -> Result<f64, ExpressionError> {
+        let span = self.token.span.clone();
+        match self.literal()? {
+            Literal::Integer(value) => Ok(value as f64),
+            Literal::Float(value) => Ok(value),
+            _ => Err(self.fail(Problem::Near { problem: "a number was expected" }, span)),
+        }
     }
 
     /// Goes one level down, if that is not too deep.

@@ -94,6 +94,7 @@ impl Writer<'_> {
             }
             Expression::IsNull { value, is_negated } => self.is(value, *is_negated, "null"),
             Expression::IsNan { value, is_negated } => self.is(value, *is_negated, "nan"),
+            Expression::Near(near) => write!(self.text, "{near}"),
             Expression::Not(value) => {
                 self.text.push_str("not ");
                 self.expression(value, Power::Not)
@@ -148,7 +149,9 @@ fn power(expression: &Expression) -> Power {
         | Expression::IsNan { .. } => Power::Comparison,
         Expression::Arithmetic(_, operator, _) => arithmetic_power(*operator),
         Expression::Negate(_) => Power::Sign,
-        Expression::Literal(_) | Expression::Column(_) | Expression::Call(..) => Power::Primary,
+        Expression::Literal(_) | Expression::Column(_) | Expression::Call(..) | Expression::Near(_) => {
+            Power::Primary
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod errors;
 mod generator;
 mod grammar;
 mod intervals;
+mod near;
 mod oracle;
 mod points;
 mod rows;

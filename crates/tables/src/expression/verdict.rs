@@ -73,6 +73,14 @@ fn judge(condition: &Condition, extent_of: &impl Fn(&Column) -> Option<Extent>) 
         Condition::Leaf(leaf, criterion) => {
             extent_of(&leaf.column).map_or(Outcomes::ANY, |extent| judge_values(criterion, &extent))
         }
+        Condition::Near(near) => {
+            let told = near.judge(extent_of);
+            Outcomes {
+                may_be_true: told.may_be_near,
+                may_be_false: told.may_be_far,
+                may_be_unknown: told.may_be_null,
+            }
+        }
         Condition::IsNull(Nullable::Leaf(leaf)) => match extent_of(&leaf.column) {
             Some(extent) if !extent.has_incomparable() => Outcomes::FALSE,
             _ => Outcomes::KNOWN,

@@ -1,35 +1,126 @@
-//! Attributes of runs: what a writer notes of where a run comes from. They are no part of the versions: the last
-//! writer wins.
+//! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and the cell in
+//! which positions repeat. They are no part of the versions: the last writer wins.
 
 use super::{Table, TableError, check_name, codec};
+use crate::boundary::{Boundary, CELL_ATTRIBUTE};
 use atoll_store::{Cell, ReadOptions, WriteOptions};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// What attributes are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributesOf<'a> {
+    /// The table.
+    Table,
+    /// A run; it need not have begun.
+    Run(&'a str),
+    /// A step of a run; it need not be there.
+    Step(&'a str, u64),
+}
+
+/// Attributes by name: texts, numbers, truth values, lists of these, and objects.
+pub type Attributes = BTreeMap<String, Value>;
+
+impl AttributesOf<'_> {
+    /// The key of their cell. No run's name has a control character, so these cannot meet.
+    fn key(self) -> Vec<u8> {
+        match self {
+            Self::Table => b"\0table".to_vec(),
+            Self::Run(run) => run.as_bytes().to_vec(),
+            Self::Step(run, step) => [b"\0step\0", run.as_bytes(), b"\0", &step.to_be_bytes()].concat(),
+        }
+    }
+
+    fn check(self) -> Result<(), TableError> {
+        match self {
+            Self::Table => Ok(()),
+            Self::Run(run) | Self::Step(run, _) => check_name("run", run),
+        }
+    }
+}
+
 impl Table {
-    /// Sets the attributes of a run, all of them; whoever sets them last wins. The run need not have begun.
+    /// Sets the attributes of a table, run or step, all of them; whoever sets them last wins.
     ///
     /// # Errors
-    /// [`TableError::Name`], errors of the store.
+    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that makes no
+    /// sense, errors of the store.
+    pub async fn set_attributes(
+        &self,
+        of: AttributesOf<'_>,
+        attributes: &Attributes,
+    ) -> Result<(), TableError> {
+        of.check()?;
+        if let Some(cell) = attributes.get(CELL_ATTRIBUTE) {
+            Boundary::from_json(cell)?;
+        }
+        let (partition, text) = (self.names.attributes(), codec::attributes_to_json(attributes));
+        self.store.put(Cell::new(&partition, &of.key()), text.as_bytes(), WriteOptions::default()).await?;
+        Ok(())
+    }
+
+    /// The attributes of a table, run or step; none if nobody set any.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn attributes(&self, of: AttributesOf<'_>) -> Result<Attributes, TableError> {
+        let partition = self.names.attributes();
+        match self.store.get(Cell::new(&partition, &of.key()), ReadOptions::default()).await? {
+            Some(text) => codec::attributes_from_json(&self.name, &text),
+            None => Ok(Attributes::new()),
+        }
+    }
+
+    /// The boundary of a step, or of its run if the step has none, or of the table: the attribute `cell`.
+    ///
+    /// # Errors
+    /// [`TableError::Boundary`] for what is no boundary, errors of the store.
+    pub async fn boundary(
+        &self,
+        run: Option<&str>,
+        step: Option<u64>,
+    ) -> Result<Option<Boundary>, TableError> {
+        let step = run.zip(step).map(|(run, step)| AttributesOf::Step(run, step));
+        let places = [step, run.map(AttributesOf::Run), Some(AttributesOf::Table)];
+        for of in places.into_iter().flatten() {
+            if let Some(cell) = self.attributes(of).await?.get(CELL_ATTRIBUTE) {
+                return Ok(Some(Boundary::from_json(cell)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets the attributes of a run, all of them, as texts. One that is there and says the same stays what it is.
+    ///
+    /// # Errors
+    /// As [`Table::set_attributes`].
     pub async fn set_run_attributes(
         &self,
         run: &str,
         attributes: &BTreeMap<String, String>,
     ) -> Result<(), TableError> {
-        check_name("run", run)?;
-        let (partition, text) = (self.names.attributes(), codec::attributes_to_json(attributes));
-        self.store.put(Cell::new(&partition, run), text.as_bytes(), WriteOptions::default()).await?;
-        Ok(())
+        let mut known = self.attributes(AttributesOf::Run(run)).await?;
+        let mut value = |(name, text): (&String, &String)| {
+            let same = known.remove(name).filter(|value| text_of(value.clone()) == *text);
+            (name.clone(), same.unwrap_or_else(|| Value::String(text.clone())))
+        };
+        let attributes = attributes.iter().map(&mut value).collect();
+        self.set_attributes(AttributesOf::Run(run), &attributes).await
     }
 
-    /// The attributes of a run; none if nobody set any.
+    /// The attributes of a run, as texts: what is none is written as JSON.
     ///
     /// # Errors
-    /// [`TableError::Damaged`], errors of the store.
+    /// As [`Table::attributes`].
     pub async fn run_attributes(&self, run: &str) -> Result<BTreeMap<String, String>, TableError> {
-        let partition = self.names.attributes();
-        match self.store.get(Cell::new(&partition, run), ReadOptions::default()).await? {
-            Some(text) => codec::attributes_from_json(&self.name, &text),
-            None => Ok(BTreeMap::new()),
-        }
+        let attributes = self.attributes(AttributesOf::Run(run)).await?;
+        Ok(attributes.into_iter().map(|(name, value)| (name, text_of(value))).collect())
+    }
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }

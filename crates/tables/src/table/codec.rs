@@ -13,11 +13,10 @@ pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 
 use super::ledger::Kept;
-use super::{Entry, TableError};
+use super::{Attributes, Entry, TableError};
 use crate::TableSchema;
 use crate::protocol::{Head, Version};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The newest format that is known, of each kind of cell.
 const FORMAT: u64 = 1;
@@ -92,13 +91,13 @@ pub(super) fn snapshot_from_json(table: &str, text: &[u8]) -> Result<Kept, Table
     Ok(Kept { version: Version(stored.version), made: stored.made })
 }
 
-pub(super) fn attributes_to_json(attributes: &BTreeMap<String, String>) -> String {
+pub(super) fn attributes_to_json(attributes: &Attributes) -> String {
     to_json(attributes)
 }
 
-pub(super) fn attributes_from_json(table: &str, text: &[u8]) -> Result<BTreeMap<String, String>, TableError> {
+pub(super) fn attributes_from_json(table: &str, text: &[u8]) -> Result<Attributes, TableError> {
     serde_json::from_slice(text)
-        .map_err(|error| damaged(table, &format!("attributes of a run cannot be read: {error}")))
+        .map_err(|error| damaged(table, &format!("attributes cannot be read: {error}")))
 }
 
 fn to_json(stored: &impl Serialize) -> String {

@@ -117,9 +117,25 @@ impl Condition {
         }
     }
 
+    /// A condition on what lies near a point where `x` repeats.
+    fn of_images(random: &mut Rng) -> Self {
+        let (x, y, radius) = (random.f64() * 3.0, random.f64(), random.f64() * 0.4);
+        let length = 0.9 + random.f64();
+        let text = format!("near((x, y), ({x:?}, {y:?}), {radius:?}, cell({length:?}, inf))");
+        Self::new(text, move |row| {
+            let far = row.y? - y;
+            let square = |count: f64| {
+                let near = row.x - x - count * length;
+                near * near + far * far
+            };
+            Some((-9..=9).any(|count| square(f64::from(count)) <= radius * radius))
+        })
+    }
+
     fn simple(random: &mut Rng) -> Self {
-        match random.u8(..19) {
-            16.. => Self::of_entities(random),
+        match random.u8(..20) {
+            19 => Self::of_images(random),
+            16..19 => Self::of_entities(random),
             0..6 => {
                 let low = random.f64() * 3.0;
                 let high = low + random.f64();

@@ -86,6 +86,7 @@ pub fn said_of(schema: &TableSchema, condition: &str) -> String {
         "y" => word.replace('y', "pos[1]"),
         _ => word.to_owned(),
     };
+    let condition = condition.replace("near((x, y)", "near((pos[0], pos[1])");
     condition.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,9 +1,9 @@
 //! What is asked of a table, as it is typed.
 
 use crate::Failure;
-use atoll_tables::expression::{Expression, parse_box};
+use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Cut, Query, Table};
+use atoll_tables::{Boundary, Cut, Query, Table};
 use clap::Args;
 
 /// Which rows, and what of them.
@@ -15,6 +15,21 @@ pub(super) struct QuestionArguments {
     /// Rows within these limits, such as x=0:1,step=100: without the upper ends
     #[arg(long = "box", value_name = "SIDES", allow_hyphen_values = true, help_heading = "Which rows")]
     boxes: Vec<String>,
+    /// Boxes go on behind the boundary of the cell: that of --cell, or that the table has
+    #[arg(long, requires = "boxes", help_heading = "Which rows")]
+    wrap: bool,
+    /// Rows at most R from a point, in the cell if there is one; coordinates are the first index columns otherwise
+    #[arg(
+        long,
+        value_name = "X,Y,Z,R",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        help_heading = "Which rows"
+    )]
+    near: Vec<f64>,
+    /// How positions repeat: lengths, and tilts xy, xz, yz; `inf` does not repeat, `none` is no cell at all
+    #[arg(long, value_name = "LX,LY,LZ[,XY,XZ,YZ]", allow_hyphen_values = true, help_heading = "Which rows")]
+    cell: Option<String>,
     /// This share of what is sampled, from 0 to 1; the same rows every time
     #[arg(long, value_name = "SHARE", conflicts_with = "window", help_heading = "Which rows")]
     sample: Option<f64>,
@@ -65,7 +80,7 @@ impl QuestionArguments {
 
     /// The question. It is checked against the columns of the table before anything is read.
     pub(super) async fn query(&self, table: &Table) -> Result<Query, Failure> {
-        let filter = self.filter()?;
+        let filter = self.filter(table).await?;
         let schema = table.schema_now().await?;
         let columns = schema.columns();
         if let Some(filter) = &filter {
@@ -110,12 +125,22 @@ impl QuestionArguments {
     }
 
     /// All conditions and boxes together.
-    fn filter(&self) -> Result<Option<Expression>, Failure> {
+    async fn filter(&self, table: &Table) -> Result<Option<Expression>, Failure> {
+        let asks_cell = self.wrap || !self.near.is_empty();
+        let boundary = if asks_cell { self.boundary(table).await? } else { None };
         let mut parts = Vec::new();
         for text in &self.boxes {
             let sides = parse_box(text)
                 .map_err(|error| Failure::Expression { what: "--box", error: Box::new(error) })?;
-            parts.extend(sides.iter().filter_map(atoll_tables::expression::Side::condition));
+            match &boundary {
+                Some(boundary) if self.wrap => parts.extend(boundary.wrapped(&sides).map_err(cell_failure)?),
+                None if self.wrap => return Err(no_cell()),
+                _ => parts.extend(sides.iter().filter_map(atoll_tables::expression::Side::condition)),
+            }
+        }
+        if let Some((radius, point)) = self.near.split_last() {
+            let boundary = boundary.map_or_else(|| endless(table, point.len()), Ok)?;
+            parts.push(boundary.near(point, *radius).map_err(cell_failure)?);
         }
         for text in &self.conditions {
             let condition = Expression::parse(text);
@@ -124,5 +149,64 @@ impl QuestionArguments {
             );
         }
         Ok(parts.into_iter().reduce(Expression::and))
+    }
+
+    /// The cell that is typed, or the one that the table has.
+    async fn boundary(&self, table: &Table) -> Result<Option<Boundary>, Failure> {
+        let Some(text) = self.cell.as_deref().map(str::trim) else {
+            return Ok(table.boundary(None, None).await?);
+        };
+        if text == "none" {
+            return Ok(None);
+        }
+        let number = |text: &str| {
+            text.trim().parse::<f64>().map_err(|_| cell_failure(format!("{text:?} is no number")))
+        };
+        let numbers = text.split(',').map(number).collect::<Result<Vec<f64>, _>>()?;
+        // Three lengths and three tilts, two and one, or one.
+        let lengths = if numbers.len() > 3 {
+            3
+        } else if self.near.len() == 3 {
+            2
+        } else {
+            numbers.len()
+        };
+        let (lengths, tilts) = numbers.split_at(lengths.min(numbers.len()));
+        let cell = Cell::new(lengths, tilts).map_err(cell_failure)?;
+        let axes = axes(table, lengths.len())?;
+        Boundary::new(&axes, &[], cell).map(Some).map_err(cell_failure)
+    }
+}
+
+/// The first index columns, as many as there are axes.
+fn axes(table: &Table, count: usize) -> Result<Vec<String>, Failure> {
+    let index = table.schema().index_columns();
+    if index.len() < count || count == 0 {
+        return Err(cell_failure(format!(
+            "{count} coordinates were given, and the table has {} index columns",
+            index.len()
+        )));
+    }
+    Ok(index[..count].iter().map(ToString::to_string).collect())
+}
+
+/// Space that does not repeat.
+fn endless(table: &Table, axes_count: usize) -> Result<Boundary, Failure> {
+    let cell = Cell::new(&vec![f64::INFINITY; axes_count], &[]).map_err(cell_failure)?;
+    Boundary::new(&axes(table, axes_count)?, &[], cell).map_err(cell_failure)
+}
+
+fn cell_failure(problem: impl ToString) -> Failure {
+    Failure::Usage {
+        problem: problem.to_string(),
+        hint: "a point is --near X,Y,Z,R, and a cell --cell LX,LY,LZ or with its tilts XY,XZ,YZ behind"
+            .to_owned(),
+    }
+}
+
+fn no_cell() -> Failure {
+    Failure::Usage {
+        problem: "--wrap needs a cell, and the table has none".to_owned(),
+        hint: "say --cell LX,LY,LZ, or keep one: `atoll table attributes TABLE 'cell={...}'`".to_owned(),
     }
 }

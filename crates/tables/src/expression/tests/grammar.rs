@@ -224,7 +224,7 @@ fn fenced(language: &str) -> Vec<String> {
 fn every_example_of_the_guide_is_read() {
     let conditions: Vec<_> =
         fenced("sql").iter().flat_map(|fence| fence.lines().map(read).collect::<Vec<_>>()).collect();
-    assert_eq!(conditions.len(), 3);
+    assert_eq!(conditions.len(), 7);
     let texts = fenced("text");
     let (boxes, errors) = texts.split_at(2);
     assert_eq!(parse_box(&boxes[0]).unwrap().len() + parse_box(&boxes[1]).unwrap().len(), 7);

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 /// What an expression is for a row.
 pub(super) fn value(expression: &Expression, row: &Row) -> Cell {
     match expression {
+        Expression::Near(_) => panic!("nearness has an oracle of its own"),
         Expression::Literal(literal) => of_literal(literal),
         Expression::Column(column) => row[column].clone(),
         Expression::Negate(inner) => match value(inner, row) {

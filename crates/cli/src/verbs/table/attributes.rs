@@ -1,0 +1,68 @@
+//! `atoll table attributes`: what is noted of a table, a run or a step.
+
+use super::TableArguments;
+use crate::session::Access;
+use crate::{Failure, Session};
+use atoll_tables::{Attributes, AttributesOf};
+use clap::Args;
+use serde_json::{Value, json};
+
+/// `atoll table attributes`
+#[derive(Args, Debug)]
+pub struct AttributesVerb {
+    #[command(flatten)]
+    table: TableArguments,
+    /// What to set; without any, all are shown
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_attribute)]
+    set: Vec<(String, Option<Value>)>,
+    /// Of this run
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// Of this step of the run
+    #[arg(long, value_name = "N", requires = "run")]
+    step: Option<u64>,
+}
+
+/// A value as JSON, or else as a text; none where nothing stands behind the `=`.
+fn parse_attribute(text: &str) -> Result<(String, Option<Value>), String> {
+    let (name, value) = text.split_once('=').ok_or("it is not NAME=VALUE")?;
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let value = (!value.is_empty()).then(|| serde_json::from_str(value).unwrap_or_else(|_| value.into()));
+    Ok((name.to_owned(), value))
+}
+
+impl AttributesVerb {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let access = if self.set.is_empty() { Access::Read } else { Access::Change };
+        let table = self.table.open(session, access).await?;
+        let of = match (&self.run, self.step) {
+            (None, _) => AttributesOf::Table,
+            (Some(run), None) => AttributesOf::Run(run),
+            (Some(run), Some(step)) => AttributesOf::Step(run, step),
+        };
+        let mut attributes: Attributes = table.attributes(of).await?;
+        if !self.set.is_empty() {
+            for (name, value) in self.set {
+                match value {
+                    Some(value) => attributes.insert(name, value),
+                    None => attributes.remove(&name),
+                };
+            }
+            table.set_attributes(of, &attributes).await?;
+        }
+        table.close().await?;
+        let lines = || {
+            let line = |(name, value): (&String, &Value)| match value {
+                Value::String(text) => format!("{name}\t{text}"),
+                other => format!("{name}\t{other}"),
+            };
+            attributes.iter().map(line).collect::<Vec<_>>().join("\n")
+        };
+        if attributes.is_empty() && !session.output.is_json() {
+            return Ok(());
+        }
+        session.output.either(lines, || json!(attributes))
+    }
+}

@@ -1,0 +1,85 @@
+"""Periodic cells: how the space of a simulation repeats, and which columns are positions in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from . import _atoll
+from .errors import InvalidInputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A periodic cell: a box of one to three axes that repeats, perhaps leaning.
+
+    ``Cell((10, 10, 10))`` for a cube of columns ``x``, ``y``, ``z`` that begins at 0. ``lengths`` are in the unit of the
+    positions; ``math.inf`` along an axis that does not repeat. ``tilts`` are ``(xy,)`` of two axes, ``(xy, xz, yz)`` of
+    three: the edges are a = (lx, 0, 0), b = (xy, ly, 0), c = (xz, yz, lz), as LAMMPS has them. ``axes`` are columns, one
+    for each axis, or one column of vectors: ``("pos",)``. ``low`` is where the cell begins.
+    """
+
+    lengths: tuple[float, ...]
+    tilts: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    axes: tuple[str, ...] = ("x", "y", "z")
+
+    def __post_init__(self) -> None:
+        for name in ("lengths", "tilts", "low"):
+            object.__setattr__(self, name, tuple(float(number) for number in getattr(self, name)))
+        axes = _names(self.axes)
+        # The usual axes, as many as there are lengths.
+        object.__setattr__(self, "axes", axes[: len(self.lengths)] if axes == ("x", "y", "z") else axes)
+
+    @classmethod
+    def lammps(
+        cls,
+        bounds: Sequence[tuple[float, float]],
+        tilts: Iterable[float] = (),
+        *,
+        periodic: Sequence[bool] = (True, True, True),
+        axes: Sequence[str] | str = ("x", "y", "z"),
+    ) -> Cell:
+        """From ``(lo, hi)`` of each axis and the tilt factors ``xy, xz, yz``, as ``lmp.extract_box()`` tells them.
+
+        A dump's ``ITEM: BOX BOUNDS xy xz yz`` are those of the box *around* a leaning cell: take the tilts off first, as
+        LAMMPS' page on triclinic boxes says.
+        """
+        lengths = [high - low if repeats else math.inf for (low, high), repeats in zip(bounds, periodic, strict=False)]
+        low = tuple(low for low, _ in bounds)
+        return cls(tuple(lengths), tuple(tilts), low, _names(axes))
+
+    @classmethod
+    def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
+        """From ``[a, b, c, alpha, beta, gamma]``, lengths and angles in degrees, as MDAnalysis' ``ts.dimensions``."""
+        a, b, c, *angles = (float(number) for number in dimensions)
+        # A right angle is exactly that, and its cosine exactly 0.
+        cosines = [0.0 if angle == 90.0 else math.cos(math.radians(angle)) for angle in angles]
+        if len(cosines) != 3:
+            raise InvalidInputError("dimensions are three lengths and three angles in degrees")
+        alpha, beta, gamma = cosines
+        xy, xz = b * gamma, c * beta
+        ly = math.sqrt(b * b - xy * xy)
+        yz = (b * c * alpha - xy * xz) / ly
+        lz = math.sqrt(c * c - xz * xz - yz * yz)
+        return cls((a, ly, lz), (xy, xz, yz), (), _names(axes))
+
+    def _parts(self) -> tuple[list[str], list[float], list[float], list[float]]:
+        return list(self.axes), list(self.low), list(self.lengths), list(self.tilts)
+
+    def _kept(self) -> dict[str, Any]:
+        """As it is kept among attributes: a length that does not repeat is ``None``."""
+        kept: dict[str, Any] = json.loads(_atoll.checked_cell(self._parts()))
+        return kept
+
+    @classmethod
+    def _of(cls, kept: dict[str, Any]) -> Cell:
+        lengths = tuple(math.inf if length is None else length for length in kept["lengths"])
+        return cls(lengths, tuple(kept.get("tilts", ())), tuple(kept.get("low", ())), tuple(kept["axes"]))
+
+
+def _names(axes: Sequence[str] | str) -> tuple[str, ...]:
+    return (axes,) if isinstance(axes, str) else tuple(axes)

@@ -1,0 +1,223 @@
+//! Boundaries: the periodic cell of a simulation and the columns that are positions in it.
+//!
+//! A table, a run or a step carries one as its attribute `cell`. From it follow conditions of the grammar: rows near a
+//! point by the minimum image distance, and boxes that go on behind a boundary.
+//!
+//! Invariant: whatever follows from a boundary is an expression that anybody could have typed.
+
+use crate::expression::{Cell, Column, Expression, Literal, Near, Side};
+use serde::{Deserialize, Serialize};
+
+/// Under this name a boundary is kept among the attributes of a table, a run or a step.
+pub const CELL_ATTRIBUTE: &str = "cell";
+
+/// How many images of a box are put together along one axis, at most.
+const IMAGES_MAX: f64 = 64.0;
+
+/// A boundary that makes no sense, or a question that it cannot answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct BoundaryError {
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl BoundaryError {
+    fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into() }
+    }
+}
+
+/// A periodic cell with the columns of its axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Boundary {
+    axes: Vec<Column>,
+    low: Vec<f64>,
+    cell: Cell,
+}
+
+/// As it is kept: a length that does not repeat is null.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    axes: Vec<String>,
+    #[serde(default)]
+    low: Vec<f64>,
+    lengths: Vec<Option<f64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tilts: Vec<f64>,
+}
+
+impl Boundary {
+    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn new(axes: &[String], low: &[f64], cell: Cell) -> Result<Self, BoundaryError> {
+        let count = cell.lengths().len();
+        let mut columns = Vec::with_capacity(count);
+        for axis in axes {
+            match Expression::parse(axis) {
+                Ok(Expression::Column(column)) => columns.push(column),
+                _ => return Err(BoundaryError::new(format!("{axis:?} is no column"))),
+            }
+        }
+        if let ([Column { name, element: None }], true) = (columns.as_slice(), count > 1) {
+            columns = (0..count as u32).map(|element| Column::element(name, element)).collect();
+        }
+        let low = if low.is_empty() { vec![0.0; count] } else { low.to_vec() };
+        if columns.len() != count || low.len() != count || !low.iter().all(|low| low.is_finite()) {
+            return Err(BoundaryError::new(format!(
+                "a cell with {count} lengths has as many axes, or one column of vectors, and begins at as many numbers"
+            )));
+        }
+        Ok(Self { axes: columns, low, cell })
+    }
+
+    /// The columns of its axes.
+    #[must_use]
+    pub fn axes(&self) -> &[Column] {
+        &self.axes
+    }
+
+    /// Where the cell begins.
+    #[must_use]
+    pub fn low(&self) -> &[f64] {
+        &self.low
+    }
+
+    /// How space repeats.
+    #[must_use]
+    pub const fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// As it is kept among attributes.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let lengths = self.cell.lengths().iter();
+        let stored = Stored {
+            axes: self.axes.iter().map(ToString::to_string).collect(),
+            low: self.low.clone(),
+            lengths: lengths.map(|length| Some(*length).filter(|length| length.is_finite())).collect(),
+            tilts: self.cell.tilts().to_vec(),
+        };
+        serde_json::to_value(stored).unwrap_or_default()
+    }
+
+    /// Reads what [`Boundary::to_json`] wrote.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn from_json(value: &serde_json::Value) -> Result<Self, BoundaryError> {
+        let stored = Stored::deserialize(value).map_err(|error| BoundaryError::new(error.to_string()))?;
+        let lengths: Vec<f64> = stored.lengths.iter().map(|length| length.unwrap_or(f64::INFINITY)).collect();
+        let cell = Cell::new(&lengths, &stored.tilts).map_err(BoundaryError::new)?;
+        Self::new(&stored.axes, &stored.low, cell)
+    }
+
+    /// Rows at most `radius` from a point, by the minimum image distance.
+    ///
+    /// # Errors
+    /// A point of other axes, or a radius that makes no sense.
+    pub fn near(&self, point: &[f64], radius: f64) -> Result<Expression, BoundaryError> {
+        let near = Near::new(self.axes.clone(), point, radius, Some(self.cell.clone()));
+        near.map(|near| Expression::Near(Box::new(near))).map_err(BoundaryError::new)
+    }
+
+    /// Rows in a box that goes on behind the boundary: the union of the pieces of its images, each half-open as the
+    /// box is; none where nothing is asked.
+    ///
+    /// Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A side with an
+    /// open end, and an axis without a side, are not shifted; nor are columns that are no axis of the cell.
+    ///
+    /// # Errors
+    /// A side of an axis that is no number, or spans very many cells.
+    pub fn wrapped(&self, sides: &[Side]) -> Result<Option<Expression>, BoundaryError> {
+        let own = self.axes.iter().map(|axis| sides.iter().find(|side| side.column == *axis).cloned());
+        let own: Vec<Option<Side>> = own.collect();
+        let others =
+            sides.iter().filter(|side| !self.axes.contains(&side.column)).filter_map(Side::condition);
+        let is_upright = self.cell.tilts().iter().all(|tilt| *tilt == 0.0);
+        let mut parts: Vec<Expression> = Vec::new();
+        if is_upright {
+            for axis in 0..own.len() {
+                let alone = (0..own.len()).map(|other| own[other].clone().filter(|_| other == axis));
+                parts.extend(self.union(&alone.collect::<Vec<_>>())?);
+            }
+        } else {
+            parts.extend(self.union(&own)?);
+        }
+        Ok(parts.into_iter().chain(others).reduce(Expression::and))
+    }
+
+    /// The images of sides, one for each axis that has one.
+    fn union(&self, sides: &[Option<Side>]) -> Result<Option<Expression>, BoundaryError> {
+        let mut shifts = vec![vec![0.0; sides.len()]];
+        for axis in (0..sides.len()).rev() {
+            let Some(ends) = sides[axis].as_ref().and_then(finite) else { continue };
+            let mut further = Vec::new();
+            for shift in shifts {
+                for count in self.images(axis, (ends.0 + shift[axis], ends.1 + shift[axis]))? {
+                    let mut shift = shift.clone();
+                    // What does not repeat is shifted by nothing, and not by nothing times infinity.
+                    shift[axis] += if count == 0.0 { 0.0 } else { count * self.cell.lengths()[axis] };
+                    (0..axis).for_each(|other| shift[other] += count * self.cell.tilt(other, axis));
+                    further.push(shift);
+                }
+            }
+            shifts = further;
+        }
+        let image = |shift: &Vec<f64>| {
+            let shifted =
+                sides.iter().zip(shift).filter_map(|(side, by)| side.as_ref().map(|side| moved(side, *by)));
+            shifted.filter_map(|side| side.condition()).reduce(Expression::and)
+        };
+        Ok(shifts.iter().filter_map(image).reduce(Expression::or))
+    }
+
+    /// How often to shift a side along an axis so that it comes to lie in the cell or beside it.
+    fn images(&self, axis: usize, (low, high): (f64, f64)) -> Result<Vec<f64>, BoundaryError> {
+        let length = self.cell.lengths()[axis];
+        if length.is_infinite() {
+            return Ok(vec![0.0]);
+        }
+        let tilts = (axis + 1..self.axes.len()).map(|of| self.cell.tilt(axis, of));
+        let (mut from, mut to) = (self.low[axis], self.low[axis] + length);
+        tilts.for_each(|tilt| (from, to) = (from + tilt.min(0.0), to + tilt.max(0.0)));
+        let first = ((from - length - high) / length).ceil();
+        let last = ((to + length - low) / length).floor();
+        let count = (last - first + 1.0).max(0.0);
+        if count > IMAGES_MAX || count.is_nan() {
+            return Err(BoundaryError::new(format!(
+                "the box spans too many cells along {}",
+                self.axes[axis]
+            )));
+        }
+        Ok((0..count as u32).map(|number| first + f64::from(number)).collect())
+    }
+}
+
+/// Both ends of a side as numbers, if it has both.
+fn finite(side: &Side) -> Option<(f64, f64)> {
+    let ends = (number(side.low.as_ref()?)?, number(side.high.as_ref()?)?);
+    Some(ends).filter(|(low, high)| low.is_finite() && high.is_finite())
+}
+
+fn number(literal: &Literal) -> Option<f64> {
+    match literal {
+        Literal::Integer(value) => Some(*value as f64),
+        Literal::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn moved(side: &Side, by: f64) -> Side {
+    let end = |end: &Option<Literal>| match end.as_ref().and_then(number) {
+        Some(value) if by != 0.0 => Some(Literal::Float(value + by)),
+        _ => end.clone(),
+    };
+    Side { column: side.column.clone(), low: end(&side.low), high: end(&side.high) }
+}
+
+#[cfg(test)]
+mod tests;
