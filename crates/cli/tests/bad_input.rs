@@ -257,3 +257,33 @@ fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
     assert!(torn.fails(18).contains("rows of 10 are missing"), "{}", torn.stderr);
     assert_eq!(atoll(&place, "table query n --count").text(), "0\n");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_larger_than_the_memory_that_is_given_is_imported_within_it() {
+    use std::io::{BufRead, BufReader};
+    const ROWS: usize = 96 << 10;
+    let place = created("");
+    let text = "x".repeat(1 << 10);
+    let mut file = "pid,step,x,name\n".to_owned();
+    (0..ROWS).for_each(|row| writeln!(file, "{row},{},0.5,{text}", row / 500).unwrap());
+    place.write("large.csv", &file);
+    let words = "--store data table import t large.csv --set engine.memory=16MiB --set import.window=1MiB --progress json";
+    let mut child = place.spawn(&words.split(' ').collect::<Vec<_>>());
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kib = 0;
+    // The most that was ever resident, at each step that is in.
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        line.unwrap();
+        let told = std::fs::read_to_string(&status).unwrap_or_default();
+        let peak = told
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
+        peak_kib = peak.unwrap_or(0).max(peak_kib);
+    }
+    assert!(child.wait().unwrap().success());
+    assert_eq!(count(&place, ""), ROWS as u64);
+    let file_kib = file.len() / 1024;
+    println!("{peak_kib} KiB of memory for a file of {file_kib} KiB");
+    assert!(peak_kib > 0 && peak_kib < file_kib * 3 / 4, "{peak_kib} KiB for a file of {file_kib} KiB");
+}
