@@ -1,8 +1,9 @@
 //! How often intervals hold the truth: the grid of populations, numbers, sizes and ways of stopping, through the estimators
 //! alone and through tables.
 //!
-//! Ten cells run in every test. `ATOLL_CELLS=all` runs all of them, `ATOLL_SEEDS=N` so many seeds, beginning with
-//! `ATOLL_SEED=N`; through tables it judges nothing and tells its tallies in a line. `cargo xtask soak coverage --minutes N`
+//! Ten cells run in every test. `ATOLL_CELLS='Entity Mean'` runs those whose names have that part, `ATOLL_SEEDS=N` so many
+//! seeds, beginning with `ATOLL_SEED=N`. `ATOLL_CELLS=all` runs all of them; through tables it judges nothing then and
+//! tells its tallies in a line. `cargo xtask soak coverage --minutes N`
 //! gathers such lines, and what they say together is judged in every test.
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
@@ -39,6 +40,15 @@ fn is_all() -> bool {
     std::env::var("ATOLL_CELLS").is_ok_and(|cells| cells == "all")
 }
 
+/// The cells that are asked for: ten, all, or those whose names have a part.
+fn chosen() -> Vec<Cell> {
+    match std::env::var("ATOLL_CELLS") {
+        Err(_) => ten(),
+        Ok(part) if part == "all" => all(),
+        Ok(part) => all().into_iter().filter(|cell| cell.to_string().contains(&part)).collect(),
+    }
+}
+
 /// The seeds that the environment asks for.
 fn seeds() -> Range<u64> {
     let first = of_environment("ATOLL_SEED").unwrap_or(1);
@@ -49,11 +59,11 @@ fn seeds() -> Range<u64> {
 fn tallied(run: impl Fn(&Population, &pure::Questions, Range<u64>) -> Tallies + Sync) -> Tallies {
     let Range { start: first, end } = seeds();
     let count = end - first;
-    let what = if is_all() { "ATOLL_CELLS=all " } else { "" };
+    let what = std::env::var("ATOLL_CELLS").map_or(String::new(), |cells| format!("ATOLL_CELLS='{cells}' "));
     println!(
         "replay with {what}ATOLL_SEED={first} ATOLL_SEEDS={count} cargo test -p atoll-tables --test coverage"
     );
-    let cells = if is_all() { all() } else { ten() };
+    let cells = chosen();
     let mut tallies = Tallies::new();
     for population in [Population::regular(1), Population::zipf(1)] {
         let questions = pure::questions(&population, &cells);
