@@ -1,8 +1,9 @@
 //! Contents: what a slice will hold, which knows how long it is before it is written.
 //!
-//! Numbers of which none is null go from where the rows lie to where the block stays, in the order of weights, at
+//! A number that all rows have is written once. Other numbers of which none is null go from where the rows lie to where the block stays, in the order of weights, at
 //! once; everything else is rearranged and encoded first.
 
+use super::slice::ALIKE;
 use super::{BlockError, slice};
 use crate::Weight;
 use crate::lattice::Extent;
@@ -19,6 +20,8 @@ pub(super) struct Source {
     column: ArrayRef,
     /// Its values and how wide they are, if they are numbers and none is null.
     plain: Option<(Buffer, usize)>,
+    /// Whether these are all the same.
+    is_alike: bool,
 }
 
 /// What a slice holds.
@@ -27,6 +30,8 @@ pub(super) enum Content<'c> {
     Weights(&'c [Weight]),
     /// Numbers, in an order that their column is not in yet.
     Plain { data_type: &'c DataType, values: &'c [u8], width: usize, order: &'c [u32] },
+    /// One number for all rows.
+    Alike { data_type: &'c DataType, value: &'c [u8], order: &'c [u32] },
     /// The slice itself.
     Encoded { bytes: Vec<u8>, order: &'c [u32] },
 }
@@ -42,12 +47,23 @@ impl Source {
             let whole = parts.buffers().first()?;
             Some((whole.slice_with_length(parts.offset() * width, parts.len() * width), width))
         });
-        Self { column: column.clone(), plain }
+        // A step's number mostly is; other columns show with their second value that they are not.
+        let is_alike = plain.as_ref().is_some_and(|(values, width)| {
+            values.len() > *width && values[*width..] == values[..values.len() - width]
+        });
+        Self { column: column.clone(), plain, is_alike }
     }
 
     /// The content of a slice with these rows.
     pub(super) fn content<'c>(&'c self, order: &'c [u32]) -> Result<Content<'c>, BlockError> {
         if let Some((values, width)) = &self.plain {
+            if self.is_alike {
+                return Ok(Content::Alike {
+                    data_type: self.column.data_type(),
+                    value: &values[..*width],
+                    order,
+                });
+            }
             return Ok(Content::Plain { data_type: self.column.data_type(), values, width: *width, order });
         }
         let mut bytes = Vec::new();
@@ -63,6 +79,7 @@ impl Content<'_> {
         match self {
             Self::Weights(weights) => one_part(size_of_val(*weights)),
             Self::Plain { width, order, .. } => one_part(order.len() * width),
+            Self::Alike { value, .. } => one_part(value.len()),
             Self::Encoded { bytes, .. } => bytes.len(),
         }
     }
@@ -80,6 +97,11 @@ impl Content<'_> {
                     *to = weight.get().to_le_bytes();
                 }
                 None
+            }
+            Self::Alike { data_type, value, .. } => {
+                begin_part(slice, value.len()).copy_from_slice(value);
+                slice[4..8].copy_from_slice(&ALIKE.to_le_bytes());
+                Extent::of_bytes(data_type, value)
             }
             Self::Plain { data_type, values, width, order } => {
                 let part = begin_part(slice, order.len() * width);

@@ -8,8 +8,8 @@ use crate::lattice::{Extent, Scalar};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLBLK");
 
-/// The newest format that is known.
-const FORMAT: u32 = 1;
+/// The newest format that is known. The second has slices of one value; the first is the same without them.
+const FORMAT: u32 = 2;
 
 const EXTENT_BYTES: usize = 24;
 const SLICE_BYTES: usize = 24;

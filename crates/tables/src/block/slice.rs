@@ -4,6 +4,8 @@
 //! parts 4 | nulls 4 | length of each part 8 … | parts, each on a multiple of 8
 //! ```
 //!
+//! Where all rows have one number, the only part is that number, and the word for nulls says so.
+//!
 //! Parts: the validity bitmap if there are nulls, then the type's own buffers; for vectors, the parts of their
 //! elements. Everything starts at row 0 and is as long as the rows need, so a slice depends on nothing but them.
 
@@ -12,6 +14,9 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
+
+/// In the word for nulls: all rows have the value that the only part is.
+pub(super) const ALIKE: u32 = 1 << 31;
 
 /// Appends the slice of `column`, which starts at its first row (as whatever was taken or built does).
 pub(crate) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
@@ -88,12 +93,24 @@ pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<
         parts.push(Buffer::from(bytes.get(at..end).ok_or_else(cut_off)?));
         at = end.next_multiple_of(8);
     }
+    if nulls == ALIKE {
+        parts = vec![repeated(data_type, rows, &parts)?];
+    }
     let mut parts = parts.into_iter();
-    let data = build(data_type, rows, nulls, &mut parts)?;
+    let data = build(data_type, rows, nulls & !ALIKE, &mut parts)?;
     if parts.next().is_some() {
         return Err(damaged("a slice has parts that its type has not"));
     }
     Ok(make_array(data))
+}
+
+/// The values of rows that are all alike.
+fn repeated(data_type: &DataType, rows: usize, parts: &[Buffer]) -> Result<Buffer, BlockError> {
+    let width = data_type.primitive_width().ok_or_else(|| damaged("only numbers are all alike"))?;
+    match parts {
+        [value] if value.len() == width => Ok(Buffer::from(value.as_slice().repeat(rows))),
+        _ => Err(damaged("a value that all rows have has the wrong length")),
+    }
 }
 
 fn build(

@@ -298,10 +298,41 @@ fn a_block_of_another_schema_or_a_newer_release_says_so() {
     let other = TableSchema::new(Arc::clone(schema().columns()), &roles).unwrap();
     assert!(matches!(BlockReader::open(Arc::new(other), &bytes), Err(BlockError::OtherSchema)));
     let mut newer = bytes;
-    newer[8] = 2;
+    newer[8] = 3;
     let sum = checksum(&newer[..HEAD_BYTES - 8]);
     newer[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
-    assert!(matches!(BlockReader::front_bytes(&newer), Err(BlockError::NewerFormat { found: 2, .. })));
+    assert!(matches!(BlockReader::front_bytes(&newer), Err(BlockError::NewerFormat { found: 3, .. })));
+}
+
+#[test]
+fn a_number_that_all_rows_have_is_written_once_a_band() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let rows = rows(&mut random, 3000);
+    let with_steps = |steps: Int64Array| {
+        let mut columns = rows.columns().to_vec();
+        columns[1] = Arc::new(steps);
+        RecordBatch::try_new(rows.schema(), columns).unwrap()
+    };
+    let alike = with_steps(Int64Array::from(vec![-7; 3000]));
+    let but_one =
+        with_steps((0..3000).map(|row| if row == 2999 { 1 } else { -7 }).collect::<Vec<i64>>().into());
+    let bytes = encode_block(&schema(), &alike).unwrap();
+    let slices = |bytes: &[u8]| -> Vec<u64> {
+        open(bytes).unwrap().directory().bands.iter().map(|band| band.slices[2].bytes).collect()
+    };
+    assert_eq!(slices(&bytes), [24; 5]);
+    assert!(slices(&encode_block(&schema(), &but_one).unwrap())[4] > 7000);
+    for rows in [alike, but_one] {
+        let bytes = encode_block(&schema(), &rows).unwrap();
+        let (found, ..) = read(&bytes, &EVERYTHING, &Region::everything(3)).unwrap();
+        assert_eq!(found, expected(&rows).0);
+    }
+    // Blocks of before say so for no slice, and have another number.
+    let mut older = encode_block(&schema(), &rows).unwrap();
+    older[8] = 1;
+    let sum = checksum(&older[..HEAD_BYTES - 8]);
+    older[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(read(&older, &EVERYTHING, &Region::everything(3)).unwrap().0, expected(&rows).0);
 }
 
 #[test]

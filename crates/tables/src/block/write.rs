@@ -168,7 +168,10 @@ fn band_of(
         let (content, put) = (&contents[index.place + 1], &put[index.place + 1]);
         match (put.extent, content) {
             (Some(extent), _) if index.element.is_none() => Ok(extent),
-            (_, Content::Plain { order, .. } | Content::Encoded { order, .. }) => {
+            (
+                _,
+                Content::Plain { order, .. } | Content::Alike { order, .. } | Content::Encoded { order, .. },
+            ) => {
                 let order = UInt32Array::from(order.to_vec());
                 let column = take(rows.column(index.place), &order, None)?;
                 Ok(Extent::of(&index.of_column(&column)?)?)
