@@ -86,8 +86,8 @@ fn boxes_in_random_cells_hold_what_some_image_of_them_holds() {
             .collect();
         let mut tilts = Vec::new();
         let leans = random.bool();
-        for of in 1..axes {
-            let reach = if leans && lengths[of].is_finite() { 1.5 } else { 0.0 };
+        for (of, length) in lengths.iter().enumerate().skip(1) {
+            let reach = if leans && length.is_finite() { 1.5 } else { 0.0 };
             tilts.extend((0..of).map(|_| (random.f64() * 2.0 - 1.0) * reach));
         }
         let low: Vec<f64> = (0..axes).map(|_| random.f64() * 8.0 - 4.0).collect();

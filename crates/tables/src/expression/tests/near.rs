@@ -18,8 +18,8 @@ fn some_cell(random: &mut Rng, axes: usize) -> Cell {
         .map(|_| if random.u8(..5) == 0 { f64::INFINITY } else { 2.0 + 8.0 * random.f64() })
         .collect();
     let mut tilts = Vec::new();
-    for of in 1..axes {
-        let reach = if is_upright || lengths[of].is_infinite() { 0.0 } else { lengths[of].min(5.0) * 2.0 };
+    for (of, length) in lengths.iter().enumerate().skip(1) {
+        let reach = if is_upright || length.is_infinite() { 0.0 } else { length.min(5.0) * 2.0 };
         tilts.extend((0..of).map(|_| (random.f64() * 2.0 - 1.0) * reach));
     }
     Cell::new(&lengths, &tilts).unwrap()
@@ -160,7 +160,7 @@ fn a_row_is_near_if_some_image_of_it_is_and_no_box_is_wrong_about_its_rows() {
 
 /// Now and then a column has no extent, because it is no index column.
 fn random_bit(from: usize, column: &Column) -> bool {
-    (from + column.name.len() + usize::from(column.name.as_bytes()[0])) % 5 > 0
+    !(from + column.name.len() + usize::from(column.name.as_bytes()[0])).is_multiple_of(5)
 }
 
 #[test]
