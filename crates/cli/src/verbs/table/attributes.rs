@@ -14,7 +14,7 @@ pub struct AttributesVerb {
     table: TableArguments,
     /// What to set; without any, all are shown
     #[arg(value_name = "NAME=VALUE", value_parser = parse_attribute)]
-    set: Vec<(String, Option<Value>)>,
+    noted: Vec<(String, Option<Value>)>,
     /// Of this run
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
@@ -35,7 +35,7 @@ fn parse_attribute(text: &str) -> Result<(String, Option<Value>), String> {
 
 impl AttributesVerb {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let access = if self.set.is_empty() { Access::Read } else { Access::Change };
+        let access = if self.noted.is_empty() { Access::Read } else { Access::Change };
         let table = self.table.open(session, access).await?;
         let of = match (&self.run, self.step) {
             (None, _) => AttributesOf::Table,
@@ -43,8 +43,8 @@ impl AttributesVerb {
             (Some(run), Some(step)) => AttributesOf::Step(run, step),
         };
         let mut attributes: Attributes = table.attributes(of).await?;
-        if !self.set.is_empty() {
-            for (name, value) in self.set {
+        if !self.noted.is_empty() {
+            for (name, value) in self.noted {
                 match value {
                     Some(value) => attributes.insert(name, value),
                     None => attributes.remove(&name),
