@@ -85,15 +85,14 @@ impl<'a> Given<'a> {
     }
 }
 
-/// How long the pieces of a value of this length are, but for the last: about as long as each other, so that all of
-/// them get extents of their own, one behind the other.
-fn part_len(len: usize) -> usize {
-    if len as u64 > VALUE_MAX {
-        // It will be refused, as a whole.
-        return len;
-    }
-    let count = (len / PART_LEN).clamp(1, PIECES_MAX);
-    len.div_ceil(count).next_multiple_of(BLOCK as usize)
+/// Where the pieces of a value of this length end: all about as long as each other, so that each gets an extent of its
+/// own, one behind the other.
+fn part_ends(len: usize) -> impl Iterator<Item = usize> {
+    // One that is too long will be refused, as a whole.
+    let most = if len as u64 > VALUE_MAX { 1 } else { PIECES_MAX };
+    let count = (len / PART_LEN).clamp(1, most);
+    let blocks = len.div_ceil(BLOCK as usize);
+    (1..=count).map(move |part| (blocks * part / count * BLOCK as usize).min(len))
 }
 
 impl WriteBatch {
@@ -114,14 +113,15 @@ impl WriteBatch {
     /// A long one becomes several pieces, so that a range of it can be read, and verified, without the rest.
     pub fn put_buffer(&mut self, tree: &Tree, key: &[u8], value: Buffer) {
         let key = self.copy(key);
-        let part_len = part_len(value.len());
-        if value.len() <= part_len {
+        if part_ends(value.len()).count() == 1 {
             self.add(tree, Planned::Put { key, value: PlannedValue::Shared(value) });
             return;
         }
-        for from in (0..value.len()).step_by(part_len) {
-            let (key, value) = (key.clone(), PlannedValue::Part(value.slice(from..from + part_len)));
+        let mut from = 0;
+        for to in part_ends(value.len()) {
+            let (key, value) = (key.clone(), PlannedValue::Part(value.slice(from..to)));
             let is_first = from == 0;
+            from = to;
             let part = if is_first { Planned::Put { key, value } } else { Planned::Append { key, value } };
             self.add(tree, part);
         }

@@ -131,7 +131,7 @@ impl Boundary {
     /// open end, and an axis without a side, are not shifted; nor are columns that are no axis of the cell.
     ///
     /// # Errors
-    /// A side of an axis that is no number, or spans very many cells.
+    /// A side that spans very many cells.
     pub fn wrapped(&self, sides: &[Side]) -> Result<Option<Expression>, BoundaryError> {
         let own = self.axes.iter().map(|axis| sides.iter().find(|side| side.column == *axis).cloned());
         let own: Vec<Option<Side>> = own.collect();
@@ -183,7 +183,10 @@ impl Boundary {
         }
         let tilts = (axis + 1..self.axes.len()).map(|of| self.cell.tilt(axis, of));
         let (mut from, mut to) = (self.low[axis], self.low[axis] + length);
-        tilts.for_each(|tilt| (from, to) = (from + tilt.min(0.0), to + tilt.max(0.0)));
+        // The cell itself leans so far, and a cell beside it is shifted by as much again.
+        tilts.for_each(|tilt| {
+            (from, to) = (from + tilt.min(0.0) - tilt.abs(), to + tilt.max(0.0) + tilt.abs());
+        });
         let first = ((from - length - high) / length).ceil();
         let last = ((to + length - low) / length).floor();
         let count = (last - first + 1.0).max(0.0);

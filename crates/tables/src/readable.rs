@@ -52,6 +52,13 @@ impl Readable {
         self.tables().first().ok_or(TableError::Unlike { place: 1 })
     }
 
+    /// As [`Readable::first`], with the columns that somebody else added meanwhile.
+    pub(crate) async fn first_now(&self) -> Result<&Table, TableError> {
+        let first = self.first()?;
+        first.schema_now().await?;
+        Ok(first)
+    }
+
     /// The columns and their roles.
     ///
     /// # Errors

@@ -312,6 +312,11 @@ fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
     if count == 0 || count > COLUMNS_MAX {
         return Err(SchemaError::ColumnCount { count });
     }
+    check_fields(columns)
+}
+
+/// As [`check_columns`], however many there are.
+fn check_fields(columns: &Schema) -> Result<(), SchemaError> {
     let mut seen = HashSet::new();
     for field in columns.fields() {
         if let Some(problem) = name::problem(field.name()) {

@@ -93,7 +93,7 @@ impl BandHead {
 
     /// The heaviest weight of a part of the range.
     fn heaviest(self, part: u64) -> Weight {
-        let next = (part + 1 < MARK_PARTS).then(|| self.lightest(part + 1).get() - 1);
+        let next = (part < MARK_PARTS - 1).then(|| self.lightest(part + 1).get() - 1);
         next.and_then(Weight::new).unwrap_or(self.greatest)
     }
 
@@ -205,6 +205,11 @@ impl Bands {
     /// What the rows of a band span in each index column.
     pub(super) fn extents(&self, place: usize) -> impl Iterator<Item = Extent> {
         extents_at(&self.extents, &self.bytes, place)
+    }
+
+    /// How long a band is.
+    pub(super) fn bytes(&self, place: usize) -> u64 {
+        self.offsets[place + 1] - self.offsets[place]
     }
 
     /// Where each column of a band begins, counted from the first band, and how long it is.

@@ -181,6 +181,11 @@ impl CubeReader {
         BandFacts { rows: band.rows.into(), decoded, least: band.least, greatest: band.greatest }
     }
 
+    /// Bytes of all columns of a band.
+    pub(crate) fn band_bytes(&self, place: usize) -> u64 {
+        self.directory.bands.bytes(place)
+    }
+
     /// As [`crate::part::Part::slices`].
     #[must_use]
     pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
@@ -243,7 +248,7 @@ impl CubeReader {
     }
 
     /// Appends the rows of a band that are decoded for a window, which may be a few more than it takes, to columns
-    /// that grow: those of [`CubeReader::slices`], without the origins. Answers how many.
+    /// that grow: those of [`CubeReader::slices`], without the origins, each with what that says. Answers how many.
     ///
     /// # Errors
     /// As [`CubeReader::rows`]; the columns are of no use then.
@@ -251,21 +256,21 @@ impl CubeReader {
         &self,
         place: usize,
         wanted: Wanted<'_>,
-        slices: &[impl AsRef<[u8]>],
+        slices: &[((u64, u64), &[u8])],
         grown: &mut [Growing],
     ) -> Result<usize, BlockError> {
         let columns = self.columns_of(wanted.columns, false);
         let is_there = |column: &&usize| **column < self.column_count();
         let is_whole = columns.iter().filter(is_there).count() == slices.len();
-        let (band, range) = self.band(place, &wanted, is_whole)?;
+        let (rows, range) = self.rows_to_decode(place, &wanted, is_whole)?;
         let mut slices = slices.iter();
         // Columns that nobody wants may have been read, and need not grow.
         for (column, grown) in columns.iter().zip(grown) {
             match Some(column).filter(is_there).and_then(|_| slices.next()) {
                 None => grown.append_nulls(range.len())?,
-                Some(slice) => {
-                    self.verify(&band, *column, slice.as_ref())?;
-                    grown.append(band.rows, range.clone(), slice.as_ref())?;
+                Some(&((at, length), slice)) => {
+                    self.verify((at.saturating_sub(self.bands_at), length), slice)?;
+                    grown.append(rows, range.clone(), slice)?;
                 }
             }
         }
@@ -279,6 +284,17 @@ impl CubeReader {
         wanted: &Wanted<'_>,
         is_whole: bool,
     ) -> Result<(Located, Range<usize>), BlockError> {
+        let (rows, range) = self.rows_to_decode(place, wanted, is_whole)?;
+        Ok((Located { rows, columns: self.directory.bands.columns(place) }, range))
+    }
+
+    /// How many rows a band has, and which of them are decoded for what is wanted of it.
+    fn rows_to_decode(
+        &self,
+        place: usize,
+        wanted: &Wanted<'_>,
+        is_whole: bool,
+    ) -> Result<(usize, Range<usize>), BlockError> {
         let bands = &self.directory.bands;
         let head = bands.heads().get(place).filter(|_| is_whole);
         let head = head.ok_or_else(|| damaged("not all slices of a band were read"))?;
@@ -287,7 +303,7 @@ impl CubeReader {
             let from = range.start.max(from as usize);
             from..range.end.min(to as usize).max(from)
         });
-        Ok((Located { rows: head.rows as usize, columns: bands.columns(place) }, range))
+        Ok((head.rows as usize, range))
     }
 
     /// Rows of one column of a band.
@@ -298,13 +314,12 @@ impl CubeReader {
         rows: Range<usize>,
         bytes: &[u8],
     ) -> Result<ArrayRef, BlockError> {
-        self.verify(band, column, bytes)?;
+        self.verify(band.columns[column], bytes)?;
         column::decode(&self.type_of(column), band.rows, rows, bytes)
     }
 
-    /// Refuses bytes that are not those of a column of a band.
-    fn verify(&self, band: &Located, column: usize, bytes: &[u8]) -> Result<(), BlockError> {
-        let (offset, length) = band.columns[column];
+    /// Refuses bytes that are not those of a column of a band, by where it begins and how long it is.
+    fn verify(&self, (offset, length): (u64, u64), bytes: &[u8]) -> Result<(), BlockError> {
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (payload, found) = sealed.ok_or_else(|| damaged("a column has no seal"))?;
         let is_whole = bytes.len() as u64 == length;

@@ -1,6 +1,6 @@
 //! Several questions at once: those of one sample, or of one reading, are answered from what is read once.
 //!
-//! Invariant: every answer is the one that its question has alone, and all are of one version.
+//! Invariant: all answers are of one version and of one sample; those without a tolerance are what each question has alone.
 
 use super::narrowing::Narrowing;
 use super::of_table::{Plan, units_of};

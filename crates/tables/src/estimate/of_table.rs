@@ -70,7 +70,7 @@ impl Readable {
 
     /// What to read for a question, and what is known without.
     pub(super) async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
-        let value = value_of(self.first()?, &request.subject)?;
+        let value = value_of(self.first_now().await?, &request.subject)?;
         let mut plan = Plan {
             query: query.clone(),
             filter: None,

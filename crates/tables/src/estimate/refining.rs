@@ -33,7 +33,7 @@ impl Readable {
         request: &EstimateRequest,
     ) -> Result<RefinedEstimates, TableError> {
         let mut query = query.clone();
-        let value = value_of(self.first()?, &request.subject)?;
+        let value = value_of(self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
         if is_total && rows.is_none() && query.filter.is_none() {

@@ -186,6 +186,9 @@ impl EditError {
             }
             Self::Ahead { .. } => "ask the table for its version",
             Self::ColumnThere { .. } => "use the column that is there, or choose another name",
+            Self::FirstStep { id, first } if id.step < *first => {
+                "begin a new attempt, and write its first step with every rank, without rows where one has none"
+            }
             Self::FirstStep { first, .. } => {
                 return Some(format!("write step {first} of this rank first, without rows if it has none"));
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to change.
 
-use super::{SchemaError, TableSchema, check_columns, indexed, json};
+use super::{COLUMNS_MAX, SchemaError, TableSchema, check_fields, indexed, json};
 use crate::planted::{self, Bug};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{ArrowError, Field, FieldRef, Schema};
@@ -14,9 +14,17 @@ impl TableSchema {
     /// # Errors
     /// [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and types.
     pub fn with_added(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
+        let schema = self.with_stored(added)?;
+        let count = schema.columns.fields().len();
+        if count > COLUMNS_MAX { Err(SchemaError::ColumnCount { count }) } else { Ok(schema) }
+    }
+
+    /// As [`TableSchema::with_added`], of columns that a version has: writers who each added the last one that there
+    /// was room for have made one too many together, and the table stays readable.
+    pub(crate) fn with_stored(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
         let fields: Vec<FieldRef> = self.columns.fields().iter().cloned().chain(added).collect();
         let columns = Schema::new_with_metadata(fields, self.columns.metadata().clone());
-        check_columns(&columns)?;
+        check_fields(&columns)?;
         for field in &columns.fields()[self.columns.fields().len()..] {
             if !field.is_nullable() {
                 return Err(SchemaError::AddedNotNullable { column: field.name().clone() });

@@ -213,6 +213,11 @@ async fn commit(table: &Table, blocks: Vec<Block>, ids: Vec<Arc<NewIds>>) -> Res
     table.ledger.commit_checked(Edit::Append { blocks }, Some(&mut repeats)).await
 }
 
+/// Whether the rows of a refused block may be given again, mended: then those behind it must not pass it.
+fn may_be_mended(fate: &Fate) -> bool {
+    matches!(fate, Fate::Refused(EditError::RepeatedIds { .. } | EditError::FirstStep { .. }))
+}
+
 /// Those for whom somebody commits; whoever is left when it is dropped goes back to the line.
 struct Group<'a> {
     line: &'a Line,
@@ -231,8 +236,15 @@ impl Group<'_> {
                     member.standing = Standing::Writing;
                     member.say(Answer::Anew);
                 }
-            } else if let Some(member) = members.waiting.remove(place) {
-                member.say(Answer::Fate(fate.clone()));
+            } else {
+                if let Some(member) = members.waiting.get(place) {
+                    member.say(Answer::Fate(fate.clone()));
+                }
+                if may_be_mended(fate) {
+                    members.fail(ticket);
+                } else {
+                    members.waiting.remove(place);
+                }
             }
         }
     }
@@ -248,9 +260,22 @@ impl Group<'_> {
         }
     }
 
+    /// Lets the first go if one before it of its rank was refused meanwhile; whether it did.
+    fn leaves_behind(&mut self) -> bool {
+        let Some(ticket) = self.taken.front().map(|(ticket, _)| *ticket) else { return false };
+        let mut members = self.line.members();
+        let Some(member) = members.member(ticket).filter(|member| member.is_behind) else { return false };
+        member.say(Answer::Behind);
+        members.fail(ticket);
+        self.taken.pop_front();
+        true
+    }
+
     /// Commits for each by itself, since one of them cannot become true.
     async fn one_by_one(&mut self, table: &Table) {
-        while let Some((_, Ready { blocks, ids, .. })) = self.taken.front() {
+        loop {
+            while self.leaves_behind() {}
+            let Some((_, Ready { blocks, ids, .. })) = self.taken.front() else { return };
             match commit(table, blocks.clone(), ids.clone()).await {
                 // The others wrote under the same session.
                 Ok(Fate::Fenced) => return self.tell(&Fate::Fenced, usize::MAX),

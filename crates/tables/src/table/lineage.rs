@@ -48,7 +48,7 @@ impl Lineage {
         let mut seen = self.seen();
         for column in added.iter().skip(seen.len() - 1) {
             let field = TableSchema::column_from_json(&column.text).map_err(unreadable)?;
-            let next = seen[seen.len() - 1].schema.with_added([Arc::new(field)]).map_err(unreadable)?;
+            let next = seen[seen.len() - 1].schema.with_stored([Arc::new(field)]).map_err(unreadable)?;
             seen.push(Seen::new(next));
         }
         Ok(Arc::clone(&seen[added.len()].schema))

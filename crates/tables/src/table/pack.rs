@@ -153,7 +153,8 @@ impl Table {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
             let Some(group) = plan::next(&state.manifest, up_to, options) else { return Ok(report) };
-            let table = self.at(&state.manifest)?;
+            // What is written has the columns of this table alone, though it be one of a union.
+            let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
             let packed = match table.pack_group(&state.manifest, &group, options, &mut report).await {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
                 packed => packed,

@@ -210,3 +210,16 @@ async fn a_union_has_the_columns_of_all_and_nulls_where_a_table_has_none() {
     assert!(refused.contains("column \"charge\" of table number 2"), "{refused}");
     assert!(refused.contains("unit C") && refused.contains("unit e"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_table_of_a_union_is_packed_with_its_own_columns() {
+    let (one, two) = (memory(), memory());
+    let new = old_and_new(&one).await;
+    let old = Table::create(Arc::clone(&two), "run", schema()).await.unwrap();
+    old.begin("run", 1, 1).await.unwrap();
+    append(&old, 5, false).await;
+    let union = Union::new(vec![new, old]).unwrap();
+    union.tables()[1].pack(&PackOptions::whole()).await.unwrap();
+    let again = Table::open(two, "run").await.unwrap().query(&Query::default()).await.unwrap().rows;
+    assert_eq!((again.num_rows() as i64, again.num_columns()), (ROWS, 3));
+}

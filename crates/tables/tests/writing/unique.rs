@@ -120,6 +120,11 @@ async fn other_runs_may_have_the_same_ids_packed_or_not() {
     // Which run a packed row is of is kept with it.
     let error = table.append(block("b", 1, 4, 0), &rows(3, 299, 1)).await.unwrap_err();
     assert_eq!(repeats(error), [repeat("pid=299, step=3", There::Step(3))]);
+    // Blocks of two runs in one commit: the cube of both is compared with each of them.
+    let fresh = rows(7, 0, 1);
+    let both = [(block("a", 1, 4, 0), None, fresh), (block("b", 1, 4, 0), None, rows(3, 299, 1))];
+    let error = table.append_all(&both).await.unwrap_err();
+    assert_eq!(repeats(error), [repeat("pid=299, step=3", There::Step(3))]);
 }
 
 #[tokio::test]
@@ -272,4 +277,24 @@ async fn a_table_without_unique_ids_takes_what_it_is_given() {
         matches!(other, Err(TableError::Exists { .. })),
         "ids are unique from the beginning, or not at all"
     );
+}
+
+#[tokio::test]
+async fn steps_behind_a_refused_one_of_their_rank_do_not_pass_it() {
+    let (door, _, table) = table(1).await;
+    table.append(block("a", 1, 0, 0), &rows(0, 0, 10)).await.unwrap();
+    let give = |step, rows: RecordBatch| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, 0), &rows).await }
+    };
+    door.held.store(1, Ordering::SeqCst);
+    let mut both = Box::pin(join_all([give(1, rows(0, 5, 1)), give(2, rows(2, 0, 10))]));
+    assert!((&mut both).now_or_never().is_none());
+    door.gate.add_permits(1);
+    let mut done = both.await.into_iter();
+    assert_eq!(repeats(done.next().unwrap().unwrap_err()), [repeat("pid=5, step=0", There::Step(0))]);
+    assert!(matches!(done.next().unwrap(), Err(TableError::Behind { .. })));
+    give(1, rows(1, 0, 10)).await.unwrap();
+    give(2, rows(2, 0, 10)).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(0, 10), (1, 10), (2, 10)]);
 }

@@ -161,7 +161,9 @@ impl BoundNear {
     fn images(&self, axis: usize, span: Span) -> Option<impl Iterator<Item = f64> + use<>> {
         let length = self.cell.length(axis);
         let leans = (0..axis).any(|other| self.cell.tilt(other, axis) != 0.0);
-        let is_endless = length.is_infinite() || (span.low == f64::NEG_INFINITY && !leans);
+        // Rows from -inf to a number have more images than are looked at; only of rows that may be anywhere one is enough.
+        let is_anywhere = span.low == f64::NEG_INFINITY && span.high == f64::INFINITY;
+        let is_endless = length.is_infinite() || (is_anywhere && !leans);
         // One more on either side than there should be: what is near is judged by its distance, not by this.
         let first = ((span.low - self.radius) / length).ceil() - 1.0;
         let last = ((span.high + self.radius) / length).floor() + 1.0;

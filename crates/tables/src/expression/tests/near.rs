@@ -65,6 +65,7 @@ fn some_rows(random: &mut Rng, axes: usize, count: usize) -> Rows {
             0 => None,
             1 => Some(f64::NAN),
             2 => Some(f64::INFINITY),
+            3 => Some(f64::NEG_INFINITY),
             _ => Some((random.f64() * 2.0 - 1.0) * 10.0),
         };
         let values: Vec<Option<f64>> = (0..count).map(|_| value(random)).collect();

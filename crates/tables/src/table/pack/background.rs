@@ -193,7 +193,8 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
 
     /// Renews the lease for as long as a pack takes.
     async fn hold_lease(&self) -> Infallible {
-        while self.rest(self.how.lease / 4).await.is_ok() {
+        let pause = (self.how.lease / 4).max(Duration::from_millis(1));
+        while self.rest(pause).await.is_ok() {
             // Without it the pack may lose a race, and nothing else happens.
             let _ = self.others_lease().await;
         }

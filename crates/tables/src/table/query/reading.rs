@@ -241,7 +241,12 @@ impl Reading {
 
     /// The columns to read of a band.
     fn columns_of(&self, planned: &Planned) -> &[usize] {
-        if planned.is_certain { &self.asked.columns[..self.asked.needed] } else { &self.asked.columns }
+        self.columns_if(planned.is_certain)
+    }
+
+    /// The columns to read of a band, if its rows are certain to answer or if they are not.
+    fn columns_if(&self, is_certain: bool) -> &[usize] {
+        if is_certain { &self.asked.columns[..self.asked.needed] } else { &self.asked.columns }
     }
 
     /// Where the slices of a band lie.

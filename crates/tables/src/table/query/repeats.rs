@@ -15,6 +15,7 @@ mod there;
 pub(in crate::table) use newcomers::NewIds;
 
 use super::{Table, TableError};
+use crate::Weight;
 use crate::planted::{self, Bug};
 use crate::protocol::{EditError, Manifest, PieceKey, Placed, Repeat, Run, RunId, There};
 use newcomers::NAMED_MAX;
@@ -26,8 +27,8 @@ use there::Candidate;
 pub(in crate::table) struct Repeats<'t> {
     table: &'t Table,
     blocks: Vec<Arc<NewIds>>,
-    /// What was compared, whole, and need not be again.
-    compared: HashSet<PieceKey>,
+    /// What was compared, whole, with the blocks of a run, and need not be again: a cube may hold rows of several runs.
+    compared: HashSet<(RunId, PieceKey)>,
 }
 
 impl<'t> Repeats<'t> {
@@ -66,29 +67,37 @@ impl<'t> Repeats<'t> {
             let since = superseded_since(run, &blocks);
             let mut candidates = arriving(run);
             candidates.extend(visible(manifest, name, since));
-            candidates.retain(|candidate| !self.compared.contains(&candidate.placed.piece.key()));
+            let key = |candidate: &Candidate| (name.clone(), candidate.placed.piece.key());
+            candidates.retain(|candidate| !self.compared.contains(&key(candidate)));
             self.table.at(manifest)?.compare_with(&blocks, name, manifest, &candidates).await?;
             // What was left out of a piece may count in another version.
             let whole = candidates.iter().filter(|candidate| candidate.superseded_since.is_none());
-            self.compared.extend(whole.map(|candidate| candidate.placed.piece.key()));
+            self.compared.extend(whole.map(key));
         }
         Ok(())
     }
 
     /// Refuses blocks of one run of which two share an id.
     fn compare_among(&self, blocks: &[&Arc<NewIds>]) -> Result<(), TableError> {
-        for (place, block) in blocks.iter().enumerate() {
-            for earlier in &blocks[..place] {
-                if block.block == earlier.block {
-                    continue;
-                }
-                let shared = block.shared_with(earlier)?;
-                let there = There::Step(earlier.block.step);
-                let named = shared.iter().take(NAMED_MAX);
-                let named: Vec<Repeat> =
-                    named.map(|pair| block.repeat(&self.table.schema, pair.new, there)).collect();
-                block.refuse_if_any(named, shared.len() > NAMED_MAX)?;
+        // Of blocks that share an id some two lie side by side, however many there are.
+        let mut all: Vec<(Weight, usize)> = (0..)
+            .zip(blocks)
+            .flat_map(|(place, block)| block.numbers().map(move |number| (number, place)))
+            .collect();
+        all.sort_unstable();
+        let side_by_side = all.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let suspects: BTreeSet<(usize, usize)> = side_by_side.map(|pair| (pair[0].1, pair[1].1)).collect();
+        for (earlier, later) in suspects {
+            let (earlier, block) = (blocks[earlier], blocks[later]);
+            if block.block == earlier.block {
+                continue;
             }
+            let shared = block.shared_with(earlier)?;
+            let there = There::Step(earlier.block.step);
+            let named = shared.iter().take(NAMED_MAX);
+            let named: Vec<Repeat> =
+                named.map(|pair| block.repeat(&self.table.schema, pair.new, there)).collect();
+            block.refuse_if_any(named, shared.len() > NAMED_MAX)?;
         }
         Ok(())
     }

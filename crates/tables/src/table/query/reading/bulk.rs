@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// Rows that are judged at a time: their columns fit a cache.
 const JUDGED_ROWS: usize = 1 << 14;
 
+/// Bands of which a thread looks up at a time where they lie.
+const BANDS_EACH: usize = 1 << 10;
+
 /// Rows of a batch that is handed over without an order, unless there are no more.
 const BATCH_ROWS_MIN: usize = 1 << 14;
 
@@ -34,6 +37,8 @@ pub(super) const BULK_BYTES: u64 = 256 << 20;
 /// A planned band and the bytes of its slices, those next to each other in one piece.
 struct Fetched<'r> {
     planned: &'r Planned,
+    /// Offset and length of each slice.
+    slices: Vec<(u64, u64)>,
     spans: Vec<Range>,
     bytes: Vec<Option<Buffer>>,
 }
@@ -61,8 +66,7 @@ impl Reading {
     }
 
     async fn read_up_to(&mut self, to: usize, with_weights: bool) -> Result<Vec<Found>, TableError> {
-        let mut fetched: Vec<Fetched> =
-            self.planned[self.read..to].iter().map(|planned| self.spans_of(planned)).collect();
+        let mut fetched = self.to_fetch(to);
         let (mut ranges, mut owners) = (Vec::new(), Vec::new());
         for (place, band) in fetched.iter_mut().enumerate() {
             for (at, span) in band.spans.iter().enumerate() {
@@ -139,11 +143,24 @@ impl Reading {
     /// Up to which of the planned bands before `to` so many bytes are read, packed or unpacked; one band at least.
     pub(in super::super) fn bands_within(&self, to: usize, bytes_max: u64) -> usize {
         let mut bytes = 0_u64;
-        let fits = |planned: &&Planned| {
+        let row_bytes = [false, true].map(|is_certain| self.row_bytes(is_certain));
+        // Numbers that are all alike take no room before they are unpacked.
+        let unpacked =
+            |planned: &Planned| planned.decoded.saturating_mul(row_bytes[usize::from(planned.is_certain)]);
+        let exact = |planned: &Planned| {
             let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
-            // Numbers that are all alike take no room before they are unpacked.
-            let unpacked = planned.decoded.saturating_mul(self.row_bytes(planned));
-            bytes = bytes.saturating_add(packed.max(unpacked));
+            packed.max(unpacked(planned))
+        };
+        // With columns that are not read: that spares looking up how long each is, where there is room for all.
+        let at_most = |planned: &Planned| match self.sources[planned.source].part.cubes() {
+            Some(cubes) => cubes.band_bytes(planned.band).max(unpacked(planned)),
+            None => exact(planned),
+        };
+        if self.planned[self.read..to].iter().map(at_most).fold(0, u64::saturating_add) <= bytes_max {
+            return to;
+        }
+        let fits = |planned: &&Planned| {
+            bytes = bytes.saturating_add(exact(planned));
             bytes <= bytes_max
         };
         let count = self.planned[self.read..to].iter().take_while(fits).count().max(1);
@@ -151,7 +168,7 @@ impl Reading {
     }
 
     /// Bytes that the numbers of a row of a band take in memory; all else is stored as it is.
-    fn row_bytes(&self, planned: &Planned) -> u64 {
+    fn row_bytes(&self, is_certain: bool) -> u64 {
         let fields = self.table.schema.columns().fields();
         let bytes = |&place: &usize| match fields[place].data_type() {
             DataType::FixedSizeList(item, len) => {
@@ -159,19 +176,33 @@ impl Reading {
             }
             other => other.primitive_width().unwrap_or(0),
         };
-        self.columns_of(planned).iter().map(bytes).sum::<usize>() as u64
+        self.columns_if(is_certain).iter().map(bytes).sum::<usize>() as u64
+    }
+
+    /// The planned bands up to a place, and where their slices lie.
+    fn to_fetch(&self, to: usize) -> Vec<Fetched<'_>> {
+        let planned = &self.planned[self.read..to];
+        let rows: u64 = planned.iter().map(|planned| planned.decoded).sum();
+        let some: Vec<&[Planned]> = planned.chunks(BANDS_EACH).collect();
+        let spans = map(&some, threads(rows as usize), |bands| {
+            bands.iter().map(|planned| self.spans_of(planned)).collect::<Vec<_>>()
+        });
+        spans.into_iter().flatten().collect()
     }
 
     fn spans_of<'r>(&'r self, planned: &'r Planned) -> Fetched<'r> {
-        let mut spans: Vec<Range> = Vec::new();
-        for range in self.ranges(planned) {
+        let source = &self.sources[planned.source];
+        let slices = source.part.slices(planned.band, self.columns_of(planned), source.with_origins());
+        let mut spans: Vec<Range> = Vec::with_capacity(1);
+        for &(from, bytes) in &slices {
+            let to = from + bytes;
             match spans.last_mut() {
-                Some(last) if last.to == range.from => last.to = range.to,
-                _ => spans.push(range),
+                Some(last) if last.to == from => last.to = to,
+                _ => spans.push(Range { object: source.object, from, to }),
             }
         }
         let bytes = vec![None; spans.len()];
-        Fetched { planned, spans, bytes }
+        Fetched { planned, slices, spans, bytes }
     }
 
     /// Decodes bands, each thread about as many rows that follow each other.
@@ -210,15 +241,14 @@ fn shares<'f, 'r>(fetched: &'f [Fetched<'r>], rows_each: u64) -> Vec<&'f [Fetche
 
 impl Fetched<'_> {
     /// The bytes of the slices, each in a span that was read.
-    fn slices(&self, source: &Source, columns: &[usize]) -> Result<Vec<&[u8]>, BlockError> {
-        let slice = |(from, bytes): (u64, u64)| {
+    fn slices(&self) -> Result<Vec<&[u8]>, BlockError> {
+        let slice = |&(from, bytes): &(u64, u64)| {
             let at = self.spans.iter().position(|span| span.from <= from && from + bytes <= span.to)?;
             let start = (from - self.spans[at].from) as usize;
             self.bytes[at].as_ref()?.get(start..start + bytes as usize)
         };
-        let slices = source.part.slices(self.planned.band, columns, source.with_origins());
         let missing = || damaged("a slice of a band was not read");
-        slices.into_iter().map(|place| slice(place).ok_or_else(missing)).collect()
+        self.slices.iter().map(|place| slice(place).ok_or_else(missing)).collect()
     }
 }
 
@@ -244,7 +274,7 @@ impl Pile {
         cubes: &CubeReader,
         band: usize,
         wanted: Wanted<'_>,
-        slices: &[&[u8]],
+        slices: &[((u64, u64), &[u8])],
     ) -> Result<(), BlockError> {
         let rows = cubes.append(band, wanted, slices, &mut self.grown)?;
         self.rows += rows;
@@ -310,7 +340,7 @@ impl<'d> Decoder<'d> {
             let cubes = source.part.cubes().filter(|_| source.struck.is_empty());
             match cubes {
                 Some(cubes) => {
-                    self.pile(band, source, cubes).map_err(|error| in_object(source.object, error))?;
+                    self.pile(band, cubes).map_err(|error| in_object(source.object, error))?;
                 }
                 None => self.decode_alone(band, source)?,
             }
@@ -326,10 +356,10 @@ impl<'d> Decoder<'d> {
     }
 
     /// Decodes a band onto one of the piles.
-    fn pile(&mut self, band: &Fetched<'_>, source: &Source, cubes: &CubeReader) -> Result<(), BlockError> {
+    fn pile(&mut self, band: &Fetched<'_>, cubes: &CubeReader) -> Result<(), BlockError> {
         let planned = band.planned;
         let columns = self.reading.columns_of(planned);
-        let slices = band.slices(source, columns)?;
+        let slices: Vec<_> = band.slices.iter().copied().zip(band.slices()?).collect();
         let pile = match (planned.is_certain, planned.is_whole) {
             (true, true) => &mut self.certain,
             (true, false) => &mut self.clipped,
@@ -345,8 +375,7 @@ impl<'d> Decoder<'d> {
 
     /// Decodes a band as if there were no other.
     fn decode_alone(&mut self, band: &Fetched<'_>, source: &Source) -> Result<(), TableError> {
-        let columns = self.reading.columns_of(band.planned);
-        let slices = band.slices(source, columns).map_err(|error| in_object(source.object, error))?;
+        let slices = band.slices().map_err(|error| in_object(source.object, error))?;
         self.found.extend(self.reading.decode(band.planned, &slices)?);
         Ok(())
     }

@@ -108,6 +108,11 @@ impl NewIds {
         pairs
     }
 
+    /// The numbers of all ids.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Weight> {
+        self.numbered.iter().map(|(number, _)| *number)
+    }
+
     /// Those of the pairs whose ids are the same, value by value.
     pub(super) fn truly(&self, pairs: &[Pair], others: &[ArrayRef]) -> Result<Vec<Pair>, TableError> {
         if pairs.is_empty() {

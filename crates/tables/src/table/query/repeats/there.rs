@@ -8,12 +8,12 @@ use super::super::fetch::Range;
 use super::super::source::{front_bytes, fronts, in_object, window_of};
 use super::super::{Table, TableError, Work};
 use super::newcomers::{NAMED_MAX, NewIds, Pair, numbers};
-use crate::Window;
 use crate::block::Wanted;
 use crate::cube::Origins;
 use crate::part::{BandOfRows, Part};
 use crate::planted::{self, Bug};
 use crate::protocol::{Manifest, ObjectId, Placed, Repeat, RunId, There};
+use crate::{Weight, Window};
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Table {
         let extents =
             piece.tight.as_ref().and_then(super::super::super::codec::extents_of).unwrap_or_default();
         let window = window_of(piece.weights);
-        let range = window.clipped(crate::Weight::LEAST, crate::Weight::GREATEST);
+        let range = window.clipped(Weight::LEAST, Weight::GREATEST);
         let Some((least, greatest)) = range else { return false };
         let may = |block: &Arc<NewIds>| {
             block.may_meet(&self.schema, &extents) && block.between(least, greatest).is_some()
@@ -190,8 +190,10 @@ impl Table {
             let mut rows = rows.map_err(|source| in_object(object, source))?;
             let widened = self.schema.widened(rows.rows, &open.columns, open.part.column_count());
             rows.rows = widened.map_err(|error| in_object(object, error.into()))?;
+            let ids = &rows.rows.columns()[..self.schema.id().len()];
+            let numbered: Vec<(Weight, u32)> = numbers(&self.schema, ids)?.into_iter().zip(0..).collect();
             for block in blocks {
-                self.compare_rows(block, run, open, &rows)?;
+                self.compare_rows(block, run, open, &rows, &numbered)?;
             }
         }
         Ok(())
@@ -203,9 +205,10 @@ impl Table {
         run: &RunId,
         open: &Opened<'_>,
         there: &BandOfRows,
+        numbered: &[(Weight, u32)],
     ) -> Result<(), TableError> {
         let ids = &there.rows.columns()[..self.schema.id().len()];
-        let pairs = block.pairs(numbers(&self.schema, ids)?.into_iter().zip(0..));
+        let pairs = block.pairs(numbered.iter().copied());
         let mut pairs = block.truly(&pairs, ids)?;
         let step = |pair: &Pair| open.step(there, pair.other);
         pairs.retain(|pair| {
