@@ -50,7 +50,12 @@ impl Pack {
         }
         session
             .hint_on_interrupt("nothing is lost: what was packed so far is packed, and the rest as it was");
-        show(session, &table.pack(&options).await?)
+        let nothing = if self.whole {
+            "there is nothing to pack"
+        } else {
+            "nothing is worth packing yet; --whole packs whatever there is"
+        };
+        show(session, &table.pack(&options).await?, nothing)
     }
 
     /// Keeps packing until it is interrupted, which is the wanted end.
@@ -64,7 +69,7 @@ impl Pack {
             let _ = closed.await;
         };
         let told = |report: &PackReport| {
-            shown = show(session, report).and_then(|()| session.output.flush());
+            shown = show(session, report, "there is nothing to pack").and_then(|()| session.output.flush());
             if shown.is_err() {
                 // Nobody reads what is printed any more.
                 close.take();
@@ -75,10 +80,10 @@ impl Pack {
     }
 }
 
-fn show(session: &Session, report: &PackReport) -> Result<(), Failure> {
+fn show(session: &Session, report: &PackReport, nothing: &str) -> Result<(), Failure> {
     session.output.either(
         || match report.version {
-            None => "there is nothing to pack".to_owned(),
+            None => nothing.to_owned(),
             Some(version) => format!(
                 "packed {} rows: {} objects became {} with {} cubes; version {version}",
                 report.rows, report.objects_before, report.objects_after, report.cubes
