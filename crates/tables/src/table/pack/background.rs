@@ -191,7 +191,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Renews the lease for as long as a pack takes.
+    /// Renews the lease for as long as a pack takes, or until the store fails: then it ends in its own time.
     async fn hold_lease(&self) -> Infallible {
         let pause = (self.how.lease / 4).max(Duration::from_millis(1));
         while self.rest(pause).await.is_ok() {
