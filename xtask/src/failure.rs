@@ -19,6 +19,8 @@ pub enum Failure {
     Skipped { count: usize },
     /// A file or process that could not be used.
     Io { doing: String, source: io::Error },
+    /// What this machine or what lies on it does not allow, and the way out.
+    Refused { problem: String, hint: String },
     /// Text that is not what it should be.
     Malformed { what: String, problem: String },
 }
@@ -40,6 +42,7 @@ impl Failure {
         match self {
             Self::Usage { usage, .. } => Some(usage.clone()),
             Self::Missing { install, .. } => Some(format!("install it with: {install}")),
+            Self::Refused { hint, .. } => Some(hint.clone()),
             Self::Skipped { .. } => {
                 Some("CI=true makes every skip an error; the reasons are above".to_owned())
             }
@@ -51,7 +54,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage { problem, .. } => f.write_str(problem),
+            Self::Usage { problem, .. } | Self::Refused { problem, .. } => f.write_str(problem),
             Self::Missing { what, needed_for, .. } => write!(f, "{what} is missing; {needed_for} needs it"),
             Self::Command { what, ended } => write!(f, "{what} {ended}"),
             Self::Broken { what, count: 1 } => write!(f, "1 {what} does not hold"),

@@ -21,6 +21,7 @@ mod workspace;
 mod house;
 
 mod bench;
+mod cassandra;
 mod check;
 mod demo;
 mod fuzz;

@@ -12,6 +12,8 @@ struct Packages {
     cpp_compiler: &'static str,
     libclang: &'static str,
     python: &'static str,
+    java: &'static str,
+    maven: &'static str,
 }
 
 const MANAGERS: &[Packages] = &[
@@ -22,6 +24,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "g++",
         libclang: "libclang-dev clang",
         python: "python3 python3-venv",
+        java: "openjdk-17-jdk-headless",
+        maven: "maven",
     },
     Packages {
         manager: "dnf",
@@ -30,6 +34,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
         python: "python3.11",
+        java: "java-17-openjdk-devel",
+        maven: "maven",
     },
     Packages {
         manager: "zypper",
@@ -38,6 +44,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
         python: "python311",
+        java: "java-17-openjdk-devel",
+        maven: "maven",
     },
     Packages {
         manager: "pacman",
@@ -46,6 +54,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc",
         libclang: "clang",
         python: "python",
+        java: "jdk17-openjdk",
+        maven: "maven",
     },
     Packages {
         manager: "apk",
@@ -54,6 +64,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "build-base",
         libclang: "clang-dev",
         python: "python3",
+        java: "openjdk17",
+        maven: "maven",
     },
     Packages {
         manager: "brew",
@@ -62,6 +74,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc",
         libclang: "llvm",
         python: "python@3.12",
+        java: "openjdk@17",
+        maven: "maven",
     },
 ];
 
@@ -151,6 +165,20 @@ pub fn python() -> Result<String, Failure> {
         needed_for: "the Python environment in .venv",
         install: install_command(|packages| packages.python),
     })
+}
+
+/// What fetches Cassandra.
+pub fn maven() -> Result<(), Failure> {
+    if runs("mvn", "--version") {
+        return Ok(());
+    }
+    let install = install_command(|packages| packages.maven);
+    Err(Failure::Missing { what: "Maven", needed_for: "fetching Apache Cassandra", install })
+}
+
+/// The command that installs Java 17.
+pub fn java_install() -> String {
+    install_command(|packages| packages.java)
 }
 
 fn install_command(package: impl Fn(&Packages) -> &'static str) -> String {

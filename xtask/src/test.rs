@@ -3,6 +3,7 @@
 //! Its last line, alone, is for programs: `N passed, N failed, N skipped`.
 
 mod commands;
+mod guest;
 mod programs;
 mod python;
 mod sanitizer;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::rooms::{self, Featured, ROOMS, Room};
 use crate::tests_output::Tally;
 use crate::{cargo, run};
+use guest::Guest;
 use programs::{Built, Program};
 use std::time::{Duration, Instant};
 use summary::{Summary, Visit};
@@ -58,17 +60,19 @@ fn visit(room: &Room, built: &Built) -> Result<Visit, Failure> {
     let started = Instant::now();
     let limit = Duration::from_secs(room.budget_minutes * 60 * LIMIT_FACTOR);
     let mut tally = Tally::default();
-    for program in built.programs.iter().filter(|program| room.packages.contains(&program.package.as_str())) {
-        tally.add(run_one(program, limit)?);
+    let guest = guest::of(room.name, &mut tally)?;
+    for program in built.programs.iter().filter(|program| guest::is_in_room(program, room)) {
+        tally.add(run_one(program, limit, &guest)?);
     }
     for featured in rooms::FEATURED.iter().filter(|featured| featured.room == room.name) {
-        tally.add(run_featured(featured, limit)?);
+        tally.add(run_featured(featured, limit, &guest)?);
     }
     Ok(Visit { room: room.name, took: started.elapsed(), budget_minutes: room.budget_minutes, tally })
 }
 
-fn run_one(program: &Program, limit: Duration) -> Result<Tally, Failure> {
+fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, Failure> {
     let mut command = program.command()?;
+    command.envs(guest.environment()?);
     let mut step = Step::start(&program.name);
     let ran = run::streamed(&program.name, &mut command, &mut step, Some(limit), |_| Ok(()))?;
     let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
@@ -77,7 +81,7 @@ fn run_one(program: &Program, limit: Duration) -> Result<Tally, Failure> {
 }
 
 /// Builds a test program with its feature, and runs it.
-fn run_featured(featured: &Featured, limit: Duration) -> Result<Tally, Failure> {
+fn run_featured(featured: &Featured, limit: Duration, guest: &Guest) -> Result<Tally, Failure> {
     let name = format!("{}/{} with feature {}", featured.package, featured.test, featured.feature);
     let command = |more: &[&str]| {
         let mut command = cargo::building()?;
@@ -90,6 +94,7 @@ fn run_featured(featured: &Featured, limit: Duration) -> Result<Tally, Failure> 
     }
     let mut step = Step::start(&name);
     let mut program = command(&["--", "--show-output"])?;
+    program.envs(guest.environment()?);
     let ran = run::streamed(&name, &mut program, &mut step, Some(limit), |_| Ok(()))?;
     let tally = Tally::read(&name, &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);

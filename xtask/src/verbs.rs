@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::{bench, check, demo, fuzz, simulate, soak, test, venv, wheel};
+use crate::{bench, cassandra, check, demo, fuzz, simulate, soak, test, venv, wheel};
 
 /// One thing that `cargo xtask` can do.
 pub struct Verb {
@@ -57,6 +57,12 @@ const VERBS: &[Verb] = &[
         usage: "cargo xtask soak NAME --minutes N | --add FILE",
         about: "run seeds for a while and add them to the ledger",
         run: soak::run,
+    },
+    Verb {
+        name: "cassandra",
+        usage: "cargo xtask cassandra up|down|status|kill|start|logs [NODE] [--nodes COUNT] [--heap SIZE] [--port NUMBER] [--auth] [--tls] [--keep]",
+        about: "run a real Apache Cassandra on this machine",
+        run: cassandra::run,
     },
     Verb {
         name: "venv",

@@ -1,0 +1,97 @@
+//! Programs of the Java world, fetched by Maven from a list of our own, and kept outside the checkout.
+//!
+//! Invariant: a folder of jars is there only as a whole: it is filled beside its place, and moved there at the end.
+//! Invariant: a changed list is another folder; nothing is ever patched.
+
+use crate::failure::Failure;
+use crate::{requirements, run, workspace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the lists of this checkout fetch.
+pub struct Jars {
+    /// The list: a Maven project without sources.
+    pub list: &'static str,
+    /// How its folder's name begins.
+    pub name: &'static str,
+    /// What a person is told about it.
+    pub what: &'static str,
+}
+
+/// Apache Cassandra itself.
+pub const SERVER: Jars = Jars {
+    list: "xtask/cassandra/pom.xml",
+    name: "cassandra",
+    what: "Apache Cassandra (66 MB the first time)",
+};
+
+impl Jars {
+    /// Whether nothing need be fetched.
+    pub fn is_there(&self) -> bool {
+        self.place().is_ok_and(|place| place.is_dir())
+    }
+
+    /// The folder with the jars; fetches them unless that was done before.
+    pub fn folder(&self) -> Result<PathBuf, Failure> {
+        let place = self.place()?;
+        if place.is_dir() {
+            return Ok(place);
+        }
+        requirements::maven()?;
+        let list = workspace::root()?.join(self.list);
+        let unfinished = place.with_extension(format!("{}.part", std::process::id()));
+        self.fetch(&list, &unfinished)?;
+        match std::fs::rename(&unfinished, &place) {
+            Ok(()) => Ok(place),
+            // Another process was quicker, with the same jars.
+            Err(_) if place.is_dir() => {
+                std::fs::remove_dir_all(&unfinished)
+                    .map_err(Failure::io(format!("remove {}", unfinished.display())))?;
+                Ok(place)
+            }
+            Err(error) => Err(Failure::io(format!("make {}", place.display()))(error)),
+        }
+    }
+
+    fn place(&self) -> Result<PathBuf, Failure> {
+        let list = workspace::root()?.join(self.list);
+        let text = std::fs::read(&list).map_err(Failure::io(format!("read {}", self.list)))?;
+        Ok(cache()?.join(format!("{}-{:016x}", self.name, fingerprint(&text))))
+    }
+
+    fn fetch(&self, list: &Path, into: &Path) -> Result<(), Failure> {
+        let mut command = Command::new("mvn");
+        command.args(["--quiet", "--batch-mode", "--strict-checksums", "--file"]).arg(list);
+        command.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+        command.arg(format!("-DoutputDirectory={}", into.display()));
+        run::step(&format!("fetch {}", self.what), &mut command).map(drop)
+    }
+}
+
+/// Where downloads and builds outlive a clone, as `.ci/run` has it.
+fn cache() -> Result<PathBuf, Failure> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    base.map(|base| base.join("atoll")).ok_or_else(|| Failure::Refused {
+        problem: "there is no folder for downloads".to_owned(),
+        hint: "set XDG_CACHE_HOME or HOME to an absolute path".to_owned(),
+    })
+}
+
+/// FNV-1a: tells one list from another, and need not withstand anybody.
+fn fingerprint(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_list_is_another_folder() {
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_ne!(fingerprint(b"5.0.5"), fingerprint(b"5.0.6"));
+    }
+}

@@ -1,0 +1,260 @@
+//! One node: a process of its own that outlives this one, and its folder.
+//!
+//! Invariant: a process is only ever signalled if its command line names this very node, so that a number which the
+//! system gave to somebody else meanwhile hurts nobody.
+
+use super::native::{Answer, CONNECT_LIMIT, Credentials, Session};
+use super::shape::Shape;
+use super::{java, machine, settings};
+use crate::console::Step;
+use crate::failure::{Failure, shown};
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a node may take until it answers. Alone on a quiet machine it takes 15 to 20 seconds.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long a node may take to end by itself.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// When waiting for a killed node makes no sense any more.
+const GIVE_UP: Duration = Duration::from_secs(40);
+/// How often a process that is no child of this one is looked at, and a port that does not listen yet.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Lines of the log that are shown when a node ends at its start.
+const LAST_LINES: usize = 15;
+
+/// The role that a new cluster with passwords has.
+pub const FIRST_ROLE: Credentials<'static> = Credentials { user: "cassandra", password: "cassandra" };
+
+/// A node of a cluster.
+pub struct Node<'a> {
+    shape: &'a Shape,
+    /// Its number, from 1.
+    pub number: usize,
+    folder: PathBuf,
+}
+
+impl<'a> Node<'a> {
+    /// The node of this number of the cluster in `folder`.
+    pub fn of(shape: &'a Shape, folder: &Path, number: usize) -> Self {
+        Self { shape, number, folder: folder.join(format!("node-{number}")) }
+    }
+
+    /// Everything that it says.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("system.log")
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.shape.clients(self.number)
+    }
+
+    /// Its process, if it runs.
+    pub fn process(&self) -> Option<u32> {
+        let process = std::fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()?;
+        command_line(process)?.contains(&self.mark()).then_some(process)
+    }
+
+    /// Whether it takes clients. A password can be checked only when enough nodes run that know it.
+    pub fn answers(&self) -> bool {
+        if self.shape.tls {
+            // The port opens when everything else is done; what is said there only a client can read.
+            return TcpStream::connect_timeout(&self.address(), CONNECT_LIMIT).is_ok();
+        }
+        Session::is_greeted(self.address())
+    }
+
+    /// Starts its process; it need not answer yet when this returns.
+    pub fn start(&self, java: &Path, jars: &Path) -> Result<Child, Failure> {
+        let doing = || format!("start node {}", self.number);
+        std::fs::create_dir_all(&self.folder).map_err(Failure::io(doing()))?;
+        let text = settings::node(self.shape, self.number, &self.folder);
+        std::fs::write(self.folder.join("cassandra.yaml"), text).map_err(Failure::io(doing()))?;
+        std::fs::write(self.folder.join("logback.xml"), settings::LOGGING).map_err(Failure::io(doing()))?;
+        let log = File::options().create(true).append(true).open(self.log()).map_err(Failure::io(doing()))?;
+        let errors = log.try_clone().map_err(Failure::io(doing()))?;
+        // The shell writes its own number before Java takes its place: there is no moment in which a node runs and
+        // nobody could find it. A group of its own keeps it from the interrupt that ends this program.
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.folder.join("pid")).arg(java);
+        command.args(self.flags(jars)?).current_dir(&self.folder).process_group(0);
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        command.spawn().map_err(Failure::io(doing()))
+    }
+
+    /// Waits until it takes clients, or `child` ends.
+    pub fn wait_until_ready(&self, mut child: Child, step: &mut Step) -> Result<(), Failure> {
+        let started = Instant::now();
+        while !self.answers() {
+            if let Some(status) = child.try_wait().map_err(Failure::io("wait for a node"))? {
+                return Err(self.failed(&format!("node {} {}", self.number, crate::run::ended(status))));
+            }
+            if started.elapsed() > START_LIMIT {
+                let limit = crate::console::seconds(START_LIMIT);
+                return Err(self.failed(&format!("node {} does not answer after {limit}", self.number)));
+            }
+            step.tick(self.last_lines(1).first().map_or("", String::as_str));
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Waits until a client is let in and this node reaches every other one.
+    pub fn wait_until_joined(&self, step: &mut Step) -> Result<(), Failure> {
+        let started = Instant::now();
+        while let Err(said) = self.joined() {
+            if started.elapsed() > START_LIMIT {
+                let problem = format!("node {} does not reach every other one: {said}", self.number);
+                return Err(self.failed(&problem));
+            }
+            step.tick(&said);
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// What is said if not.
+    fn joined(&self) -> Result<(), String> {
+        // What is said through TLS this program does not read.
+        if self.shape.tls {
+            return Ok(());
+        }
+        // Empty tables that are on one node, on two and on three: reading all of one needs each of those.
+        let table = match self.shape.nodes {
+            1 => "system.batches",
+            2 => "system_traces.events",
+            _ => "system_distributed.repair_history",
+        };
+        self.told(&format!("SELECT * FROM {table}"))
+    }
+
+    fn told(&self, statement: &str) -> Result<(), String> {
+        let asked =
+            Session::open(self.address(), &FIRST_ROLE).and_then(|mut session| session.ask_all(statement));
+        match asked {
+            Ok(Answer::Ready) => Ok(()),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Keeps roles on all nodes, so that any of them lets clients in while others are down: a new cluster has them on
+    /// one.
+    pub fn spread_roles(&self) -> Result<(), Failure> {
+        let keyspace = format!(
+            "ALTER KEYSPACE system_auth WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {}}}",
+            self.shape.nodes
+        );
+        // Read from all of them, it reaches those that did not have it.
+        let again = "SELECT * FROM system_auth.roles".to_owned();
+        for statement in [keyspace, again] {
+            self.told(&statement)
+                .map_err(|said| self.failed(&format!("roles cannot be kept on all nodes: {said}")))?;
+        }
+        Ok(())
+    }
+
+    /// Sends `signal` to its process, and waits until it is gone; whether it ran.
+    pub fn end(&self, signal: &str) -> Result<bool, Failure> {
+        let Some(process) = self.process() else { return Ok(false) };
+        send(signal, process)?;
+        let started = Instant::now();
+        // The system forgets how a process was started before it closes what the process listened at.
+        while self.process().is_some() || machine::has_addresses(self.shape, self.number).is_err() {
+            if started.elapsed() > GIVE_UP {
+                return Err(self.failed(&format!("node {} does not end", self.number)));
+            }
+            if started.elapsed() > STOP_LIMIT && self.process().is_some() {
+                send("KILL", process)?;
+            }
+            std::thread::sleep(LOOK_EVERY / 5);
+        }
+        Ok(true)
+    }
+
+    /// The last lines of its log.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        let text = std::fs::read(self.log()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let lines: Vec<String> = text.unwrap_or_default().lines().map(str::to_owned).collect();
+        lines[lines.len().saturating_sub(count)..].to_vec()
+    }
+
+    /// What its command line says and no other does.
+    fn mark(&self) -> String {
+        format!("-Datoll.node={}", self.folder.display())
+    }
+
+    fn flags(&self, jars: &Path) -> Result<Vec<String>, Failure> {
+        let agent = agent(jars)?;
+        let (folder, heap) = (self.folder.display(), self.shape.heap);
+        let mut flags = java::doors();
+        flags.extend([
+            self.mark(),
+            format!("-Xms{heap}"),
+            format!("-Xmx{heap}"),
+            "-XX:+UseG1GC".to_owned(),
+            "-XX:MaxDirectMemorySize=512M".to_owned(),
+            "-XX:+ExitOnOutOfMemoryError".to_owned(),
+            "-XX:-UsePerfData".to_owned(),
+            format!("-javaagent:{}", agent.display()),
+            "-Djdk.attach.allowAttachSelf=true".to_owned(),
+            "-Dio.netty.tryReflectionSetAccessible=true".to_owned(),
+            "-Djava.net.preferIPv4Stack=true".to_owned(),
+            format!("-Dcassandra.storagedir={folder}/data"),
+            format!("-Dcassandra.config=file://{folder}/cassandra.yaml"),
+            format!("-Dlogback.configurationFile={folder}/logback.xml"),
+            format!("-Dcassandra.jmx.local.port={}", self.shape.administration_port(self.number)),
+            // Nothing else is on this network that a node would have to wait for.
+            "-Dcassandra.skip_wait_for_gossip_to_settle=0".to_owned(),
+            "-Dcassandra.ring_delay_ms=1000".to_owned(),
+            "-Dcassandra.superuser_setup_delay_ms=0".to_owned(),
+            "-Dcassandra-foreground=yes".to_owned(),
+            "-cp".to_owned(),
+            format!("{folder}:{}/*", jars.display()),
+            "org.apache.cassandra.service.CassandraDaemon".to_owned(),
+        ]);
+        Ok(flags)
+    }
+
+    fn failed(&self, problem: &str) -> Failure {
+        for line in self.last_lines(LAST_LINES) {
+            println!("    {line}");
+        }
+        Failure::Refused { problem: problem.to_owned(), hint: format!("its log is {}", shown(&self.log())) }
+    }
+}
+
+/// The agent that measures objects in memory: Cassandra does not start without it.
+fn agent(jars: &Path) -> Result<PathBuf, Failure> {
+    let entries = std::fs::read_dir(jars).map_err(Failure::io(format!("read {}", jars.display())))?;
+    let mut agents = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("jamm-")));
+    agents.next().ok_or_else(|| Failure::Refused {
+        problem: format!("{} holds no jamm-*.jar", jars.display()),
+        hint: "remove that folder; it is fetched anew".to_owned(),
+    })
+}
+
+/// How a process was started; none if there is none, or if it has ended and nobody has asked for its result.
+fn command_line(process: u32) -> Option<String> {
+    if Path::new("/proc/self/cmdline").exists() {
+        let words = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        return Some(String::from_utf8_lossy(&words).replace('\0', " "));
+    }
+    let mut command = Command::new("ps");
+    command.args(["-ww", "-o", "command=", "-p", &process.to_string()]).stdin(Stdio::null());
+    command.output().ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn send(signal: &str, process: u32) -> Result<(), Failure> {
+    let mut command = Command::new("kill");
+    command.args([&format!("-{signal}"), &process.to_string()]);
+    // It may have ended by itself meanwhile, which is as good.
+    command.stderr(Stdio::null()).status().map(drop).map_err(Failure::io("end a node"))
+}

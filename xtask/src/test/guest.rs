@@ -1,0 +1,69 @@
+//! What a room's tests need beside themselves: the room `cassandra` has one real node for as long as it is visited.
+//!
+//! Invariant: a machine without Java or Maven is told so as a skip, which CI does not excuse; a node that does not
+//! start although both are there is a failure.
+
+use super::programs::Program;
+use crate::cassandra::{FILE_OF_TESTS, Lent, ROOM};
+use crate::failure::Failure;
+use crate::rooms::Room;
+use crate::skip::Skip;
+use crate::tests_output::Tally;
+
+/// A node lent to a room, or nothing.
+pub struct Guest(Option<Lent>);
+
+impl Guest {
+    /// What tests find in their environment.
+    pub fn environment(&self) -> Result<Vec<(&'static str, String)>, Failure> {
+        self.0.as_ref().map_or_else(|| Ok(Vec::new()), Lent::environment)
+    }
+}
+
+/// What the room of this name needs; notes in `tally` what cannot be had.
+pub fn of(room: &str, tally: &mut Tally) -> Result<Guest, Failure> {
+    if room != ROOM {
+        return Ok(Guest(None));
+    }
+    if let Some(reason) = Lent::hindrance() {
+        let skip = Skip { what: "tests on a real Cassandra".to_owned(), need: ROOM.to_owned(), reason };
+        println!("  {skip}");
+        tally.skipped.push(skip);
+        return Ok(Guest(None));
+    }
+    match Lent::start() {
+        Ok(lent) => Ok(Guest(Some(lent))),
+        Err(failure) => {
+            let hint = failure.hint().map_or(String::new(), |hint| format!("; {hint}"));
+            println!("  FAIL a real Cassandra: {failure}{hint}");
+            tally.failed.push("a real Cassandra starts".to_owned());
+            Ok(Guest(None))
+        }
+    }
+}
+
+/// Whether a test program runs in a room: tests that want the guest run where it is, whatever their crate.
+pub fn is_in_room(program: &Program, room: &Room) -> bool {
+    if wants_cassandra(&program.name) {
+        return room.name == ROOM;
+    }
+    room.packages.contains(&program.package.as_str())
+}
+
+/// By the name of its file: `package/file`.
+fn wants_cassandra(program: &str) -> bool {
+    program.split_once('/').is_some_and(|(_, file)| file.starts_with(FILE_OF_TESTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_want_the_guest_are_told_by_their_file() {
+        assert!(wants_cassandra("atoll-open/cassandra"));
+        assert!(wants_cassandra("atoll-cassandra/cassandra_suite"));
+        assert!(!wants_cassandra("atoll-cassandra/layout"), "it runs with its crate");
+        assert!(!wants_cassandra("atoll-cassandra"));
+    }
+}
