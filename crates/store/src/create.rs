@@ -10,10 +10,9 @@ use crate::{
 pub(crate) async fn create<S: Store + ?Sized>(
     store: &S,
     cell: Cell<'_>,
-    value: &[u8],
+    value: Buffer,
     options: WriteOptions,
 ) -> Result<Written, StoreError> {
-    let value = Buffer::from(value);
     let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value.clone());
     match store.write(batch, options).await {
         Err(StoreError::Conflict(conflict)) if holds(store, cell, &conflict, &value).await? => {

@@ -78,7 +78,7 @@ pub trait Store: Send + Sync + 'static {
     fn create<'a>(
         &'a self,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
         Box::pin(create(self, cell, value, options))

@@ -48,7 +48,7 @@ pub trait Flaw: Default + Send + Sync + 'static {
         &'a self,
         honest: &'a MemoryStore,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
     ) -> Option<StoreFuture<'a, Written>> {
         let _ = (honest, cell, value);
         None
@@ -123,10 +123,10 @@ impl<F: Flaw> Store for Planted<F> {
     fn create<'a>(
         &'a self,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
-        if let Some(created) = self.flaw.create(&self.honest, cell, value) {
+        if let Some(created) = self.flaw.create(&self.honest, cell, value.clone()) {
             return created;
         }
         let durability = options.durability.unwrap_or(Durability::Flushed);

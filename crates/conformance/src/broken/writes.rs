@@ -419,8 +419,8 @@ impl Flaw for CreateOverwrites {
         &'a self,
         honest: &'a MemoryStore,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
     ) -> Option<StoreFuture<'a, Written>> {
-        Some(honest.put(cell, value, WriteOptions::default()))
+        Some(honest.write(Batch::on(cell.partition).put(cell.sort, value), WriteOptions::default()))
     }
 }

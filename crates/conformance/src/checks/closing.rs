@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Verdict, broken, ensure, refused};
 use atoll_store::{
-    Batch, Cell, ErrorKind, Expectation, PartitionQuery, Read, ReadOptions, ScanRequest, WriteOptions,
+    Batch, Buffer, Cell, ErrorKind, Expectation, PartitionQuery, Read, ReadOptions, ScanRequest, WriteOptions,
 };
 use futures::StreamExt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) async fn a_closed_store_refuses_every_call(context: &Context<'_>) -> 
     let (cell, kind) = (Cell::new("p", "a"), ErrorKind::Unavailable);
     refused("get after close", store.get(cell, ReadOptions::default()).await, kind)?;
     refused("write after close", store.write(Batch::on(*b"p").delete(*b"a"), WriteOptions::default()).await, kind)?;
-    refused("create after close", store.create(cell, b"1", WriteOptions::default()).await, kind)?;
+    refused("create after close", store.create(cell, Buffer::from(b"1".as_slice()), WriteOptions::default()).await, kind)?;
     refused("scan after close", store.scan(ScanRequest::all(*b"p")).await, kind)?;
     refused("wait after close", store.wait(cell, Expectation::Differs(None), Duration::ZERO).await, kind)?;
     refused("listing after close", store.partition_keys(PartitionQuery::prefix(*b"")).await, kind)?;

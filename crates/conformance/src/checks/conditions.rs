@@ -75,15 +75,15 @@ pub(super) async fn a_created_cell_takes_one_value(context: &Context<'_>) -> Ver
     for value in [vec![], b"vow".to_vec(), vec![3; Conflict::ACTUAL_BYTES_MAX + 10]] {
         let name = value.len().to_string();
         let cell = Cell::new("p", &name);
-        client.store.create(cell, &value, options()).await?;
-        client.store.create(cell, &value, options()).await?;
+        client.store.create(cell, value.clone().into(), options()).await?;
+        client.store.create(cell, value.clone().into(), options()).await?;
         let mut other = value.clone();
         other.push(1);
-        refused("creating a cell again with another value", client.store.create(cell, &other, options()).await, ErrorKind::Conflict)?;
+        refused("creating a cell again with another value", client.store.create(cell, other.clone().into(), options()).await, ErrorKind::Conflict)?;
         let Some(last) = other.len().checked_sub(2) else { continue };
         other.pop();
         other[last] ^= 1;
-        refused("creating a cell again with its last byte changed", client.store.create(cell, &other, options()).await, ErrorKind::Conflict)?;
+        refused("creating a cell again with its last byte changed", client.store.create(cell, other.clone().into(), options()).await, ErrorKind::Conflict)?;
         same("the created cell", &client.get("p", &name).await?, &Some(value))?;
     }
     Ok(())

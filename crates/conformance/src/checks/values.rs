@@ -108,7 +108,7 @@ pub(super) async fn immutable_reads_return_what_was_created(context: &Context<'_
         let (name, value) = (len.to_string(), vec![9; len]);
         let cell = Cell::new("p", &name);
         same("an immutable cell before it is created", &client.store.get(cell, options).await?, &None)?;
-        client.store.create(cell, &value, WriteOptions::default()).await?;
+        client.store.create(cell, value.clone().into(), WriteOptions::default()).await?;
         for _ in 0..2 {
             let read = client.store.get(cell, options).await?;
             same("an immutable read after create", &read.as_deref(), &Some(value.as_slice()))?;

@@ -337,7 +337,7 @@ impl Store for AttachedStore {
     fn create<'a>(
         &'a self,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
         if let Some(local) = self.local() {

@@ -1,7 +1,7 @@
 //! Appending: the rows of one rank and step become a block, and the block part of a version.
 
 use super::codec::tight_box;
-use super::ledger::{Fate, create_shared};
+use super::ledger::{Fate, create};
 use super::line::{Answer, Lane, Place};
 use super::query::NewIds;
 use super::{Table, TableError, check_name};
@@ -12,7 +12,7 @@ use crate::protocol::{
     TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
-use atoll_store::{Buffer, Cell, WriteOptions};
+use atoll_store::{Buffer, Cell};
 use std::sync::Arc;
 
 /// How often the objects of an append are written, should the session end each time.
@@ -184,9 +184,8 @@ impl Table {
             | Answer::Fate(Fate::Refused(EditError::RepeatedIds { .. } | EditError::FirstStep { .. })),
         ) = answer
         {
-            for object in written {
-                self.store.delete_partition(&self.names.object(object), WriteOptions::default()).await?;
-            }
+            // Why they cannot be is what the caller has to hear; what stays here goes with a vacuum.
+            let _ = self.remove_objects(&written).await;
         }
         answer
     }
@@ -232,6 +231,6 @@ impl Table {
 
     async fn put_object(&self, object: ObjectId, bytes: &Buffer) -> Result<(), TableError> {
         let partition = self.names.object(object);
-        create_shared(&*self.store, Cell::new(&partition, b""), bytes).await
+        create(&*self.store, Cell::new(&partition, b""), bytes).await
     }
 }

@@ -164,8 +164,29 @@ impl Ledger {
 
     /// The state that is current now.
     pub(super) async fn current(&self) -> Result<State, TableError> {
-        let head = self.head().await?;
-        self.state_at(head).await
+        let mut head = self.head().await?;
+        loop {
+            match self.state_at(head).await {
+                // Whoever lingered between head and edits may find that a vacuum took them: a later whole manifest
+                // is there then.
+                Err(error @ TableError::Damaged { .. }) => {
+                    let now = self.head().await?;
+                    if now.full <= head.full {
+                        return Err(error);
+                    }
+                    head = now;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(super) fn partition(&self) -> &[u8] {
+        &self.partition
     }
 
     /// Waits until the head says another version than `head`, or the time runs out; what it says then.
@@ -263,7 +284,8 @@ impl Ledger {
         mut repeats: Option<&mut Repeats<'_>>,
     ) -> Result<Ended, TableError> {
         let now = self.store.now().await?.0;
-        let renewal = stay.renewal(now);
+        // Only what this edit tries from here on will be looked up.
+        let renewal = stay.renewal(now, self.known_version());
         let mut attempt = Attempt { renewal, now, unknown: 0 };
         self.keep(&stay);
         let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
@@ -401,7 +423,8 @@ impl Ledger {
         let count = bytes.len().div_ceil(PART_BYTES);
         let create = parts.map(|(number, part)| async move {
             let key = Cell::Part(name, number).sort_key();
-            create(&*self.store, atoll_store::Cell::new(&self.partition, &key), part).await
+            let part = Buffer::from(part);
+            create(&*self.store, atoll_store::Cell::new(&self.partition, &key), &part).await
         });
         futures::future::try_join_all(create).await?;
         Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
@@ -441,33 +464,16 @@ const CREATE_ATTEMPTS_MAX: usize = 5;
 pub(super) async fn create(
     store: &dyn Store,
     cell: atoll_store::Cell<'_>,
-    bytes: &[u8],
+    bytes: &Buffer,
 ) -> Result<(), TableError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match store.create(cell, bytes, WriteOptions::default()).await {
+        match store.create(cell, bytes.clone(), WriteOptions::default()).await {
             Ok(_) => return Ok(()),
             Err(error) if is_unknown(&error) && attempts < CREATE_ATTEMPTS_MAX => {}
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// As [`create`], of bytes that the store may keep as they are.
-pub(super) async fn create_shared(
-    store: &dyn Store,
-    cell: atoll_store::Cell<'_>,
-    bytes: &Buffer,
-) -> Result<(), TableError> {
-    let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, bytes.clone());
-    match store.write(batch, WriteOptions::default()).await {
-        Ok(_) => Ok(()),
-        // Whether it is this write's own value that is there, a creation finds out.
-        Err(error) if is_unknown(&error) || matches!(error, StoreError::Conflict(_)) => {
-            create(store, cell, bytes).await
-        }
-        Err(error) => Err(error.into()),
     }
 }
 

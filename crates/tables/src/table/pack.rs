@@ -22,7 +22,7 @@ use crate::protocol::{
     Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, Removal, SessionId, StepRange, Version,
     WeightRange,
 };
-use atoll_store::{Cell, Outcome};
+use atoll_store::{Buffer, Cell, Outcome};
 use input::Input;
 use pace::Pace;
 use plan::Group;
@@ -198,7 +198,8 @@ impl Table {
                 let object = object.map_err(in_new_cubes)?;
                 let name = self.ledger.new_object_of(session);
                 let partition = self.names.object(name);
-                create(&*self.store, Cell::new(&partition, b""), &object.bytes).await?;
+                let bytes = Buffer::from(object.bytes.as_slice());
+                create(&*self.store, Cell::new(&partition, b""), &bytes).await?;
                 report.bytes_written += object.bytes.len() as u64;
                 report.cubes += object.cubes as u64;
                 add.push(piece(name, &object));

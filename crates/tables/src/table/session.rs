@@ -22,7 +22,7 @@ const ATTEMPTS_MAX: usize = 5;
 #[derive(Clone, Debug)]
 pub(super) struct Stay {
     pub(super) id: SessionId,
-    /// It may look up who made the versions from this one on.
+    /// It may look up who made the versions from this one on; it only rises.
     from: Version,
     /// The session's cell, as far as is known.
     pub(super) cell: Vec<u8>,
@@ -66,11 +66,13 @@ impl Stay {
         }
     }
 
-    /// The cell with which the next commit renews it, if it is time.
-    pub(super) fn renewal(&mut self, now: u64) -> Option<Vec<u8>> {
+    /// The cell with which the next commit renews it, if it is time. The commit looks up nothing before the version
+    /// `from`.
+    pub(super) fn renewal(&mut self, now: u64, from: Version) -> Option<Vec<u8>> {
         if now < self.renew_at {
             return None;
         }
+        self.from = self.from.max(from);
         let cell = codec::session_to_json(self.from, now.saturating_add(SESSION_NS)).into_bytes();
         if cell != self.cell && !self.tried.contains(&cell) {
             self.tried.push(cell.clone());

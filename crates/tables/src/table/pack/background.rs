@@ -191,10 +191,12 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Renews the lease for as long as a pack takes, or until the store fails: then it ends in its own time.
+    /// Renews the lease for as long as a pack takes, or until the store fails so often that it ends in its own time.
     async fn hold_lease(&self) -> Infallible {
         let pause = (self.how.lease / 4).max(Duration::from_millis(1));
-        while self.rest(pause).await.is_ok() {
+        let mut failed = 0;
+        while failed < FAILURES_MAX {
+            failed = if self.rest(pause).await.is_ok() { 0 } else { failed + 1 };
             // Without it the pack may lose a race, and nothing else happens.
             let _ = self.others_lease().await;
         }
