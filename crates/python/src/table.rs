@@ -345,11 +345,11 @@ impl Table {
         wait(py, async move { table.delete_snapshot(&name).await })
     }
 
-    /// Removes what only older versions need: the oldest version that is left, objects, and orphans.
-    fn vacuum(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+    /// Removes what only older versions need: the oldest version that is left, objects, orphans, and history.
+    fn vacuum(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
         let table = self.handle()?;
         let report = wait(py, async move { table.vacuum().await })?;
-        Ok((report.oldest, report.objects, report.orphans))
+        Ok((report.oldest, report.objects, report.orphans, report.history))
     }
 
     /// How many rows a query has, and what counting took.

@@ -87,6 +87,8 @@ class Vacuumed(NamedTuple):
     objects: int
     #: Objects that never became part of a version, and that are gone.
     orphans: int
+    #: Entries of the table's history that lead to older versions alone, and that are gone.
+    history: int
 
 
 class Run(NamedTuple):

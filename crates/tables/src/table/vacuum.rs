@@ -7,17 +7,22 @@
 //! Invariant: an object is removed only after the floor rose above every version that names it, snapshots apart.
 //! Invariant: every removal may be repeated; a vacuum that is broken off leaves only work for the next one.
 
+mod history;
+
 use super::{Table, TableError, codec};
 use crate::protocol::{Cell, Edit, Holders, ObjectId, Session, SessionId, Version};
 use atoll_store::{Batch, PartitionQuery, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many removals are on their way at a time.
 const AT_ONCE: usize = 32;
 
 /// How many removed objects one edit forgets.
 const FORGOTTEN_EACH: usize = 4096;
+
+/// The floor rises for the sake of history alone once this many versions lie above it.
+const HISTORY_MIN: u64 = 64;
 
 /// What a vacuum did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub struct VacuumReport {
     pub objects: u64,
     /// Objects that never became part of a version, left by processes that ended, and that are gone now.
     pub orphans: u64,
+    /// Edits and whole manifests that lead to older versions alone, and that are gone now.
+    pub history: u64,
 }
 
 impl Table {
@@ -39,34 +46,54 @@ impl Table {
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
     pub async fn vacuum(&self) -> Result<VacuumReport, TableError> {
-        let removed = self.remove_retired().await?;
+        let objects = self.remove_retired().await?;
         self.end_expired().await?;
         let orphans = self.remove_orphans().await?;
-        let oldest = self.ledger.current().await?.manifest.floor.0;
-        Ok(VacuumReport { oldest, objects: removed, orphans })
+        let (oldest, history) = self.remove_past().await?;
+        Ok(VacuumReport { oldest: oldest.0, objects, orphans, history })
     }
 
     /// Raises the floor, then removes what lies below it.
     async fn remove_retired(&self) -> Result<u64, TableError> {
         let state = self.ledger.current().await?;
-        if state.manifest.retired.is_empty() {
-            return Ok(0);
-        }
-        if state.manifest.retired.values().any(|life| life.retired > state.manifest.floor) {
+        let floor = state.manifest.floor;
+        let has_history = state.head.version.0.saturating_sub(floor.0) > HISTORY_MIN;
+        if has_history || state.manifest.retired.values().any(|life| life.retired > floor) {
             self.ledger.commit(Edit::RaiseFloor { to: state.head.version }).await?;
         }
         // The manifest first, and then the snapshots: what goes lies below the floor of this manifest. Whoever made a
         // snapshot below it did so before that floor was there, and is seen; the other way round, another vacuum may
         // have raised the floor beyond a snapshot that was not there yet.
         let manifest = self.ledger.current().await?.manifest;
-        let snapshots = self.ledger.snapshots().await?.values().map(|kept| kept.version).collect();
-        let holders = Holders { sessions: BTreeMap::new(), snapshots };
+        let holders = Holders { sessions: BTreeMap::new(), snapshots: self.kept_versions().await? };
         let free = manifest.removable(&holders);
         for some in free.chunks(FORGOTTEN_EACH) {
             self.remove_objects(some).await?;
             self.ledger.commit(Edit::Forget { objects: some.to_vec() }).await?;
         }
         Ok(free.len() as u64)
+    }
+
+    /// Removes history below the floor; the floor, and how much that was.
+    async fn remove_past(&self) -> Result<(Version, u64), TableError> {
+        // In the order of [`Table::remove_retired`], and for the same reason.
+        let manifest = self.ledger.current().await?.manifest;
+        let holders = Holders { sessions: self.sessions().await?, snapshots: self.kept_versions().await? };
+        Ok((manifest.floor, self.remove_history(&manifest, &holders).await?))
+    }
+
+    async fn kept_versions(&self) -> Result<BTreeSet<Version>, TableError> {
+        Ok(self.ledger.snapshots().await?.values().map(|kept| kept.version).collect())
+    }
+
+    /// The sessions whose cells are there.
+    async fn sessions(&self) -> Result<BTreeMap<SessionId, Session>, TableError> {
+        let mut sessions = BTreeMap::new();
+        for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
+            let (from, _) = codec::session_from_json(&self.name, &cell)?;
+            sessions.extend(session_of(&name).map(|id| (id, Session { from })));
+        }
+        Ok(sessions)
     }
 
     /// Ends sessions whose time is over, each as it was read.
@@ -90,11 +117,7 @@ impl Table {
     async fn remove_orphans(&self) -> Result<u64, TableError> {
         let listed = self.listed_objects().await?;
         // The sessions before the manifest: what a session made true before it ended is in the manifest then.
-        let mut holders = Holders::default();
-        for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
-            let (from, _) = codec::session_from_json(&self.name, &cell)?;
-            holders.sessions.extend(session_of(&name).map(|id| (id, Session { from })));
-        }
+        let holders = Holders { sessions: self.sessions().await?, ..Holders::default() };
         let manifest = self.ledger.current().await?.manifest;
         let orphans = manifest.orphans(&listed, &holders);
         self.remove_objects(&orphans).await?;

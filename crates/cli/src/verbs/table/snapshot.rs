@@ -115,7 +115,11 @@ impl Vacuum {
                 let gone = format!("{} objects of older versions are gone{orphans}", report.objects);
                 format!("{gone}; --as-of reaches back to version {}, and to snapshots", report.oldest)
             },
-            || json!({ "oldest": report.oldest, "objects": report.objects, "orphans": report.orphans }),
+            || {
+                let (oldest, objects) = (report.oldest, report.objects);
+                let (orphans, history) = (report.orphans, report.history);
+                json!({ "oldest": oldest, "objects": objects, "orphans": orphans, "history": history })
+            },
         )
     }
 }

@@ -19,13 +19,35 @@ impl Ledger {
         let oldest = current.manifest.floor;
         let is_kept = |kept: &super::Kept| kept.version == version;
         if version < oldest && !self.snapshots().await?.values().any(is_kept) {
-            return Err(TableError::VersionGone { table: self.table.clone(), asked: version, oldest });
+            return Err(self.gone(version, oldest));
         }
         if planted::is(Bug::PastReadsPresent) {
             return Ok(Arc::new(Manifest { version, ..Arc::unwrap_or_clone(current.manifest) }));
         }
+        match self.from_past(version).await {
+            Err(error @ TableError::Damaged { .. }) => Err(self.if_gone(version, error).await),
+            ended => ended,
+        }
+    }
+
+    async fn from_past(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
         let whole = self.full(self.full_before(version).await?).await?;
         self.advance(whole, version).await
+    }
+
+    /// What became of a version whose history is not there: whether a vacuum took it meanwhile.
+    async fn if_gone(&self, version: Version, error: TableError) -> TableError {
+        match (self.current().await, self.snapshots().await) {
+            (Ok(state), Ok(kept)) if kept.values().all(|kept| kept.version != version) => {
+                let oldest = state.manifest.floor;
+                if version < oldest { self.gone(version, oldest) } else { error }
+            }
+            _ => error,
+        }
+    }
+
+    fn gone(&self, asked: Version, oldest: Version) -> TableError {
+        TableError::VersionGone { table: self.table.clone(), asked, oldest }
     }
 
     /// The last version up to this one that has a whole manifest.

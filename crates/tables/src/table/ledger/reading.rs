@@ -2,10 +2,11 @@
 
 use super::super::{TableError, codec};
 use super::{Ledger, State};
-use crate::protocol::{Cell, EditError, Head, Manifest, Version};
+use crate::protocol::{Cell, EditError, Head, Manifest, ObjectId, Version};
 use atoll_store::{Buffer, Read, ScanRequest, SortRange};
 use codec::Whole;
 use futures::StreamExt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Up to how many edits are read one by one, and not by a scan.
@@ -62,6 +63,17 @@ impl Ledger {
             Whole::Manifest(manifest) => Ok(Arc::new(manifest)),
             Whole::Parts(..) => Err(codec::damaged(&self.table, "a part of a manifest names parts")),
         }
+    }
+
+    /// The names of the parts that whole manifests lie in.
+    pub(in crate::table) async fn named_parts(&self) -> Result<BTreeSet<ObjectId>, TableError> {
+        let mut named = BTreeSet::new();
+        for (_, bytes) in self.cells_of(Cell::Full(Version::EMPTY)).await? {
+            if let Whole::Parts(name, _) = codec::whole_from_bytes(&self.table, &bytes)? {
+                named.insert(name);
+            }
+        }
+        Ok(named)
     }
 
     /// Cells that are written once, in their order.

@@ -1,0 +1,174 @@
+//! The history that a vacuum takes away: edits and whole manifests that lead to no version anybody may still ask for.
+//!
+//! ```text
+//!  edits   1 2 3 4 5 6 7 8 9 . . .        floor 9, a snapshot of 4
+//!  wholes      3     6     9
+//!  kept          4           . . .        4 by 3 and edit 4; everything since 9 by 9
+//! ```
+//!
+//! Invariant: the whole manifest that a kept version starts from is kept, and every edit between the two.
+//! Invariant: the floor was raised before the snapshots were read, so no snapshot of older versions comes later.
+//! Invariant: what a session may look up, its edits from [`Session::from`] on, is kept.
+
+use super::super::ledger::Ledger;
+use super::{Table, TableError, session_of};
+use crate::protocol::{Cell, Holders, Manifest, ObjectId, Version};
+use atoll_store::{Batch, Projection, ScanRequest, SortRange, WriteOptions};
+use std::collections::BTreeSet;
+
+/// How many cells one write removes.
+const REMOVED_EACH: usize = 500;
+
+/// Which versions' edits and whole manifests have to stay.
+#[derive(Debug, PartialEq, Eq)]
+struct Kept {
+    /// The edits of the versions from this one on.
+    from: Version,
+    /// The whole manifests from this one on.
+    whole_from: Version,
+    /// For each snapshot below: the whole manifest that it starts from, and its version.
+    chains: Vec<(Version, Version)>,
+}
+
+impl Kept {
+    /// What has to stay for readers from `lowest` on and for snapshots, of a table with these whole manifests.
+    fn of(lowest: Version, snapshots: &BTreeSet<Version>, wholes: &BTreeSet<Version>) -> Self {
+        let whole_before = |version: Version| wholes.range(..=version).next_back().copied();
+        let whole_from = whole_before(lowest).unwrap_or(Version::EMPTY);
+        // The edit of the lowest version stays in any case: a session may look up who made it.
+        let from = whole_from.next().min(lowest);
+        let below = snapshots.range(..lowest);
+        let chains = below.map(|kept| (whole_before(*kept).unwrap_or(Version::EMPTY), *kept)).collect();
+        Self { from, whole_from, chains }
+    }
+
+    fn has_edit(&self, version: Version) -> bool {
+        version >= self.from || self.chains.iter().any(|(whole, kept)| version > *whole && version <= *kept)
+    }
+
+    fn has_whole(&self, version: Version) -> bool {
+        version >= self.whole_from || self.chains.iter().any(|(whole, _)| version == *whole)
+    }
+}
+
+impl Table {
+    /// Removes the history below `manifest` that nobody needs; how many edits and whole manifests that were.
+    pub(super) async fn remove_history(
+        &self,
+        manifest: &Manifest,
+        holders: &Holders,
+    ) -> Result<u64, TableError> {
+        let lowest = manifest.history_from(holders);
+        let wholes = self.ledger.versions_of(Cell::Full, lowest.next()).await?;
+        let kept = Kept::of(lowest, &holders.snapshots, &wholes);
+        let edits = self.ledger.versions_of(Cell::Edit, kept.from).await?;
+        let gone_edits = edits.into_iter().filter(|version| !kept.has_edit(*version)).map(Cell::Edit);
+        let gone_wholes = wholes.into_iter().filter(|version| !kept.has_whole(*version)).map(Cell::Full);
+        let gone: Vec<Cell> = gone_edits.chain(gone_wholes).collect();
+        self.remove_cells(&gone).await?;
+        self.remove_parts(holders).await?;
+        Ok(gone.len() as u64)
+    }
+
+    /// Removes parts that no whole manifest names: of those that went, and of edits that came to nothing.
+    async fn remove_parts(&self, holders: &Holders) -> Result<(), TableError> {
+        // Listed before it is looked who names them: what is written meanwhile is not on the list.
+        let listed = self.ledger.names_of(&Cell::Part(LOWEST, 0).sort_key()[..1], None).await?;
+        let parts: Vec<(ObjectId, u32)> = listed.iter().filter_map(|name| part_of(name)).collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let named = self.ledger.named_parts().await?;
+        // A session that stands may be about to name its own.
+        let is_free = |(name, _): &&(ObjectId, u32)| {
+            !named.contains(name) && !holders.sessions.contains_key(&name.session)
+        };
+        let gone: Vec<Cell> =
+            parts.iter().filter(is_free).map(|(name, number)| Cell::Part(*name, *number)).collect();
+        self.remove_cells(&gone).await
+    }
+
+    async fn remove_cells(&self, cells: &[Cell]) -> Result<(), TableError> {
+        for some in cells.chunks(REMOVED_EACH) {
+            let empty = Batch::on(self.names.manifest());
+            let batch = some.iter().fold(empty, |batch, cell| batch.delete(cell.sort_key()));
+            self.store.write(batch, WriteOptions::default()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Before every other object.
+const LOWEST: ObjectId = ObjectId { session: crate::protocol::SessionId(0), sequence: 0 };
+
+impl Ledger {
+    /// The versions below `end` that have a cell of this kind.
+    async fn versions_of(
+        &self,
+        kind: fn(Version) -> Cell,
+        end: Version,
+    ) -> Result<BTreeSet<Version>, TableError> {
+        let letter = kind(Version::EMPTY).sort_key();
+        let names = self.names_of(&letter[..1], Some(kind(end).sort_key())).await?;
+        let number = |name: &Vec<u8>| Some(Version(u64::from_be_bytes(name.as_slice().try_into().ok()?)));
+        Ok(names.iter().filter_map(number).collect())
+    }
+
+    /// What follows the letter in the sort keys of one kind, up to `end`.
+    async fn names_of(&self, letter: &[u8], end: Option<Vec<u8>>) -> Result<Vec<Vec<u8>>, TableError> {
+        let end = end.unwrap_or_else(|| vec![letter[0] + 1]);
+        let range = SortRange::half_open(letter, end);
+        let mut request =
+            ScanRequest { range, projection: Projection::KeysOnly, ..ScanRequest::all(self.partition()) };
+        let mut names = Vec::new();
+        loop {
+            let page = self.store().scan(request.clone()).await?;
+            names.extend(page.entries.into_iter().map(|entry| entry.sort[1..].to_vec()));
+            request.resume = page.resume;
+            if request.resume.is_none() {
+                return Ok(names);
+            }
+        }
+    }
+}
+
+/// The part that the rest of a cell's name says.
+fn part_of(name: &[u8]) -> Option<(ObjectId, u32)> {
+    let sequence = u64::from_be_bytes(name.get(16..24)?.try_into().ok()?);
+    let number = u32::from_be_bytes(name.get(24..)?.try_into().ok()?);
+    Some((ObjectId { session: session_of(name)?, sequence }, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set<const N: usize>(versions: [u64; N]) -> BTreeSet<Version> {
+        versions.map(Version).into()
+    }
+
+    fn edits(kept: &Kept, up_to: u64) -> Vec<u64> {
+        (1..=up_to).filter(|version| kept.has_edit(Version(*version))).collect()
+    }
+
+    #[test]
+    fn every_version_that_may_be_asked_has_its_whole_manifest_and_all_edits_after_it() {
+        let kept = Kept::of(Version(10), &set([4, 12]), &set([3, 6, 9, 12]));
+        assert_eq!(edits(&kept, 12), [4, 10, 11, 12]);
+        let wholes = [3, 6, 9, 12].map(|version| kept.has_whole(Version(version)));
+        assert_eq!(wholes, [true, false, true, true]);
+    }
+
+    #[test]
+    fn before_the_first_whole_manifest_nothing_goes() {
+        let kept = Kept::of(Version(5), &set([2]), &set([]));
+        assert_eq!(edits(&kept, 6), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn the_edit_of_a_version_with_a_whole_manifest_stays_for_sessions_that_begin_there() {
+        let kept = Kept::of(Version(6), &set([6]), &set([3, 6]));
+        assert_eq!(edits(&kept, 7), [6, 7]);
+        assert!(kept.has_whole(Version(6)) && !kept.has_whole(Version(3)));
+    }
+}

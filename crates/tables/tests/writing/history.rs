@@ -1,0 +1,108 @@
+//! History: what a vacuum takes of it, and that nobody who may ask misses anything.
+
+use super::rows::{block, create, open, rows, steps_seen};
+use atoll_memory::{MemoryStore, Options};
+use atoll_store::clock::ManualClock;
+use atoll_store::{PartitionQuery, ScanRequest, Store, Timestamp};
+use atoll_tables::protocol::Version;
+use atoll_tables::{Query, Table, TableError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many cells of one kind the manifest partition of the only table has.
+async fn cells(store: &Arc<dyn Store>, letter: u8) -> usize {
+    let listed = store.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
+    let manifest = listed.into_iter().find(|key| key.ends_with(b"/m")).unwrap();
+    let mut request = ScanRequest::all(manifest);
+    let mut count = 0;
+    loop {
+        let page = store.scan(request.clone()).await.unwrap();
+        count += page.entries.iter().filter(|entry| entry.sort[0] == letter).count();
+        request.resume = page.resume;
+        if request.resume.is_none() {
+            return count;
+        }
+    }
+}
+
+async fn write(table: &Table, steps: std::ops::Range<u64>) {
+    for step in steps {
+        table.append(block("a", 1, step, 0), &rows(step, 0, 1)).await.unwrap();
+    }
+}
+
+async fn with_steps(steps: u64) -> (Arc<dyn Store>, Table) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    table.begin("a", 1, 1).await.unwrap();
+    write(&table, 0..steps).await;
+    (store, table)
+}
+
+#[tokio::test]
+async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
+    let (store, table) = with_steps(300).await;
+    let kept = table.create_snapshot("early", None).await.unwrap();
+    write(&table, 300..600).await;
+    table.close().await.unwrap();
+    let before = (cells(&store, b'e').await, cells(&store, b'f').await);
+    // A handle that has not looked for long catches up as well.
+    let late = open(&store).await;
+    write(&table, 600..700).await;
+    table.close().await.unwrap();
+    let report = open(&store).await.vacuum().await.unwrap();
+    assert!(report.history > 300, "{report:?} of {before:?}");
+    let after = (cells(&store, b'e').await, cells(&store, b'f').await);
+    assert!(after.0 < 300 && after.1 <= 3, "{after:?}");
+    assert_eq!(steps_seen(&late).await.len(), 700);
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 700);
+    let early = late.versioned(kept).await;
+    assert_eq!(early, 300, "a snapshot keeps what leads to it");
+    let next = kept.next();
+    let gone = late.try_versioned(next.0).await.unwrap_err();
+    assert!(matches!(gone, TableError::VersionGone { asked, .. } if asked == next), "{gone:?}");
+    // Nothing is left to do, and the next vacuum finds nothing.
+    assert_eq!(open(&store).await.vacuum().await.unwrap().history, 0);
+    // Without its snapshot the version goes too.
+    late.delete_snapshot("early").await.unwrap();
+    assert!(late.vacuum().await.unwrap().history > 0);
+    // A whole manifest is due after a quarter as many edits as it has pieces and steps.
+    assert!(cells(&store, b'e').await <= 1400 / 4);
+    write(&late, 700..710).await;
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 710);
+}
+
+#[tokio::test]
+async fn what_a_session_may_look_up_stays_until_it_says_that_it_need_not() {
+    let clock = Arc::new(ManualClock::starting_at(Timestamp(1_000_000_000)));
+    let memory = MemoryStore::open(Options { clock: clock.clone(), ..Options::default() }).unwrap();
+    let store: Arc<dyn Store> = Arc::new(memory);
+    let table = create(&store).await;
+    table.begin("a", 1, 1).await.unwrap();
+    write(&table, 0..300).await;
+    let vacuum = open(&store).await;
+    assert_eq!(vacuum.vacuum().await.unwrap().history, 0, "the writer's session began before the first edit");
+    // The commit after a third of its time says from where on it looks things up now.
+    clock.advance(Duration::from_secs(21 * 60));
+    write(&table, 300..301).await;
+    assert!(vacuum.vacuum().await.unwrap().history > 100);
+    write(&table, 301..310).await;
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 310);
+}
+
+/// Counting rows of older versions.
+trait Versioned {
+    async fn try_versioned(&self, version: u64) -> Result<usize, TableError>;
+    async fn versioned(&self, version: Version) -> usize;
+}
+
+impl Versioned for Table {
+    async fn try_versioned(&self, version: u64) -> Result<usize, TableError> {
+        let query = Query { as_of: Some(Version(version)), ..Query::default() };
+        Ok(self.query(&query).await?.rows.num_rows())
+    }
+
+    async fn versioned(&self, version: Version) -> usize {
+        self.try_versioned(version.0).await.unwrap()
+    }
+}
