@@ -115,3 +115,24 @@ def test_tables_are_listed_and_dropped(store: atoll.Store, run: atoll.Table) -> 
         store.drop_table("other")
     with pytest.raises(atoll.errors.NotFoundError):
         store.table("other")
+
+
+def test_rows_of_some_runs_are_asked_by_name_and_by_what_was_noted_of_them(run: atoll.Table) -> None:
+    run.append(frame(0, count=7), run="b", step=0)
+    run.set_attributes({"temperature": 300, "solvent": "water"}, run="a")
+    run.set_attributes({"temperature": 310.5}, run="b")
+    assert [found.name for found in run.runs(where="temperature > 305")] == ["b"]
+    assert [found.name for found in run.runs(where=atoll.col("solvent") == "water")] == ["a"]
+    for _ in range(2):
+        assert (run.of_runs("a").count(), run.of_runs("b").count(), run.of_runs("a", "b").count()) == (100, 7, 107)
+        assert run.of_runs(where="temperature < 305").where("step = 0").count() == 20
+        assert run.of_runs("a").of_runs("a", "b").count() == 100
+        assert len(run.of_runs("b").read()) == 7
+        run.pack(whole=True)
+    assert "of runs a" in repr(run.of_runs("a"))
+    with pytest.raises(atoll.errors.NotFoundError, match="nobody"):
+        run.of_runs("nobody").count()
+    with pytest.raises(atoll.errors.InvalidInputError, match="pressure"):
+        run.runs(where="pressure > 1")
+    with pytest.raises(atoll.errors.InvalidInputError, match="which runs"):
+        run.of_runs()

@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Boundary, BoundaryError, Cut, Query};
+use atoll_tables::{Boundary, BoundaryError, Cut, OfRuns, Query};
 use pyo3::prelude::*;
 
 /// The attributes of a Python query that the native half reads.
@@ -15,6 +15,7 @@ pub(crate) struct Ask {
     units: Option<usize>,
     rows: Option<usize>,
     columns: Option<Vec<String>>,
+    runs: Option<Vec<String>>,
     version: Option<u64>,
     arriving: bool,
     pub(crate) ordered: bool,
@@ -28,6 +29,7 @@ impl Ask {
             units: self.units,
             limit: self.rows,
             columns: self.columns,
+            runs: self.runs.map(|names| OfRuns::new(names.iter().map(String::as_str))),
             as_of: self.version.map(Version),
             with_arriving: self.arriving,
         })

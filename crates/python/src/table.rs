@@ -9,6 +9,7 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::{Schema, field_of};
+use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{
     Attributes, AttributesOf, KeepPacked, PackOptions, PackReport, Readable, Table as Opened, TableSchema,
@@ -137,9 +138,16 @@ impl Table {
     }
 
     /// The runs: name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
-    fn runs(&self, py: Python<'_>) -> PyResult<Vec<Run>> {
+    #[pyo3(signature = (condition=None))]
+    fn runs(&self, py: Python<'_>, condition: Option<&str>) -> PyResult<Vec<Run>> {
         let table = self.readable()?;
-        let runs = wait(py, async move { table.runs().await })?;
+        let condition = condition.map(Expression::parse).transpose().map_err(Failure::from)?;
+        let runs = wait(py, async move {
+            match condition {
+                Some(condition) => table.runs_where(&condition).await,
+                None => table.runs().await,
+            }
+        })?;
         let run = |run: atoll_tables::RunSummary| {
             (run.name, run.attempt, run.ranks, run.last_complete, run.published, run.steps, run.rows)
         };

@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever is here answers alike for a table with all rows and for several that share them.
 
+use crate::expression::Expression;
 use crate::protocol::Version;
 use crate::{
     Answer, Count, Explanation, Query, Refined, Refinement, RunSummary, StepSummary, Table, TableError,
@@ -144,6 +145,28 @@ impl Readable {
             runs.extend(table.runs().await?);
         }
         Ok(runs)
+    }
+
+    /// The runs of each table whose attributes satisfy a condition.
+    ///
+    /// # Errors
+    /// As [`Table::runs_where`]; of several tables one at least has to have the attributes.
+    pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
+        let (mut runs, mut refusal, mut knows) = (Vec::new(), None, false);
+        for table in self.tables() {
+            match table.runs_where(condition).await {
+                Ok(found) => {
+                    knows = true;
+                    runs.extend(found);
+                }
+                Err(error @ TableError::Filter(_)) => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match refusal.filter(|_| !knows) {
+            Some(error) => Err(error),
+            None => Ok(runs),
+        }
     }
 
     /// The visible steps of a run, or of all, one table's after the other's. Of several tables, those that have the

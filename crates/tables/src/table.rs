@@ -17,6 +17,7 @@ mod pack;
 mod parts;
 mod query;
 mod registry;
+mod run_filter;
 mod runs;
 mod session;
 mod snapshots;
@@ -26,8 +27,8 @@ mod vacuum;
 pub use attributes::{Attributes, AttributesOf};
 pub use pack::{KeepPacked, PackOptions, PackReport};
 pub use query::{
-    Answer, Batches, Count, Explanation, Query, Refined, Refinement, Scanned, Union, UnionRefinement, Within,
-    Work,
+    Answer, Batches, Count, Explanation, OfRuns, Query, Refined, Refinement, Scanned, Union, UnionRefinement,
+    Within, Work,
 };
 pub use registry::TableSummary;
 pub use runs::{RunSummary, StepSummary, TableInfo};

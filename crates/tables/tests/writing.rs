@@ -14,10 +14,14 @@ mod deletes;
 mod door;
 #[path = "writing/faults.rs"]
 mod faults;
+#[path = "writing/history.rs"]
+mod history;
 #[path = "writing/line.rs"]
 mod line;
 #[path = "writing/listing.rs"]
 mod listing;
+#[path = "writing/of_runs.rs"]
+mod of_runs;
 #[path = "writing/rows.rs"]
 mod rows;
 #[path = "writing/sessions.rs"]

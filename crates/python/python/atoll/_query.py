@@ -150,6 +150,22 @@ class Asking(Estimating):
         """At most so many rows: the lightest. May cut an entity in two; :meth:`first` does not."""
         return self.query()._least("rows", rows)
 
+    def of_runs(self, *names: str, where: Expression | str | None = None) -> Query:
+        """Rows that these runs wrote: ``t.of_runs("a", "b")``, or those whose attributes satisfy a condition:
+        ``t.of_runs(where="temperature > 300")``, which are looked up now.
+
+        A run costs nothing where its rows lie alone; in rows that were packed with those of others, it is told row by
+        row. Asking raises ``NotFoundError`` for a run that is not there.
+        """
+        query = self.query()
+        if where is not None:
+            names = (*names, *(run.name for run in query.table.runs(where=where)))
+        elif not names:
+            raise InvalidInputError.hinted("of_runs needs to be told which runs", "give their names, or where=")
+        wanted = dict.fromkeys(names)
+        known = wanted if query.runs is None else query.runs
+        return dataclasses.replace(query, runs=tuple(name for name in wanted if name in known))
+
     def as_of(self, version: int | str) -> Query:
         """The table as it was at a version, or at the one that a snapshot keeps, by its name."""
         query = self.query()
@@ -382,6 +398,7 @@ class Query(Asking):
     units: int | None = None
     rows: int | None = None
     columns: tuple[str, ...] | None = None
+    runs: tuple[str, ...] | None = None
     version: int | None = None
     arriving: bool = False
     ordered: bool = True
@@ -412,6 +429,8 @@ class Query(Asking):
         said = [repr(self.table)]
         if self.condition:
             said.append(f"where {self.condition}")
+        if self.runs is not None:
+            said.append(f"of runs {', '.join(self.runs) or 'none'}")
         if (self.after, self.until) != (0.0, 1.0):
             said.append(f"sample {self.until:g}" if self.after == 0.0 else f"window {self.after:g} to {self.until:g}")
         for name in ("units", "rows"):

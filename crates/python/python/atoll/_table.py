@@ -186,9 +186,13 @@ class Table(Asking):
         """The query for all of it."""
         return Query(self)
 
-    def runs(self) -> list[Run]:
-        """The runs in it, by name."""
-        return [Run(*found) for found in self._native.runs()]
+    def runs(self, *, where: Expression | str | None = None) -> list[Run]:
+        """The runs in it, by name; with ``where``, those whose attributes satisfy a condition.
+
+        ``t.runs(where="temperature > 300 and solvent = 'water'")``: a run that lacks an attribute has no value in it,
+        and ``run`` is its name. Raises ``InvalidInputError`` for an attribute that no run has.
+        """
+        return [Run(*found) for found in self._native.runs(None if where is None else str(where))]
 
     def steps(self, run: str | None = None) -> list[Step]:
         """The complete steps of a run, or of all, in their order."""

@@ -101,6 +101,10 @@ impl Readable {
         let names_units = |filter: &Bound| self.first().is_ok_and(|table| table.names_units(filter));
         // The first units with rows of a filter are other units than the first of all.
         let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();
+        // Where runs were packed together, only the rows themselves tell whose they are.
+        if plan.query.runs.is_some() {
+            return Ok(());
+        }
         if filter.as_ref().is_some_and(|filter| is_cut_short || prunes(filter) || names_units(filter)) {
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl Readable {
         let value = value_of(self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
-        if is_total && rows.is_none() && query.filter.is_none() {
+        if is_total && rows.is_none() && query.filter.is_none() && query.runs.is_none() {
             rows = Some(self.count_all(&mut query).await?.rows);
         }
         let answered = query.columns.as_mut().map(|columns| {

@@ -15,6 +15,7 @@ mod fetch;
 mod filters;
 mod found;
 mod known;
+mod of_runs;
 mod portion;
 mod reading;
 mod refine;
@@ -24,6 +25,8 @@ mod union;
 
 pub use batches::Batches;
 pub use explain::{Explanation, Within};
+pub(super) use found::arrow;
+pub use of_runs::OfRuns;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
 pub use union::{Union, UnionRefinement};
@@ -53,6 +56,8 @@ pub struct Query {
     pub limit: Option<usize>,
     /// These columns, by name, in this order; all for none.
     pub columns: Option<Vec<String>>,
+    /// Rows that these runs wrote; those of all for none.
+    pub runs: Option<OfRuns>,
     /// Of this version; of the one that is current for none.
     pub as_of: Option<Version>,
     /// Whether what has come of steps that are not complete yet is answered as well, as if they were complete.
@@ -67,6 +72,7 @@ impl Default for Query {
             units: None,
             limit: None,
             columns: None,
+            runs: None,
             as_of: None,
             with_arriving: false,
         }
@@ -122,6 +128,13 @@ impl Query {
     #[must_use]
     pub fn select<N: Into<String>>(self, columns: impl IntoIterator<Item = N>) -> Self {
         Self { columns: Some(columns.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// This query, of the rows that one of these runs wrote.
+    #[must_use]
+    pub fn of_runs(self, runs: OfRuns) -> Self {
+        let runs = self.runs.as_ref().map_or_else(|| runs.clone(), |known| known.intersection(&runs));
+        Self { runs: Some(runs), ..self }
     }
 
     /// This query, of an older version.

@@ -184,7 +184,7 @@ impl Table {
         self.ledger.commit(Edit::Delete { scope }).await
     }
 
-    fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {
+    pub(super) fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {
         let distance = |other: &&RunId| strsim::damerau_levenshtein(name, &other.0);
         let near = names.min_by_key(distance).filter(|other| distance(other) <= 2);
         TableError::NoRun {

@@ -8,6 +8,7 @@ use crate::planted::{self, Bug};
 use crate::protocol::{RunId, StepRange, Struck};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Rows of a part that meet all that is said here are struck.
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub(super) struct Strike {
     /// Rows of this run; none where all rows of the part are meant.
     run: Option<RunId>,
+    /// Rows of none of these runs; none where that does not matter.
+    all_but: Option<Arc<BTreeSet<RunId>>>,
     /// Rows of these steps; none where all are meant.
     steps: Option<StepRange>,
     /// Rows for which this is true; all for none.
@@ -28,12 +31,17 @@ impl Strike {
         bound: impl FnOnce(&Arc<str>) -> Result<Arc<Bound>, TableError>,
     ) -> Result<Self, TableError> {
         let Struck { run, steps, expression } = struck;
-        Ok(Self { run, steps, condition: expression.as_ref().map(bound).transpose()? })
+        Ok(Self { run, all_but: None, steps, condition: expression.as_ref().map(bound).transpose()? })
+    }
+
+    /// Whatever other runs wrote.
+    pub(super) const fn all_but(runs: Arc<BTreeSet<RunId>>) -> Self {
+        Self { run: None, all_but: Some(runs), steps: None, condition: None }
     }
 
     /// Whether it looks at where rows were written.
     pub(super) const fn needs_origins(&self) -> bool {
-        self.run.is_some() || self.steps.is_some()
+        self.run.is_some() || self.all_but.is_some() || self.steps.is_some()
     }
 
     /// Which rows are struck. Origins are there where they are needed.
@@ -49,6 +57,11 @@ impl Strike {
         if let (Some(run), Some(origins)) = (&self.run, origins) {
             let of_run = |row: usize| origins.run(row) == Some(run);
             struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_run);
+        }
+        if let (Some(runs), Some(origins)) = (&self.all_but, origins) {
+            let is_meant: Vec<bool> = origins.names().iter().map(|name| runs.contains(name)).collect();
+            let of_others = |row: usize| !is_meant[origins.runs()[row] as usize];
+            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_others);
         }
         if let (Some(steps), Some(origins)) = (self.steps, origins) {
             let of_steps = |row: usize| origins.steps().get(row).is_some_and(|step| steps.contains(*step));

@@ -34,6 +34,7 @@ impl Wish {
             units: (random.u8(..4) == 0).then(|| some_count(random)),
             limit: (random.u8(..4) == 0).then(|| some_count(random)),
             columns: (random.bool()).then(|| some_columns(random, schema)),
+            runs: None,
             as_of: None,
             with_arriving: false,
         };

@@ -7,7 +7,7 @@ use crate::seeds::for_seeds;
 use crate::world::World;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
-use atoll_tables::{Query, Table};
+use atoll_tables::{OfRuns, Query, Table};
 use fastrand::Rng;
 use std::sync::Arc;
 
@@ -15,10 +15,13 @@ use std::sync::Arc;
 fn any(random: &mut Rng, world: &World) -> Asked {
     let with_arriving = random.u8(..8) == 0;
     let past = random.choice(&world.past).filter(|_| random.u8(..8) == 0 && !with_arriving);
-    let rows = past.map_or_else(|| world.rows(with_arriving), |(_, rows)| rows.clone());
+    let runs = random.choice(world.runs()).filter(|_| random.u8(..6) == 0 && past.is_none());
+    let now = || runs.map_or_else(|| world.runs(), |run| vec![run]);
+    let rows = past.map_or_else(|| world.rows_of(now(), with_arriving), |(_, rows)| rows.clone());
     let mut wish = Wish::any(random, &world.schema, &rows);
     wish.query.as_of = past.map(|(version, _)| *version);
     wish.query.with_arriving = with_arriving;
+    wish.query.runs = runs.map(|run| OfRuns::new([run]));
     wish.of(rows)
 }
 

@@ -49,8 +49,18 @@ impl World {
 
     /// Every row that is visible; with those that are arriving, or without.
     pub fn rows(&self, with_arriving: bool) -> Vec<Particle> {
+        self.rows_of(self.runs(), with_arriving)
+    }
+
+    /// The runs that have begun.
+    pub fn runs(&self) -> Vec<&'static str> {
+        self.runs.keys().copied().collect()
+    }
+
+    /// As [`World::rows`], of these runs.
+    pub fn rows_of(&self, runs: Vec<&'static str>, with_arriving: bool) -> Vec<Particle> {
         let mut rows = Vec::new();
-        for run in self.runs.values() {
+        for run in runs.iter().map(|name| &self.runs[name]) {
             let mut run = run.clone();
             if with_arriving {
                 run.arriving.clone().into_keys().for_each(|step| run.publish(step));

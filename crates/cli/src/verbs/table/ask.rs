@@ -3,7 +3,7 @@
 use crate::Failure;
 use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Boundary, Cut, Query, Table};
+use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
 use clap::Args;
 
 /// Which rows, and what of them.
@@ -30,6 +30,12 @@ pub(super) struct QuestionArguments {
     /// How positions repeat: lengths, and tilts xy, xz, yz; `inf` does not repeat, `none` is no cell at all
     #[arg(long, value_name = "LX,LY,LZ[,XY,XZ,YZ]", allow_hyphen_values = true, help_heading = "Which rows")]
     cell: Option<String>,
+    /// Only rows that this run wrote; may be given several times
+    #[arg(long = "run", value_name = "NAME", help_heading = "Which rows")]
+    runs: Vec<String>,
+    /// Only rows of runs whose attributes satisfy this, such as 'temperature > 300'
+    #[arg(long, value_name = "CONDITION", help_heading = "Which rows")]
+    runs_where: Option<String>,
     /// This share of what is sampled, from 0 to 1; the same rows every time
     #[arg(long, value_name = "SHARE", conflicts_with = "window", help_heading = "Which rows")]
     sample: Option<f64>,
@@ -101,9 +107,28 @@ impl QuestionArguments {
             units: self.first,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            runs: self.of_runs(table).await?,
             as_of: self.version(table).await?,
             with_arriving: self.arriving,
         })
+    }
+
+    /// The runs that are asked for, by name and by what was noted of them.
+    async fn of_runs(&self, table: &Table) -> Result<Option<OfRuns>, Failure> {
+        if self.runs.is_empty() && self.runs_where.is_none() {
+            return Ok(None);
+        }
+        let mut names = self.runs.clone();
+        if let Some(text) = &self.runs_where {
+            let wrong = |error| Failure::Expression { what: "--runs-where", error: Box::new(error) };
+            let condition = Expression::parse(text).map_err(wrong)?;
+            let found = table.runs_where(&condition).await.map_err(|error| match error {
+                TableError::Filter(error) => wrong(error),
+                error => error.into(),
+            })?;
+            names.extend(found.into_iter().map(|run| run.name));
+        }
+        Ok(Some(OfRuns::new(names.iter().map(String::as_str))))
     }
 
     /// The version that is asked for, by its number or by the name of a snapshot.

@@ -24,13 +24,13 @@ impl Ledger {
         if planted::is(Bug::PastReadsPresent) {
             return Ok(Arc::new(Manifest { version, ..Arc::unwrap_or_clone(current.manifest) }));
         }
-        match self.from_past(version).await {
+        match self.read_past(version).await {
             Err(error @ TableError::Damaged { .. }) => Err(self.if_gone(version, error).await),
             ended => ended,
         }
     }
 
-    async fn from_past(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
+    async fn read_past(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
         let whole = self.full(self.full_before(version).await?).await?;
         self.advance(whole, version).await
     }

@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::known::Known;
+use super::of_runs::OfRuns;
 use super::portion::Planned;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
@@ -17,6 +18,7 @@ pub(super) struct Asked {
     pub(super) window: Window,
     pub(super) units: Option<usize>,
     pub(super) limit: Option<usize>,
+    pub(super) runs: Option<OfRuns>,
     /// Places of the columns to read. Those of conditions alone come last.
     pub(super) columns: Vec<usize>,
     /// How many of these are needed of rows that are known to answer.
@@ -54,7 +56,8 @@ impl Asked {
         let known = filter.as_ref().and_then(|filter| Known::of(&table.schema, filter));
         let (columns, answered) = (Vec::new(), Vec::new());
         let Query { window, units, limit, .. } = *query;
-        Ok(Self { filter, bounds, known, window, units, limit, columns, needed: 0, answered, is_count })
+        let runs = query.runs.clone();
+        Ok(Self { filter, bounds, known, window, units, limit, runs, columns, needed: 0, answered, is_count })
     }
 
     fn with_filter(mut self, schema: &TableSchema) -> Self {

@@ -154,6 +154,6 @@ pub(super) fn of_answer(source: BlockError) -> TableError {
     TableError::Block { object: "the rows of the answer".to_owned(), source }
 }
 
-pub(super) fn arrow(error: ArrowError) -> TableError {
+pub(in crate::table) fn arrow(error: ArrowError) -> TableError {
     of_answer(error.into())
 }

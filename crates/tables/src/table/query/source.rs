@@ -87,6 +87,9 @@ pub(super) fn pieces(
 ) -> Result<Vec<Piece>, TableError> {
     let mut conditions: BTreeMap<Arc<str>, Arc<Bound>> = BTreeMap::new();
     let mut pieces = Vec::new();
+    if let Some(runs) = &asked.runs {
+        runs.check(table, manifest)?;
+    }
     for (place, placed) in manifest.pieces.values().enumerate() {
         let (named, verdict) = (window_of(placed.piece.weights), verdict_on(&placed.piece, asked));
         let wanted = asked.window.intersection(named).clipped(Weight::LEAST, Weight::GREATEST);
@@ -94,7 +97,9 @@ pub(super) fn pieces(
         else {
             continue;
         };
-        let mut struck = Vec::new();
+        let others = asked.runs.as_ref().map(|runs| runs.within(&placed.piece.extent));
+        let Some(others) = others.unwrap_or(Some(None)) else { continue };
+        let mut struck: Vec<Strike> = others.into_iter().collect();
         for said in manifest.struck_of(placed) {
             let strike = Strike::of(said, |text| {
                 if let Some(known) = conditions.get(text) {

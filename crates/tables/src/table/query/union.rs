@@ -7,8 +7,8 @@
 //! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle.
 
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
-use super::{Answer, Count, Explanation, Query, Refined, Refinement, Work};
-use crate::protocol::Version;
+use super::{Answer, Count, Explanation, OfRuns, Query, Refined, Refinement, Work};
+use crate::protocol::{RunId, Version};
 use crate::{Cut, Table, TableError, TableSchema, Weight};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use futures::future::try_join_all;
@@ -111,6 +111,31 @@ impl Union {
         Ok((version, versions))
     }
 
+    /// What is asked of each table, and the version that this is about. Each run has to be in one of them.
+    async fn of_each(&self, query: &Query) -> Result<(Version, Vec<Query>), TableError> {
+        let (version, versions) = self.pin(query.as_of).await?;
+        let of = |of| query.clone().as_of(of);
+        let mut of_each: Vec<Query> = versions.into_iter().map(of).collect();
+        if let Some(runs) = &query.runs {
+            self.check_runs(runs, &of_each).await?;
+            of_each.iter_mut().for_each(|query| query.runs = Some(runs.where_there()));
+        }
+        Ok((version, of_each))
+    }
+
+    async fn check_runs(&self, runs: &OfRuns, of_each: &[Query]) -> Result<(), TableError> {
+        let manifests = self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query));
+        let manifests = try_join_all(manifests).await?;
+        let is_there = |run: &RunId| manifests.iter().any(|manifest| manifest.runs.get(run).is_some());
+        match runs.names().find(|run| !is_there(run)) {
+            Some(run) => {
+                let present = manifests.iter().flat_map(|manifest| manifest.runs.keys());
+                Err(self.first()?.no_run(&run.0, present))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Answers a query, as [`Table::query`].
     ///
     /// # Errors
@@ -136,8 +161,7 @@ impl Union {
             let rows = answer.rows.num_rows() as u64;
             return Ok(Count { version: answer.version, rows, work: answer.work });
         }
-        let (version, versions) = self.pin(query.as_of).await?;
-        let of_each: Vec<Query> = versions.into_iter().map(|of| query.clone().as_of(of)).collect();
+        let (version, of_each) = self.of_each(query).await?;
         let counts = self.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
         let counts = try_join_all(counts).await?;
         let rows = counts.iter().map(|count| count.rows).sum();
@@ -151,8 +175,7 @@ impl Union {
     /// # Errors
     /// As [`Union::query`].
     pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
-        let (version, versions) = self.pin(query.as_of).await?;
-        let of_each: Vec<Query> = versions.into_iter().map(|of| query.clone().as_of(of)).collect();
+        let (version, of_each) = self.of_each(query).await?;
         let told = self.tables.iter().zip(&of_each).map(|(table, query)| table.explain(query));
         let mut told = try_join_all(told).await?.into_iter();
         let mut all = told.next().ok_or(TableError::Unlike { place: 1 })?;
@@ -335,7 +358,7 @@ struct Merging {
 
 impl Merging {
     async fn begin(union: &Union, query: &Query) -> Result<Self, TableError> {
-        let (version, versions) = union.pin(query.as_of).await?;
+        let (version, of_each) = union.of_each(query).await?;
         let first = union.first()?;
         let names = columns(&union.schema, query);
         let id = id_names(&union.schema);
@@ -352,9 +375,9 @@ impl Merging {
             None => (0..names.len()).collect(),
             Some(asked) => asked.iter().filter_map(place).collect(),
         };
-        let of_each = Query { units: None, limit: None, columns: Some(names.clone()), ..query.clone() };
-        let member = |(table, of): (&Table, Version)| Member {
-            refinement: table.refine(&of_each.clone().as_of(of)),
+        let whole = |of: Query| Query { units: None, limit: None, columns: Some(names.clone()), ..of };
+        let member = |(table, of): (&Table, Query)| Member {
+            refinement: table.refine(&whole(of)),
             cut: query.window.after(),
             is_over: false,
             work: Work::default(),
@@ -363,7 +386,7 @@ impl Merging {
         Ok(Self {
             version,
             query: query.clone(),
-            members: union.tables.iter().zip(versions).map(member).collect(),
+            members: union.tables.iter().zip(of_each).map(member).collect(),
             schema: Arc::new(arrow_schema::Schema::new(fields)),
             id: id.into_iter().filter_map(place).collect(),
             answered,

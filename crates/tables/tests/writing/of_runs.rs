@@ -1,0 +1,103 @@
+//! Queries of some runs, by name and by attributes, before and after packing, of one table and of several.
+
+use super::rows::{block, create, open, rows};
+use atoll_memory::MemoryStore;
+use atoll_store::{ErrorKind, Store};
+use atoll_tables::expression::Expression;
+use atoll_tables::{AttributesOf, OfRuns, PackOptions, Query, Table, TableError, Union};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Three runs of two steps of 20, 30 and 40 rows.
+async fn three_runs() -> (Arc<dyn Store>, Table) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    for (place, run) in ["a", "b", "c"].into_iter().enumerate() {
+        table.begin(run, 1, 1).await.unwrap();
+        for step in 1..3 {
+            let rows = rows(step, 1000 * place as i64, 20 + 10 * place);
+            table.append(block(run, 1, step, 0), &rows).await.unwrap();
+        }
+    }
+    (store, table)
+}
+
+fn of(runs: &[&str]) -> Query {
+    Query::default().of_runs(OfRuns::new(runs.iter().copied()))
+}
+
+/// How many rows a query has, in all the ways in which that can be found.
+async fn count(table: &Table, query: &Query) -> Result<usize, TableError> {
+    let rows = table.query(query).await?.rows.num_rows();
+    assert_eq!(table.count(query).await?.rows as usize, rows);
+    let scanned = table.scan(query).await?.batches;
+    assert_eq!(scanned.iter().map(|batch| batch.num_rows()).sum::<usize>(), rows);
+    Ok(rows)
+}
+
+async fn judge(table: &Table) {
+    let cases = [(&["a"][..], 40), (&["b"], 60), (&["a", "c"], 120), (&["a", "b", "c"], 180), (&[], 0)];
+    for (runs, wanted) in cases {
+        assert_eq!(count(table, &of(runs)).await.unwrap(), wanted, "{runs:?}");
+    }
+    let both = of(&["a", "b"]).of_runs(OfRuns::new(["b", "c"]));
+    assert_eq!(count(table, &both).await.unwrap(), 60, "of both at once");
+    let left = of(&["b"]).filter(Expression::parse("step = 1").unwrap());
+    assert_eq!(count(table, &left).await.unwrap(), 30);
+    let refused = count(table, &of(&["a", "bb"])).await.unwrap_err();
+    assert_eq!(
+        (refused.kind(), refused.hint().as_deref()),
+        (ErrorKind::NotFound, Some("did you mean \"b\"?"))
+    );
+}
+
+#[tokio::test]
+async fn rows_of_a_run_are_those_that_it_wrote_however_they_lie() {
+    let (store, table) = three_runs().await;
+    judge(&table).await;
+    table.pack(&PackOptions { is_whole: true, ..PackOptions::default() }).await.unwrap();
+    assert!(table.info().await.unwrap().cubes > 0 && table.info().await.unwrap().blocks == 0);
+    judge(&open(&store).await).await;
+    table.delete(Some("b"), Some(1..2), None).await.unwrap();
+    assert_eq!(count(&table, &of(&["b"])).await.unwrap(), 30, "beside a tombstone");
+}
+
+#[tokio::test]
+async fn of_several_tables_each_need_not_have_every_run() {
+    let (_, left) = three_runs().await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let right = create(&store).await;
+    right.begin("d", 1, 1).await.unwrap();
+    right.append(block("d", 1, 1, 0), &rows(1, 9000, 5)).await.unwrap();
+    let union = Union::new(vec![left, right]).unwrap();
+    for (runs, wanted) in [(&["a"][..], 40), (&["d"], 5), (&["a", "d"], 45)] {
+        assert_eq!(union.query(&of(runs)).await.unwrap().rows.num_rows(), wanted);
+        assert_eq!(union.count(&of(runs)).await.unwrap().rows as usize, wanted);
+        assert!(union.explain(&of(runs)).await.is_ok());
+    }
+    let refused = union.query(&of(&["a", "e"])).await.unwrap_err();
+    assert!(matches!(refused, TableError::NoRun { run, .. } if run == "e"));
+}
+
+#[tokio::test]
+async fn runs_are_found_by_what_was_noted_of_them() {
+    let (_, table) = three_runs().await;
+    let note = |run: &'static str, attributes: Value| {
+        let table = table.clone();
+        let attributes = serde_json::from_value(attributes).unwrap();
+        async move { table.set_attributes(AttributesOf::Run(run), &attributes).await.unwrap() }
+    };
+    note("a", json!({"temperature": 300, "solvent": "water", "list": [1]})).await;
+    note("b", json!({"temperature": 310.5})).await;
+    note("gone", json!({"temperature": 305})).await;
+    let found = async |condition: &str| {
+        let runs = table.runs_where(&Expression::parse(condition).unwrap()).await?;
+        Ok::<_, TableError>(runs.into_iter().map(|run| run.name).collect::<Vec<_>>())
+    };
+    assert_eq!(found("temperature > 301").await.unwrap(), ["b"]);
+    assert_eq!(found("temperature is null or solvent = 'water'").await.unwrap(), ["a", "c"]);
+    assert_eq!(found("run = 'c'").await.unwrap(), ["c"]);
+    for wrong in ["pressure > 1", "list = 1", "temperature = 'hot'"] {
+        assert_eq!(found(wrong).await.unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+    }
+}
