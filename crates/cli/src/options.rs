@@ -3,7 +3,7 @@
 //! Invariant: this is the only place that reads options files and the environment.
 
 use crate::Failure;
-use atoll_open::OpenOptions;
+use atoll_open::{OpenOptions, Password};
 use atoll_options::{Assignment, Origin, Schema, Section, Settings, Size, Sources, TomlText, resolve};
 use atoll_store::{Durability, WriteOptions};
 use clap::Args;
@@ -65,7 +65,7 @@ atoll_options::choice! {
 atoll_options::options! {
     /// What stands at the top of the options file.
     pub struct TopOptions in "" {
-        /// The store that verbs use: a folder, file:PATH?mode=read, or mem:
+        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, or cassandra://HOST/KEYSPACE
         store: String = "",
         /// When to use colours: auto, always or never
         color: Color = "auto",
@@ -110,7 +110,19 @@ pub(crate) fn schema() -> Schema {
 }
 
 /// Variables with our prefix that are not options.
-const RESERVED_VARIABLES: [&str; 2] = ["ATOLL_CONFIG", "ATOLL_LOG"];
+const RESERVED_VARIABLES: [&str; 7] = [
+    "ATOLL_CONFIG",
+    "ATOLL_LOG",
+    PASSWORD_VARIABLE,
+    // Where tests find a cluster.
+    "ATOLL_CASSANDRA",
+    "ATOLL_CASSANDRA_NODES",
+    "ATOLL_CASSANDRA_CONTROL",
+    "ATOLL_CASSANDRA_FOLDER",
+];
+
+/// The password for Cassandra. It is no option, because options are shown.
+const PASSWORD_VARIABLE: &str = "ATOLL_CASSANDRA_PASSWORD";
 
 /// Reads files and environment, and lays the flags over them.
 pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failure> {
@@ -190,6 +202,8 @@ pub(crate) fn open_options(settings: &Settings) -> Result<OpenOptions, Failure> 
         memory_bytes: engine.memory.0,
         checkpoint_bytes: engine.checkpoint.0,
         keep: engine.keep,
+        password: std::env::var_os(PASSWORD_VARIABLE)
+            .map(|password| Password(password.to_string_lossy().into_owned())),
         ..OpenOptions::default()
     })
 }

@@ -1,12 +1,13 @@
 //! Where a path or URL becomes a store: the one way in for every door.
 //!
-//! [`open`] takes a bare path, `file:` or `mem:`; `cassandra:` and `ring:` are names it knows and answers
-//! with `unsupported` until those stores exist. [`open_with_maintenance`] also gives the handle to what
+//! [`open`] takes a bare path, `file:`, `mem:` or `cassandra:`; `ring:` is a name it knows and answers with
+//! `unsupported` until that store exists. [`open_with_maintenance`] also gives the handle to what
 //! only an operator needs: check, statistics, snapshots, copies.
 //!
 //! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
 //! Invariant: only `stores.rs` knows the implementations by name.
 
+mod cassandra;
 pub mod fuzz;
 mod maintenance;
 mod options;
@@ -14,10 +15,11 @@ mod stores;
 mod upkeep;
 mod url;
 
+pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
     CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
-pub use options::{Mode, OpenOptions};
+pub use options::{Mode, OpenOptions, Password};
 pub use url::{Location, StoreUrl, UrlError};
 
 use atoll_store::{Store, StoreError};
@@ -53,13 +55,10 @@ pub async fn open_with_maintenance(url: &str, options: &OpenOptions) -> Result<O
     match &url.location {
         Location::Memory => stores::open_memory(&options).await,
         Location::Folder(path) => stores::open_folder(path, &options).await,
-        Location::Cassandra => Err(StoreError::Unsupported {
-            what: "a `cassandra:` store".to_owned(),
-            hint: "this release opens folders and memory; name a folder, such as `--store ./data`",
-        }),
+        Location::Cassandra(url) => stores::open_cassandra(url, &options).await,
         Location::Ring => Err(StoreError::Unsupported {
             what: "a `ring:` store".to_owned(),
-            hint: "this release opens folders and memory; name a folder, such as `--store ./data`",
+            hint: "this release opens folders, memory and Cassandra; name a folder, such as `--store ./data`",
         }),
     }
 }

@@ -25,6 +25,18 @@ pub struct OpenOptions {
     pub checkpoint_bytes: u64,
     /// How long space that nothing refers to is kept for readers without a lease.
     pub keep: Duration,
+    /// The password for stores that ask for one.
+    pub password: Option<Password>,
+}
+
+/// A password, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password")
+    }
 }
 
 impl Default for OpenOptions {
@@ -35,6 +47,7 @@ impl Default for OpenOptions {
             memory_bytes: 1 << 30,
             checkpoint_bytes: 1 << 30,
             keep: Duration::from_secs(600),
+            password: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The implementations by name: the one place that changes when a store is added.
 
 use crate::upkeep::Upkeep;
-use crate::{Mode, OpenOptions, Opened};
+use crate::{CassandraUrl, Mode, OpenOptions, Opened};
 use atoll_embedded::{EmbeddedStore, StoreOptions};
 use atoll_store::StoreError;
 use std::path::Path;
@@ -38,6 +38,61 @@ pub(crate) async fn open_folder(path: &Path, options: &OpenOptions) -> Result<Op
     let store = folder.store();
     let maintenance = Arc::new(Upkeep::new(path.to_path_buf(), folder, store_options));
     Ok(Opened { store, maintenance: Some(maintenance), place })
+}
+
+/// A keyspace of a Cassandra cluster.
+#[cfg(feature = "cassandra")]
+pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) -> Result<Opened, StoreError> {
+    use crate::TlsChoice;
+    use atoll_cassandra::{CassandraStore, Consistency, Credentials, Options, Tls};
+
+    let query = &url.query;
+    let defaults = Options::of(url.contacts.clone(), url.keyspace.as_str());
+    let password = match &query.password_file {
+        Some(path) => Some(read_password(path)?),
+        None => options.password.as_ref().map(|password| password.0.clone()),
+    };
+    let credentials =
+        url.user.clone().map(|user| Credentials { user, password: password.unwrap_or_default() });
+    let cassandra = Options {
+        credentials,
+        consistency: if query.is_local { Consistency::LocalQuorum } else { Consistency::Quorum },
+        datacenter: query.datacenter.clone(),
+        replication: query.replication,
+        tls: match &query.tls {
+            None | Some(TlsChoice::Off) => Tls::Off,
+            Some(TlsChoice::On) => Tls::System,
+            Some(TlsChoice::File(path)) => Tls::Authorities(path.clone()),
+        },
+        create: options.create,
+        read_only: options.mode == Mode::Read,
+        connect_time_out: query.connect_time_out.unwrap_or(defaults.connect_time_out),
+        request_time_out: query.time_out.unwrap_or(defaults.request_time_out),
+        ..defaults
+    };
+    let place = cassandra.place();
+    let store = CassandraStore::open(cassandra).await?;
+    Ok(Opened { store: Arc::new(store), maintenance: None, place })
+}
+
+/// A build without Cassandra.
+#[cfg(not(feature = "cassandra"))]
+pub(crate) async fn open_cassandra(_: &CassandraUrl, _: &OpenOptions) -> Result<Opened, StoreError> {
+    Err(StoreError::Unsupported {
+        what: "a `cassandra:` store".to_owned(),
+        hint: "this program was built without it; build with --features cassandra, or name a folder",
+    })
+}
+
+/// The first line of a file that holds a password.
+#[cfg(feature = "cassandra")]
+fn read_password(path: &Path) -> Result<String, StoreError> {
+    let text = std::fs::read_to_string(path).map_err(|error| StoreError::InvalidInput {
+        what: "password-file",
+        problem: format!("{}: {error}", path.display()),
+        hint: "name a file that holds the password on its first line and that only you can read",
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn store_options(options: &OpenOptions) -> StoreOptions {

@@ -1,10 +1,12 @@
-//! Store URLs: a bare path, `file:PATH?key=value`, `mem:`, and names that are known but not open yet.
+//! Store URLs: a bare path, `file:PATH?key=value`, `mem:`, `cassandra://HOST/KEYSPACE`, and a name that is known
+//! but not open yet.
 //!
 //! A bare path is taken as it is, byte for byte. After `file:` the path is percent-decoded, and a query
 //! may follow: `mode=read|write`, `create=true|false`, `memory=SIZE`, `checkpoint=SIZE`, `keep=DURATION`.
 //!
 //! Invariant: parsing is total; every text is a location or a typed error with a hint.
 
+use crate::cassandra::CassandraUrl;
 use crate::{Mode, OpenOptions};
 use atoll_options::{OptionValue, Size, ValueError, nearest};
 use atoll_store::StoreError;
@@ -26,8 +28,8 @@ pub enum Location {
     Folder(PathBuf),
     /// The memory of this process.
     Memory,
-    /// A Cassandra cluster.
-    Cassandra,
+    /// A keyspace of a Cassandra cluster.
+    Cassandra(Box<CassandraUrl>),
     /// A ring of nodes.
     Ring,
 }
@@ -95,6 +97,27 @@ pub enum UrlError {
         /// What follows the number sign.
         fragment: String,
     },
+    /// No host follows `cassandra://`.
+    #[error("no host follows \"cassandra://\"")]
+    NoContact,
+    /// A contact point that is neither a host nor a host with a port.
+    #[error("\"{text}\" is not a host or host:port")]
+    Contact {
+        /// What was found.
+        text: String,
+    },
+    /// No keyspace follows the hosts.
+    #[error("no keyspace follows the hosts")]
+    NoKeyspace,
+    /// A name that no keyspace can have.
+    #[error("\"{text}\" is not the name of a keyspace: 1 to 48 letters, digits or underscores")]
+    Keyspace {
+        /// What was found.
+        text: String,
+    },
+    /// A password, which would be printed and kept wherever the URL is.
+    #[error("a password must not stand in a URL")]
+    Password,
     /// A part of the query without an equals sign.
     #[error("\"{part}\" in the query is not key=value")]
     NotAPair {
@@ -138,7 +161,7 @@ impl UrlError {
                 "name a folder, such as ./data or file:/scratch/data, or `mem:`"
             }
             Self::Scheme { .. } => {
-                "a store is a path, file:PATH or mem:; write ./NAME for a path with a colon in it"
+                "a store is a path, file:PATH, mem: or cassandra://HOST/KEYSPACE; write ./NAME for a path with a colon"
             }
             Self::Ambiguous { .. } => {
                 "write file:PATH?key=value for a query, or file:PATH with %3F for a question mark in a name"
@@ -147,8 +170,17 @@ impl UrlError {
             Self::Trailing { .. } => "a memory store has no name: write mem:",
             Self::Escape { .. } => "write %25 for a percent sign in a name",
             Self::Fragment { .. } => "write %23 for a number sign in a name",
+            Self::NoContact | Self::Contact { .. } | Self::NoKeyspace | Self::Keyspace { .. } => {
+                "write cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum; user, port and query may be left out"
+            }
+            Self::Password => {
+                "write cassandra://USER@HOST/KEYSPACE, and give the password in the environment variable \
+                 ATOLL_CASSANDRA_PASSWORD or in a file with password-file=PATH"
+            }
             Self::NotAPair { .. } | Self::UnknownKey { .. } | Self::Twice { .. } | Self::Value { .. } => {
-                "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION"
+                "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
+                 cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, replication=NUMBER, \
+                 tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION"
             }
         }
     }
@@ -179,7 +211,10 @@ impl StoreUrl {
                 ("", query) => Ok(Self { location: Location::Memory, query }),
                 (text, _) => Err(UrlError::Trailing { text: shortened(text) }),
             },
-            Some(("cassandra", _)) => Ok(Self { location: Location::Cassandra, query: Vec::new() }),
+            Some(("cassandra", rest)) => {
+                let location = Location::Cassandra(Box::new(CassandraUrl::parse(rest)?));
+                Ok(Self { location, query: Vec::new() })
+            }
             Some(("ring", _)) => Ok(Self { location: Location::Ring, query: Vec::new() }),
             Some((scheme, _)) => {
                 Err(UrlError::Scheme { scheme: shortened(scheme), nearest: nearest(scheme, SCHEMES) })
@@ -199,6 +234,9 @@ impl StoreUrl {
                 Setting::Checkpoint(size) => options.checkpoint_bytes = size.0,
                 Setting::Keep(keep) => options.keep = *keep,
             }
+        }
+        if let Location::Cassandra(url) = &self.location {
+            url.apply_to(&mut options);
         }
         options
     }
@@ -257,7 +295,7 @@ fn setting(key: &str, value: &str) -> Result<(&'static str, Setting), UrlError> 
     setting.map(|setting| (key, setting)).map_err(|source| UrlError::Value { key, source })
 }
 
-fn read_mode(value: &str) -> Result<Mode, ValueError> {
+pub(crate) fn read_mode(value: &str) -> Result<Mode, ValueError> {
     match value {
         "read" => Ok(Mode::Read),
         "write" => Ok(Mode::Write),
@@ -283,7 +321,7 @@ fn file_path(text: &str) -> Result<PathBuf, UrlError> {
     Ok(path_of(percent_decoded(path)?))
 }
 
-fn percent_decoded(text: &str) -> Result<Vec<u8>, UrlError> {
+pub(crate) fn percent_decoded(text: &str) -> Result<Vec<u8>, UrlError> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -321,6 +359,6 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

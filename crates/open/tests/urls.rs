@@ -1,7 +1,9 @@
 //! Every text is a location or a typed error with a hint, and a slip never opens anything.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
-use atoll_open::{Location, Mode, OpenOptions, StoreUrl, UrlError, open};
+use atoll_open::{
+    CassandraQuery, CassandraUrl, Location, Mode, OpenOptions, StoreUrl, TlsChoice, UrlError, open,
+};
 use atoll_store::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +55,7 @@ fn the_query_goes_before_the_options_given() {
         memory_bytes: 64 << 20,
         checkpoint_bytes: 1 << 20,
         keep: Duration::from_secs(2),
+        ..OpenOptions::default()
     };
     assert_eq!(options, expected);
 }
@@ -81,11 +84,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
 
 #[tokio::test]
 async fn known_names_without_a_store_behind_them_are_unsupported_with_a_hint() {
-    for (url, kind) in [
-        ("cassandra://host/keyspace", ErrorKind::Unsupported),
-        ("ring:job-17", ErrorKind::Unsupported),
-        ("http://host", ErrorKind::InvalidInput),
-    ] {
+    for (url, kind) in [("ring:job-17", ErrorKind::Unsupported), ("http://host", ErrorKind::InvalidInput)] {
         let Err(error) = open(url, &OpenOptions::default()).await else { panic!("{url} opened") };
         assert_eq!(error.kind(), kind, "{url}");
         assert!(error.hint().is_some(), "{url}");
@@ -100,6 +99,10 @@ fn random_texts_never_panic_the_parser() {
         "file:",
         "mem:",
         "ring:",
+        "cassandra:",
+        "host",
+        "@",
+        ",",
         "//",
         "/",
         "?",
@@ -121,4 +124,72 @@ fn random_texts_never_panic_the_parser() {
         accepted += usize::from(caught.unwrap_or_else(|_| panic!("seed {seed}, round {round}: {text:?}")));
     }
     assert!(accepted > 1000, "only {accepted} of the texts got past the surface");
+}
+
+fn cassandra(text: &str) -> CassandraUrl {
+    match StoreUrl::parse(text).unwrap().location {
+        Location::Cassandra(url) => *url,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn cassandra_urls_name_hosts_keyspace_and_what_else_matters() {
+    let least = cassandra("cassandra://node-1/atoll");
+    assert_eq!((least.contacts, least.keyspace, least.user), (vec!["node-1".into()], "atoll".into(), None));
+    assert_eq!(least.query, CassandraQuery::default());
+
+    let most = cassandra(
+        "cassandra://ada%40lab@node-1:19042,10.0.0.2,[::1]:9042/run_7?consistency=local-quorum&datacenter=east\
+         &replication=3&tls=/etc/ca.pem&password-file=~%2Fsecret&connect-time-out=3s&time-out=1min&mode=read\
+         &create=false",
+    );
+    assert_eq!(most.user.as_deref(), Some("ada@lab"));
+    assert_eq!(most.contacts, ["node-1:19042", "10.0.0.2", "[::1]:9042"]);
+    let query = CassandraQuery {
+        mode: Some(Mode::Read),
+        create: Some(false),
+        is_local: true,
+        datacenter: Some("east".into()),
+        replication: Some(3),
+        tls: Some(TlsChoice::File("/etc/ca.pem".into())),
+        password_file: Some("~/secret".into()),
+        connect_time_out: Some(Duration::from_secs(3)),
+        time_out: Some(Duration::from_secs(60)),
+    };
+    assert_eq!(most.query, query);
+}
+
+#[test]
+fn a_wrong_cassandra_url_says_what_is_wrong_and_never_shows_a_password() {
+    for (text, message) in [
+        ("cassandra:", "no host follows \"cassandra://\""),
+        ("cassandra:///k", "no host follows \"cassandra://\""),
+        ("cassandra://a,,b/k", "no host follows \"cassandra://\""),
+        ("cassandra://a b/k", "\"a b\" is not a host or host:port"),
+        ("cassandra://a:0/k", "\"a:0\" is not a host or host:port"),
+        ("cassandra://a:99999/k", "\"a:99999\" is not a host or host:port"),
+        ("cassandra://[::1/k", "\"[::1\" is not a host or host:port"),
+        ("cassandra://a", "no keyspace follows the hosts"),
+        ("cassandra://a/", "no keyspace follows the hosts"),
+        (
+            "cassandra://a/k-1",
+            "\"k-1\" is not the name of a keyspace: 1 to 48 letters, digits or underscores",
+        ),
+        ("cassandra://ada:hunter2@a/k", "a password must not stand in a URL"),
+        (
+            "cassandra://a/k?consistency=one",
+            "query key \"consistency\": \"one\" is not quorum or local-quorum",
+        ),
+        (
+            "cassandra://a/k?consistancy=quorum",
+            "there is no query key \"consistancy\"; did you mean \"consistency\"?",
+        ),
+        ("cassandra://a/k?tls=yes", "query key \"tls\": \"yes\" is not on, off or the path of a PEM file"),
+        ("cassandra://a/k?mode=read&mode=read", "query key \"mode\" is given twice"),
+    ] {
+        let error = StoreUrl::parse(text).unwrap_err();
+        assert_eq!(error.to_string(), message, "{text}");
+        assert!(!error.hint().is_empty() && !format!("{error:?}").contains("hunter2"), "{text}");
+    }
 }

@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::runtime::{Kept, wait};
 use crate::schema::{FieldText, schema_of};
 use crate::table::Table;
-use atoll_open::{Mode, OpenOptions};
+use atoll_open::{Mode, OpenOptions, Password};
 use atoll_tables::{Roles, TableSchema};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -36,6 +36,9 @@ impl Store {
             mode: if read_only { Mode::Read } else { Mode::Write },
             create,
             memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
+            // This is the door, so it reads the environment.
+            password: std::env::var_os("ATOLL_CASSANDRA_PASSWORD")
+                .map(|password| Password(password.to_string_lossy().into_owned())),
             keep: keep_seconds.map_or(defaults.keep, Duration::from_secs),
             ..defaults
         };

@@ -13,7 +13,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the contract", &["atoll-store"]),
     ("the model", &["atoll-memory"]),
     ("the suite", &["atoll-conformance"]),
-    ("the implementations", &["atoll-embedded"]),
+    ("the implementations", &["atoll-embedded", "atoll-cassandra"]),
     ("the opener", &["atoll-open"]),
     ("the models", &["atoll-tables"]),
     ("the doors", &["atoll", "atoll-python"]),

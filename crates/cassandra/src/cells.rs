@@ -1,0 +1,182 @@
+//! Cells as rows: reading them, at SERIAL or from any replica, and joining their pieces.
+//!
+//! Invariant: bytes that do not match their checksum are an error, never an answer.
+
+use crate::chunks::Chunks;
+use crate::codec::{Body, KIND_CELL, PieceHead, unsealed};
+use crate::link::Link;
+use atoll_store::{Buffer, ByteRange, SortKey, StoreError};
+use bytes::Bytes;
+use scylla::response::query_result::QueryRowsResult;
+use scylla::statement::prepared::PreparedStatement;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// One piece of a cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Its place in the cell.
+    pub(crate) number: i32,
+    /// What it says about itself.
+    pub(crate) head: PieceHead,
+    /// Its sealed bytes, if they lie inline and were asked for.
+    pub(crate) sealed: Option<Bytes>,
+}
+
+/// The pieces of a cell in their order; none if it is absent.
+pub(crate) type Pieces = Vec<Piece>;
+
+/// Length of a cell.
+pub(crate) fn length(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.head.bytes).sum()
+}
+
+/// One row as the database tells it.
+#[derive(Debug)]
+pub(crate) struct RawRow {
+    pub(crate) kind: i8,
+    pub(crate) sort: Bytes,
+    pub(crate) piece: i32,
+    pub(crate) head: Option<Bytes>,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// The rows of an answer with values, or without.
+pub(crate) fn raw_rows(
+    link: &Link,
+    answer: &QueryRowsResult,
+    with_values: bool,
+) -> Result<Vec<RawRow>, StoreError> {
+    let mut rows = Vec::with_capacity(answer.rows_num());
+    let wrong = |error: &dyn std::fmt::Display| link.not_understood(error);
+    if with_values {
+        let found = answer.rows::<(i8, Bytes, i32, Option<Bytes>, Option<Bytes>)>().map_err(|e| wrong(&e))?;
+        for row in found {
+            let (kind, sort, piece, head, value) = row.map_err(|error| wrong(&error))?;
+            rows.push(RawRow { kind, sort, piece, head, value });
+        }
+    } else {
+        let found = answer.rows::<(i8, Bytes, i32, Option<Bytes>)>().map_err(|error| wrong(&error))?;
+        for row in found {
+            let (kind, sort, piece, head) = row.map_err(|error| wrong(&error))?;
+            rows.push(RawRow { kind, sort, piece, head, value: None });
+        }
+    }
+    Ok(rows)
+}
+
+impl Link {
+    /// A row as a piece; none for a row that only guarded a condition.
+    pub(crate) fn piece(&self, row: RawRow) -> Result<Option<Piece>, StoreError> {
+        let Some(head) = row.head else { return Ok(None) };
+        let head =
+            PieceHead::decode(&head).ok_or_else(|| self.damaged(&row.sort, "its head has another form"))?;
+        Ok(Some(Piece { number: row.piece, head, sealed: row.value }))
+    }
+
+    pub(crate) fn damaged(&self, sort: &[u8], problem: &str) -> StoreError {
+        StoreError::Corrupt {
+            place: format!("{} sort key \"{}\"", self.place, sort.escape_ascii()),
+            problem: problem.to_owned(),
+        }
+    }
+
+    /// Rows by kind and sort key, of one partition, at one moment.
+    pub(crate) async fn named(
+        &self,
+        statement: &PreparedStatement,
+        partition: &[u8],
+        names: &[(i8, &[u8])],
+        with_values: bool,
+    ) -> Result<Vec<RawRow>, StoreError> {
+        let answer = self.rows("reading", statement, &(partition, names)).await?;
+        raw_rows(self, &answer, with_values)
+    }
+
+    /// Some cells of one partition at one moment, with their values; those that are absent are left out.
+    pub(crate) async fn cells_at_once(
+        &self,
+        partition: &[u8],
+        sorts: &[&[u8]],
+    ) -> Result<HashMap<SortKey, Pieces>, StoreError> {
+        let names: Vec<_> = sorts.iter().map(|sort| (KIND_CELL, *sort)).collect();
+        let mut cells: HashMap<SortKey, Pieces> = HashMap::with_capacity(sorts.len());
+        for row in self.named(&self.statements.names, partition, &names, true).await? {
+            let sort = row.sort.to_vec();
+            if let Some(piece) = self.piece(row)? {
+                cells.entry(sort).or_default().push(piece);
+            }
+        }
+        Ok(cells)
+    }
+
+    /// One cell as a statement reads it: from any replica, or from a majority.
+    pub(crate) async fn cell_by(
+        &self,
+        statement: &PreparedStatement,
+        partition: &[u8],
+        sort: &[u8],
+    ) -> Result<Pieces, StoreError> {
+        let answer = self.rows("reading", statement, &(partition, sort)).await?;
+        let mut pieces = Pieces::new();
+        for row in raw_rows(self, &answer, true)? {
+            pieces.extend(self.piece(row)?);
+        }
+        Ok(pieces)
+    }
+
+    /// Some bytes of a cell whose pieces were read; none if a chunk is gone because the cell moved on.
+    pub(crate) async fn joined(
+        &self,
+        sort: &[u8],
+        pieces: &[Piece],
+        range: ByteRange,
+    ) -> Result<Option<Buffer>, StoreError> {
+        let (start, end) = range.within(length(pieces));
+        if let [piece] = pieces
+            && piece.head.body == Body::Inline
+        {
+            return self.inline(sort, piece).map(|bytes| Some(Buffer::copy_from(slice(bytes, start, end))));
+        }
+        let mut parts: Vec<(Bytes, Range<usize>)> = Vec::new();
+        let mut at = 0;
+        for piece in pieces {
+            let (from, to) = (start.clamp(at, at + piece.head.bytes), end.clamp(at, at + piece.head.bytes));
+            if from < to {
+                let within = from - at..to - at;
+                match piece.head.body {
+                    Body::Inline => {
+                        let bytes = self.inline(sort, piece)?;
+                        let part = Bytes::copy_from_slice(slice(bytes, within.start, within.end));
+                        let all = 0..part.len();
+                        parts.push((part, all));
+                    }
+                    Body::Chunks(id, chunk_bytes) => {
+                        let chunks =
+                            Chunks { id, chunk_bytes: u64::from(chunk_bytes), bytes: piece.head.bytes };
+                        let Some(found) = self.read_chunks(&chunks, within).await? else {
+                            return Ok(None);
+                        };
+                        parts.extend(found);
+                    }
+                }
+            }
+            at += piece.head.bytes;
+        }
+        let len = (end - start) as usize;
+        let bytes = parts.iter().filter_map(|(bytes, range)| bytes.get(range.clone()));
+        Ok(Some(Buffer::concat(len, bytes)))
+    }
+
+    /// The bytes of an inline piece.
+    pub(crate) fn inline<'p>(&self, sort: &[u8], piece: &'p Piece) -> Result<&'p [u8], StoreError> {
+        let sealed = piece.sealed.as_deref().unwrap_or_default();
+        unsealed(sealed)
+            .filter(|bytes| bytes.len() as u64 == piece.head.bytes)
+            .ok_or_else(|| self.damaged(sort, "its bytes do not match their checksum"))
+    }
+}
+
+fn slice(bytes: &[u8], start: u64, end: u64) -> &[u8] {
+    bytes.get(start as usize..end as usize).unwrap_or_default()
+}

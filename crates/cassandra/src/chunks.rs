@@ -1,0 +1,159 @@
+//! Chunks: the bytes of values that are too large for a row of the partition.
+//!
+//! Chunks are written before a cell refers to them, under a random name that is never used again, and deleted
+//! after the cell has let go of them. What a crash leaves in between is found by a sweep.
+//!
+//! Invariant: chunks that a cell refers to are complete, and are deleted only after no cell refers to them.
+
+use crate::bind::Bind;
+use crate::codec::{ChunkId, checksum, sealed, unsealed};
+use crate::link::Link;
+use atoll_store::StoreError;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a chunk: large enough that one request costs more for its bytes than for itself, small enough for
+/// the memory of a node that answers many at once.
+pub(crate) const CHUNK_BYTES: usize = 512 << 10;
+
+/// Chunks of one value in flight at once.
+const IN_FLIGHT: usize = 16;
+
+/// The chunks of one piece.
+pub(crate) struct Chunks {
+    pub(crate) id: ChunkId,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Whose chunks they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) partition: &'a [u8],
+    pub(crate) sort: &'a [u8],
+}
+
+pub(crate) fn new_chunk_id() -> ChunkId {
+    let mut id = ChunkId::default();
+    fastrand::fill(&mut id);
+    id
+}
+
+impl Link {
+    /// Writes `bytes` as chunks; returns when all of them are there.
+    pub(crate) async fn write_chunks(
+        &self,
+        id: &ChunkId,
+        owner: Owner<'_>,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let count = i32::try_from(bytes.len().div_ceil(CHUNK_BYTES)).unwrap_or(i32::MAX);
+        let chunks = stream::iter((0..count).zip(bytes.chunks(CHUNK_BYTES)));
+        chunks
+            .map(Ok)
+            .try_for_each_concurrent(IN_FLIGHT, |(number, chunk)| {
+                self.write_chunk(id, owner, number, count, chunk)
+            })
+            .await
+    }
+
+    async fn write_chunk(
+        &self,
+        id: &ChunkId,
+        owner: Owner<'_>,
+        number: i32,
+        count: i32,
+        chunk: &[u8],
+    ) -> Result<(), StoreError> {
+        let _permit = self.permit().await;
+        // The first chunk tells a sweep whose they all are.
+        let (partition, sort) = match number {
+            0 => (Bind::Bytes(owner.partition), Bind::Bytes(owner.sort)),
+            _ => (Bind::Null, Bind::Null),
+        };
+        let values = vec![
+            Bind::Bytes(id),
+            Bind::Int(number),
+            Bind::Owned(sealed(checksum(chunk), chunk)),
+            partition,
+            sort,
+            Bind::Int(count),
+        ];
+        // Until a cell refers to it a chunk means nothing, so a write that may have happened did not.
+        self.write("writing a chunk", &self.statements.put_chunk, &values).await.map_err(|error| {
+            StoreError::Unavailable {
+                place: self.place.clone(),
+                reason: "a chunk of a large value could not be written".to_owned(),
+                source: Some(Arc::new(error)),
+            }
+        })
+    }
+
+    /// Some bytes of a piece, as parts of its chunks; none if a chunk is gone.
+    pub(crate) async fn read_chunks(
+        &self,
+        chunks: &Chunks,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<(Bytes, Range<usize>)>>, StoreError> {
+        let numbers = range.start / chunks.chunk_bytes..range.end.div_ceil(chunks.chunk_bytes);
+        let reads = stream::iter(numbers.map(|number| self.read_chunk(chunks, number)));
+        let found: Vec<Option<(u64, Bytes)>> = reads.buffered(IN_FLIGHT).try_collect().await?;
+        let Some(found) = found.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let within = |(number, bytes): (u64, Bytes)| {
+            let at = number * chunks.chunk_bytes;
+            let part = |position: u64| position.saturating_sub(at).min(bytes.len() as u64) as usize;
+            let part = part(range.start)..part(range.end);
+            (bytes, part)
+        };
+        Ok(Some(found.into_iter().map(within).collect()))
+    }
+
+    async fn read_chunk(&self, chunks: &Chunks, number: u64) -> Result<Option<(u64, Bytes)>, StoreError> {
+        let _permit = self.permit().await;
+        let mut found = None;
+        // Chunks never change, so that any replica that has one may answer.
+        for statement in [&self.statements.chunk_near, &self.statements.chunk] {
+            let values = (&chunks.id[..], i32::try_from(number).unwrap_or(-1));
+            let answer = self.rows("reading a chunk", statement, &values).await?;
+            let row = answer.maybe_first_row::<(Option<Bytes>,)>();
+            found = row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data);
+            if found.is_some() {
+                break;
+            }
+        }
+        let Some(sealed) = found else { return Ok(None) };
+        let expected = chunks.chunk_bytes.min(chunks.bytes.saturating_sub(number * chunks.chunk_bytes));
+        match unsealed(&sealed) {
+            Some(bytes) if bytes.len() as u64 == expected => Ok(Some((number, sealed.slice(8..)))),
+            _ => Err(StoreError::Corrupt {
+                place: format!("{} chunk {number} of {}", self.place, hexadecimal(&chunks.id)),
+                problem: "its bytes do not match their checksum".to_owned(),
+            }),
+        }
+    }
+
+    /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.
+    pub(crate) async fn delete_chunks(&self, id: ChunkId, count: u64) {
+        let deletions = stream::iter(0..count).for_each_concurrent(IN_FLIGHT, |number| async move {
+            let _permit = self.permit().await;
+            let number = i32::try_from(number).unwrap_or(-1);
+            if let Err(error) =
+                self.write("deleting a chunk", &self.statements.delete_chunk, &(&id[..], number)).await
+            {
+                tracing::debug!(%error, "a chunk is left to the next sweep");
+            }
+        });
+        deletions.await;
+    }
+
+    /// A place in the budget of requests in flight.
+    pub(crate) async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.budget.acquire().await.ok()
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

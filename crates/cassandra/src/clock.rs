@@ -1,0 +1,178 @@
+//! The store's clock: no node's own, but the middle one of up to three, carried on by this process between looks.
+//!
+//! Invariant: the time that one store tells never falls.
+//! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would end
+//! for one client and not for another.
+
+use crate::failure::told;
+use crate::link::Link;
+use atoll_store::{ErrorKind, StoreError, Timestamp};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use scylla::cluster::Node;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::statement::unprepared::Statement;
+use scylla::value::CqlTimeuuid;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How far the clocks of two nodes may lie apart.
+pub(crate) const DIFFERENCE_MAX: Duration = Duration::from_millis(500);
+
+/// How long a look at the nodes' clocks is good for.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(20);
+
+/// Nodes that are asked.
+const NODES: usize = 3;
+
+/// Between the epochs of time UUIDs (October 1582) and of Unix, in 100 ns.
+const EPOCHS_APART: u64 = 0x01b2_1dd2_1381_4000;
+
+/// The clock of one store.
+#[derive(Default)]
+pub(crate) struct StoreClock {
+    looked: Mutex<Option<Looked>>,
+    latest: AtomicU64,
+    looking: tokio::sync::Mutex<()>,
+}
+
+/// The time at one moment of this process.
+#[derive(Clone, Copy)]
+struct Looked {
+    at: Instant,
+    time_ns: u64,
+}
+
+impl Looked {
+    fn now(&self) -> u64 {
+        self.time_ns.saturating_add(self.at.elapsed().as_nanos() as u64)
+    }
+}
+
+impl StoreClock {
+    /// The time now.
+    pub(crate) async fn now(&self, link: &Link) -> Result<Timestamp, StoreError> {
+        if let Some(now) = self.recent() {
+            return Ok(self.told(now));
+        }
+        let _only_one_looks = self.looking.lock().await;
+        if let Some(now) = self.recent() {
+            return Ok(self.told(now));
+        }
+        let looked = look(link).await?;
+        *self.looked.lock() = Some(looked);
+        Ok(self.told(looked.now()))
+    }
+
+    fn recent(&self) -> Option<u64> {
+        let looked = *self.looked.lock();
+        looked.filter(|looked| looked.at.elapsed() < LOOK_AGE_MAX).map(|looked| looked.now())
+    }
+
+    /// A new look may find the clocks a little behind what was told; then time stands still until they are there.
+    fn told(&self, now: u64) -> Timestamp {
+        Timestamp(now.max(self.latest.fetch_max(now, Ordering::AcqRel)))
+    }
+}
+
+/// Asks some nodes for the time and takes the middle one.
+async fn look(link: &Link) -> Result<Looked, StoreError> {
+    let state = link.session.get_cluster_state();
+    let near = &link.options.datacenter;
+    let mut nodes: Vec<&Arc<Node>> =
+        state.get_nodes_info().iter().filter(|node| node.is_connected()).collect();
+    // All clients ask the same nodes, as long as these are up.
+    nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
+    nodes.truncate(NODES);
+    let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
+    let at = Instant::now();
+    let mut times: Vec<(u64, String)> = asked
+        .into_iter()
+        .flatten()
+        .map(|(looked, node)| (looked.time_ns.saturating_add((at - looked.at).as_nanos() as u64), node))
+        .collect();
+    times.sort_unstable();
+    check_difference(&link.place, &times)?;
+    match times.get(times.len() / 2) {
+        Some((time_ns, _)) => Ok(Looked { at, time_ns: *time_ns }),
+        None => Err(StoreError::Unavailable {
+            place: link.place.clone(),
+            reason: "no node tells the time".to_owned(),
+            source: None,
+        }),
+    }
+}
+
+/// Names the node whose clock is far from the others.
+fn check_difference(place: &str, times: &[(u64, String)]) -> Result<(), StoreError> {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
+    let difference = Duration::from_nanos(last.0 - first.0);
+    if difference <= DIFFERENCE_MAX {
+        return Ok(());
+    }
+    let middle = times[times.len() / 2].0;
+    let (far, way) = if last.0 - middle >= middle - first.0 { (last, "ahead") } else { (first, "behind") };
+    let (one, other) = if far.1 == last.1 { (&last.1, &first.1) } else { (&first.1, &last.1) };
+    Err(told(
+        ErrorKind::Unavailable,
+        format!(
+            "{place} tells no time: the clock of node {one} is {difference:?} {way} of that of {other}, at most \
+             {DIFFERENCE_MAX:?} are allowed"
+        ),
+        format!("set the clock of {one} right (`chronyc tracking` or `timedatectl` there), then try again"),
+    ))
+}
+
+/// The time of one node at the middle of the request; none if it does not answer.
+async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, String)> {
+    let mut statement = Statement::new("SELECT now() FROM system.local");
+    let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
+    statement.set_load_balancing_policy(Some(target));
+    statement.set_consistency(scylla::statement::Consistency::One);
+    statement.set_request_timeout(Some(Duration::from_secs(2)));
+    let sent = Instant::now();
+    let result = link.session.query_unpaged(statement, ()).await.ok()?;
+    let at = sent + sent.elapsed() / 2;
+    let (uuid,) = result.into_rows_result().ok()?.first_row::<(CqlTimeuuid,)>().ok()?;
+    Some((Looked { at, time_ns: unix_ns(uuid) }, node.address.ip().to_string()))
+}
+
+/// The time in a time UUID, in nanoseconds since the Unix epoch.
+fn unix_ns(uuid: CqlTimeuuid) -> u64 {
+    let (low, middle, high) = {
+        let bytes = uuid.as_bytes();
+        let number =
+            |range: std::ops::Range<usize>| bytes[range].iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        (number(0..4), number(4..6), number(6..8) & 0x0fff)
+    };
+    (high << 48 | middle << 32 | low).saturating_sub(EPOCHS_APART).saturating_mul(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_that_is_far_off_is_named() {
+        let at = |ms: u64, node: &str| (ms * 1_000_000, node.to_owned());
+        let told = |times: &[(u64, String)]| check_difference("here", times).unwrap_err().to_string();
+        assert!(check_difference("here", &[at(1_000, "a"), at(1_400, "b"), at(1_500, "c")]).is_ok());
+        assert!(check_difference("here", &[]).is_ok());
+        assert!(
+            told(&[at(1_000, "a"), at(1_001, "b"), at(9_000, "c")])
+                .contains("node c is 8s ahead of that of a")
+        );
+        assert!(told(&[at(1_000, "a"), at(8_999, "b"), at(9_000, "c")]).contains("node a is 8s behind"));
+    }
+
+    #[test]
+    fn the_time_in_a_uuid_is_read_as_unix_time() {
+        // The Unix epoch itself, as a time UUID.
+        let epoch = CqlTimeuuid::from_bytes([
+            0x13, 0x81, 0x40, 0x00, 0x1d, 0xd2, 0x11, 0xb2, 0x80, 0, 0, 0, 0, 0, 0, 0,
+        ]);
+        assert_eq!(unix_ns(epoch), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! What an error of the driver means: whether the request may have happened, whether trying again can help,
+//! and what to tell the caller.
+//!
+//! Invariant: an error that is not known to come before anything happened counts as doubtful.
+
+use atoll_store::{ErrorKind, StoreError};
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
+    MetadataError, NewSessionError, RequestAttemptError,
+};
+use std::sync::Arc;
+
+/// How a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nothing happened, and nothing will while the request stays the same.
+    Final,
+    /// Nothing happened; the cluster may recover.
+    Passing,
+    /// It may have happened, or may happen yet.
+    Doubtful,
+}
+
+/// What the error says about the request.
+pub(crate) fn judge(error: &ExecutionError) -> Failure {
+    match error {
+        ExecutionError::BadQuery(_) | ExecutionError::UseKeyspaceError(_) => Failure::Final,
+        ExecutionError::PrepareError(_)
+        | ExecutionError::EmptyPlan
+        | ExecutionError::ConnectionPoolError(_) => Failure::Passing,
+        ExecutionError::LastAttemptError(error) => judge_attempt(error),
+        _ => Failure::Doubtful,
+    }
+}
+
+fn judge_attempt(error: &RequestAttemptError) -> Failure {
+    match error {
+        RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
+            Failure::Final
+        }
+        RequestAttemptError::UnableToAllocStreamId => Failure::Passing,
+        RequestAttemptError::DbError(error, _) => match error {
+            DbError::SyntaxError
+            | DbError::Invalid
+            | DbError::AlreadyExists { .. }
+            | DbError::AuthenticationError
+            | DbError::Unauthorized
+            | DbError::ConfigError
+            | DbError::ProtocolError => Failure::Final,
+            DbError::Unavailable { .. }
+            | DbError::Overloaded
+            | DbError::IsBootstrapping
+            | DbError::Unprepared { .. }
+            | DbError::RateLimitReached { .. } => Failure::Passing,
+            _ => Failure::Doubtful,
+        },
+        _ => Failure::Doubtful,
+    }
+}
+
+/// The error of the database itself, with its text.
+pub(crate) fn database_error(error: &ExecutionError) -> Option<(&DbError, &str)> {
+    match error {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, text)) => Some((error, text)),
+        _ => None,
+    }
+}
+
+/// What a caller is told about a request that did not happen.
+pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) -> StoreError {
+    match database_error(&error) {
+        Some((DbError::Unauthorized, text)) => not_permitted(place, what, text),
+        Some((DbError::AuthenticationError, _)) => StoreError::Unauthenticated { place: place.to_owned() },
+        Some((DbError::Unavailable { consistency, required, alive }, _)) => told(
+            ErrorKind::Unavailable,
+            format!(
+                "{place} is unavailable: {what} at {consistency} needs {required} replicas, {alive} are alive"
+            ),
+            "start the nodes that are down (`nodetool status` names them), then try again; nothing was done",
+        ),
+        _ => StoreError::Unavailable {
+            place: place.to_owned(),
+            reason: format!("{what} failed: {}", first_line(&error)),
+            source: Some(Arc::new(error)),
+        },
+    }
+}
+
+/// What a caller is told about a request that may have happened.
+pub(crate) fn unknown(what: &'static str, error: ExecutionError) -> StoreError {
+    StoreError::Unknown { what, reason: first_line(&error), source: Some(Arc::new(error)) }
+}
+
+/// An error of the cluster with the remedy for it.
+pub(crate) fn told(kind: ErrorKind, message: String, hint: impl Into<String>) -> StoreError {
+    StoreError::Remote { kind, unknown: false, message, hint: Some(hint.into()) }
+}
+
+/// A role that lacks a right.
+fn not_permitted(place: &str, what: &'static str, text: &str) -> StoreError {
+    told(
+        ErrorKind::Unauthenticated,
+        format!("{place} does not permit {what}: {text}"),
+        "an administrator grants it: GRANT SELECT, MODIFY ON KEYSPACE <keyspace> TO <role>;",
+    )
+}
+
+fn first_line(error: &impl std::fmt::Display) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// What a caller is told when no session came about.
+pub(crate) fn not_connected(place: &str, error: NewSessionError) -> StoreError {
+    if is_authentication(&error) {
+        return told(
+            ErrorKind::Unauthenticated,
+            format!("{place} did not accept user and password"),
+            "name the user in the URL, cassandra://USER@HOST/KEYSPACE, and give the password in the environment \
+             variable ATOLL_CASSANDRA_PASSWORD or in a file with password-file=PATH",
+        );
+    }
+    told(
+        ErrorKind::Unavailable,
+        format!("no contact point of {place} answers: {}", first_line(&error)),
+        "check that a node listens there for CQL (`nodetool statusbinary`), that host and port are right, and \
+         whether it asks for TLS (tls=on or tls=PATH)",
+    )
+}
+
+fn is_authentication(error: &NewSessionError) -> bool {
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(error)) => pool_refused(error),
+        NewSessionError::MetadataError(MetadataError::FetchError(error)) => {
+            error.to_string().contains("uthentication")
+        }
+        _ => false,
+    }
+}
+
+fn pool_refused(error: &ConnectionPoolError) -> bool {
+    let ConnectionPoolError::Broken { last_connection_error } = error else { return false };
+    let ConnectionError::ConnectionSetupRequestError(error) = last_connection_error else { return false };
+    matches!(
+        error.error,
+        ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, _)
+            | ConnectionSetupRequestErrorKind::MissingAuthentication
+    )
+}

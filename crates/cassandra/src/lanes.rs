@@ -1,0 +1,123 @@
+//! Lanes: what this client does on one partition, so that its own calls do not race each other.
+//!
+//! Conditional writes of one partition go one after the other, and reads that come while another is under way
+//! are asked together, with the next one. Between clients the database decides.
+//!
+//! Invariant: a read is sent after it was asked for, so it sees every write that was acknowledged before.
+//! Invariant: no call waits for one that was dropped.
+
+use crate::cells::Pieces;
+use crate::codec::PartitionHead;
+use crate::link::Link;
+use atoll_store::{PartitionKey, SortKey, StoreError};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use twox_hash::XxHash3_64;
+
+const SHARDS: usize = 16;
+
+/// Heads of partitions that are kept in mind in each shard.
+const HEADS_MAX: usize = 1024;
+
+/// Cells that are asked for together at most.
+const TOGETHER_MAX: usize = 64;
+
+/// What is known of the head of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// This was its head, or it had none.
+    Head(Option<PartitionHead>),
+}
+
+/// The lane of writes of one partition.
+pub(crate) type WriteLane = Arc<tokio::sync::Mutex<Known>>;
+
+type Waiting = (SortKey, oneshot::Sender<Result<Pieces, StoreError>>);
+
+#[derive(Default)]
+struct Shard {
+    writes: Mutex<HashMap<PartitionKey, WriteLane>>,
+    reads: Mutex<HashMap<PartitionKey, Vec<Waiting>>>,
+}
+
+/// All lanes of a store.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    shards: [Shard; SHARDS],
+}
+
+impl Lanes {
+    fn shard(&self, partition: &[u8]) -> &Shard {
+        &self.shards[XxHash3_64::oneshot(partition) as usize % SHARDS]
+    }
+
+    /// The lane of writes of a partition.
+    pub(crate) fn writes(&self, partition: &[u8]) -> WriteLane {
+        let mut lanes = self.shard(partition).writes.lock();
+        if let Some(lane) = lanes.get(partition) {
+            return Arc::clone(lane);
+        }
+        if lanes.len() >= HEADS_MAX {
+            // Whoever holds a lane keeps it; only what is known of the others is forgotten.
+            lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+        }
+        Arc::clone(lanes.entry(partition.to_vec()).or_default())
+    }
+}
+
+/// Reads one cell at SERIAL, together with others that are asked for meanwhile.
+pub(crate) async fn read(
+    link: &Arc<Link>,
+    lanes: &Arc<Lanes>,
+    partition: &[u8],
+    sort: &[u8],
+) -> Result<Pieces, StoreError> {
+    let (sender, answer) = oneshot::channel();
+    let is_first = {
+        let mut reads = lanes.shard(partition).reads.lock();
+        match reads.get_mut(partition) {
+            Some(waiting) => {
+                waiting.push((sort.to_vec(), sender));
+                false
+            }
+            None => {
+                reads.insert(partition.to_vec(), vec![(sort.to_vec(), sender)]);
+                true
+            }
+        }
+    };
+    if is_first {
+        tokio::spawn(serve(Arc::clone(link), Arc::clone(lanes), partition.to_vec()));
+    }
+    answer.await.unwrap_or_else(|_| Err(StoreError::closed(link.place.clone())))
+}
+
+/// Answers the reads of one partition until none is left.
+async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
+    loop {
+        let waiting = {
+            let mut reads = lanes.shard(&partition).reads.lock();
+            let Some(waiting) = reads.get_mut(&partition) else { return };
+            if waiting.is_empty() {
+                reads.remove(&partition);
+                return;
+            }
+            let most = waiting.len().min(TOGETHER_MAX);
+            waiting.drain(..most).collect::<Vec<_>>()
+        };
+        let mut sorts: Vec<&[u8]> = waiting.iter().map(|(sort, _)| sort.as_slice()).collect();
+        sorts.sort_unstable();
+        sorts.dedup();
+        let answer = link.cells_at_once(&partition, &sorts).await;
+        for (sort, sender) in waiting {
+            let pieces = answer.as_ref().map(|cells| cells.get(&sort).cloned().unwrap_or_default());
+            // Whoever asked may be gone.
+            let _ = sender.send(pieces.map_err(Clone::clone));
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The contract on Apache Cassandra: a cluster that a site runs already, as a store.
+//!
+//! [`CassandraStore::open`] takes [`Options`] and gives a [`Store`](atoll_store::Store). What can change goes
+//! through lightweight transactions and is read at SERIAL; what is created once is written at a majority and
+//! read from any replica. The layout and its reasons are in docs/decisions/0018-cassandra.md.
+//!
+//! Invariant: no cell that can change is ever written by a plain write or read by a plain read.
+//! Invariant: nothing is sent twice that must not happen twice.
+
+mod bind;
+mod cells;
+mod chunks;
+mod clock;
+mod codec;
+mod connect;
+mod create;
+mod failure;
+mod lanes;
+mod link;
+mod listing;
+mod net;
+mod options;
+mod plan;
+mod profiles;
+mod read;
+mod scan;
+mod schema;
+mod statements;
+mod store;
+mod tls;
+mod wait;
+mod write;
+
+pub use options::{Consistency, Credentials, Options, OptionsError, Tls};
+pub use store::CassandraStore;

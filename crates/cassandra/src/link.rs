@@ -1,0 +1,231 @@
+//! The link to the cluster: sending a statement, trying again while that is harmless, and how long a round
+//! trip takes.
+//!
+//! Invariant: a conditional batch is sent once for each call of [`Link::decide`]; who calls knows what a doubtful
+//! answer means for it.
+
+use crate::bind::Bind;
+use crate::failure::{Failure, judge, refused, unknown};
+use crate::options::Options;
+use crate::profiles::Profiles;
+use crate::statements::Statements;
+use atoll_store::StoreError;
+use scylla::client::session::Session;
+use scylla::errors::ExecutionError;
+use scylla::response::query_result::{QueryResult, QueryRowsResult};
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::Consistency;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::value::{CqlValue, Row};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// Requests in flight for each node with which a cluster does best.
+const REQUESTS_PER_NODE: usize = 64;
+
+/// More than this in flight at once helps no cluster that one client can fill.
+const REQUESTS_MAX: usize = 1024;
+
+/// A session with its statements.
+pub(crate) struct Link {
+    pub(crate) session: Session,
+    pub(crate) statements: Statements,
+    pub(crate) profiles: Profiles,
+    pub(crate) options: Options,
+    pub(crate) place: String,
+    /// One budget of requests in flight for everything that is issued in numbers.
+    pub(crate) budget: Arc<Semaphore>,
+    pub(crate) parallelism: usize,
+    round_trip_ns: AtomicU64,
+}
+
+/// What became of a conditional batch.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    /// All conditions held, and all of it is there.
+    Applied,
+    /// A condition did not hold.
+    Lost,
+    /// Nothing happened, and nothing will.
+    Refused(StoreError),
+    /// Nothing happened; the cluster may recover.
+    Passing(ExecutionError),
+    /// It may have happened, or may happen yet.
+    Doubtful(ExecutionError),
+}
+
+impl Link {
+    pub(crate) fn new(
+        session: Session,
+        statements: Statements,
+        profiles: Profiles,
+        options: Options,
+        round_trip: Duration,
+    ) -> Self {
+        let nodes = session.get_cluster_state().get_nodes_info().len().max(1);
+        let parallelism = (nodes * REQUESTS_PER_NODE).min(REQUESTS_MAX);
+        Self {
+            place: options.place(),
+            session,
+            statements,
+            profiles,
+            options,
+            budget: Arc::new(Semaphore::new(parallelism * 2)),
+            parallelism,
+            round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),
+        }
+    }
+
+    /// Usual time of one request.
+    pub(crate) fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed))
+    }
+
+    /// Rows of a statement that is harmless when it is sent twice: a read, or a write that says the same.
+    pub(crate) async fn rows(
+        &self,
+        what: &'static str,
+        statement: &PreparedStatement,
+        values: &impl SerializeRow,
+    ) -> Result<QueryRowsResult, StoreError> {
+        let result = self.run(what, statement, values).await?;
+        result.into_rows_result().map_err(|error| self.not_understood(&error))
+    }
+
+    /// Sends a statement that is harmless when it is sent twice, until it is answered or the time is up.
+    pub(crate) async fn run(
+        &self,
+        what: &'static str,
+        statement: &PreparedStatement,
+        values: &impl SerializeRow,
+    ) -> Result<QueryResult, StoreError> {
+        let mut patience = Patience::new(self.options.request_time_out);
+        loop {
+            let started = Instant::now();
+            match self.session.execute_unpaged(statement, values).await {
+                Ok(result) => {
+                    self.took(started.elapsed());
+                    return Ok(result);
+                }
+                Err(error) if judge(&error) == Failure::Final || !patience.goes_on().await => {
+                    return Err(refused(&self.place, what, error));
+                }
+                Err(error) => tracing::debug!(what, %error, "a request is tried again"),
+            }
+        }
+    }
+
+    /// The same for a write: one that did not end well may have happened.
+    pub(crate) async fn write(
+        &self,
+        what: &'static str,
+        statement: &PreparedStatement,
+        values: &impl SerializeRow,
+    ) -> Result<(), StoreError> {
+        let mut patience = Patience::new(self.options.request_time_out);
+        let mut is_doubtful = false;
+        loop {
+            match self.session.execute_unpaged(statement, values).await {
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    let failure = judge(&error);
+                    is_doubtful |= failure == Failure::Doubtful;
+                    if failure != Failure::Final && patience.goes_on().await {
+                        tracing::debug!(what, %error, "a write is tried again");
+                        continue;
+                    }
+                    return Err(match is_doubtful {
+                        true => unknown(what, error),
+                        false => refused(&self.place, what, error),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends one conditional batch, once.
+    pub(crate) async fn decide(&self, changes: &[(&PreparedStatement, Vec<Bind<'_>>)]) -> Decided {
+        let mut batch = Batch::new(BatchType::Unlogged);
+        batch.set_execution_profile_handle(Some(self.profiles.serial.clone()));
+        batch.set_is_idempotent(false);
+        batch.set_consistency(self.majority());
+        for (statement, _) in changes {
+            batch.append_statement((*statement).clone());
+        }
+        let values: Vec<&Vec<Bind<'_>>> = changes.iter().map(|(_, values)| values).collect();
+        match self.session.batch(&batch, values).await {
+            Ok(result) => self.applied(result),
+            Err(error) => match judge(&error) {
+                Failure::Final => Decided::Refused(refused(&self.place, "write", error)),
+                Failure::Passing => Decided::Passing(error),
+                Failure::Doubtful => Decided::Doubtful(error),
+            },
+        }
+    }
+
+    fn applied(&self, result: QueryResult) -> Decided {
+        let rows = match result.into_rows_result() {
+            Ok(rows) => rows,
+            Err(error) => return Decided::Refused(self.not_understood(&error)),
+        };
+        let is_applied = rows.first_row::<Row>().ok().and_then(|row| match row.columns.first() {
+            Some(Some(CqlValue::Boolean(applied))) => Some(*applied),
+            _ => None,
+        });
+        match is_applied {
+            Some(true) => Decided::Applied,
+            _ => Decided::Lost,
+        }
+    }
+
+    pub(crate) fn majority(&self) -> Consistency {
+        match self.options.consistency {
+            crate::options::Consistency::Quorum => Consistency::Quorum,
+            crate::options::Consistency::LocalQuorum => Consistency::LocalQuorum,
+        }
+    }
+
+    /// An answer that has another form than the schema says.
+    pub(crate) fn not_understood(&self, error: &dyn std::fmt::Display) -> StoreError {
+        StoreError::Corrupt {
+            place: self.place.clone(),
+            problem: format!("the cluster answered in a form that does not fit the tables: {error}"),
+        }
+    }
+
+    /// Each answer counts an eighth.
+    fn took(&self, elapsed: Duration) {
+        let (old, new) = (self.round_trip_ns.load(Ordering::Relaxed), elapsed.as_nanos() as u64);
+        self.round_trip_ns.store(old - old / 8 + new / 8, Ordering::Relaxed);
+    }
+}
+
+/// How long something is tried again, with growing pauses that differ between clients.
+pub(crate) struct Patience {
+    ends: Instant,
+    pause: Duration,
+}
+
+const PAUSE_FIRST: Duration = Duration::from_millis(4);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+impl Patience {
+    pub(crate) fn new(time_out: Duration) -> Self {
+        Self { ends: Instant::now() + time_out, pause: PAUSE_FIRST }
+    }
+
+    /// Pauses; or tells that the time is up.
+    pub(crate) async fn goes_on(&mut self) -> bool {
+        let pause = self.pause.mul_f64(fastrand::f64() + 0.5);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        if Instant::now() + pause >= self.ends {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        true
+    }
+}

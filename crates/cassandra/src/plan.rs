@@ -1,0 +1,296 @@
+//! From what was read to what is sent: conditions are judged, pieces laid out, and old chunks noted.
+//!
+//! Invariant: a condition that a cell is absent is also sent to the database, because `create` may make the
+//! cell without touching the head of the partition.
+
+use crate::bind::Bind;
+use crate::cells::{Piece, Pieces, length};
+use crate::chunks::{CHUNK_BYTES, Owner, new_chunk_id};
+use crate::codec::{Body, ChunkId, PieceHead, checksum, sealed};
+use crate::link::Link;
+use crate::net::{Change, Net};
+use atoll_store::{Batch, Buffer, ByteRange, Condition, Conflict, Limits, PartitionKey, SortKey, StoreError};
+use scylla::statement::prepared::PreparedStatement;
+use std::collections::{BTreeSet, HashMap};
+
+/// Values up to this many bytes lie in the row when they are written conditionally: consensus writes each value
+/// several times.
+pub(crate) const INLINE_BYTES: usize = 64 << 10;
+
+/// Bytes of values in the rows of one conditional batch at most.
+const INLINE_BATCH_BYTES: usize = 1 << 20;
+
+/// An append to a cell with so many pieces joins the small ones at its end.
+const PIECES_JOINED: usize = 16;
+
+/// One statement of a conditional batch.
+pub(crate) type Sending<'a> = (&'a PreparedStatement, Vec<Bind<'a>>);
+
+/// What was read of a partition at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// The cells that a batch names.
+    pub(crate) cells: HashMap<SortKey, Pieces>,
+    /// Chunks of the cells in ranges that it deletes.
+    pub(crate) left_behind: Vec<(ChunkId, u64)>,
+}
+
+/// A piece to be written.
+#[derive(Debug)]
+struct NewPiece {
+    sort: SortKey,
+    number: i32,
+    head: Vec<u8>,
+    value: Vec<u8>,
+    /// Whether the row must not be there yet.
+    is_first: bool,
+}
+
+/// What a batch comes to, ready to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pieces: Vec<NewPiece>,
+    guards: Vec<SortKey>,
+    deleted: Vec<SortKey>,
+    deleted_behind: Vec<(SortKey, i32)>,
+    ranges: Vec<crate::net::HalfOpen>,
+    /// Whether some cell is more than one inline piece now.
+    pub(crate) is_compound: bool,
+    /// Chunks that nothing refers to once it applied.
+    pub(crate) old_chunks: Vec<(ChunkId, u64)>,
+}
+
+/// Chunks that were written for a batch, kept while it is tried again.
+pub(crate) type Written = HashMap<(SortKey, u64, u64), (ChunkId, u64)>;
+
+/// Judges the conditions on what was read.
+pub(crate) async fn judge(link: &Link, batch: &Batch, view: &View) -> Result<Judged, StoreError> {
+    for (place, condition) in batch.conditions.iter().enumerate() {
+        let sort = condition.sort();
+        let pieces = view.cells.get(sort).map_or(&[][..], Vec::as_slice);
+        if holds(link, condition, pieces).await? == Some(true) {
+            continue;
+        }
+        let told = ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64);
+        let actual = match pieces.is_empty() {
+            true => None,
+            false => match link.joined(sort, pieces, told).await? {
+                Some(bytes) => Some(bytes),
+                None => return Ok(Judged::Moved),
+            },
+        };
+        let actual_bytes = length(pieces);
+        let conflict = Conflict { condition: place, sort: sort.to_vec(), actual, actual_bytes };
+        // A chunk may have gone while the value was compared.
+        if condition.holds(conflict.actual.as_deref()) && actual_bytes <= told.len.unwrap_or(0) {
+            return Ok(Judged::Moved);
+        }
+        return Ok(Judged::Conflict(Box::new(conflict)));
+    }
+    Ok(Judged::Holds)
+}
+
+/// What became of the conditions.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// All of them hold.
+    Holds,
+    /// This one does not.
+    Conflict(Box<Conflict>),
+    /// A cell changed while it was looked at.
+    Moved,
+}
+
+async fn holds(link: &Link, condition: &Condition, pieces: &[Piece]) -> Result<Option<bool>, StoreError> {
+    let Condition::Equals(sort, expected) = condition else { return Ok(Some(pieces.is_empty())) };
+    if pieces.is_empty() || length(pieces) != expected.len() as u64 {
+        return Ok(Some(false));
+    }
+    if let [piece] = pieces
+        && piece.head.checksum != checksum(expected)
+    {
+        return Ok(Some(false));
+    }
+    Ok(link.joined(sort, pieces, ByteRange::ALL).await?.map(|actual| actual == *expected))
+}
+
+/// Lays out what the batch comes to, and writes the chunks that it needs.
+pub(crate) async fn lay_out(
+    link: &Link,
+    partition: &[u8],
+    batch: &Batch,
+    view: &View,
+    limits: &Limits,
+    written: &mut Written,
+) -> Result<Plan, StoreError> {
+    let of = |sort: &[u8]| view.cells.get(sort).map_or(&[][..], Vec::as_slice);
+    let net = Net::of(&batch.mutations, |sort| length(of(sort)), limits)?;
+    let mut plan = Plan { ranges: net.ranges, old_chunks: view.left_behind.clone(), ..Plan::default() };
+    let mut layout = Layout { link, partition, written, inline_left: INLINE_BATCH_BYTES };
+    for (sort, change) in &net.cells {
+        let old = of(sort);
+        match change {
+            Change::Put(parts) => {
+                let bytes = joined(parts);
+                let piece = layout.piece(sort, 0, &bytes).await?;
+                plan.push(piece);
+                plan.forget(old);
+                if old.iter().any(|piece| piece.number > 0) {
+                    plan.deleted_behind.push((sort.clone(), 0));
+                }
+            }
+            Change::Append(parts) => layout.append(&mut plan, sort, old, parts).await?,
+            Change::Delete => {
+                plan.forget(old);
+                plan.deleted.push(sort.clone());
+            }
+        }
+    }
+    plan.guard(batch);
+    plan.is_compound |= plan.pieces.iter().any(|piece| piece.number > 0 || piece.value.is_empty());
+    Ok(plan)
+}
+
+/// Where the bytes of new pieces go.
+struct Layout<'a> {
+    link: &'a Link,
+    partition: &'a [u8],
+    written: &'a mut Written,
+    inline_left: usize,
+}
+
+impl Layout<'_> {
+    async fn piece(&mut self, sort: &SortKey, number: i32, bytes: &[u8]) -> Result<NewPiece, StoreError> {
+        let (sum, len) = (checksum(bytes), bytes.len() as u64);
+        let mut head = PieceHead { checksum: sum, bytes: len, body: Body::Inline };
+        let mut value = Vec::new();
+        if bytes.len() <= INLINE_BYTES.min(self.inline_left) {
+            self.inline_left -= bytes.len();
+            value = sealed(sum, bytes);
+        } else {
+            let id = self.chunks(sort, sum, bytes).await?;
+            head.body = Body::Chunks(id, CHUNK_BYTES as u32);
+        }
+        Ok(NewPiece { sort: sort.clone(), number, head: head.encode(), value, is_first: false })
+    }
+
+    /// The chunks of these bytes, which an earlier try may have written.
+    async fn chunks(&mut self, sort: &SortKey, sum: u64, bytes: &[u8]) -> Result<ChunkId, StoreError> {
+        let key = (sort.clone(), sum, bytes.len() as u64);
+        if let Some((id, _)) = self.written.get(&key) {
+            return Ok(*id);
+        }
+        let id = new_chunk_id();
+        // Noted before: chunks that were written in part are given back too.
+        self.written.insert(key, (id, bytes.len().div_ceil(CHUNK_BYTES) as u64));
+        self.link.write_chunks(&id, Owner { partition: self.partition, sort }, bytes).await?;
+        Ok(id)
+    }
+
+    /// One more piece behind the others, together with the small ones at the end once there are many.
+    async fn append(
+        &mut self,
+        plan: &mut Plan,
+        sort: &SortKey,
+        old: &[Piece],
+        parts: &[Buffer],
+    ) -> Result<(), StoreError> {
+        let is_inline = |piece: &&Piece| piece.head.body == Body::Inline;
+        let small = match old.len() >= PIECES_JOINED {
+            true => old.iter().rev().take_while(is_inline).count(),
+            false => 0,
+        };
+        let (kept, joining) = old.split_at(old.len() - small);
+        let mut bytes = Vec::new();
+        for piece in joining {
+            bytes.extend_from_slice(self.link.inline(sort, piece)?);
+        }
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let number = match (joining.first(), kept.last()) {
+            (Some(first), _) => first.number,
+            (None, Some(last)) => last.number + 1,
+            (None, None) => 0,
+        };
+        let piece = self.piece(sort, number, &bytes).await?;
+        plan.push(piece);
+        if joining.len() > 1 {
+            plan.deleted_behind.push((sort.clone(), number));
+        }
+        Ok(())
+    }
+}
+
+fn joined(parts: &[Buffer]) -> Buffer {
+    match parts {
+        [part] => part.clone(),
+        parts => {
+            let len = parts.iter().map(|part| part.len()).sum();
+            Buffer::concat(len, parts.iter().map(Buffer::as_slice))
+        }
+    }
+}
+
+impl Plan {
+    /// Whether there is nothing to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+            && self.deleted.is_empty()
+            && self.deleted_behind.is_empty()
+            && self.ranges.is_empty()
+    }
+
+    fn push(&mut self, piece: NewPiece) {
+        self.pieces.push(piece);
+    }
+
+    fn forget(&mut self, old: &[Piece]) {
+        self.old_chunks.extend(old.iter().filter_map(|piece| piece.head.chunks()));
+    }
+
+    /// Lets the database look after conditions of absence.
+    fn guard(&mut self, batch: &Batch) {
+        let absent = batch.conditions.iter().filter_map(|condition| match condition {
+            Condition::Absent(sort) => Some(sort),
+            Condition::Equals(..) => None,
+        });
+        for sort in absent.collect::<BTreeSet<_>>() {
+            match self.pieces.iter_mut().find(|piece| piece.number == 0 && piece.sort == *sort) {
+                Some(piece) => piece.is_first = true,
+                None => self.guards.push(sort.clone()),
+            }
+        }
+    }
+
+    /// The statements of the plan.
+    pub(crate) fn sendings<'a>(&'a self, link: &'a Link, partition: &'a PartitionKey) -> Vec<Sending<'a>> {
+        let (statements, p) = (&link.statements, || Bind::Bytes(partition));
+        let mut sendings: Vec<Sending<'a>> = Vec::new();
+        for piece in &self.pieces {
+            let statement = if piece.is_first { &statements.put_absent } else { &statements.put };
+            let values = vec![
+                Bind::Bytes(&piece.head),
+                Bind::Bytes(&piece.value),
+                p(),
+                Bind::Bytes(&piece.sort),
+                Bind::Int(piece.number),
+            ];
+            sendings.push((statement, values));
+        }
+        for sort in &self.guards {
+            sendings.push((&statements.guard_absent, vec![p(), Bind::Bytes(sort)]));
+        }
+        for sort in &self.deleted {
+            sendings.push((&statements.delete_cell, vec![p(), Bind::Bytes(sort)]));
+        }
+        for (sort, number) in &self.deleted_behind {
+            sendings.push((&statements.delete_pieces, vec![p(), Bind::Bytes(sort), Bind::Int(*number)]));
+        }
+        for (from, to) in &self.ranges {
+            sendings.push(match to {
+                Some(to) => (&statements.delete_range, vec![p(), Bind::Bytes(from), Bind::Bytes(to)]),
+                None => (&statements.delete_from, vec![p(), Bind::Bytes(from)]),
+            });
+        }
+        sendings
+    }
+}

@@ -1,0 +1,60 @@
+//! How the driver sends what it is given: where to, how long it waits, and that it never sends again by itself
+//! what must not happen twice.
+
+use crate::options::{Consistency as Majority, Options};
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
+use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
+use scylla::statement::{Consistency, SerialConsistency};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the driver waits for one attempt. Cassandra itself gives up after 2 to 10 seconds, and its answer
+/// tells more.
+pub(crate) const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
+
+/// The ways in which requests are sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Profiles {
+    /// Reads at SERIAL and conditional batches: sent once, and all clients to the same replica first, where they
+    /// meet without a race between coordinators.
+    pub(crate) serial: ExecutionProfileHandle,
+    /// Everything else: sent to any replica, and once more to another where the driver sees that it is harmless.
+    pub(crate) plain: ExecutionProfileHandle,
+}
+
+impl Profiles {
+    pub(crate) fn new(options: &Options) -> Self {
+        let (majority, serial) = match options.consistency {
+            Majority::Quorum => (Consistency::Quorum, SerialConsistency::Serial),
+            Majority::LocalQuorum => (Consistency::LocalQuorum, SerialConsistency::LocalSerial),
+        };
+        let base = || {
+            ExecutionProfile::builder()
+                .consistency(majority)
+                .serial_consistency(Some(serial))
+                .speculative_execution_policy(None)
+                .request_timeout(Some(ATTEMPT_TIME_OUT))
+        };
+        let serial = base()
+            .load_balancing_policy(routes(options, false))
+            .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+            .build();
+        let plain = base()
+            .load_balancing_policy(routes(options, true))
+            .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+            .build();
+        Self { serial: serial.into_handle(), plain: plain.into_handle() }
+    }
+}
+
+/// To the replicas of a partition first, those of the near data centre before others.
+fn routes(options: &Options, shuffled: bool) -> Arc<dyn LoadBalancingPolicy> {
+    let mut builder = DefaultPolicy::builder().token_aware(true).enable_shuffling_replicas(shuffled);
+    if let Some(datacenter) = &options.datacenter {
+        // Serial within one data centre means nothing to another one.
+        let may_leave = options.consistency == Majority::Quorum;
+        builder = builder.prefer_datacenter(datacenter.clone()).permit_dc_failover(may_leave);
+    }
+    builder.build()
+}

@@ -1,0 +1,71 @@
+//! Reads of single cells: linearizable, or under the vow of `create`.
+//!
+//! Invariant: a cell that refers to a chunk that is gone is read anew, because it was changed meanwhile; only one
+//! that goes on referring to it is damaged.
+
+use crate::cells::Pieces;
+use crate::link::Link;
+use crate::store::Shared;
+use atoll_store::{Buffer, ByteRange, StoreError};
+use std::sync::Arc;
+
+/// How often a cell is read anew because a chunk was gone.
+pub(crate) const MOVES_MAX: usize = 16;
+
+/// Some bytes of a cell; none if it is absent.
+pub(crate) async fn read(
+    shared: &Arc<Shared>,
+    partition: &[u8],
+    sort: &[u8],
+    range: ByteRange,
+    is_vowed: bool,
+) -> Result<Option<Buffer>, StoreError> {
+    if is_vowed && let Some(bytes) = read_vowed(shared, partition, sort, range).await? {
+        return Ok(bytes);
+    }
+    for _ in 0..MOVES_MAX {
+        let pieces = read_pieces(shared, partition, sort).await?;
+        if pieces.is_empty() {
+            return Ok(None);
+        }
+        if let Some(bytes) = shared.link.joined(sort, &pieces, range).await? {
+            return Ok(Some(bytes));
+        }
+    }
+    Err(chunk_lost(&shared.link, sort))
+}
+
+/// The pieces of a cell, at SERIAL.
+pub(crate) async fn read_pieces(
+    shared: &Arc<Shared>,
+    partition: &[u8],
+    sort: &[u8],
+) -> Result<Pieces, StoreError> {
+    crate::lanes::read(&shared.link, &shared.lanes, partition, sort).await
+}
+
+/// The cell as one replica has it, or else a majority; none if that is not enough to tell.
+async fn read_vowed(
+    shared: &Arc<Shared>,
+    partition: &[u8],
+    sort: &[u8],
+    range: ByteRange,
+) -> Result<Option<Option<Buffer>>, StoreError> {
+    let link = &shared.link;
+    for statement in [&link.statements.cell_near, &link.statements.cell] {
+        let pieces = {
+            let _permit = link.permit().await;
+            link.cell_by(statement, partition, sort).await?
+        };
+        if !pieces.is_empty()
+            && let Some(bytes) = link.joined(sort, &pieces, range).await?
+        {
+            return Ok(Some(Some(bytes)));
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn chunk_lost(link: &Link, sort: &[u8]) -> StoreError {
+    link.damaged(sort, "a chunk of its value is gone")
+}

@@ -1,0 +1,222 @@
+//! The tables: how they are made, by one client only, and which version of them this build knows.
+//!
+//! Invariant: a keyspace that a newer release wrote is refused before anything else is read.
+//! Invariant: clients that create the same keyspace at once do so through the same node, which does one after
+//! the other.
+
+use crate::failure::{database_error, refused, told};
+use crate::options::Options;
+use crate::profiles::Profiles;
+use atoll_store::{ErrorKind, StoreError};
+use scylla::client::session::Session;
+use scylla::cluster::Node;
+use scylla::errors::{DbError, ExecutionError};
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::response::query_result::QueryResult;
+use scylla::statement::unprepared::Statement;
+use scylla::statement::{Consistency, SerialConsistency};
+use std::sync::Arc;
+
+/// The format of the tables that this build writes, and the newest that it reads.
+pub(crate) const FORMAT: i32 = 1;
+
+/// The tables, in the order in which they are made; the one that says that all is there comes last.
+fn tables(keyspace: &str) -> [String; 3] {
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {keyspace}.cells (p blob, kind tinyint, s blob, piece int, head blob, \
+             value blob, guard blob, PRIMARY KEY ((p), kind, s, piece))"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {keyspace}.chunks (id blob, n int, data blob, p blob, s blob, count int, \
+             PRIMARY KEY ((id, n))) WITH compression = {{'enabled': 'false'}}"
+        ),
+        format!("CREATE TABLE IF NOT EXISTS {keyspace}.meta (name text PRIMARY KEY, number int)"),
+    ]
+}
+
+/// Makes sure that the tables are there and of a format that this build knows.
+pub(crate) async fn ensure(
+    session: &Session,
+    profiles: &Profiles,
+    options: &Options,
+) -> Result<(), StoreError> {
+    let schema = Schema { session, profiles, options, place: options.place() };
+    match schema.format().await? {
+        Some(format) => schema.check(format),
+        None if options.create && !options.read_only => schema.create().await,
+        None => Err(StoreError::NotFound { what: "store", name: schema.place }),
+    }
+}
+
+struct Schema<'a> {
+    session: &'a Session,
+    profiles: &'a Profiles,
+    options: &'a Options,
+    place: String,
+}
+
+impl Schema<'_> {
+    fn check(&self, format: i32) -> Result<(), StoreError> {
+        if format <= FORMAT {
+            return Ok(());
+        }
+        let (place, found) = (self.place.clone(), u32::try_from(format).unwrap_or(0));
+        Err(StoreError::NewerFormat { place, found, supported: FORMAT as u32 })
+    }
+
+    /// The format of the keyspace; none if there is no complete store in it.
+    async fn format(&self) -> Result<Option<i32>, StoreError> {
+        let mut read = Statement::new(format!(
+            "SELECT number FROM {}.meta WHERE name = 'format'",
+            self.options.keyspace_quoted()
+        ));
+        read.set_consistency(match self.options.consistency {
+            crate::options::Consistency::Quorum => Consistency::Serial,
+            crate::options::Consistency::LocalQuorum => Consistency::LocalSerial,
+        });
+        read.set_execution_profile_handle(Some(self.profiles.serial.clone()));
+        let mut patience = crate::link::Patience::new(self.options.request_time_out);
+        loop {
+            match self.session.query_unpaged(read.clone(), ()).await {
+                Ok(result) => return self.number(result),
+                Err(error) if is_missing(&error) => return Ok(None),
+                Err(error) if !is_passing(&error) || !patience.goes_on().await => {
+                    return Err(self.refused("opening", error));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn number(&self, result: QueryResult) -> Result<Option<i32>, StoreError> {
+        let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt {
+            place: self.place.clone(),
+            problem: format!("the table meta has another form: {error}"),
+        };
+        let rows = result.into_rows_result().map_err(|error| corrupt(&error))?;
+        let row = rows.maybe_first_row::<(Option<i32>,)>().map_err(|error| corrupt(&error))?;
+        Ok(row.and_then(|(number,)| number))
+    }
+
+    async fn create(&self) -> Result<(), StoreError> {
+        let node = self.first_node()?;
+        if !self.has_keyspace().await? {
+            self.define(&node, self.keyspace_definition()).await?;
+        }
+        for table in tables(&self.options.keyspace_quoted()) {
+            self.define(&node, table).await?;
+        }
+        let mut stamp = Statement::new(format!(
+            "INSERT INTO {}.meta (name, number) VALUES ('format', {FORMAT}) IF NOT EXISTS",
+            self.options.keyspace_quoted()
+        ));
+        stamp.set_execution_profile_handle(Some(self.profiles.serial.clone()));
+        let mut patience = crate::link::Patience::new(self.options.request_time_out);
+        // Sent again it finds what it wrote before.
+        while let Err(error) = self.session.query_unpaged(stamp.clone(), ()).await {
+            if !is_passing(&error) || !patience.goes_on().await {
+                return Err(self.refused("creating tables", error));
+            }
+        }
+        match self.format().await? {
+            Some(format) => self.check(format),
+            None => Err(StoreError::NotFound { what: "store", name: self.place.clone() }),
+        }
+    }
+
+    async fn has_keyspace(&self) -> Result<bool, StoreError> {
+        let read = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let name = self.options.keyspace.as_str();
+        let result = self
+            .session
+            .query_unpaged(read, (name,))
+            .await
+            .map_err(|error| self.refused("opening", error))?;
+        let rows = result.into_rows_result();
+        Ok(rows.is_ok_and(|rows| rows.rows_num() > 0))
+    }
+
+    fn keyspace_definition(&self) -> String {
+        let state = self.session.get_cluster_state();
+        let nodes = state.get_nodes_info();
+        let near = self.options.datacenter.clone().or_else(|| nodes.first()?.datacenter.clone());
+        let there = nodes.iter().filter(|node| near.is_none() || node.datacenter == near).count();
+        let copies = self.options.replication.unwrap_or(there.clamp(1, 3) as u32);
+        let key = match (&near, self.options.consistency) {
+            (Some(near), crate::options::Consistency::LocalQuorum) => near.replace('\'', "''"),
+            _ => "replication_factor".to_owned(),
+        };
+        format!(
+            "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {{'class': 'NetworkTopologyStrategy', '{key}': {copies}}}",
+            self.options.keyspace_quoted()
+        )
+    }
+
+    /// The node that all clients choose for definitions: the same as long as it is up.
+    fn first_node(&self) -> Result<Arc<Node>, StoreError> {
+        let state = self.session.get_cluster_state();
+        let nodes = state.get_nodes_info().iter().filter(|node| node.is_connected());
+        nodes.min_by_key(|node| node.host_id).cloned().ok_or_else(|| StoreError::Unavailable {
+            place: self.place.clone(),
+            reason: "no node is connected".to_owned(),
+            source: None,
+        })
+    }
+
+    /// Defines something through `node`, and waits until every node knows it.
+    async fn define(&self, node: &Arc<Node>, definition: String) -> Result<(), StoreError> {
+        let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
+        let mut patience = crate::link::Patience::new(self.options.request_time_out);
+        loop {
+            let mut statement = Statement::new(definition.clone());
+            statement.set_load_balancing_policy(Some(Arc::clone(&target)));
+            statement.set_serial_consistency(Some(SerialConsistency::Serial));
+            statement.set_request_timeout(Some(self.options.request_time_out));
+            let error = match self.session.query_unpaged(statement, ()).await {
+                Ok(_) => match self.session.await_schema_agreement().await {
+                    Ok(_) => return Ok(()),
+                    Err(error) => ExecutionError::SchemaAgreementError(error),
+                },
+                Err(error) => error,
+            };
+            if let Some((DbError::Unauthorized, text)) = database_error(&error) {
+                return Err(self.lacks_rights(text));
+            }
+            if !is_passing(&error) || !patience.goes_on().await {
+                return Err(self.refused("creating tables", error));
+            }
+        }
+    }
+
+    fn lacks_rights(&self, text: &str) -> StoreError {
+        let role =
+            self.options.credentials.as_ref().map_or("<role>", |credentials| credentials.user.as_str());
+        let keyspace = self.options.keyspace_quoted();
+        told(
+            ErrorKind::Unauthenticated,
+            format!("{} cannot be created: {text}", self.place),
+            format!(
+                "an administrator runs, once: {}; GRANT CREATE, SELECT, MODIFY ON KEYSPACE {keyspace} TO {role};",
+                self.keyspace_definition()
+            ),
+        )
+    }
+
+    fn refused(&self, what: &'static str, error: ExecutionError) -> StoreError {
+        if let Some((DbError::Unauthorized, text)) = database_error(&error) {
+            return self.lacks_rights(text);
+        }
+        refused(&self.place, what, error)
+    }
+}
+
+/// Whether keyspace or table are not there, which Cassandra says in words alone.
+fn is_missing(error: &ExecutionError) -> bool {
+    let Some((DbError::Invalid | DbError::ConfigError, text)) = database_error(error) else { return false };
+    ["unconfigured table", "does not exist", "table does not exist"].iter().any(|words| text.contains(words))
+}
+
+fn is_passing(error: &ExecutionError) -> bool {
+    crate::failure::judge(error) != crate::failure::Failure::Final
+}

@@ -1,0 +1,341 @@
+//! The store: limits and deadlines in front of the paths, and what they share.
+
+use crate::clock::StoreClock;
+use crate::codec::ChunkId;
+use crate::connect::{ClusterSettings, connect};
+use crate::lanes::Lanes;
+use crate::link::Link;
+use crate::options::Options;
+use crate::wait::Polls;
+use crate::write::{Done, Writing};
+use crate::{create, listing, read, scan, wait};
+use atoll_store::watch::Watches;
+use atoll_store::{
+    Batch, Buffer, Capabilities, Cell, Durability, Expectation, Limits, PartitionKey, PartitionPage,
+    PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
+    StoreStream, Timestamp, Waited, WriteOptions, Written,
+};
+use futures::StreamExt;
+use futures::stream;
+use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner, PartitionerHasher};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Usual time from a write of another client to the return of a wait for it.
+const WAIT_LATENCY: Duration = Duration::from_millis(100);
+
+/// Request ids are kept by time alone; this many at least is what a busy client writes in it.
+const REQUESTS_REMEMBERED: usize = 1_000_000;
+
+/// A store on a Cassandra cluster.
+///
+/// It works inside the tokio runtime in which it was opened.
+#[derive(Clone)]
+pub struct CassandraStore {
+    shared: Arc<Shared>,
+}
+
+/// What all calls of one store share.
+pub(crate) struct Shared {
+    pub(crate) link: Arc<Link>,
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) limits: Limits,
+    pub(crate) watches: Watches,
+    pub(crate) polls: Polls,
+    clock: StoreClock,
+    settings: ClusterSettings,
+    is_closed: AtomicBool,
+}
+
+impl CassandraStore {
+    /// Connects to the cluster; makes keyspace and tables if they are not there and the options say so.
+    ///
+    /// # Errors
+    /// `invalid-input` for wrong options, `unavailable` if no contact point answers, `unauthenticated` if the
+    /// cluster does not accept the credentials or the role may not do what is needed, `not-found` if there is
+    /// no store and none is to be made, `newer-format` if a newer release made it.
+    pub async fn open(options: Options) -> Result<Self, StoreError> {
+        options.validate().map_err(|error| StoreError::InvalidInput {
+            what: "options",
+            problem: error.to_string(),
+            hint: "docs/guide/cassandra.md lists them",
+        })?;
+        let waiters_max = options.waiters_max;
+        let (link, settings) = connect(options).await?;
+        let shared = Shared {
+            link: Arc::new(link),
+            lanes: Arc::default(),
+            limits: limits(settings),
+            watches: Watches::new(waiters_max),
+            polls: Polls::default(),
+            clock: StoreClock::default(),
+            settings,
+            is_closed: AtomicBool::new(false),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+/// A conditional batch is kept in the log of each node twice over, with keys and what surrounds them.
+fn limits(settings: ClusterSettings) -> Limits {
+    let contract = Limits::CONTRACT;
+    let mutation_bytes = settings.mutation_bytes_max.unwrap_or(u64::MAX);
+    let batch_bytes = usize::try_from(mutation_bytes / 2).unwrap_or(usize::MAX).min(contract.batch_bytes);
+    Limits { batch_bytes, ..contract }
+}
+
+impl Shared {
+    /// The partition key as the table has it.
+    pub(crate) fn key(&self, partition: &[u8]) -> PartitionKey {
+        [self.link.options.namespace.as_slice(), partition].concat()
+    }
+
+    /// The partition key as callers know it.
+    pub(crate) fn without_namespace<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key.strip_prefix(self.link.options.namespace.as_slice()).unwrap_or(key)
+    }
+
+    /// The token of a key of the table.
+    pub(crate) fn token(&self, key: &[u8]) -> Option<i64> {
+        let mut hasher = Murmur3Partitioner.build_hasher();
+        hasher.write(key);
+        Some(hasher.finish().value())
+    }
+
+    /// Deletes chunks that nothing refers to, without keeping anybody waiting.
+    pub(crate) fn let_go(&self, chunks: Vec<(ChunkId, u64)>) {
+        if chunks.is_empty() {
+            return;
+        }
+        let link = Arc::clone(&self.link);
+        tokio::spawn(async move {
+            for (id, count) in chunks {
+                link.delete_chunks(id, count).await;
+            }
+        });
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        match self.is_closed.load(Ordering::SeqCst) {
+            true => Err(StoreError::closed(self.link.place.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn check_writable(&self, options: WriteOptions) -> Result<Durability, StoreError> {
+        self.check_open()?;
+        if self.link.options.read_only {
+            return Err(StoreError::ReadOnly { place: self.link.place.clone() });
+        }
+        self.capabilities().durability_for(options.durability)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let durability = match self.settings.is_synced {
+            true => vec![Durability::Flushed, Durability::Synced],
+            false => vec![Durability::Flushed],
+        };
+        Capabilities {
+            limits: self.limits,
+            durability_default: durability.last().copied().unwrap_or(Durability::Flushed),
+            durability,
+            cheap_scans_across_large_values: true,
+            waiters_max: self.link.options.waiters_max,
+            wait_latency: WAIT_LATENCY,
+            parallelism_best: self.link.parallelism,
+            round_trip: self.link.round_trip(),
+            request_memory: self.link.options.request_memory,
+            request_memory_count: REQUESTS_REMEMBERED,
+        }
+    }
+
+    async fn get(
+        self: &Arc<Self>,
+        cell: Cell<'_>,
+        range: atoll_store::ByteRange,
+        is_vowed: bool,
+    ) -> Result<Option<Buffer>, StoreError> {
+        self.limits.check_cell(cell)?;
+        self.check_open()?;
+        read::read(self, &self.key(cell.partition), cell.sort, range, is_vowed).await
+    }
+
+    async fn write(self: &Arc<Self>, batch: Batch, options: WriteOptions) -> Result<Written, StoreError> {
+        self.limits.check_batch(&batch)?;
+        let durability = self.check_writable(options)?;
+        let is_sent = AtomicBool::new(false);
+        let writing = Writing::new(self, &batch, options.request, &is_sent);
+        let done = within(options.deadline, "write", &is_sent, &self.link.place, writing.run()).await?;
+        if done == Done::Now {
+            self.watches.wrote(&batch);
+        }
+        Ok(Written { durability, repeated: done == Done::Before })
+    }
+
+    async fn create(
+        self: &Arc<Self>,
+        cell: Cell<'_>,
+        value: &[u8],
+        options: WriteOptions,
+    ) -> Result<Written, StoreError> {
+        self.limits.check_cell(cell)?;
+        self.limits.check_value(value.len() as u64)?;
+        let durability = self.check_writable(options)?;
+        // Only a conditional write remembers a request id.
+        if options.request.is_some() {
+            return self.create_once(cell, value, options).await;
+        }
+        let is_sent = AtomicBool::new(false);
+        let creating = create::create(self, cell, value, &is_sent);
+        let repeated = within(options.deadline, "create", &is_sent, &self.link.place, creating).await?;
+        if !repeated {
+            self.watches.wrote_cell(cell);
+        }
+        Ok(Written { durability, repeated })
+    }
+
+    async fn create_once(
+        self: &Arc<Self>,
+        cell: Cell<'_>,
+        value: &[u8],
+        options: WriteOptions,
+    ) -> Result<Written, StoreError> {
+        let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value);
+        match self.write(batch, options).await {
+            Err(StoreError::Conflict(conflict)) if conflict.actual_bytes == value.len() as u64 => {
+                let actual = self.get(cell, atoll_store::ByteRange::ALL, false).await?;
+                if actual.as_deref() != Some(value) {
+                    return Err(StoreError::Conflict(conflict));
+                }
+                Ok(Written { durability: self.check_writable(options)?, repeated: true })
+            }
+            result => result,
+        }
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.watches.close();
+    }
+}
+
+/// Gives up waiting at the deadline: unknown if something was sent, refused if nothing was.
+async fn within<T>(
+    deadline: Option<Duration>,
+    what: &'static str,
+    is_sent: &AtomicBool,
+    place: &str,
+    run: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let Some(deadline) = deadline else { return run.await };
+    tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
+        let reason = format!("no answer within {deadline:?}");
+        Err(match is_sent.load(Ordering::SeqCst) {
+            true => StoreError::Unknown { what, reason, source: Some(Arc::new(late)) },
+            false => {
+                StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(late)) }
+            }
+        })
+    })
+}
+
+impl Store for CassandraStore {
+    fn capabilities(&self) -> Capabilities {
+        self.shared.capabilities()
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        Box::pin(async move {
+            let reading = self.shared.get(cell, options.range, options.immutable);
+            // A read changes nothing, so one that is given up did not happen.
+            within(options.deadline, "get", &AtomicBool::new(false), &self.shared.link.place, reading).await
+        })
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        let shared = &self.shared;
+        let parallelism = shared.link.parallelism;
+        let answers = stream::iter(reads.into_iter().enumerate()).map(move |(at, read)| async move {
+            let cell = Cell::new(&read.partition, &read.sort);
+            (at, shared.get(cell, read.range, read.immutable).await)
+        });
+        answers.buffer_unordered(parallelism).boxed()
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move { self.shared.write(batch, options).await })
+    }
+
+    fn create<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        value: &'a [u8],
+        options: WriteOptions,
+    ) -> StoreFuture<'a, Written> {
+        Box::pin(self.shared.create(cell, value, options))
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            scan::page(&self.shared, request).await
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        Box::pin(async move {
+            self.shared.limits.check_cell(cell)?;
+            self.shared.limits.check_expectation(&expectation)?;
+            self.shared.check_open()?;
+            wait::wait(&self.shared, cell, expectation, time_out).await
+        })
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            listing::page(&self.shared, query).await
+        })
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            listing::splits(&self.shared, readers)
+        })
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        Box::pin(async move {
+            self.shared.limits.check_partition(partition)?;
+            self.shared.check_open()?;
+            Ok(listing::place(&self.shared, &self.shared.key(partition)))
+        })
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            self.shared.clock.now(&self.shared.link).await
+        })
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        // Every acknowledgement is at the strongest class already.
+        Box::pin(async move { self.shared.check_open() })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.close();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Waits: what this client writes wakes its waits at once; what others write is found by polling.
+//!
+//! Each partition with waits is polled by one task, which glances at some of the cells waited for with each
+//! request, again after 5 ms at first and up to 250 ms later. A wait costs an entry in a map and a timer; who
+//! is woken reads the cell at SERIAL.
+//!
+//! Invariant: a cell that differs from what its first waiter read wakes all its waiters at the next glance.
+//! Invariant: nothing polls a partition for which nobody waits.
+
+use crate::cells::{Pieces, raw_rows};
+use crate::codec::KIND_CELL;
+use crate::store::Shared;
+use atoll_store::{Buffer, ByteRange, Cell, Expectation, PartitionKey, SortKey, StoreError, Waited};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Cells looked at with one glance.
+const GLANCE_CELLS: usize = 256;
+
+/// One glance of so many goes through consensus, which completes what a dead coordinator left half done.
+const SERIAL_EVERY: u64 = 8;
+
+/// What is waited for, by partition.
+#[derive(Default)]
+pub(crate) struct Polls {
+    partitions: Mutex<HashMap<PartitionKey, Polled>>,
+}
+
+struct Polled {
+    cells: BTreeMap<SortKey, Seen>,
+    /// Somebody began to wait, so that the next glance comes soon.
+    joined: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Seen {
+    waiters: usize,
+    /// What the cell was when it was last read or glanced at; none before.
+    last: Option<Fingerprint>,
+}
+
+/// What tells one state of a cell from another: the heads of its pieces.
+type Fingerprint = Vec<(i32, u64, u64)>;
+
+fn fingerprint(pieces: &Pieces) -> Fingerprint {
+    pieces.iter().map(|piece| (piece.number, piece.head.checksum, piece.head.bytes)).collect()
+}
+
+/// One waiter; dropping it ends the polling if it was the last.
+struct Waiter<'a> {
+    shared: &'a Arc<Shared>,
+    partition: PartitionKey,
+    sort: &'a [u8],
+}
+
+impl<'a> Waiter<'a> {
+    fn join(shared: &'a Arc<Shared>, cell: Cell<'a>) -> Self {
+        let partition = shared.key(cell.partition);
+        let mut partitions = shared.polls.partitions.lock();
+        let polled = partitions.entry(partition.clone()).or_insert_with(|| {
+            let joined = Arc::new(Notify::new());
+            tokio::spawn(poll(Arc::downgrade(shared), partition.clone(), Arc::clone(&joined)));
+            Polled { cells: BTreeMap::new(), joined }
+        });
+        polled.cells.entry(cell.sort.to_vec()).or_default().waiters += 1;
+        polled.joined.notify_one();
+        drop(partitions);
+        Self { shared, partition, sort: cell.sort }
+    }
+
+    /// Notes what the waiter read, so that a glance has something to compare with.
+    fn saw(&self, pieces: &Pieces) {
+        let mut partitions = self.shared.polls.partitions.lock();
+        let seen = partitions.get_mut(&self.partition).and_then(|polled| polled.cells.get_mut(self.sort));
+        if let Some(seen) = seen {
+            // What a glance saw may be newer than this.
+            seen.last.get_or_insert_with(|| fingerprint(pieces));
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut partitions = self.shared.polls.partitions.lock();
+        let Some(polled) = partitions.get_mut(&self.partition) else { return };
+        if let Some(seen) = polled.cells.get_mut(self.sort) {
+            seen.waiters -= 1;
+            if seen.waiters == 0 {
+                polled.cells.remove(self.sort);
+            }
+        }
+        if polled.cells.is_empty() {
+            polled.joined.notify_one();
+            partitions.remove(&self.partition);
+        }
+    }
+}
+
+/// The contract's `wait`.
+pub(crate) async fn wait(
+    shared: &Arc<Shared>,
+    cell: Cell<'_>,
+    expectation: Expectation,
+    time_out: Duration,
+) -> Result<Waited, StoreError> {
+    let watch = shared.watches.watch(cell)?;
+    let waiter = Waiter::join(shared, cell);
+    let ends = Instant::now().checked_add(time_out);
+    loop {
+        // The first look happens however short the time is; the time of others is not watched either, because
+        // each answers soon or fails.
+        let current = look(shared, &waiter, cell).await?;
+        if expectation.is_met(current.as_deref()) {
+            return Ok(Waited::Met(current));
+        }
+        match ends {
+            None => watch.changed().await?,
+            Some(ends) => match tokio::time::timeout_at(ends, watch.changed()).await {
+                Ok(changed) => changed?,
+                Err(_) => return Ok(Waited::TimedOut),
+            },
+        }
+    }
+}
+
+async fn look(
+    shared: &Arc<Shared>,
+    waiter: &Waiter<'_>,
+    cell: Cell<'_>,
+) -> Result<Option<Buffer>, StoreError> {
+    for _ in 0..crate::read::MOVES_MAX {
+        let pieces = crate::read::read_pieces(shared, &waiter.partition, cell.sort).await?;
+        waiter.saw(&pieces);
+        if pieces.is_empty() {
+            return Ok(None);
+        }
+        if let Some(value) = shared.link.joined(cell.sort, &pieces, ByteRange::ALL).await? {
+            return Ok(Some(value));
+        }
+    }
+    Err(crate::read::chunk_lost(&shared.link, cell.sort))
+}
+
+/// Glances at the cells of one partition until nobody waits for any.
+async fn poll(shared: Weak<Shared>, partition: PartitionKey, joined: Arc<Notify>) {
+    let (mut pause, mut at, mut round) = (PAUSE_FIRST, SortKey::new(), 0);
+    loop {
+        // A new waiter makes the next glance come soon, but never at once: a thousand may come together.
+        let soon = async {
+            joined.notified().await;
+            tokio::time::sleep(PAUSE_FIRST).await;
+        };
+        let was_joined = tokio::time::timeout(pause, soon).await.is_ok();
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(sorts) = next_cells(&shared, &partition, &joined, &mut at) else { return };
+        round += 1;
+        let changed = glance(&shared, &partition, &sorts, round % SERIAL_EVERY == 0).await;
+        pause = match changed.unwrap_or(false) || was_joined {
+            true => PAUSE_FIRST,
+            false => (pause * 3 / 2).min(PAUSE_MAX),
+        };
+    }
+}
+
+/// Which cells are looked at next: those behind the last ones, and from the first again. None when nobody waits.
+fn next_cells(
+    shared: &Shared,
+    partition: &[u8],
+    joined: &Arc<Notify>,
+    at: &mut SortKey,
+) -> Option<Vec<SortKey>> {
+    let partitions = shared.polls.partitions.lock();
+    let polled = partitions.get(partition)?;
+    // The last waiter may have left and another come, who is polled for by a task of its own.
+    if !Arc::ptr_eq(&polled.joined, joined) {
+        return None;
+    }
+    let behind = polled.cells.range::<SortKey, _>((Bound::Excluded(&*at), Bound::Unbounded));
+    let before = polled.cells.range::<SortKey, _>((Bound::Unbounded, Bound::Included(&*at)));
+    let sorts: Vec<SortKey> = behind.chain(before).take(GLANCE_CELLS).map(|(sort, _)| sort.clone()).collect();
+    at.clone_from(sorts.last()?);
+    Some(sorts)
+}
+
+/// Compares cells with what was seen of them, and wakes who waits for one that changed.
+async fn glance(
+    shared: &Arc<Shared>,
+    partition: &[u8],
+    sorts: &[SortKey],
+    is_serial: bool,
+) -> Result<bool, StoreError> {
+    let link = &shared.link;
+    let names: Vec<(i8, &[u8])> = sorts.iter().map(|sort| (KIND_CELL, sort.as_slice())).collect();
+    let statement = if is_serial { &link.statements.names_heads } else { &link.statements.names_glance };
+    let answer = link.rows("waiting", statement, &(partition, names)).await?;
+    let mut found: HashMap<SortKey, Pieces> = HashMap::new();
+    for row in raw_rows(link, &answer, false)? {
+        let sort = row.sort.to_vec();
+        if let Some(piece) = link.piece(row)? {
+            found.entry(sort).or_default().push(piece);
+        }
+    }
+    let mut changed = Vec::new();
+    {
+        let mut partitions = shared.polls.partitions.lock();
+        let Some(polled) = partitions.get_mut(partition) else { return Ok(false) };
+        for sort in sorts {
+            let Some(seen) = polled.cells.get_mut(sort) else { continue };
+            let now = found.get(sort).map(fingerprint).unwrap_or_default();
+            // Nobody has read it yet: who will, reads something at least as new as what was glanced at.
+            if seen.last.as_ref().is_some_and(|last| *last != now) {
+                changed.push(sort);
+            }
+            if seen.last.is_some() {
+                seen.last = Some(now);
+            }
+        }
+    }
+    let of_caller = shared.without_namespace(partition);
+    for sort in &changed {
+        shared.watches.wrote_cell(Cell::new(of_caller, sort.as_slice()));
+    }
+    Ok(!changed.is_empty())
+}

@@ -1,0 +1,370 @@
+//! Conditional writes: one batch, applied whole, by a lightweight transaction on the head of its partition.
+//!
+//! A write reads the head and the cells that it needs at SERIAL, judges its conditions, and sends one conditional
+//! batch: IF the head is still the one that was read, everything applies and the head becomes a new one that
+//! carries the number of this attempt. If the answer is lost, the same batch is sent again: it can apply only
+//! while the head stands, so it applies once, and afterwards the row of the version tells who made it. Merely
+//! finding the old head proves nothing: the first try may still lie in a queue.
+//!
+//! Invariant: a head never comes back, because each carries a random number; so a batch applies at most once,
+//! however often it is sent.
+//! Invariant: a write ends as refused only if no try of it can apply any more.
+
+use crate::bind::Bind;
+use crate::codec::{
+    FLAG_COMPOUND, KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot,
+};
+use crate::failure::{refused, unknown};
+use crate::lanes::Known;
+use crate::link::{Decided, Patience};
+use crate::net::half_open;
+use crate::options::REQUEST_MEMORY_MARGIN;
+use crate::plan::{Judged, Plan, View, Written as WrittenChunks, judge, lay_out};
+use crate::store::Shared;
+use atoll_store::{Batch, Mutation, PartitionKey, RequestId, SortKey, StoreError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a write ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It applied now.
+    Now,
+    /// It had applied before.
+    Before,
+}
+
+/// How often a write starts anew because others were faster, before it is given up.
+const RACES_MAX: usize = 10_000;
+
+/// Heads in deleted ranges that are looked at for chunks; what is behind them is left to a sweep.
+const LEFT_BEHIND_MAX: i32 = 10_000;
+
+/// A try that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    expected: Option<PartitionHead>,
+    number: u64,
+    /// Whether it is not known what became of it.
+    is_doubtful: bool,
+}
+
+/// One write on its way.
+pub(crate) struct Writing<'a> {
+    shared: &'a Arc<Shared>,
+    partition: PartitionKey,
+    batch: &'a Batch,
+    request: Option<RequestId>,
+    /// Set when something was sent that may apply.
+    is_sent: &'a AtomicBool,
+    chunks: WrittenChunks,
+    /// How often a chunk was gone that a cell referred to.
+    moves: usize,
+}
+
+/// What was read for a try.
+struct Look {
+    head: Option<PartitionHead>,
+    view: View,
+    is_repeated: bool,
+    /// Version and number of the attempt in the slot of the last try.
+    winner: Option<PartitionHead>,
+}
+
+/// What a try came to.
+enum Tried {
+    Done(Done),
+    Again(Option<Attempt>),
+    Fails(StoreError),
+}
+
+impl<'a> Writing<'a> {
+    pub(crate) fn new(
+        shared: &'a Arc<Shared>,
+        batch: &'a Batch,
+        request: Option<RequestId>,
+        is_sent: &'a AtomicBool,
+    ) -> Self {
+        let partition = shared.key(&batch.partition);
+        Self { shared, partition, batch, request, is_sent, chunks: WrittenChunks::new(), moves: 0 }
+    }
+
+    /// Writes; and gives back the chunks that came to nothing.
+    pub(crate) async fn run(mut self) -> Result<Done, StoreError> {
+        let lane = self.shared.lanes.writes(&self.partition);
+        let mut known = lane.lock().await;
+        let result = self.attempts(&mut known).await;
+        let is_refused = result.as_ref().is_err_and(|error| error.outcome() == atoll_store::Outcome::Refused);
+        if is_refused || matches!(result, Ok(Done::Before)) {
+            self.shared.let_go(self.chunks.into_values().collect());
+        }
+        result
+    }
+
+    async fn attempts(&mut self, known: &mut Known) -> Result<Done, StoreError> {
+        let mut patience = Patience::new(self.shared.link.options.request_time_out);
+        let mut last: Option<Attempt> = None;
+        let mut pause_ms = 1;
+        for race in 0..RACES_MAX {
+            match self.attempt(known, last, &mut patience).await {
+                Tried::Done(done) => return Ok(done),
+                Tried::Fails(error) => {
+                    *known = Known::Nothing;
+                    return Err(error);
+                }
+                Tried::Again(attempt) => {
+                    *known = Known::Nothing;
+                    if race > 0 && attempt.is_none_or(|attempt| !attempt.is_doubtful) {
+                        pause_ms = (pause_ms * 2).min(64);
+                        tokio::time::sleep(std::time::Duration::from_micros(fastrand::u64(
+                            0..pause_ms * 1000,
+                        )))
+                        .await;
+                    }
+                    last = attempt;
+                }
+            }
+        }
+        Err(StoreError::Unavailable {
+            place: self.shared.link.place.clone(),
+            reason: format!("{RACES_MAX} tries of a write lost against others"),
+            source: None,
+        })
+    }
+
+    async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, patience: &mut Patience) -> Tried {
+        let look = match (*known, self.is_blind()) {
+            (Known::Head(Some(head)), true) if head.flags & FLAG_COMPOUND == 0 => Look::blind(head),
+            _ => match self.look(last).await {
+                Ok(look) => look,
+                Err(error) => return Tried::Fails(self.honest(last, error)),
+            },
+        };
+        if let Some(last) = last
+            && let Some(end) = self.verdict(&look, last, known)
+        {
+            return end;
+        }
+        if look.is_repeated {
+            return Tried::Done(Done::Before);
+        }
+        match judge(&self.shared.link, self.batch, &look.view).await {
+            Err(error) => return Tried::Fails(self.honest(last, error)),
+            Ok(Judged::Conflict(conflict)) => return Tried::Fails(StoreError::Conflict(conflict)),
+            Ok(Judged::Moved) if self.has_patience_with_moves() => return Tried::Again(last),
+            Ok(Judged::Moved) => return Tried::Fails(self.honest(last, self.chunk_lost())),
+            Ok(Judged::Holds) => {}
+        }
+        let (link, limits) = (&self.shared.link, &self.shared.limits);
+        let plan = lay_out(link, &self.partition, self.batch, &look.view, limits, &mut self.chunks).await;
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return Tried::Fails(self.honest(last, error)),
+        };
+        if plan.is_empty() && self.request.is_none() {
+            return Tried::Done(Done::Now);
+        }
+        let stands = last.filter(|last| last.is_doubtful && last.expected == look.head);
+        let number = stands.map_or_else(|| fastrand::u64(..), |last| last.number);
+        let is_doubtful = stands.is_some();
+        self.send(known, &plan, Attempt { expected: look.head, number, is_doubtful }, patience).await
+    }
+
+    /// Sends the plan as one conditional batch.
+    async fn send(&self, known: &mut Known, plan: &Plan, attempt: Attempt, patience: &mut Patience) -> Tried {
+        let link = &self.shared.link;
+        let next = attempt.next(plan.is_compound);
+        let (encoded, slot) = (next.encode(), winner_slot(next.version));
+        let before = attempt.expected.map(|head| head.encode());
+        let p = || Bind::Bytes(&self.partition);
+        let before = before.as_deref().map_or(Bind::Null, Bind::Bytes);
+        let mut sendings = vec![
+            (&link.statements.advance, vec![Bind::Bytes(&encoded), p(), before]),
+            (&link.statements.note, vec![Bind::Bytes(&encoded), p(), Bind::Bytes(&slot)]),
+        ];
+        let request = self.request.map(request_key);
+        if let Some(key) = &request {
+            let seconds = (link.options.request_memory + REQUEST_MEMORY_MARGIN).as_secs();
+            let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+            let values = vec![Bind::Int(seconds), Bind::Bytes(&encoded), p(), Bind::Bytes(key)];
+            sendings.push((&link.statements.remember, values));
+        }
+        sendings.extend(plan.sendings(link, &self.partition));
+        self.is_sent.store(true, Ordering::SeqCst);
+        match link.decide(&sendings).await {
+            Decided::Applied => {
+                *known = Known::Head(Some(next));
+                self.shared.let_go(plan.old_chunks.clone());
+                Tried::Done(Done::Now)
+            }
+            Decided::Lost => Tried::Again(Some(attempt)),
+            Decided::Refused(error) => Tried::Fails(self.honest(Some(attempt), error)),
+            Decided::Passing(error) if patience.goes_on().await => {
+                tracing::debug!(%error, "a write is tried again");
+                Tried::Again(Some(attempt))
+            }
+            Decided::Passing(error) if attempt.is_doubtful => Tried::Fails(unknown("write", error)),
+            Decided::Passing(error) => Tried::Fails(refused(&link.place, "write", error)),
+            Decided::Doubtful(error) if patience.goes_on().await => {
+                tracing::debug!(%error, "a write whose outcome is not known is sent again");
+                Tried::Again(Some(Attempt { is_doubtful: true, ..attempt }))
+            }
+            Decided::Doubtful(error) => Tried::Fails(unknown("write", error)),
+        }
+    }
+
+    /// Whether the last try applied, as far as this needs no other try.
+    fn verdict(&self, look: &Look, last: Attempt, known: &mut Known) -> Option<Tried> {
+        let next = last.version();
+        let mine =
+            look.winner.filter(|winner| winner.version == next).map(|winner| winner.attempt == last.number);
+        match mine {
+            Some(true) => {
+                *known = Known::Head(look.head);
+                Some(Tried::Done(Done::Now))
+            }
+            // Somebody else made the version that this try was for, so it never will.
+            Some(false) => None,
+            None if look.head == last.expected || !last.is_doubtful || look.is_repeated => None,
+            // So many writes went by that the row of the version was used again.
+            None => Some(Tried::Fails(StoreError::Unknown {
+                what: "write",
+                reason: "its answer was lost, and too many other writes came before it could be looked for"
+                    .into(),
+                source: None,
+            })),
+        }
+    }
+
+    fn has_patience_with_moves(&mut self) -> bool {
+        self.moves += 1;
+        self.moves <= crate::read::MOVES_MAX
+    }
+
+    fn chunk_lost(&self) -> StoreError {
+        crate::read::chunk_lost(
+            &self.shared.link,
+            self.batch.conditions.first().map_or(&[], |first| first.sort()),
+        )
+    }
+
+    /// An error after a doubtful try means that the outcome is unknown.
+    fn honest(&self, last: Option<Attempt>, error: StoreError) -> StoreError {
+        match last {
+            Some(Attempt { is_doubtful: true, .. }) => StoreError::Unknown {
+                what: "write",
+                reason: "its answer was lost, and the cluster could not be asked again".into(),
+                source: Some(Arc::new(error)),
+            },
+            _ => error,
+        }
+    }
+
+    /// Whether the batch needs to know nothing of the partition but its head.
+    fn is_blind(&self) -> bool {
+        self.batch.conditions.is_empty()
+            && self.request.is_none()
+            && !self.batch.mutations.is_empty()
+            && self.batch.mutations.iter().all(|mutation| matches!(mutation, Mutation::Put(..)))
+    }
+
+    /// Reads what the batch needs, at one moment.
+    async fn look(&self, last: Option<Attempt>) -> Result<Look, StoreError> {
+        let link = &self.shared.link;
+        let sorts = self.sorts();
+        let request = self.request.map(request_key);
+        let slot = last.map(|last| winner_slot(last.version()));
+        let mut names: Vec<(i8, &[u8])> = sorts.iter().map(|sort| (KIND_CELL, sort.as_slice())).collect();
+        names.push((KIND_HEAD, &[]));
+        names.extend(slot.as_ref().map(|slot| (KIND_WINNER, &slot[..])));
+        names.extend(request.as_ref().map(|key| (KIND_REQUEST, &key[..])));
+        let needs_values = !self.batch.conditions.is_empty()
+            || self.batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Append(..)));
+        let statement = if needs_values { &link.statements.names } else { &link.statements.names_heads };
+        let mut look = Look { head: None, view: View::default(), is_repeated: false, winner: None };
+        for row in link.named(statement, &self.partition, &names, needs_values).await? {
+            match row.kind {
+                KIND_CELL => {
+                    let sort = row.sort.to_vec();
+                    if let Some(piece) = link.piece(row)? {
+                        look.view.cells.entry(sort).or_default().push(piece);
+                    }
+                }
+                KIND_REQUEST => look.is_repeated = true,
+                kind => {
+                    let head = row.head.as_deref().map(PartitionHead::decode);
+                    let head = head.map(|head| {
+                        head.ok_or_else(|| {
+                            link.damaged(&row.sort, "the head of its partition has another form")
+                        })
+                    });
+                    let target = if kind == KIND_HEAD { &mut look.head } else { &mut look.winner };
+                    *target = head.transpose()?;
+                }
+            }
+        }
+        look.view.left_behind = self.left_behind().await?;
+        Ok(look)
+    }
+
+    /// Chunks of the cells in ranges that the batch deletes. They are read after the head, so that what is
+    /// found is gone if the batch applies to that head.
+    async fn left_behind(&self) -> Result<Vec<(crate::codec::ChunkId, u64)>, StoreError> {
+        let link = &self.shared.link;
+        let mut found = Vec::new();
+        for mutation in &self.batch.mutations {
+            let Mutation::DeleteRange(range) = mutation else { continue };
+            if range.is_empty() {
+                continue;
+            }
+            let (from, to) = half_open(range);
+            let (kind, to) = to.map_or((KIND_HEAD, SortKey::new()), |to| (KIND_CELL, to));
+            let values = (&self.partition, from, kind, to, LEFT_BEHIND_MAX);
+            let answer = link.rows("reading", &link.statements.range_heads, &values).await?;
+            for row in crate::cells::raw_rows(link, &answer, false)? {
+                found.extend(link.piece(row)?.and_then(|piece| piece.head.chunks()));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The cells that the batch names.
+    fn sorts(&self) -> BTreeSet<SortKey> {
+        let conditions = self.batch.conditions.iter().map(|condition| condition.sort().to_vec());
+        let mutations = self.batch.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => Some(sort.clone()),
+            Mutation::DeleteRange(_) => None,
+        });
+        conditions.chain(mutations).collect()
+    }
+}
+
+impl Look {
+    /// Nothing was read: the head is the one that the last write of this client left.
+    fn blind(head: PartitionHead) -> Self {
+        Self { head: Some(head), view: View::default(), is_repeated: false, winner: None }
+    }
+}
+
+impl Attempt {
+    /// The version that the attempt makes.
+    fn version(&self) -> u64 {
+        self.expected.map_or(0, |head| head.version) + 1
+    }
+
+    fn next(&self, is_compound: bool) -> PartitionHead {
+        let flags = self.expected.map_or(0, |head| head.flags) | if is_compound { FLAG_COMPOUND } else { 0 };
+        PartitionHead { version: self.version(), attempt: self.number, flags }
+    }
+}
+
+/// The row of a request id.
+fn request_key(id: RequestId) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&id.client.to_be_bytes());
+    key[16..].copy_from_slice(&id.sequence.to_be_bytes());
+    key
+}

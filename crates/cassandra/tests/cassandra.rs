@@ -1,0 +1,72 @@
+//! The store keeps every promise of the contract on a real Cassandra.
+//!
+//! `ATOLL_CASSANDRA` names its contact points, such as `127.0.0.1:19042`; `cargo xtask test --room cassandra`
+//! starts a node and sets it. `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size,
+//! `CONFORMANCE_CHECK=name` one check alone.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod common;
+
+use atoll_conformance::{Ending, SEED_DEFAULT, SharedStore, Size, Subject, run_check, run_seeded};
+use atoll_store::StoreError;
+use common::{Namespaces, contacts};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+struct OnCassandra {
+    namespaces: Namespaces,
+}
+
+impl Subject for OnCassandra {
+    fn name(&self) -> String {
+        "store on Cassandra".to_owned()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
+        Box::pin(async move { self.namespaces.open_fresh().await })
+    }
+
+    fn reopen(
+        &self,
+        store: SharedStore,
+        ending: Ending,
+    ) -> Option<BoxFuture<'_, Result<SharedStore, StoreError>>> {
+        match ending {
+            // What the store holds in this process is all that its end takes away.
+            Ending::Closed | Ending::Killed => {
+                Some(Box::pin(async move { self.namespaces.open_again(&store).await }))
+            }
+            Ending::PowerLost => None,
+        }
+    }
+}
+
+fn size() -> Size {
+    match std::env::var("CONFORMANCE_SIZE").as_deref() {
+        Ok("full") => Size::Full,
+        _ => Size::Quick,
+    }
+}
+
+fn seed() -> u64 {
+    std::env::var("CONFORMANCE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED_DEFAULT)
+}
+
+#[test]
+fn the_store_on_cassandra_keeps_every_promise() {
+    let Some(contacts) = contacts() else { return };
+    let subject = OnCassandra { namespaces: Namespaces::new(contacts, "conformance") };
+    let report = match std::env::var("CONFORMANCE_CHECK") {
+        Ok(check) => run_check(&subject, &check, size(), seed()),
+        Err(_) => run_seeded(&subject, size(), seed()),
+    };
+    println!("{report}");
+    assert!(report.is_clean());
+    let _: Arc<str> = subject.name().into();
+}

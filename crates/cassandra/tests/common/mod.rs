@@ -1,0 +1,70 @@
+//! Stores for tests: one keyspace, and in it a namespace for each store.
+
+use atoll_cassandra::{CassandraStore, Options};
+use atoll_conformance::SharedStore;
+use atoll_store::StoreError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The contact points of the cluster that tests may use; none, said aloud, if there is no such cluster.
+pub fn contacts() -> Option<Vec<String>> {
+    match std::env::var("ATOLL_CASSANDRA") {
+        Ok(contacts) if !contacts.is_empty() => Some(contacts.split(',').map(str::to_owned).collect()),
+        _ => {
+            println!(
+                "SKIPPED [cassandra] ATOLL_CASSANDRA names no cluster; `cargo xtask cassandra up` starts one"
+            );
+            None
+        }
+    }
+}
+
+/// Fresh stores in one keyspace.
+pub struct Namespaces {
+    contacts: Vec<String>,
+    keyspace: String,
+    /// Differs from run to run, so that runs on one cluster never meet.
+    run: u64,
+    opened: AtomicU64,
+    names: Mutex<HashMap<usize, Vec<u8>>>,
+}
+
+#[allow(dead_code)]
+impl Namespaces {
+    pub fn new(contacts: Vec<String>, keyspace: &str) -> Self {
+        let (opened, names) = (AtomicU64::new(0), Mutex::default());
+        Self { contacts, keyspace: keyspace.to_owned(), run: fastrand::u64(..), opened, names }
+    }
+
+    /// How the store with this namespace is opened.
+    pub fn options(&self, namespace: Vec<u8>) -> Options {
+        Options { namespace, ..Options::of(self.contacts.clone(), self.keyspace.as_str()) }
+    }
+
+    /// A namespace that nobody had.
+    pub fn fresh(&self) -> Vec<u8> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        [self.run.to_be_bytes(), number.to_be_bytes()].concat()
+    }
+
+    pub async fn open_fresh(&self) -> Result<SharedStore, StoreError> {
+        self.open_as(self.fresh()).await
+    }
+
+    /// Another store on what `store` holds.
+    pub async fn open_again(&self, store: &SharedStore) -> Result<SharedStore, StoreError> {
+        let name = self.names.lock().unwrap().get(&address(store)).cloned().unwrap_or_default();
+        self.open_as(name).await
+    }
+
+    async fn open_as(&self, name: Vec<u8>) -> Result<SharedStore, StoreError> {
+        let store: SharedStore = Arc::new(CassandraStore::open(self.options(name.clone())).await?);
+        self.names.lock().unwrap().insert(address(&store), name);
+        Ok(store)
+    }
+}
+
+fn address(store: &SharedStore) -> usize {
+    Arc::as_ptr(store).cast::<()>().addr()
+}

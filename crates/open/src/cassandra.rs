@@ -1,0 +1,183 @@
+//! `cassandra://user@host:port,host/keyspace?consistency=...`: how a keyspace of a cluster is named.
+//!
+//! Invariant: no URL holds a password, so that one can be printed, logged and kept in history.
+
+use crate::url::{UrlError, percent_decoded, read_mode, shortened};
+use crate::{Mode, OpenOptions};
+use atoll_options::{OptionValue, ValueError, nearest};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A keyspace, how to reach it, and what was said about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CassandraUrl {
+    /// The role to log in as.
+    pub user: Option<String>,
+    /// Contact points, each `host` or `host:port`.
+    pub contacts: Vec<String>,
+    /// The keyspace.
+    pub keyspace: String,
+    /// What the query says.
+    pub query: CassandraQuery,
+}
+
+/// What the query of a `cassandra:` URL says; none where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CassandraQuery {
+    /// Whether the store is opened for writing.
+    pub mode: Option<Mode>,
+    /// Whether a keyspace without a store becomes one.
+    pub create: Option<bool>,
+    /// Whether a majority of one data centre is enough.
+    pub is_local: bool,
+    /// The near data centre.
+    pub datacenter: Option<String>,
+    /// Copies of a keyspace that is created.
+    pub replication: Option<u32>,
+    /// Whether connections are encrypted, and the file with the authorities.
+    pub tls: Option<TlsChoice>,
+    /// A file that holds the password.
+    pub password_file: Option<PathBuf>,
+    /// How long connecting may take.
+    pub connect_time_out: Option<Duration>,
+    /// How long a call is tried again.
+    pub time_out: Option<Duration>,
+}
+
+/// How connections are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsChoice {
+    /// Not at all.
+    Off,
+    /// With certificates that the system trusts.
+    On,
+    /// With certificates that the authorities in this file signed.
+    File(PathBuf),
+}
+
+const KEYS: [&str; 9] = [
+    "mode",
+    "create",
+    "consistency",
+    "datacenter",
+    "replication",
+    "tls",
+    "password-file",
+    "connect-time-out",
+    "time-out",
+];
+
+impl CassandraUrl {
+    /// Reads what follows `cassandra:`.
+    pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
+        if let Some((_, fragment)) = rest.split_once('#') {
+            return Err(UrlError::Fragment { fragment: shortened(fragment) });
+        }
+        let (text, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let text = text.strip_prefix("//").ok_or(UrlError::NoContact)?;
+        let (authority, keyspace) = text.split_once('/').ok_or(UrlError::NoKeyspace)?;
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, _)) if user.contains(':') => return Err(UrlError::Password),
+            Some((user, hosts)) => (Some(decoded(user)?), hosts),
+            None => (None, authority),
+        };
+        let contacts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+        if let Some(wrong) = contacts.iter().find(|contact| !is_contact(contact)) {
+            return match wrong.is_empty() {
+                true => Err(UrlError::NoContact),
+                false => Err(UrlError::Contact { text: shortened(wrong) }),
+            };
+        }
+        let keyspace = keyspace.strip_suffix('/').unwrap_or(keyspace);
+        if keyspace.is_empty() {
+            return Err(UrlError::NoKeyspace);
+        }
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if keyspace.len() > 48 || !keyspace.bytes().all(is_name) {
+            return Err(UrlError::Keyspace { text: shortened(keyspace) });
+        }
+        Ok(Self { user, contacts, keyspace: keyspace.to_owned(), query: CassandraQuery::parse(query)? })
+    }
+
+    /// The options with what the query says about them.
+    pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
+        options.mode = self.query.mode.unwrap_or(options.mode);
+        options.create = self.query.create.unwrap_or(options.create);
+    }
+}
+
+impl CassandraQuery {
+    fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut query = Self::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for part in text.split('&').filter(|part| !part.is_empty()) {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(UrlError::NotAPair { part: shortened(part) });
+            };
+            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+                return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, KEYS) });
+            };
+            if seen.contains(&key) {
+                return Err(UrlError::Twice { key });
+            }
+            seen.push(key);
+            let value = decoded(value)?;
+            query.set(key, &value).map_err(|source| UrlError::Value { key, source })?;
+        }
+        Ok(query)
+    }
+
+    fn set(&mut self, key: &'static str, value: &str) -> Result<(), ValueError> {
+        match key {
+            "mode" => self.mode = Some(read_mode(value)?),
+            "create" => self.create = Some(bool::parse(value)?),
+            "consistency" => self.is_local = read_consistency(value)?,
+            "datacenter" => self.datacenter = Some(String::parse(value)?),
+            "replication" => self.replication = Some(u32::parse(value)?),
+            "tls" => self.tls = Some(read_tls(value)?),
+            "password-file" => self.password_file = Some(PathBuf::parse(value)?),
+            "connect-time-out" => self.connect_time_out = Some(Duration::parse(value)?),
+            _ => self.time_out = Some(Duration::parse(value)?),
+        }
+        Ok(())
+    }
+}
+
+fn read_consistency(value: &str) -> Result<bool, ValueError> {
+    match value {
+        "quorum" => Ok(false),
+        "local-quorum" => Ok(true),
+        _ => Err(ValueError::Form { text: shortened(value), expected: "quorum or local-quorum" }),
+    }
+}
+
+fn read_tls(value: &str) -> Result<TlsChoice, ValueError> {
+    match value {
+        "on" => Ok(TlsChoice::On),
+        "off" => Ok(TlsChoice::Off),
+        path if path.contains(['/', '.']) => Ok(TlsChoice::File(PathBuf::from(path))),
+        _ => Err(ValueError::Form { text: shortened(value), expected: "on, off or the path of a PEM file" }),
+    }
+}
+
+/// A host or an address, perhaps with a port: `host`, `host:9042`, `[::1]:9042`.
+fn is_contact(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => match address.parse::<std::net::Ipv6Addr>() {
+            Ok(_) => (address, port.strip_prefix(':').or((port.is_empty()).then_some("1"))),
+            Err(_) => return false,
+        },
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, Some("1")),
+        },
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    !host.is_empty()
+        && host.bytes().all(is_name)
+        && port.and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port > 0)
+}
+
+fn decoded(text: &str) -> Result<String, UrlError> {
+    String::from_utf8(percent_decoded(text)?).map_err(|_| UrlError::Escape { text: shortened(text) })
+}
