@@ -101,7 +101,7 @@ impl Link {
     ) -> Result<HashMap<SortKey, Pieces>, StoreError> {
         let names: Vec<_> = sorts.iter().map(|sort| (KIND_CELL, *sort)).collect();
         let mut cells: HashMap<SortKey, Pieces> = HashMap::with_capacity(sorts.len());
-        for row in self.named(&self.statements.names, partition, &names, true).await? {
+        for row in self.named(&self.statements.reads.names, partition, &names, true).await? {
             let sort = row.sort.to_vec();
             if let Some(piece) = self.piece(row)? {
                 cells.entry(sort).or_default().push(piece);

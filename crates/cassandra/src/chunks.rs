@@ -53,9 +53,7 @@ impl Link {
         let chunks = stream::iter((0..count).zip(bytes.chunks(CHUNK_BYTES)));
         chunks
             .map(Ok)
-            .try_for_each_concurrent(IN_FLIGHT, |(number, chunk)| {
-                self.write_chunk(id, owner, number, count, chunk)
-            })
+            .try_for_each_concurrent(IN_FLIGHT, |(number, chunk)| self.write_chunk(id, owner, number, chunk))
             .await
     }
 
@@ -64,25 +62,19 @@ impl Link {
         id: &ChunkId,
         owner: Owner<'_>,
         number: i32,
-        count: i32,
         chunk: &[u8],
     ) -> Result<(), StoreError> {
         let _permit = self.permit().await;
-        // The first chunk tells a sweep whose they all are.
-        let (partition, sort) = match number {
-            0 => (Bind::Bytes(owner.partition), Bind::Bytes(owner.sort)),
-            _ => (Bind::Null, Bind::Null),
-        };
         let values = vec![
             Bind::Bytes(id),
             Bind::Int(number),
             Bind::Owned(sealed(checksum(chunk), chunk)),
-            partition,
-            sort,
-            Bind::Int(count),
+            // For sweeps.
+            Bind::Bytes(owner.partition),
+            Bind::Bytes(owner.sort),
         ];
         // Until a cell refers to it a chunk means nothing, so a write that may have happened did not.
-        self.write("writing a chunk", &self.statements.put_chunk, &values).await.map_err(|error| {
+        self.write("writing a chunk", &self.statements.plain.put_chunk, &values).await.map_err(|error| {
             StoreError::Unavailable {
                 place: self.place.clone(),
                 reason: "a chunk of a large value could not be written".to_owned(),
@@ -114,7 +106,7 @@ impl Link {
         let _permit = self.permit().await;
         let mut found = None;
         // Chunks never change, so that any replica that has one may answer.
-        for statement in [&self.statements.chunk_near, &self.statements.chunk] {
+        for statement in [&self.statements.plain.chunk_near, &self.statements.plain.chunk] {
             let values = (&chunks.id[..], i32::try_from(number).unwrap_or(-1));
             let answer = self.rows("reading a chunk", statement, &values).await?;
             let row = answer.maybe_first_row::<(Option<Bytes>,)>();
@@ -140,7 +132,7 @@ impl Link {
             let _permit = self.permit().await;
             let number = i32::try_from(number).unwrap_or(-1);
             if let Err(error) =
-                self.write("deleting a chunk", &self.statements.delete_chunk, &(&id[..], number)).await
+                self.write("deleting a chunk", &self.statements.plain.delete_chunk, &(&id[..], number)).await
             {
                 tracing::debug!(%error, "a chunk is left to the next sweep");
             }

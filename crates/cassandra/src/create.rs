@@ -63,7 +63,7 @@ pub(crate) async fn create(
     ];
     let _permit = shared.link.permit().await;
     is_sent.store(true, Ordering::SeqCst);
-    shared.link.write("create", &shared.link.statements.create, &values).await.map(|()| false)
+    shared.link.write("create", &shared.link.statements.plain.create, &values).await.map(|()| false)
 }
 
 /// Reads the cell, and when the head of its partition was written.
@@ -71,7 +71,7 @@ async fn look(shared: &Arc<Shared>, partition: &[u8], sort: &[u8]) -> Result<Fou
     let link = &shared.link;
     let _permit = link.permit().await;
     let names: &[(i8, &[u8])] = &[(KIND_CELL, sort), (KIND_HEAD, &[])];
-    let answer = link.rows("reading", &link.statements.look, &(partition, names)).await?;
+    let answer = link.rows("reading", &link.statements.reads.look, &(partition, names)).await?;
     type Row = (i8, Bytes, i32, Option<Bytes>, Option<Bytes>, Option<i64>);
     let rows = answer.rows::<Row>().map_err(|error| link.not_understood(&error))?;
     let mut found = Found { pieces: Pieces::new(), last_write: 0 };

@@ -27,9 +27,11 @@ mod scan;
 mod schema;
 mod statements;
 mod store;
+mod sweep;
 mod tls;
 mod wait;
 mod write;
 
 pub use options::{Consistency, Credentials, Options, OptionsError, Tls};
 pub use store::CassandraStore;
+pub use sweep::Swept;

@@ -70,8 +70,10 @@ fn seen<'a>(shared: &Shared, range: TokenRange, cursor: Option<&'a [u8]>) -> Opt
 async fn look(shared: &Arc<Shared>, range: TokenRange, last: Option<&[u8]>) -> Result<Looked, StoreError> {
     let link = &shared.link;
     let answer = match last {
-        None => link.rows("listing", &link.statements.list, &(range.0, range.1, LOOKED_AT)).await?,
-        Some(last) => link.rows("listing", &link.statements.list_after, &(last, range.1, LOOKED_AT)).await?,
+        None => link.rows("listing", &link.statements.plain.list, &(range.0, range.1, LOOKED_AT)).await?,
+        Some(last) => {
+            link.rows("listing", &link.statements.plain.list_after, &(last, range.1, LOOKED_AT)).await?
+        }
     };
     let rows = answer.rows::<(Bytes, Option<i8>, i64)>().map_err(|error| link.not_understood(&error))?;
     let after = last.map(|last| (shared.token(last), last));

@@ -178,7 +178,7 @@ mod tests {
         let mut batch = Batch::on(*b"p");
         for _ in 0..random.usize(0..7) {
             let key = KEYS[random.usize(0..KEYS.len())];
-            let value = vec![random.u8(b'a'..b'z')];
+            let value = vec![random.u8(b'a'..=b'z')];
             batch = match random.u8(0..5) {
                 0 => batch.put(key, value),
                 1 => batch.append(key, value),

@@ -266,7 +266,8 @@ impl Plan {
         let (statements, p) = (&link.statements, || Bind::Bytes(partition));
         let mut sendings: Vec<Sending<'a>> = Vec::new();
         for piece in &self.pieces {
-            let statement = if piece.is_first { &statements.put_absent } else { &statements.put };
+            let statement =
+                if piece.is_first { &statements.changes.put_absent } else { &statements.changes.put };
             let values = vec![
                 Bind::Bytes(&piece.head),
                 Bind::Bytes(&piece.value),
@@ -277,18 +278,19 @@ impl Plan {
             sendings.push((statement, values));
         }
         for sort in &self.guards {
-            sendings.push((&statements.guard_absent, vec![p(), Bind::Bytes(sort)]));
+            sendings.push((&statements.changes.guard_absent, vec![p(), Bind::Bytes(sort)]));
         }
         for sort in &self.deleted {
-            sendings.push((&statements.delete_cell, vec![p(), Bind::Bytes(sort)]));
+            sendings.push((&statements.changes.delete_cell, vec![p(), Bind::Bytes(sort)]));
         }
         for (sort, number) in &self.deleted_behind {
-            sendings.push((&statements.delete_pieces, vec![p(), Bind::Bytes(sort), Bind::Int(*number)]));
+            sendings
+                .push((&statements.changes.delete_pieces, vec![p(), Bind::Bytes(sort), Bind::Int(*number)]));
         }
         for (from, to) in &self.ranges {
             sendings.push(match to {
-                Some(to) => (&statements.delete_range, vec![p(), Bind::Bytes(from), Bind::Bytes(to)]),
-                None => (&statements.delete_from, vec![p(), Bind::Bytes(from)]),
+                Some(to) => (&statements.changes.delete_range, vec![p(), Bind::Bytes(from), Bind::Bytes(to)]),
+                None => (&statements.changes.delete_from, vec![p(), Bind::Bytes(from)]),
             });
         }
         sendings

@@ -52,7 +52,7 @@ async fn read_vowed(
     range: ByteRange,
 ) -> Result<Option<Option<Buffer>>, StoreError> {
     let link = &shared.link;
-    for statement in [&link.statements.cell_near, &link.statements.cell] {
+    for statement in [&link.statements.reads.cell_near, &link.statements.reads.cell] {
         let pieces = {
             let _permit = link.permit().await;
             link.cell_by(statement, partition, sort).await?

@@ -54,8 +54,8 @@ async fn read_cells(
     let with_values = request.projection != Projection::KeysOnly;
     let direction = usize::from(request.direction == Direction::Backward);
     let (statements, most) = match with_values {
-        true => (&link.statements.page, ROWS_MAX),
-        false => (&link.statements.page_heads, KEYS_MAX),
+        true => (&link.statements.reads.page, ROWS_MAX),
+        false => (&link.statements.reads.page_heads, KEYS_MAX),
     };
     let rows = request.limit.saturating_add(1).min(most);
     let partition = shared.key(&request.partition);

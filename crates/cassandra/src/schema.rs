@@ -28,7 +28,7 @@ fn tables(keyspace: &str) -> [String; 3] {
              value blob, guard blob, PRIMARY KEY ((p), kind, s, piece))"
         ),
         format!(
-            "CREATE TABLE IF NOT EXISTS {keyspace}.chunks (id blob, n int, data blob, p blob, s blob, count int, \
+            "CREATE TABLE IF NOT EXISTS {keyspace}.chunks (id blob, n int, data blob, p blob, s blob, \
              PRIMARY KEY ((id, n))) WITH compression = {{'enabled': 'false'}}"
         ),
         format!("CREATE TABLE IF NOT EXISTS {keyspace}.meta (name text PRIMARY KEY, number int)"),

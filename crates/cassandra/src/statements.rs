@@ -5,6 +5,7 @@
 
 use crate::options::Consistency as Majority;
 use crate::profiles::Profiles;
+use futures::try_join;
 use scylla::client::session::Session;
 use scylla::errors::PrepareError;
 use scylla::statement::Consistency;
@@ -13,6 +14,17 @@ use scylla::statement::prepared::PreparedStatement;
 /// The statements of one store.
 #[derive(Debug)]
 pub(crate) struct Statements {
+    /// Reads of cells.
+    pub(crate) reads: Reads,
+    /// What conditional batches are made of.
+    pub(crate) changes: Changes,
+    /// Chunks, created cells and listings.
+    pub(crate) plain: Plain,
+}
+
+/// Reads of cells.
+#[derive(Debug)]
+pub(crate) struct Reads {
     /// Rows by (kind, sort key), with values: serial.
     pub(crate) names: PreparedStatement,
     /// The same without values: serial.
@@ -31,7 +43,11 @@ pub(crate) struct Statements {
     pub(crate) page_heads: [PreparedStatement; 2],
     /// Heads of a range, at a majority: to find what a deleted range leaves behind.
     pub(crate) range_heads: PreparedStatement,
+}
 
+/// What conditional batches are made of.
+#[derive(Debug)]
+pub(crate) struct Changes {
     /// The condition that a conditional batch turns on.
     pub(crate) advance: PreparedStatement,
     /// Any row that is only a head: winners.
@@ -52,7 +68,11 @@ pub(crate) struct Statements {
     pub(crate) delete_range: PreparedStatement,
     /// Cells from one sort key on.
     pub(crate) delete_from: PreparedStatement,
+}
 
+/// Chunks, created cells and listings.
+#[derive(Debug)]
+pub(crate) struct Plain {
     /// A created cell, at a majority, with a timestamp of our own.
     pub(crate) create: PreparedStatement,
     /// A chunk, at a majority.
@@ -63,6 +83,8 @@ pub(crate) struct Statements {
     pub(crate) chunk: PreparedStatement,
     /// A chunk that nothing refers to.
     pub(crate) delete_chunk: PreparedStatement,
+    /// A chunk that nothing refers to, as it was at some time.
+    pub(crate) delete_old_chunk: PreparedStatement,
     /// Who owns chunks, in the order of tokens.
     pub(crate) owners: PreparedStatement,
     /// Partition keys in the order of tokens.
@@ -115,7 +137,6 @@ impl Preparing<'_> {
 }
 
 const RANGE: &str = "p = ? AND (kind, s) >= (0, ?) AND (kind, s) < (?, ?)";
-const PIECE: &str = "p = ? AND kind = 0 AND s = ? AND piece = ?";
 
 impl Statements {
     pub(crate) async fn prepare(
@@ -124,99 +145,94 @@ impl Statements {
         majority: Majority,
         keyspace: &str,
     ) -> Result<Self, PrepareError> {
-        let prepare = Preparing { session, profiles, majority, keyspace };
-        let of = |text: String, sent| {
-            let prepare = &prepare;
-            async move { prepare.prepare(&text, sent).await }
-        };
-        let names = |columns| format!("SELECT {columns} FROM {{k}}.cells WHERE p = ? AND (kind, s) IN ?");
-        let one = || {
-            "SELECT kind, s, piece, head, value FROM {k}.cells WHERE p = ? AND kind = 0 AND s = ?".to_owned()
-        };
-        let page = |columns, order| {
-            format!(
-                "SELECT {columns} FROM {{k}}.cells WHERE {RANGE} ORDER BY kind {order}, s {order}, piece {order} LIMIT ?"
-            )
-        };
-        let (heads, values) = ("kind, s, piece, head", "kind, s, piece, head, value");
-        let text = |text: &str| text.to_owned();
+        let preparing = Preparing { session, profiles, majority, keyspace };
+        let (reads, changes, plain) =
+            try_join!(Reads::prepare(&preparing), Changes::prepare(&preparing), Plain::prepare(&preparing))?;
+        Ok(Self { reads, changes, plain })
+    }
+}
+
+fn names(columns: &str) -> String {
+    format!("SELECT {columns} FROM {{k}}.cells WHERE p = ? AND (kind, s) IN ?")
+}
+
+fn page(columns: &str, order: &str) -> String {
+    format!(
+        "SELECT {columns} FROM {{k}}.cells WHERE {RANGE} ORDER BY kind {order}, s {order}, piece {order} LIMIT ?"
+    )
+}
+
+const HEADS: &str = "kind, s, piece, head";
+const VALUES: &str = "kind, s, piece, head, value";
+
+impl Reads {
+    async fn prepare(preparing: &Preparing<'_>) -> Result<Self, PrepareError> {
+        let one = format!("SELECT {VALUES} FROM {{k}}.cells WHERE p = ? AND kind = 0 AND s = ?");
+        let before_create = names("kind, s, piece, head, value, writetime(head)");
+        let range_heads = format!("SELECT {HEADS} FROM {{k}}.cells WHERE {RANGE} LIMIT ?");
+        let serial = async |text: String| preparing.prepare(&text, Sent::Serial).await;
+        let majority = async |text: &str| preparing.prepare(text, Sent::Majority).await;
         Ok(Self {
-            names: of(names(values), Sent::Serial).await?,
-            names_heads: of(names(heads), Sent::Serial).await?,
-            names_glance: of(names(heads), Sent::Majority).await?,
-            cell_near: of(one(), Sent::Near).await?,
-            cell: of(one(), Sent::Majority).await?,
-            look: of(names("kind, s, piece, head, value, writetime(head)"), Sent::Majority).await?,
-            page: [of(page(values, "ASC"), Sent::Serial).await?, of(page(values, "DESC"), Sent::Serial).await?],
-            page_heads: [of(page(heads, "ASC"), Sent::Serial).await?, of(page(heads, "DESC"), Sent::Serial).await?],
-            range_heads: of(format!("SELECT {heads} FROM {{k}}.cells WHERE {RANGE} LIMIT ?"), Sent::Majority).await?,
+            names: serial(names(VALUES)).await?,
+            names_heads: serial(names(HEADS)).await?,
+            names_glance: majority(&names(HEADS)).await?,
+            cell_near: preparing.prepare(&one, Sent::Near).await?,
+            cell: majority(&one).await?,
+            look: majority(&before_create).await?,
+            page: [serial(page(VALUES, "ASC")).await?, serial(page(VALUES, "DESC")).await?],
+            page_heads: [serial(page(HEADS, "ASC")).await?, serial(page(HEADS, "DESC")).await?],
+            range_heads: majority(&range_heads).await?,
+        })
+    }
+}
+
+impl Changes {
+    async fn prepare(preparing: &Preparing<'_>) -> Result<Self, PrepareError> {
+        let piece = "p = ? AND kind = 0 AND s = ? AND piece = ?";
+        let put = format!("UPDATE {{k}}.cells SET head = ?, value = ? WHERE {piece}");
+        let row = |kind: u8| format!("WHERE p = ? AND kind = {kind} AND s = ? AND piece = 0");
+        let of = async |text: &str| preparing.prepare(text, Sent::Conditional).await;
+        let cells = "DELETE FROM {k}.cells WHERE p = ? AND kind = 0 AND";
+        Ok(Self {
             advance: of(
-                text("UPDATE {k}.cells SET head = ? WHERE p = ? AND kind = 1 AND s = 0x AND piece = 0 IF head = ?"),
-                Sent::Conditional,
+                "UPDATE {k}.cells SET head = ? WHERE p = ? AND kind = 1 AND s = 0x AND piece = 0 IF head = ?",
             )
             .await?,
-            note: of(
-                text("UPDATE {k}.cells SET head = ? WHERE p = ? AND kind = 2 AND s = ? AND piece = 0"),
-                Sent::Conditional,
-            )
-            .await?,
-            remember: of(
-                text("UPDATE {k}.cells USING TTL ? SET head = ? WHERE p = ? AND kind = 3 AND s = ? AND piece = 0"),
-                Sent::Conditional,
-            )
-            .await?,
-            put: of(format!("UPDATE {{k}}.cells SET head = ?, value = ? WHERE {PIECE}"), Sent::Conditional).await?,
-            put_absent: of(
-                format!("UPDATE {{k}}.cells SET head = ?, value = ? WHERE {PIECE} IF head = null"),
-                Sent::Conditional,
-            )
-            .await?,
-            guard_absent: of(
-                text("UPDATE {k}.cells SET guard = null WHERE p = ? AND kind = 0 AND s = ? AND piece = 0 IF head = null"),
-                Sent::Conditional,
-            )
-            .await?,
-            delete_cell: of(text("DELETE FROM {k}.cells WHERE p = ? AND kind = 0 AND s = ?"), Sent::Conditional).await?,
-            delete_pieces: of(
-                text("DELETE FROM {k}.cells WHERE p = ? AND kind = 0 AND s = ? AND piece > ?"),
-                Sent::Conditional,
-            )
-            .await?,
-            delete_range: of(
-                text("DELETE FROM {k}.cells WHERE p = ? AND kind = 0 AND s >= ? AND s < ?"),
-                Sent::Conditional,
-            )
-            .await?,
-            delete_from: of(text("DELETE FROM {k}.cells WHERE p = ? AND kind = 0 AND s >= ?"), Sent::Conditional)
+            note: of(&format!("UPDATE {{k}}.cells SET head = ? {}", row(2))).await?,
+            remember: of(&format!("UPDATE {{k}}.cells USING TTL ? SET head = ? {}", row(3))).await?,
+            put: of(&put).await?,
+            put_absent: of(&format!("{put} IF head = null")).await?,
+            guard_absent: of(&format!("UPDATE {{k}}.cells SET guard = null {} IF head = null", row(0)))
                 .await?,
-            create: of(
-                format!("UPDATE {{k}}.cells USING TIMESTAMP ? SET head = ?, value = ? WHERE {PIECE}"),
-                Sent::Majority,
-            )
-            .await?,
-            put_chunk: of(
-                text("INSERT INTO {k}.chunks (id, n, data, p, s, count) VALUES (?, ?, ?, ?, ?, ?)"),
-                Sent::Majority,
-            )
-            .await?,
-            chunk_near: of(text("SELECT data FROM {k}.chunks WHERE id = ? AND n = ?"), Sent::Near).await?,
-            chunk: of(text("SELECT data FROM {k}.chunks WHERE id = ? AND n = ?"), Sent::Majority).await?,
-            delete_chunk: of(text("DELETE FROM {k}.chunks WHERE id = ? AND n = ?"), Sent::Majority).await?,
+            delete_cell: of(&format!("{cells} s = ?")).await?,
+            delete_pieces: of(&format!("{cells} s = ? AND piece > ?")).await?,
+            delete_range: of(&format!("{cells} s >= ? AND s < ?")).await?,
+            delete_from: of(&format!("{cells} s >= ?")).await?,
+        })
+    }
+}
+
+impl Plain {
+    async fn prepare(preparing: &Preparing<'_>) -> Result<Self, PrepareError> {
+        let piece = "p = ? AND kind = 0 AND s = ? AND piece = ?";
+        let create = format!("UPDATE {{k}}.cells USING TIMESTAMP ? SET head = ?, value = ? WHERE {piece}");
+        let chunk = "SELECT data FROM {k}.chunks WHERE id = ? AND n = ?";
+        let listed = "SELECT p, kind, token(p) FROM {k}.cells WHERE";
+        let until = "AND token(p) <= ? PER PARTITION LIMIT 1 LIMIT ?";
+        let of = async |text: &str| preparing.prepare(text, Sent::Majority).await;
+        Ok(Self {
+            create: of(&create).await?,
+            put_chunk: of("INSERT INTO {k}.chunks (id, n, data, p, s) VALUES (?, ?, ?, ?, ?)").await?,
+            chunk_near: preparing.prepare(chunk, Sent::Near).await?,
+            chunk: of(chunk).await?,
+            delete_chunk: of("DELETE FROM {k}.chunks WHERE id = ? AND n = ?").await?,
+            delete_old_chunk: of("DELETE FROM {k}.chunks USING TIMESTAMP ? WHERE id = ? AND n = ?").await?,
             owners: of(
-                text("SELECT id, n, p, s, count, writetime(count), token(id, n) FROM {k}.chunks WHERE token(id, n) >= ? LIMIT ?"),
-                Sent::Majority,
+                "SELECT id, n, p, s, writetime(s), token(id, n) FROM {k}.chunks WHERE token(id, n) >= ? LIMIT ?",
             )
             .await?,
-            list: of(
-                text("SELECT p, kind, token(p) FROM {k}.cells WHERE token(p) >= ? AND token(p) <= ? PER PARTITION LIMIT 1 LIMIT ?"),
-                Sent::Majority,
-            )
-            .await?,
-            list_after: of(
-                text("SELECT p, kind, token(p) FROM {k}.cells WHERE token(p) >= token(?) AND token(p) <= ? PER PARTITION LIMIT 1 LIMIT ?"),
-                Sent::Majority,
-            )
-            .await?,
+            list: of(&format!("{listed} token(p) >= ? {until}")).await?,
+            list_after: of(&format!("{listed} token(p) >= token(?) {until}")).await?,
         })
     }
 }

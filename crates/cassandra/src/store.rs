@@ -6,9 +6,10 @@ use crate::connect::{ClusterSettings, connect};
 use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::options::Options;
+use crate::sweep::Swept;
 use crate::wait::Polls;
 use crate::write::{Done, Writing};
-use crate::{create, listing, read, scan, wait};
+use crate::{create, listing, read, scan, sweep, wait};
 use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Durability, Expectation, Limits, PartitionKey, PartitionPage,
@@ -44,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
     pub(crate) polls: Polls,
-    clock: StoreClock,
+    pub(crate) clock: StoreClock,
     settings: ClusterSettings,
     is_closed: AtomicBool,
 }
@@ -74,7 +75,22 @@ impl CassandraStore {
             settings,
             is_closed: AtomicBool::new(false),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        if !shared.link.options.read_only {
+            tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
+        }
+        Ok(Self { shared })
+    }
+
+    /// Deletes what clients that ended in the middle of a write left behind: chunks that are older than `age`
+    /// and that no cell refers to. The store does it by itself once a day with an age of a day; nothing is lost
+    /// by a longer one, and one shorter than the longest write on its way would be wrong.
+    ///
+    /// # Errors
+    /// Those of reading and writing; what was deleted before stays deleted.
+    pub async fn sweep(&self, age: Duration) -> Result<Swept, StoreError> {
+        self.shared.check_writable(WriteOptions::default())?;
+        sweep::sweep(&self.shared, age).await
     }
 }
 

@@ -199,7 +199,8 @@ async fn glance(
 ) -> Result<bool, StoreError> {
     let link = &shared.link;
     let names: Vec<(i8, &[u8])> = sorts.iter().map(|sort| (KIND_CELL, sort.as_slice())).collect();
-    let statement = if is_serial { &link.statements.names_heads } else { &link.statements.names_glance };
+    let statement =
+        if is_serial { &link.statements.reads.names_heads } else { &link.statements.reads.names_glance };
     let answer = link.rows("waiting", statement, &(partition, names)).await?;
     let mut found: HashMap<SortKey, Pieces> = HashMap::new();
     for row in raw_rows(link, &answer, false)? {

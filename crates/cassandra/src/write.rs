@@ -180,15 +180,15 @@ impl<'a> Writing<'a> {
         let p = || Bind::Bytes(&self.partition);
         let before = before.as_deref().map_or(Bind::Null, Bind::Bytes);
         let mut sendings = vec![
-            (&link.statements.advance, vec![Bind::Bytes(&encoded), p(), before]),
-            (&link.statements.note, vec![Bind::Bytes(&encoded), p(), Bind::Bytes(&slot)]),
+            (&link.statements.changes.advance, vec![Bind::Bytes(&encoded), p(), before]),
+            (&link.statements.changes.note, vec![Bind::Bytes(&encoded), p(), Bind::Bytes(&slot)]),
         ];
         let request = self.request.map(request_key);
         if let Some(key) = &request {
             let seconds = (link.options.request_memory + REQUEST_MEMORY_MARGIN).as_secs();
             let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
             let values = vec![Bind::Int(seconds), Bind::Bytes(&encoded), p(), Bind::Bytes(key)];
-            sendings.push((&link.statements.remember, values));
+            sendings.push((&link.statements.changes.remember, values));
         }
         sendings.extend(plan.sendings(link, &self.partition));
         self.is_sent.store(true, Ordering::SeqCst);
@@ -281,7 +281,8 @@ impl<'a> Writing<'a> {
         names.extend(request.as_ref().map(|key| (KIND_REQUEST, &key[..])));
         let needs_values = !self.batch.conditions.is_empty()
             || self.batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Append(..)));
-        let statement = if needs_values { &link.statements.names } else { &link.statements.names_heads };
+        let statement =
+            if needs_values { &link.statements.reads.names } else { &link.statements.reads.names_heads };
         let mut look = Look { head: None, view: View::default(), is_repeated: false, winner: None };
         for row in link.named(statement, &self.partition, &names, needs_values).await? {
             match row.kind {
@@ -321,7 +322,7 @@ impl<'a> Writing<'a> {
             let (from, to) = half_open(range);
             let (kind, to) = to.map_or((KIND_HEAD, SortKey::new()), |to| (KIND_CELL, to));
             let values = (&self.partition, from, kind, to, LEFT_BEHIND_MAX);
-            let answer = link.rows("reading", &link.statements.range_heads, &values).await?;
+            let answer = link.rows("reading", &link.statements.reads.range_heads, &values).await?;
             for row in crate::cells::raw_rows(link, &answer, false)? {
                 found.extend(link.piece(row)?.and_then(|piece| piece.head.chunks()));
             }

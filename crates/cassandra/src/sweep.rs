@@ -1,0 +1,160 @@
+//! Sweeping: chunks that no cell refers to, left by clients that ended between writing them and referring to
+//! them, or between letting go of them and deleting them.
+//!
+//! Invariant: only chunks older than any write that may still be on its way are looked at, and before one is
+//! deleted, its cell is made such that a write that comes late cannot refer to it: a cell that is absent is
+//! deleted by a conditional write.
+//! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
+//! timestamp of what was seen.
+
+use crate::bind::Bind;
+use crate::codec::{Body, ChunkId};
+use crate::store::Shared;
+use crate::write::Writing;
+use atoll_store::{Batch, StoreError};
+use bytes::Bytes;
+use scylla::statement::unprepared::Statement;
+use scylla::value::{CqlValue, Row};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// No write is on its way for longer than this.
+pub(crate) const AGE_MIN: Duration = Duration::from_secs(86_400);
+
+/// How often a keyspace is swept.
+const EVERY: Duration = Duration::from_secs(86_400);
+
+/// Chunks looked at with one request.
+const PAGE: i32 = 500;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Chunks that are there.
+    pub looked_at: u64,
+    /// Chunks that nothing referred to, deleted now.
+    pub deleted: u64,
+}
+
+/// A chunk and whose it is.
+struct Found {
+    id: ChunkId,
+    number: i32,
+    partition: Bytes,
+    sort: Bytes,
+    written_us: i64,
+}
+
+/// Deletes chunks older than `age` that no cell refers to.
+pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, StoreError> {
+    let now_us = shared.clock.now(&shared.link).await?.0 / 1000;
+    let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
+    let mut swept = Swept::default();
+    let mut from = i64::MIN;
+    loop {
+        let (page, next) = look(shared, from).await?;
+        let mut referred: HashMap<ChunkId, bool> = HashMap::new();
+        for chunk in page {
+            swept.looked_at += 1;
+            // Other stores of the keyspace look after their own.
+            let Some(partition) = chunk.partition.strip_prefix(shared.link.options.namespace.as_slice())
+            else {
+                continue;
+            };
+            if chunk.written_us > oldest_us {
+                continue;
+            }
+            let is_referred = match referred.get(&chunk.id) {
+                Some(known) => *known,
+                None => is_referred(shared, partition, &chunk).await?,
+            };
+            referred.insert(chunk.id, is_referred);
+            if !is_referred {
+                delete(shared, &chunk).await?;
+                swept.deleted += 1;
+            }
+        }
+        match next {
+            Some(next) => from = next,
+            None => return Ok(swept),
+        }
+    }
+}
+
+/// Chunks from a token on, and where to go on.
+async fn look(shared: &Shared, from: i64) -> Result<(Vec<Found>, Option<i64>), StoreError> {
+    let link = &shared.link;
+    let answer = link.rows("sweeping", &link.statements.plain.owners, &(from, PAGE)).await?;
+    type Owned = (Bytes, i32, Option<Bytes>, Option<Bytes>, Option<i64>, i64);
+    let rows = answer.rows::<Owned>().map_err(|error| link.not_understood(&error))?;
+    let (mut found, mut last) = (Vec::new(), None);
+    for row in rows {
+        let (id, number, partition, sort, written, token) =
+            row.map_err(|error| link.not_understood(&error))?;
+        last = token.checked_add(1);
+        if let (Ok(id), Some(partition), Some(sort), Some(written_us)) =
+            (ChunkId::try_from(&id[..]), partition, sort, written)
+        {
+            found.push(Found { id, number, partition, sort, written_us });
+        }
+    }
+    Ok((found, last.filter(|_| answer.rows_num() >= PAGE as usize)))
+}
+
+/// Whether the cell refers to the chunk, or may do so yet.
+async fn is_referred(shared: &Arc<Shared>, partition: &[u8], chunk: &Found) -> Result<bool, StoreError> {
+    let key = shared.key(partition);
+    let pieces = crate::read::read_pieces(shared, &key, &chunk.sort).await?;
+    if pieces.iter().any(|piece| matches!(piece.head.body, Body::Chunks(id, _) if id == chunk.id)) {
+        return Ok(true);
+    }
+    if !pieces.is_empty() {
+        return Ok(false);
+    }
+    // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
+    let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
+    match Writing::new(shared, &batch, None, &AtomicBool::new(false)).run().await {
+        Ok(_) => Ok(false),
+        Err(StoreError::Conflict(_)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete(shared: &Shared, chunk: &Found) -> Result<(), StoreError> {
+    let link = &shared.link;
+    let values = vec![Bind::Big(chunk.written_us), Bind::Bytes(&chunk.id), Bind::Int(chunk.number)];
+    link.write("sweeping", &link.statements.plain.delete_old_chunk, &values).await
+}
+
+/// Sweeps if nobody has for a day, while the store is in use.
+pub(crate) async fn sweep_now_and_then(shared: std::sync::Weak<Shared>) {
+    let Some(strong) = shared.upgrade() else { return };
+    if claim(&strong).await == Some(true) {
+        match sweep(&strong, AGE_MIN).await {
+            Ok(swept) => tracing::debug!(?swept, "swept"),
+            Err(error) => tracing::debug!(%error, "a sweep is left to the next client"),
+        }
+    }
+}
+
+/// Notes in the keyspace that it is being swept today; of all clients, one succeeds.
+async fn claim(shared: &Shared) -> Option<bool> {
+    let link = &shared.link;
+    let today = i32::try_from(shared.clock.now(link).await.ok()?.0 / 1_000_000_000 / EVERY.as_secs()).ok()?;
+    let keyspace = link.options.keyspace_quoted();
+    let mut read = Statement::new(format!("SELECT number FROM {keyspace}.meta WHERE name = 'swept'"));
+    read.set_consistency(link.majority());
+    let rows = link.session.query_unpaged(read, ()).await.ok()?.into_rows_result().ok()?;
+    let before = rows.maybe_first_row::<(Option<i32>,)>().ok()?.and_then(|(number,)| number);
+    if before.is_some_and(|before| before >= today) {
+        return Some(false);
+    }
+    let mut write =
+        Statement::new(format!("UPDATE {keyspace}.meta SET number = ? WHERE name = 'swept' IF number = ?"));
+    write.set_execution_profile_handle(Some(link.profiles.serial.clone()));
+    let rows = link.session.query_unpaged(write, (today, before)).await.ok()?.into_rows_result().ok()?;
+    let row = rows.first_row::<Row>().ok()?;
+    Some(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+}
