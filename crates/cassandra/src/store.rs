@@ -193,7 +193,7 @@ impl Shared {
     async fn create(
         self: &Arc<Self>,
         cell: Cell<'_>,
-        value: &[u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> Result<Written, StoreError> {
         self.limits.check_cell(cell)?;
@@ -204,7 +204,7 @@ impl Shared {
             return self.create_once(cell, value, options).await;
         }
         let is_sent = AtomicBool::new(false);
-        let creating = create::create(self, cell, value, &is_sent);
+        let creating = create::create(self, cell, &value, &is_sent);
         let repeated = within(options.deadline, "create", &is_sent, &self.link.place, creating).await?;
         if !repeated {
             self.watches.wrote_cell(cell);
@@ -215,14 +215,14 @@ impl Shared {
     async fn create_once(
         self: &Arc<Self>,
         cell: Cell<'_>,
-        value: &[u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> Result<Written, StoreError> {
-        let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value);
+        let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value.clone());
         match self.write(batch, options).await {
             Err(StoreError::Conflict(conflict)) if conflict.actual_bytes == value.len() as u64 => {
                 let actual = self.get(cell, atoll_store::ByteRange::ALL, false).await?;
-                if actual.as_deref() != Some(value) {
+                if actual.as_ref() != Some(&value) {
                     return Err(StoreError::Conflict(conflict));
                 }
                 Ok(Written { durability: self.check_writable(options)?, repeated: true })
@@ -287,7 +287,7 @@ impl Store for CassandraStore {
     fn create<'a>(
         &'a self,
         cell: Cell<'a>,
-        value: &'a [u8],
+        value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
         Box::pin(self.shared.create(cell, value, options))
