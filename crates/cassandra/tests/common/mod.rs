@@ -58,7 +58,7 @@ impl Namespaces {
         self.open_as(name).await
     }
 
-    async fn open_as(&self, name: Vec<u8>) -> Result<SharedStore, StoreError> {
+    pub async fn open_as(&self, name: Vec<u8>) -> Result<SharedStore, StoreError> {
         let store: SharedStore = Arc::new(CassandraStore::open(self.options(name.clone())).await?);
         self.names.lock().unwrap().insert(address(&store), name);
         Ok(store)
