@@ -14,10 +14,6 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a chunk: large enough that one request costs more for its bytes than for itself, small enough for
-/// the memory of a node that answers many at once.
-pub(crate) const CHUNK_BYTES: usize = 512 << 10;
-
 /// Chunks of one value in flight at once.
 const IN_FLIGHT: usize = 16;
 
@@ -49,8 +45,7 @@ impl Link {
         owner: Owner<'_>,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
-        let count = i32::try_from(bytes.len().div_ceil(CHUNK_BYTES)).unwrap_or(i32::MAX);
-        let chunks = stream::iter((0..count).zip(bytes.chunks(CHUNK_BYTES)));
+        let chunks = stream::iter((0_i32..).zip(bytes.chunks(self.options.chunk_bytes)));
         chunks
             .map(Ok)
             .try_for_each_concurrent(IN_FLIGHT, |(number, chunk)| self.write_chunk(id, owner, number, chunk))

@@ -10,7 +10,7 @@
 
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};
-use crate::chunks::{CHUNK_BYTES, Owner};
+use crate::chunks::Owner;
 use crate::codec::{Body, ChunkId, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
 use crate::store::Shared;
 use atoll_store::{ByteRange, Cell, Conflict, StoreError};
@@ -47,10 +47,10 @@ pub(crate) async fn create(
     if value.len() <= INLINE_BYTES {
         row_value = sealed(sum, value);
     } else {
-        let id = chunk_id(&partition, cell.sort, value);
+        let id = chunk_id(&partition, cell.sort, value, shared.link.options.chunk_bytes);
         let owner = Owner { partition: &partition, sort: cell.sort };
         shared.link.write_chunks(&id, owner, value).await?;
-        head.body = Body::Chunks(id, CHUNK_BYTES as u32);
+        head.body = Body::Chunks(id, shared.link.options.chunk_bytes as u32);
     }
     let head = head.encode();
     let values = vec![
@@ -110,12 +110,14 @@ async fn compare(
 }
 
 /// The name of the chunks of a created cell: the same for the same cell and value, and for nothing else.
-fn chunk_id(partition: &[u8], sort: &[u8], value: &[u8]) -> ChunkId {
+fn chunk_id(partition: &[u8], sort: &[u8], value: &[u8], chunk_bytes: usize) -> ChunkId {
     let mut named = (partition.len() as u64).to_be_bytes().to_vec();
     named.extend_from_slice(partition);
     named.extend_from_slice(&(sort.len() as u64).to_be_bytes());
     named.extend_from_slice(sort);
     named.extend_from_slice(&(value.len() as u64).to_be_bytes());
+    // Another release may cut values otherwise.
+    named.extend_from_slice(&(chunk_bytes as u64).to_be_bytes());
     let mut id = ChunkId::default();
     for (seed, half) in (1_u64..).zip(id.chunks_exact_mut(8)) {
         let of_value = XxHash3_64::oneshot_with_seed(seed, value);
@@ -132,16 +134,17 @@ mod tests {
     #[test]
     fn chunks_are_named_by_cell_and_value() {
         let names = [
-            chunk_id(b"p", b"ab", b"value"),
-            chunk_id(b"pa", b"b", b"value"),
-            chunk_id(b"p", b"ab", b"valuf"),
-            chunk_id(b"p", b"ab", b"value\0"),
-            chunk_id(b"p", b"", b"value"),
+            chunk_id(b"p", b"ab", b"value", 1000),
+            chunk_id(b"pa", b"b", b"value", 1000),
+            chunk_id(b"p", b"ab", b"valuf", 1000),
+            chunk_id(b"p", b"ab", b"value\0", 1000),
+            chunk_id(b"p", b"", b"value", 1000),
+            chunk_id(b"p", b"ab", b"value", 1001),
         ];
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].contains(name));
             assert_ne!(name[..8], name[8..]);
         }
-        assert_eq!(names[0], chunk_id(b"p", b"ab", b"value"));
+        assert_eq!(names[0], chunk_id(b"p", b"ab", b"value", 1000));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! A split is a list of ranges of tokens that share a first replica, so that a reader beside it reads locally.
 //!
+//! Of several keys with the same token (one pair in 2^64) a listing may leave some out.
+//!
 //! Invariant: the ranges of all splits together hold every token exactly once.
 
 use crate::codec::KIND_CELL;
@@ -13,8 +15,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 
-/// Partitions that one request looks at.
-const LOOKED_AT: i32 = 1000;
+/// Rows that one request looks at. A page ends within a partition, and the next one begins behind it: to ask for
+/// one row of each partition would be the obvious way, but Cassandra 5.0.5 fails to answer that (PER PARTITION
+/// LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
+const ROWS: i32 = 1000;
 
 /// More readers than this gain nothing.
 const SPLITS_MAX: usize = 1024;
@@ -22,20 +26,22 @@ const SPLITS_MAX: usize = 1024;
 /// From a token to another one, both included.
 type TokenRange = (i64, i64);
 
+/// The first token that a key can have. The one below it means "no bound" to Cassandra.
+const FIRST: i64 = i64::MIN + 1;
+
 /// One page of partition keys.
 pub(crate) async fn page(shared: &Arc<Shared>, query: PartitionQuery) -> Result<PartitionPage, StoreError> {
     let last = query.check()?;
     let ranges = match &query.split {
-        None => vec![(i64::MIN, i64::MAX)],
+        None => vec![(FIRST, i64::MAX)],
         Some(split) => decode(&split.token)?,
     };
     let mut cursor = last;
     let mut page = PartitionPage { partitions: Vec::new(), resume: None };
     let mut page_bytes = 0;
     for range in ranges {
-        // The ranges of a split are in order, so those before the last key are done.
-        let Some(seen) = seen(shared, range, cursor.as_deref()) else { continue };
-        let found = look(shared, range, seen).await?;
+        let Some(range) = rest(shared, range, cursor.as_deref()) else { continue };
+        let found = look(shared, range).await?;
         for (key, has_cells) in found.keys {
             let mine = key.strip_prefix(shared.link.options.namespace.as_slice());
             if let Some(mine) = mine.filter(|mine| has_cells && mine.starts_with(&query.prefix)) {
@@ -56,35 +62,24 @@ pub(crate) async fn page(shared: &Arc<Shared>, query: PartitionQuery) -> Result<
     Ok(page)
 }
 
-/// Behind which key a range goes on: none for its beginning. Nothing at all if the range is done.
-fn seen<'a>(shared: &Shared, range: TokenRange, cursor: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
-    let Some(last) = cursor else { return Some(None) };
-    match shared.token(last) {
-        Some(token) if token > range.1 => None,
-        Some(token) if token >= range.0 => Some(Some(last)),
-        _ => Some(None),
-    }
+/// What is left of a range behind a key; none if the range is done. The ranges of a split are in order.
+fn rest(shared: &Shared, range: TokenRange, cursor: Option<&[u8]>) -> Option<TokenRange> {
+    let Some(last) = cursor else { return Some(range) };
+    let from = shared.token(last).checked_add(1)?.max(range.0);
+    (from <= range.1).then_some((from, range.1))
 }
 
 /// The next partitions of a range.
-async fn look(shared: &Arc<Shared>, range: TokenRange, last: Option<&[u8]>) -> Result<Looked, StoreError> {
+async fn look(shared: &Arc<Shared>, range: TokenRange) -> Result<Looked, StoreError> {
     let link = &shared.link;
-    let answer = match last {
-        None => link.rows("listing", &link.statements.plain.list, &(range.0, range.1, LOOKED_AT)).await?,
-        Some(last) => {
-            link.rows("listing", &link.statements.plain.list_after, &(last, range.1, LOOKED_AT)).await?
-        }
-    };
-    let rows = answer.rows::<(Bytes, Option<i8>, i64)>().map_err(|error| link.not_understood(&error))?;
-    let after = last.map(|last| (shared.token(last), last));
-    let mut looked = Looked { keys: Vec::with_capacity(answer.rows_num()), is_done: true };
-    looked.is_done = answer.rows_num() < LOOKED_AT as usize;
+    let answer = link.rows("listing", &link.statements.plain.list, &(range.0, range.1, ROWS)).await?;
+    let rows = answer.rows::<(Bytes, i8)>().map_err(|error| link.not_understood(&error))?;
+    let mut looked = Looked { keys: Vec::new(), is_done: answer.rows_num() < ROWS as usize };
     for row in rows {
-        let (key, kind, token) = row.map_err(|error| link.not_understood(&error))?;
-        // Keys that share a token are in the order of their bytes.
-        let is_behind = after.is_none_or(|(of_last, last)| of_last != Some(token) || &key[..] > last);
-        if is_behind {
-            looked.keys.push((key.to_vec(), kind == Some(KIND_CELL)));
+        let (key, kind) = row.map_err(|error| link.not_understood(&error))?;
+        // Cells come before all other rows, so the first row tells whether there are any.
+        if looked.keys.last().is_none_or(|(last, _)| *last != key) {
+            looked.keys.push((key.to_vec(), kind == KIND_CELL));
         }
     }
     Ok(looked)
@@ -130,11 +125,16 @@ fn ring(shared: &Shared) -> Vec<TokenRange> {
     let state = shared.link.session.get_cluster_state();
     let mut ends: Vec<i64> = state.replica_locator().ring().iter().map(|(token, _)| token.value()).collect();
     ends.push(i64::MAX);
+    between(ends)
+}
+
+/// The ranges that end with these tokens, of which the last must be the last there is.
+fn between(mut ends: Vec<i64>) -> Vec<TokenRange> {
     ends.sort_unstable();
     ends.dedup();
-    let mut from = i64::MIN;
+    let mut from = FIRST;
     let mut ranges = Vec::with_capacity(ends.len());
-    for end in ends {
+    for end in ends.into_iter().filter(|end| *end >= FIRST) {
         ranges.push((from, end));
         from = end.saturating_add(1);
     }
@@ -168,7 +168,7 @@ fn host_of(shared: &Shared, token: i64) -> Option<IpAddr> {
 
 /// Where a partition lies.
 pub(crate) fn place(shared: &Shared, partition: &[u8]) -> Place {
-    place_of(shared.token(partition).and_then(|token| host_of(shared, token)))
+    place_of(host_of(shared, shared.token(partition)))
 }
 
 /// An address of this machine is here: only its own can be bound.
@@ -206,8 +206,8 @@ fn decode(token: &Token) -> Result<Vec<TokenRange>, StoreError> {
             ((number >> 64) as i64, number as i64)
         })
         .collect();
-    let is_in_order =
-        ranges.iter().all(|(from, to)| from <= to) && ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+    let is_in_order = ranges.iter().all(|(from, to)| FIRST <= *from && from <= to)
+        && ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
     if rest.is_empty() && !ranges.is_empty() && is_in_order { Ok(ranges) } else { Err(foreign()) }
 }
 
@@ -229,8 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn no_range_ends_where_cassandra_sees_no_bound() {
+        // A node may own the lowest token.
+        let ranges = between(vec![5, i64::MIN, i64::MAX, 5, FIRST]);
+        assert_eq!(ranges, [(FIRST, FIRST), (FIRST + 1, 5), (6, i64::MAX)]);
+        assert_eq!(between(vec![i64::MAX]), [(FIRST, i64::MAX)]);
+    }
+
+    #[test]
     fn a_split_is_read_back_and_a_foreign_one_is_refused() {
-        let ranges = vec![(i64::MIN, -1), (5, 5), (7, i64::MAX)];
+        let ranges = vec![(FIRST, -1), (5, 5), (7, i64::MAX)];
         assert_eq!(decode(&encode(&ranges)).unwrap(), ranges);
         for foreign in [&b""[..], b"garbage", &[VERSION], &encode(&[(5, 4)]).0, &encode(&[(1, 5), (5, 9)]).0]
         {

@@ -70,6 +70,8 @@ pub struct Options {
     pub request_memory: Duration,
     /// How many waits may be open at once.
     pub waiters_max: usize,
+    /// Bytes of a chunk, of which large values are made; a read of part of a value reads whole chunks.
+    pub chunk_bytes: usize,
     /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes.
     pub namespace: Vec<u8>,
 }
@@ -100,6 +102,7 @@ impl Default for Options {
             request_time_out: Duration::from_secs(15),
             request_memory: Duration::from_secs(600),
             waiters_max: 100_000,
+            chunk_bytes: 128 << 10,
             namespace: Vec::new(),
         }
     }
@@ -131,6 +134,7 @@ impl Options {
             (self.request_memory >= 2 * REQUEST_MEMORY_MARGIN, "request_memory", "at least 2 minutes"),
             (self.request_memory <= 86_400 * 365 * second, "request_memory", "at most a year"),
             (self.waiters_max > 0, "waiters_max", "at least 1"),
+            ((4 << 10..=1 << 20).contains(&self.chunk_bytes), "chunk_bytes", "4 KiB to 1 MiB"),
             (self.namespace.len() <= 64, "namespace", "at most 64 bytes"),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {
@@ -186,6 +190,8 @@ mod tests {
             ("request_time_out", Options { request_time_out: Duration::ZERO, ..right() }),
             ("request_memory", Options { request_memory: Duration::ZERO, ..right() }),
             ("waiters_max", Options { waiters_max: 0, ..right() }),
+            ("chunk_bytes", Options { chunk_bytes: 4095, ..right() }),
+            ("chunk_bytes", Options { chunk_bytes: (1 << 20) + 1, ..right() }),
             ("namespace", Options { namespace: vec![0; 65], ..right() }),
         ];
         for (option, options) in wrong {

@@ -5,7 +5,7 @@
 
 use crate::bind::Bind;
 use crate::cells::{Piece, Pieces, length};
-use crate::chunks::{CHUNK_BYTES, Owner, new_chunk_id};
+use crate::chunks::{Owner, new_chunk_id};
 use crate::codec::{Body, ChunkId, PieceHead, checksum, sealed};
 use crate::link::Link;
 use crate::net::{Change, Net};
@@ -169,7 +169,7 @@ impl Layout<'_> {
             value = sealed(sum, bytes);
         } else {
             let id = self.chunks(sort, sum, bytes).await?;
-            head.body = Body::Chunks(id, CHUNK_BYTES as u32);
+            head.body = Body::Chunks(id, self.link.options.chunk_bytes as u32);
         }
         Ok(NewPiece { sort: sort.clone(), number, head: head.encode(), value, is_first: false })
     }
@@ -182,7 +182,7 @@ impl Layout<'_> {
         }
         let id = new_chunk_id();
         // Noted before: chunks that were written in part are given back too.
-        self.written.insert(key, (id, bytes.len().div_ceil(CHUNK_BYTES) as u64));
+        self.written.insert(key, (id, bytes.len().div_ceil(self.link.options.chunk_bytes) as u64));
         self.link.write_chunks(&id, Owner { partition: self.partition, sort }, bytes).await?;
         Ok(id)
     }

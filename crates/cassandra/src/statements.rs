@@ -89,8 +89,6 @@ pub(crate) struct Plain {
     pub(crate) owners: PreparedStatement,
     /// Partition keys in the order of tokens.
     pub(crate) list: PreparedStatement,
-    /// The same behind one of them.
-    pub(crate) list_after: PreparedStatement,
 }
 
 /// How a statement is sent.
@@ -217,8 +215,7 @@ impl Plain {
         let piece = "p = ? AND kind = 0 AND s = ? AND piece = ?";
         let create = format!("UPDATE {{k}}.cells USING TIMESTAMP ? SET head = ?, value = ? WHERE {piece}");
         let chunk = "SELECT data FROM {k}.chunks WHERE id = ? AND n = ?";
-        let listed = "SELECT p, kind, token(p) FROM {k}.cells WHERE";
-        let until = "AND token(p) <= ? PER PARTITION LIMIT 1 LIMIT ?";
+        let list = "SELECT p, kind FROM {k}.cells WHERE token(p) >= ? AND token(p) <= ? LIMIT ?";
         let of = async |text: &str| preparing.prepare(text, Sent::Majority).await;
         Ok(Self {
             create: of(&create).await?,
@@ -231,8 +228,7 @@ impl Plain {
                 "SELECT id, n, p, s, writetime(s), token(id, n) FROM {k}.chunks WHERE token(id, n) >= ? LIMIT ?",
             )
             .await?,
-            list: of(&format!("{listed} token(p) >= ? {until}")).await?,
-            list_after: of(&format!("{listed} token(p) >= token(?) {until}")).await?,
+            list: of(list).await?,
         })
     }
 }

@@ -114,10 +114,10 @@ impl Shared {
     }
 
     /// The token of a key of the table.
-    pub(crate) fn token(&self, key: &[u8]) -> Option<i64> {
+    pub(crate) fn token(&self, key: &[u8]) -> i64 {
         let mut hasher = Murmur3Partitioner.build_hasher();
         hasher.write(key);
-        Some(hasher.finish().value())
+        hasher.finish().value()
     }
 
     /// Deletes chunks that nothing refers to, without keeping anybody waiting.

@@ -52,7 +52,7 @@ pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, 
     let now_us = shared.clock.now(&shared.link).await?.0 / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
     let mut swept = Swept::default();
-    let mut from = i64::MIN;
+    let mut from = i64::MIN + 1;
     loop {
         let (page, next) = look(shared, from).await?;
         let mut referred: HashMap<ChunkId, bool> = HashMap::new();

@@ -121,7 +121,7 @@ async fn chunks_that_nothing_refers_to_go_and_all_others_stay() {
         .write(Batch::on(*b"p").delete_range(SortRange::prefix(b"g")), WriteOptions::default())
         .await
         .unwrap();
-    let of_one = CHUNKED.div_ceil(512 << 10);
+    let of_one = CHUNKED.div_ceil(Options::default().chunk_bytes);
     let mut left = 0;
     for _ in 0..200 {
         left = chunk_rows(&session, &partition).await;
