@@ -14,7 +14,7 @@ use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
-use together::{at_end, loaded, together};
+use together::{loaded, together};
 
 /// Values below this many bytes lie in leaf pages.
 pub(crate) const INLINE_BELOW: usize = 256;
@@ -357,16 +357,8 @@ impl Value {
             }
             at = end;
         }
-        let mut parts = loaded(&pieces, backing)?;
-        // Cut before they are put together, since that may copy.
-        if let Some(last) = parts.pop() {
-            let end = at_end(&parts, first);
-            parts.push(last.slice(..to.saturating_sub(end) as usize));
-        }
-        if let Some(front) = parts.first_mut() {
-            *front = front.slice((from - first) as usize..);
-        }
-        Ok(together(&parts))
+        let parts = loaded(&pieces, backing)?;
+        Ok(together(&pieces, &parts, (from - first) as usize..(to - first) as usize))
     }
 
     /// The pieces, each read back only when it is asked for.

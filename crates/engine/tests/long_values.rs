@@ -98,6 +98,24 @@ fn a_range_of_a_long_value_is_read_without_the_rest_and_the_whole_without_a_copy
 }
 
 #[test]
+fn pieces_that_were_read_one_by_one_are_put_together_once() {
+    let value = noise(2, 3_000_000);
+    let disk = disk_of(with_value(&value));
+    let (_engine, tree) = open(&disk);
+    let found = tree.get(b"long").unwrap().unwrap();
+    for from in (0..value.len()).step_by(200_000).rev() {
+        found.read(from as u64, 10).unwrap();
+    }
+    let few = found.read(262_100, 100).unwrap();
+    assert_eq!(few, value[262_100..262_200]);
+    let (once, twice) = (found.read(1000, 2_000_000).unwrap(), found.read(2000, 1_000_000).unwrap());
+    assert_eq!(once, value[1000..2_001_000]);
+    assert_eq!(twice, value[2000..1_002_000]);
+    assert_eq!(once[1000..].as_ptr(), twice.as_ptr(), "what was copied is not copied again");
+    assert_eq!(found.to_buffer().unwrap(), value[..]);
+}
+
+#[test]
 fn every_range_of_values_of_any_length_is_what_was_put_and_appended() {
     let seed = std::env::var("ATOLL_SEED").map_or(1, |seed| seed.parse().unwrap());
     for seed in seed..seed + 30 {

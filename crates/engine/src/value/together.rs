@@ -6,6 +6,7 @@ use super::Piece;
 use crate::EngineError;
 use crate::backing::Backing;
 use atoll_buffer::Buffer;
+use std::ops::Range;
 
 /// The bytes of pieces that follow each other, those in one buffer that were absent and lie together on disk.
 pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>, EngineError> {
@@ -23,19 +24,45 @@ pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>
     Ok(buffers)
 }
 
-/// Where these buffers end, which begin at `first`.
-pub(super) fn at_end(buffers: &[Buffer], first: u64) -> u64 {
-    first + buffers.iter().map(|buffer| buffer.len() as u64).sum::<u64>()
+/// A range of the bytes of pieces that follow each other, which lie in these buffers. No copy where they lie behind each
+/// other in memory, as pieces do that were put at once or were read from the disk together. Others are moved there if most
+/// of their bytes are wanted, so that whoever asks next need not copy them again.
+pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize>) -> Buffer {
+    let Some((first, others)) = buffers.split_first() else { return Buffer::new() };
+    if let Some(joined) = others.iter().try_fold(first.clone(), |joined, next| joined.joined(next)) {
+        return joined.slice(range.start.min(joined.len())..range.end.min(joined.len()));
+    }
+    let len = buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
+    if range.len() < len / 2 {
+        return copied(buffers, range);
+    }
+    let whole = Buffer::concat(len, buffers.iter().map(Buffer::as_slice));
+    let mut at = 0;
+    for piece in pieces {
+        let end = at + piece.len() as usize;
+        // One that was let go of meanwhile stays absent: nobody would count its bytes.
+        if let Some(bytes) = piece.0.resident.lock().as_mut() {
+            *bytes = whole.slice(at..end);
+        }
+        at = end;
+    }
+    whole.slice(range)
 }
 
-/// Buffers as one; no copy where they lie behind each other in memory, as pieces do that were put at once or were
-/// read from the disk together.
-pub(super) fn together(buffers: &[Buffer]) -> Buffer {
-    let Some((first, others)) = buffers.split_first() else { return Buffer::new() };
-    let joined = others.iter().try_fold(first.clone(), |joined, next| joined.joined(next));
-    let copied =
-        || Buffer::concat(buffers.iter().map(|part| part.len()).sum(), buffers.iter().map(Buffer::as_slice));
-    joined.unwrap_or_else(copied)
+/// A range of the bytes of buffers that follow each other, and no more of them.
+fn copied(buffers: &[Buffer], range: Range<usize>) -> Buffer {
+    let mut at = 0;
+    let parts: Vec<&[u8]> = buffers
+        .iter()
+        .map(|buffer| {
+            let (from, to) =
+                (range.start.clamp(at, at + buffer.len()), range.end.clamp(at, at + buffer.len()));
+            let part = &buffer[from - at..to.max(from) - at];
+            at += buffer.len();
+            part
+        })
+        .collect();
+    Buffer::concat(parts.iter().map(|part| part.len()).sum(), parts)
 }
 
 /// How many of the first of these pieces are not in memory and follow each other on disk.
