@@ -43,6 +43,7 @@ pub use interval::{Interval, Values};
 pub use literal::{Arithmetic, Column, Comparison, Function, Literal};
 pub use near::{Cell, Near};
 pub(crate) use points::POINTS_MAX;
+pub(crate) use verdict::Judge;
 pub use verdict::Verdict;
 
 /// Most bytes of a text: 1 MiB, room for a list of a hundred thousand ids.

@@ -53,15 +53,79 @@ impl Outcomes {
     }
 }
 
-impl Bound {
-    /// What the condition says of all rows of a box of which the extents of some columns are known.
-    pub fn verdict(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Verdict {
-        let outcomes = judge(self.condition(), extent_of);
-        match (outcomes.may_be_true, outcomes == Outcomes::TRUE) {
+impl Outcomes {
+    fn verdict(self) -> Verdict {
+        match (self.may_be_true, self == Self::TRUE) {
             (_, true) => Verdict::Always,
             (false, _) => Verdict::Never,
             _ => Verdict::Perhaps,
         }
+    }
+}
+
+impl Bound {
+    /// What the condition says of all rows of a box of which the extents of some columns are known.
+    pub fn verdict(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Verdict {
+        judge(self.condition(), extent_of).verdict()
+    }
+
+    /// The condition, to be asked about boxes of which the extents of these columns are known.
+    pub(crate) fn judge(&self, columns: Vec<Column>) -> Judge {
+        let mut parts = Vec::new();
+        collect_parts(self.condition(), &columns, &mut parts);
+        Judge { columns, parts }
+    }
+}
+
+/// A condition about boxes. Where each column stands was looked up once: a query asks of thousands of boxes.
+#[derive(Clone, Debug)]
+pub(crate) struct Judge {
+    columns: Vec<Column>,
+    /// What has to hold, all of it.
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// A criterion about the column at a place.
+    Placed(usize, Criterion),
+    Other(Condition),
+}
+
+/// The parts of a condition all of which have to hold.
+fn collect_parts(condition: &Condition, columns: &[Column], parts: &mut Vec<Part>) {
+    match condition {
+        Condition::All(all) => all.iter().for_each(|each| collect_parts(each, columns, parts)),
+        Condition::Leaf(leaf, criterion) => {
+            let place = columns.iter().position(|column| *column == leaf.column);
+            let other = || Part::Other(condition.clone());
+            parts.push(place.map_or_else(other, |place| Part::Placed(place, criterion.clone())));
+        }
+        other => parts.push(Part::Other(other.clone())),
+    }
+}
+
+impl Judge {
+    /// As [`Bound::verdict`], by the extents of the columns; none if nothing is known of any.
+    pub(crate) fn verdict(&self, extents: &[Extent]) -> Verdict {
+        let extent_of = |column: &Column| {
+            let place = self.columns.iter().position(|known| known == column)?;
+            extents.get(place).copied()
+        };
+        let mut outcomes = Outcomes::TRUE;
+        for part in &self.parts {
+            let of_part = match part {
+                Part::Placed(place, criterion) => {
+                    extents.get(*place).map_or(Outcomes::ANY, |extent| judge_values(criterion, extent))
+                }
+                Part::Other(condition) => judge(condition, &extent_of),
+            };
+            outcomes = outcomes.and(of_part);
+            if outcomes == Outcomes::FALSE {
+                break;
+            }
+        }
+        outcomes.verdict()
     }
 }
 

@@ -27,6 +27,9 @@ fn no_verdict_on_a_box_is_wrong_about_a_row_in_it() {
                 .filter_map(|(field, column)| Some((Column::named(field.name()), Extent::of(column).ok()?)))
                 .collect();
             let verdict = bound.verdict(&|column| extents.get(column).copied());
+            let judge = bound.judge(extents.keys().cloned().collect());
+            let looked_up: Vec<Extent> = extents.values().copied().collect();
+            assert_eq!(judge.verdict(&looked_up), verdict, "{expression}, each column looked up once");
             for row in &all.rows[from..from + count] {
                 let holds = oracle::condition(&expression, row) == Some(true);
                 match verdict {

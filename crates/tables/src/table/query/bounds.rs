@@ -4,15 +4,14 @@
 
 use super::explain::Within;
 use crate::TableSchema;
-use crate::expression::{Bound, Column, Interval, Values, Verdict};
+use crate::expression::{Bound, Column, Interval, Judge, Values, Verdict};
 use crate::lattice::Extent;
 
 /// What a filter asks of the index columns.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    filter: Option<Bound>,
-    /// The index columns, and how they are named.
-    index: Vec<Column>,
+    judge: Option<Judge>,
+    /// How the index columns are named.
     names: Vec<String>,
     /// One interval for each.
     intervals: Vec<Interval>,
@@ -27,7 +26,7 @@ impl Bounds {
         let mut columns = filter.map_or(&[][..], Bound::columns).iter();
         let is_empty = intervals.iter().any(Interval::is_empty)
             || columns.any(|name| range(&Column::named(name)).is_empty());
-        Self { filter: filter.cloned(), index, names, intervals, is_empty }
+        Self { judge: filter.map(|filter| filter.judge(index)), names, intervals, is_empty }
     }
 
     /// Whether no row at all can satisfy the filter.
@@ -37,11 +36,7 @@ impl Bounds {
 
     /// What the filter says of all rows of these extents, one for each index column.
     pub(super) fn verdict(&self, extents: &[Extent]) -> Verdict {
-        let Some(filter) = &self.filter else { return Verdict::Always };
-        filter.verdict(&|column: &Column| {
-            let place = self.index.iter().position(|index| index == column)?;
-            extents.get(place).copied()
-        })
+        self.judge.as_ref().map_or(Verdict::Always, |judge| judge.verdict(extents))
     }
 
     /// The intervals that leave anything out, as texts.
