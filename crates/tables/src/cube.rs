@@ -21,11 +21,13 @@ mod column;
 mod directory;
 mod fields;
 mod filter;
+mod groups;
 mod growing;
 mod head;
 mod origin;
 mod rank;
 mod read;
+mod room;
 #[cfg(test)]
 mod tests;
 mod tree;

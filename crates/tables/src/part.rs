@@ -104,7 +104,7 @@ impl Part {
     }
 
     /// Those of some columns that the table had when it was written.
-    fn there(&self, columns: &[usize]) -> Vec<usize> {
+    pub(crate) fn there(&self, columns: &[usize]) -> Vec<usize> {
         columns.iter().copied().filter(|&place| place < self.column_count()).collect()
     }
 
@@ -179,8 +179,11 @@ impl Part {
         window: Window,
         judge: impl Fn(&[Extent]) -> Verdict,
     ) -> Vec<(usize, Verdict)> {
-        let layers = self.judged_layers(window, &judge);
-        layers.iter().flat_map(|layer| self.judged_bands_of(layer, window, &judge)).collect()
+        let mut found = Vec::new();
+        for layer in self.judged_layers(window, &judge) {
+            self.judged_bands_of(&layer, window, &judge, |place, verdict| found.push((place, verdict)));
+        }
+        found
     }
 
     /// The layers that may hold rows of these weights, and what is said of all their rows by their extents; those of
@@ -197,21 +200,23 @@ impl Part {
         }
     }
 
-    /// As [`Part::judged_bands`], of one layer.
+    /// As [`Part::judged_bands`], of one layer, one band after the other.
     pub fn judged_bands_of(
         &self,
         layer: &Layer,
         window: Window,
         judge: impl Fn(&[Extent]) -> Verdict,
-    ) -> Vec<(usize, Verdict)> {
+        mut found: impl FnMut(usize, Verdict),
+    ) {
         match self {
             Self::Block(block) => {
                 let bands = &block.directory().bands;
                 let places = block.bands(window, |_| true);
                 let judged = places.map(|place| (place, judge(&bands[place].extents)));
-                judged.filter(|(_, verdict)| *verdict != Verdict::Never).collect()
+                let judged = judged.filter(|(_, verdict)| *verdict != Verdict::Never);
+                judged.for_each(|(place, verdict)| found(place, verdict));
             }
-            Self::Cubes(cubes) => cubes.judged_bands_of(layer, window, judge),
+            Self::Cubes(cubes) => cubes.judged_bands_of(layer, window, judge, found),
         }
     }
 

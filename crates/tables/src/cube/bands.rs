@@ -212,16 +212,25 @@ impl Bands {
         self.offsets[place + 1] - self.offsets[place]
     }
 
+    /// Where a band begins, counted from the first.
+    pub(super) fn offset(&self, place: usize) -> u64 {
+        self.offsets[place]
+    }
+
+    /// Columns of a band.
+    pub(super) fn column_count(&self) -> usize {
+        self.lengths.len()
+    }
+
     /// Where each column of a band begins, counted from the first band, and how long it is.
-    pub(super) fn columns(&self, place: usize) -> Vec<(u64, u64)> {
+    pub(super) fn columns(&self, place: usize) -> impl Iterator<Item = (u64, u64)> {
         let end = self.offsets[place + 1];
         let mut at = self.offsets[place];
-        let column = |words: &Words| {
+        self.lengths.iter().map(move |words| {
             let length = words.get(&self.bytes, place).min(end - at);
             at += length;
             (at - length, length)
-        };
-        self.lengths.iter().map(column).collect()
+        })
     }
 
     /// The rows of a band to decode for a window: from one mark to another.
@@ -239,6 +248,27 @@ impl Bands {
         let within = first_without(head.mark_count(), is_within);
         let to = ((within + 1) * MARK_ROWS).min(rows);
         (out * MARK_ROWS).min(to)..to
+    }
+
+    /// The rows of a band that have weights of a window for certain, by its marks: a part of those that are decoded.
+    pub(super) fn certain(&self, place: usize, window: Window) -> Range<usize> {
+        let head = self.heads[place];
+        let rows = head.rows as usize;
+        let mark = |number: usize| self.marks.get(&self.bytes, self.marks_before[place] as usize + number);
+        let from = if window.after().takes(head.least) {
+            let is_out = |number: usize| window.after().takes(head.lightest(mark(number)));
+            ((first_without(head.mark_count(), is_out) + 1) * MARK_ROWS).min(rows)
+        } else {
+            0
+        };
+        let to = if window.until().takes(head.greatest) {
+            rows
+        } else {
+            let is_within = |number: usize| window.until().takes(head.heaviest(mark(number)));
+            // Rows before the last of these marks are no heavier than its own.
+            first_without(head.mark_count(), is_within) * MARK_ROWS
+        };
+        from..to.max(from)
     }
 }
 
@@ -270,4 +300,46 @@ fn from_upper(upper: u64) -> Weight {
 /// The heaviest weight with this upper half.
 fn up_from_upper(upper: u64) -> Weight {
     Weight::new(upper << 32 | u64::from(u32::MAX)).unwrap_or(Weight::LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cube::words::SLACK_BYTES;
+    use crate::seeds::for_seeds;
+
+    #[test]
+    fn the_rows_that_marks_call_certain_have_weights_of_the_window_and_no_other_but_the_decoded_has() {
+        let mut certain = 0;
+        for_seeds("the_rows_that_marks_call_certain", 300, |random| {
+            let rows = random.usize(1..200);
+            let most = [1 << 34, u64::MAX][random.usize(..2)];
+            let mut weights: Vec<Weight> =
+                (0..rows).map(|_| Weight::new(random.u64(1..most) >> random.u32(..3) | 1).unwrap()).collect();
+            weights.sort_unstable();
+            let mut bytes = Vec::new();
+            put_bands(&[NewBand::new(&weights, Vec::new(), Vec::new())], &[], 0, &mut bytes);
+            bytes.extend_from_slice(&[0; SLACK_BYTES]);
+            let bands = Bands::decode(&mut Fields::new(&bytes), &bytes, 1, &[], 0).unwrap();
+            for _ in 0..20 {
+                let mut some = || weights[random.usize(..rows)];
+                let (from, to) = (some(), some());
+                let window = match random.u8(..3) {
+                    0 => Window::below(crate::Cut::through(to)),
+                    1 => Window::above(crate::Cut::through(from)),
+                    _ => Window::between(from.min(to), from.max(to)),
+                };
+                let wanted = window.slice(&weights);
+                let (sure, decoded) = (bands.certain(0, window), bands.decoded(0, window));
+                assert!(
+                    sure.is_empty() || (wanted.start <= sure.start && sure.end <= wanted.end),
+                    "{sure:?} {wanted:?}"
+                );
+                assert!(wanted.is_empty() || (decoded.start <= wanted.start && wanted.end <= decoded.end));
+                assert!(sure.is_empty() || wanted.len() - sure.len() <= 6 * MARK_ROWS, "{sure:?} {wanted:?}");
+                certain += sure.len();
+            }
+        });
+        assert!(certain > 100_000, "only {certain} rows were certain");
+    }
 }

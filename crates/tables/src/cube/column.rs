@@ -10,6 +10,7 @@
 //! Invariant: values come back bit by bit, the sign of a zero and the payload of a NaN included; what lies below
 //! a null does not.
 
+use super::groups::Word;
 use super::words::{Packing, SLACK_BYTES, put_words};
 use crate::block::{BlockError, damaged, slice};
 use crate::lattice::Kind;
@@ -17,7 +18,7 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
-use std::ops::Range;
+use std::ops::{BitAnd, BitXor, Not, Range};
 
 pub(super) const OTHER: u8 = 0;
 const NUMBERS: u8 = 1;
@@ -161,14 +162,16 @@ impl<'b> Packed<'b> {
         let Numeric { kind, width, per_row } = self.numeric;
         let count = self.rows.checked_mul(per_row).ok_or_else(|| damaged("a column is too long"))?;
         let numbers = wanted.start * per_row..wanted.end * per_row;
-        let sign = 1_u64 << (width * 8 - 1);
+        let sign = N::Word::of(1_u64 << (width * 8 - 1));
         let Self { packing, bytes, .. } = self;
         // A loop for each kind, since what kind it is would be asked for each number otherwise.
         match kind {
             Kind::Unsigned => packing.unpack_to(bytes, count, numbers, values, N::of),
-            Kind::Signed => packing.unpack_to(bytes, count, numbers, values, |rank| N::of(rank ^ sign)),
-            Kind::Float => packing.unpack_to(bytes, count, numbers, values, |rank| {
-                N::of(if rank & sign == 0 { !rank } else { rank ^ sign })
+            Kind::Signed => {
+                packing.unpack_to(bytes, count, numbers, values, |rank: N::Word| N::of(rank ^ sign))
+            }
+            Kind::Float => packing.unpack_to(bytes, count, numbers, values, |rank: N::Word| {
+                N::of(if rank & sign == N::Word::default() { !rank } else { rank ^ sign })
             }),
         }
     }
@@ -176,21 +179,30 @@ impl<'b> Packed<'b> {
 
 /// Numbers of one width, which are the lower bits of a word.
 pub(super) trait Number: Copy {
-    fn of(word: u64) -> Self;
+    /// The shortest word that holds them.
+    type Word: Word
+        + BitXor<Output = Self::Word>
+        + BitAnd<Output = Self::Word>
+        + Not<Output = Self::Word>
+        + PartialEq;
+
+    fn of(word: Self::Word) -> Self;
 }
 
 macro_rules! number {
-    ($($number:ty),*) => {
+    ($($number:ty: $word:ty),*) => {
         $(impl Number for $number {
+            type Word = $word;
+
             #[inline]
-            fn of(word: u64) -> Self {
+            fn of(word: $word) -> Self {
                 word as Self
             }
         })*
     };
 }
 
-number!(u8, u16, u32, u64);
+number!(u8: u32, u16: u32, u32: u32, u64: u64);
 
 pub(super) fn build(
     data_type: &DataType,

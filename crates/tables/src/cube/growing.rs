@@ -4,12 +4,15 @@
 //!
 //! Invariant: what grew is what the arrays of the bands would be, one behind the other.
 
-use super::column::{Numeric, OTHER, Packed, build, decode};
+use super::column::{Number, Numeric, OTHER, Packed, build, decode};
+use super::room::{buffer, room};
 use crate::block::BlockError;
+use arrow_array::BooleanArray;
 use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
-use arrow_buffer::{Buffer, NullBufferBuilder};
+use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
+use arrow_select::filter::filter;
 use std::ops::Range;
 
 /// A column that grows.
@@ -64,8 +67,27 @@ impl Growing {
         }
     }
 
+    /// As [`Growing::append`], of those of the wanted rows that are kept.
+    pub(super) fn append_some(
+        &mut self,
+        rows: usize,
+        wanted: Range<usize>,
+        kept: &BooleanBuffer,
+        bytes: &[u8],
+    ) -> Result<(), BlockError> {
+        match &mut self.numbers {
+            Some(numbers) if bytes.first() != Some(&OTHER) => numbers.append_some(rows, wanted, kept, bytes),
+            _ => {
+                let array = decode(&self.data_type, rows, wanted, bytes)?;
+                self.set_aside()?;
+                self.before.push(filter(&array, &BooleanArray::new(kept.clone(), None))?);
+                Ok(())
+            }
+        }
+    }
+
     /// Appends rows without a value.
-    pub(super) fn append_nulls(&mut self, rows: usize) -> Result<(), BlockError> {
+    pub(crate) fn append_nulls(&mut self, rows: usize) -> Result<(), BlockError> {
         self.set_aside()?;
         self.before.push(new_null_array(&self.data_type, rows));
         Ok(())
@@ -100,10 +122,10 @@ impl GrowingNumbers {
     fn new(numeric: Numeric, rows: usize) -> Self {
         let count = rows * numeric.per_row;
         let values = match numeric.width {
-            1 => Values::One(Vec::with_capacity(count)),
-            2 => Values::Two(Vec::with_capacity(count)),
-            4 => Values::Four(Vec::with_capacity(count)),
-            _ => Values::Eight(Vec::with_capacity(count)),
+            1 => Values::One(room(count)),
+            2 => Values::Two(room(count)),
+            4 => Values::Four(room(count)),
+            _ => Values::Eight(room(count)),
         };
         Self { numeric, values, nulls: NullBufferBuilder::new(0), rows: 0 }
     }
@@ -124,15 +146,63 @@ impl GrowingNumbers {
         Ok(())
     }
 
+    fn append_some(
+        &mut self,
+        rows: usize,
+        wanted: Range<usize>,
+        kept: &BooleanBuffer,
+        bytes: &[u8],
+    ) -> Result<(), BlockError> {
+        let packed = Packed::read(self.numeric, rows, bytes)?;
+        let per_row = self.numeric.per_row;
+        match &mut self.values {
+            Values::One(values) => unpack_some(&packed, wanted.clone(), kept, per_row, values)?,
+            Values::Two(values) => unpack_some(&packed, wanted.clone(), kept, per_row, values)?,
+            Values::Four(values) => unpack_some(&packed, wanted.clone(), kept, per_row, values)?,
+            Values::Eight(values) => unpack_some(&packed, wanted.clone(), kept, per_row, values)?,
+        }
+        let count = kept.count_set_bits();
+        match packed.nulls(wanted) {
+            Some(nulls) => {
+                let kept = kept.set_indices().map(|row| nulls.is_valid(row)).collect::<BooleanBuffer>();
+                self.nulls.append_buffer(&NullBuffer::new(kept));
+            }
+            None => self.nulls.append_n_non_nulls(count),
+        }
+        self.rows += count;
+        Ok(())
+    }
+
     fn finish(mut self, data_type: &DataType) -> Result<ArrayRef, BlockError> {
         let buffer = match self.values {
-            Values::One(values) => Buffer::from_vec(values),
-            Values::Two(values) => Buffer::from_vec(values),
-            Values::Four(values) => Buffer::from_vec(values),
-            Values::Eight(values) => Buffer::from_vec(values),
+            Values::One(values) => buffer(values),
+            Values::Two(values) => buffer(values),
+            Values::Four(values) => buffer(values),
+            Values::Eight(values) => buffer(values),
         };
         build(data_type, self.numeric, self.rows, buffer, self.nulls.finish())
     }
+}
+
+/// Unpacks numbers, and closes the gaps of the rows that are not kept.
+fn unpack_some<N: Number>(
+    packed: &Packed<'_>,
+    wanted: Range<usize>,
+    kept: &BooleanBuffer,
+    per_row: usize,
+    values: &mut Vec<N>,
+) -> Result<(), BlockError> {
+    let mut to = values.len();
+    packed.unpack(wanted, values)?;
+    let from = to;
+    for (first, end) in kept.set_slices() {
+        let run = from + first * per_row..from + end * per_row;
+        let len = run.len();
+        values.copy_within(run, to);
+        to += len;
+    }
+    values.truncate(to);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -141,10 +211,7 @@ mod tests {
     use super::super::words::SLACK_BYTES;
     use super::*;
     use crate::seeds::for_seeds;
-    use arrow_array::{
-        BooleanArray, FixedSizeListArray, Float32Array, Float64Array, Int16Array, StringArray, UInt8Array,
-    };
-    use arrow_buffer::NullBuffer;
+    use arrow_array::{FixedSizeListArray, Float32Array, Float64Array, Int16Array, StringArray, UInt8Array};
     use arrow_schema::Field;
     use fastrand::Rng;
     use std::sync::Arc;
@@ -194,8 +261,15 @@ mod tests {
                     let mut bytes = Vec::new();
                     encode(&array, &mut bytes).unwrap();
                     bytes.extend_from_slice(&[0xA5; SLACK_BYTES]);
-                    growing.append(rows, wanted.clone(), &bytes).unwrap();
-                    expected.push(array.slice(wanted.start, wanted.len()));
+                    let array = array.slice(wanted.start, wanted.len());
+                    if random.bool() {
+                        growing.append(rows, wanted.clone(), &bytes).unwrap();
+                        expected.push(array);
+                    } else {
+                        let kept: BooleanBuffer = wanted.clone().map(|_| random.u8(..4) > 0).collect();
+                        growing.append_some(rows, wanted.clone(), &kept, &bytes).unwrap();
+                        expected.push(filter(&array, &BooleanArray::new(kept, None)).unwrap());
+                    }
                 }
                 let expected: Vec<&dyn Array> = expected.iter().map(AsRef::as_ref).collect();
                 assert_eq!(&growing.finish().unwrap(), &concat(&expected).unwrap());

@@ -16,6 +16,7 @@ use crate::{Salt, TableSchema, Weight};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Schema};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -149,7 +150,8 @@ impl CubeReader {
         layer: &Layer,
         window: Window,
         judge: impl Fn(&[Extent]) -> Verdict,
-    ) -> Vec<(usize, Verdict)> {
+        mut found: impl FnMut(usize, Verdict),
+    ) {
         let bands = self.directory.cubes[layer.place].bands.clone();
         let within = bands.clone().filter(|&place| {
             let band = self.directory.bands.heads()[place];
@@ -157,12 +159,17 @@ impl CubeReader {
         });
         // What is true of all bands of a layer need not be asked of each.
         if layer.verdict == Verdict::Always {
-            return within.map(|place| (place, layer.verdict)).collect();
+            within.for_each(|place| found(place, layer.verdict));
+            return;
         }
         let axes = self.directory.root.axes().len();
         let extents = self.extents_of(layer.place);
-        let judged = within.map(|place| (place, judge(&extents[(place - bands.start) * axes..][..axes])));
-        judged.filter(|(_, verdict)| *verdict != Verdict::Never).collect()
+        for place in within {
+            let verdict = judge(&extents[(place - bands.start) * axes..][..axes]);
+            if verdict != Verdict::Never {
+                found(place, verdict);
+            }
+        }
     }
 
     /// What the bands of a layer span, band by band.
@@ -189,12 +196,21 @@ impl CubeReader {
     /// As [`crate::part::Part::slices`].
     #[must_use]
     pub fn slices(&self, place: usize, columns: &[usize], with_origins: bool) -> Vec<(u64, u64)> {
-        let of_band = self.directory.bands.columns(place);
-        let slice = |column: usize| {
-            let (offset, length) = of_band[column];
-            (self.bands_at + offset, length)
-        };
-        self.columns_of(columns, with_origins).into_iter().map(slice).collect()
+        let of_band: Vec<_> = self.columns_at(place).collect();
+        self.columns_of(columns, with_origins).into_iter().map(|column| of_band[column]).collect()
+    }
+
+    /// Offset and length of each column of a band, hidden ones included.
+    pub(crate) fn columns_at(&self, place: usize) -> impl Iterator<Item = (u64, u64)> {
+        self.directory.bands.columns(place).map(|(offset, length)| (self.bands_at + offset, length))
+    }
+
+    /// Where a band lies, if these are all its columns.
+    pub(crate) fn whole(&self, place: usize, columns: &[usize]) -> Option<(u64, u64)> {
+        let bands = &self.directory.bands;
+        // No column is there twice.
+        let is_whole = columns.len() == bands.column_count();
+        is_whole.then(|| (self.bands_at + bands.offset(place), bands.bytes(place)))
     }
 
     /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.
@@ -247,34 +263,33 @@ impl CubeReader {
         Ok(BandOfRows { rows, weights, origins: origins.map(|origins| origins.slice(kept)) })
     }
 
-    /// Appends the rows of a band that are decoded for a window, which may be a few more than it takes, to columns
-    /// that grow: those of [`CubeReader::slices`], without the origins, each with what that says. Answers how many.
+    /// The rows of a band that are decoded for a window, and which of these have weights of it for certain.
+    pub(crate) fn rows_in(&self, place: usize, window: Window) -> (Range<usize>, Range<usize>) {
+        let bands = &self.directory.bands;
+        let (decoded, certain) = (bands.decoded(place, window), bands.certain(place, window));
+        let from = certain.start.clamp(decoded.start, decoded.end);
+        (decoded.clone(), from..certain.end.clamp(from, decoded.end))
+    }
+
+    /// Appends rows of one column of a band to a column that grows, all or those that are kept, from its bytes, which begin
+    /// so far from the front of the object.
     ///
     /// # Errors
-    /// As [`CubeReader::rows`]; the columns are of no use then.
+    /// [`BlockError::Damaged`] where bytes do not match their seal; the column is of no use then.
     pub(crate) fn append(
         &self,
         place: usize,
-        wanted: Wanted<'_>,
-        slices: &[((u64, u64), &[u8])],
-        grown: &mut [Growing],
-    ) -> Result<usize, BlockError> {
-        let columns = self.columns_of(wanted.columns, false);
-        let is_there = |column: &&usize| **column < self.column_count();
-        let is_whole = columns.iter().filter(is_there).count() == slices.len();
-        let (rows, range) = self.rows_to_decode(place, &wanted, is_whole)?;
-        let mut slices = slices.iter();
-        // Columns that nobody wants may have been read, and need not grow.
-        for (column, grown) in columns.iter().zip(grown) {
-            match Some(column).filter(is_there).and_then(|_| slices.next()) {
-                None => grown.append_nulls(range.len())?,
-                Some(&((at, length), slice)) => {
-                    self.verify((at.saturating_sub(self.bands_at), length), slice)?;
-                    grown.append(rows, range.clone(), slice)?;
-                }
-            }
+        rows: Range<usize>,
+        kept: Option<&BooleanBuffer>,
+        (at, bytes): (u64, &[u8]),
+        grown: &mut Growing,
+    ) -> Result<(), BlockError> {
+        self.verify((at.saturating_sub(self.bands_at), bytes.len() as u64), bytes)?;
+        let of_band = self.directory.bands.heads()[place].rows as usize;
+        match kept {
+            None => grown.append(of_band, rows, bytes),
+            Some(kept) => grown.append_some(of_band, rows, kept, bytes),
         }
-        Ok(range.len())
     }
 
     /// Where the columns of a band lie, and which rows of it are decoded for what is wanted of it.
@@ -285,7 +300,7 @@ impl CubeReader {
         is_whole: bool,
     ) -> Result<(Located, Range<usize>), BlockError> {
         let (rows, range) = self.rows_to_decode(place, wanted, is_whole)?;
-        Ok((Located { rows, columns: self.directory.bands.columns(place) }, range))
+        Ok((Located { rows, columns: self.directory.bands.columns(place).collect() }, range))
     }
 
     /// How many rows a band has, and which of them are decoded for what is wanted of it.

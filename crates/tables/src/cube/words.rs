@@ -9,7 +9,9 @@
 //!
 //! Invariant: what was packed comes back bit by bit; unpacking is total.
 
+use super::groups::{GROUP, Word};
 use crate::block::BlockError;
+use std::ops::Range;
 
 /// Bytes that must follow packed bits.
 pub(super) const SLACK_BYTES: usize = 8;
@@ -19,6 +21,9 @@ const HEAD_BYTES: usize = 10;
 
 /// More bits than this may not lie within one load.
 const BITS_IN_ONE_LOAD: u32 = 57;
+
+/// Groups that are unpacked before anything is made of them: as many numbers as most bands have rows.
+const GROUPS: usize = 8;
 
 /// How numbers are packed: what all have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,29 +89,55 @@ impl Packing {
         if is_whole { Ok(&bytes[packed..]) } else { Err(cut_off()) }
     }
 
-    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it.
-    pub(super) fn unpack_to<N: Copy>(
+    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it of its word, whose upper bits are lost
+    /// where `W` is shorter.
+    pub(super) fn unpack_to<W: Word, N: Copy>(
         self,
         bytes: &[u8],
         count: usize,
-        numbers: std::ops::Range<usize>,
+        numbers: Range<usize>,
         values: &mut Vec<N>,
-        of: impl Fn(u64) -> N,
+        of: impl Fn(W) -> N,
     ) -> Result<(), BlockError> {
         self.rest(bytes, count)?;
         if numbers.end > count {
             return Err(cut_off());
         }
-        let Self { shift, base, .. } = self;
-        let (bits, mask) = (self.bits as usize, mask(self.bits));
-        // With the length known beforehand no number asks whether there is room.
-        values.extend(numbers.map(|number| {
-            let at = number * bits;
-            let word =
-                bytes.get(at / 8..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
-            of(base.wrapping_add(((word >> (at % 8)) & mask) << shift))
-        }));
+        let whole = |offset: u64| self.base.wrapping_add(offset << self.shift);
+        let one = |number: usize| of(W::of(whole(self.offset(bytes, number))));
+        let Some(unpack) = W::unpack(self.bits as usize) else {
+            if self.bits == 0 {
+                values.extend(std::iter::repeat_n(of(W::of(self.base)), numbers.len()));
+            } else {
+                values.extend(numbers.map(one));
+            }
+            return Ok(());
+        };
+        let first = numbers.start.next_multiple_of(GROUP).min(numbers.end);
+        values.extend((numbers.start..first).map(one));
+        let (base, shift) = (W::of(self.base), self.shift);
+        let (mut at, mut groups) = (first, [[W::default(); GROUP]; GROUPS]);
+        while numbers.end - at >= GROUP {
+            let wanted = ((numbers.end - at) / GROUP).min(GROUPS);
+            // Where the first of these begins; eight numbers take whole bytes.
+            let bytes = bytes.get(at / GROUP * self.bits as usize..).unwrap_or_default();
+            let done = unpack(bytes, &mut groups[..wanted]);
+            let words = groups[..done].as_flattened();
+            values.extend(words.iter().map(|&word| of(base.plus(word, shift))));
+            at += done * GROUP;
+            if done < wanted {
+                break;
+            }
+        }
+        values.extend((at..numbers.end).map(one));
         Ok(())
+    }
+
+    /// A packed number as it lies there.
+    fn offset(self, bytes: &[u8], number: usize) -> u64 {
+        let at = number * self.bits as usize;
+        let word = bytes.get(at / 8..).and_then(<[u8]>::first_chunk);
+        (word.map_or(0, |word| u64::from_le_bytes(*word)) >> (at % 8)) & mask(self.bits)
     }
 }
 
@@ -152,7 +183,7 @@ pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8])
     let (packing, rest) = Packing::read(bytes)?;
     // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of `count`.
     let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
-    packing.unpack_to(rest, count, 0..count, &mut words, |word| word)?;
+    packing.unpack_to(rest, count, 0..count, &mut words, |word: u64| word)?;
     Ok((words, packing.rest(rest, count)?))
 }
 
@@ -178,6 +209,14 @@ mod tests {
         assert_eq!(rest, &[0xA5; SLACK_BYTES]);
         let (found, end) = Words::find(&bytes, 0, words.len()).unwrap();
         assert_eq!(end, length);
+        // From anywhere to anywhere, and the lower halves alone.
+        let from = words.len() / 3;
+        let (mut some, mut halves) = (vec![7], vec![7]);
+        let (packing, packed) = Packing::read(&bytes).unwrap();
+        packing.unpack_to(packed, words.len(), from..words.len(), &mut some, |word: u64| word).unwrap();
+        assert_eq!(some[1..], words[from..]);
+        packing.unpack_to(packed, words.len(), from..words.len(), &mut halves, |word: u32| word).unwrap();
+        assert!(halves[1..].iter().copied().eq(words[from..].iter().map(|&word| word as u32)));
         let in_place: Vec<u64> = (0..words.len()).map(|place| found.get(&bytes, place)).collect();
         assert_eq!(in_place, words);
         found.get(&bytes, usize::MAX);

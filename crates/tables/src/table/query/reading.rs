@@ -115,7 +115,7 @@ impl Reading {
             work,
         };
         if reach == Reach::Everything {
-            reading.plan_until(Cut::ALL).await?;
+            reading.plan_all().await?;
         }
         Ok(reading)
     }

@@ -8,7 +8,7 @@
 
 use super::super::filters::read_filters;
 use super::super::portion::Planned;
-use super::super::source::{Piece, open};
+use super::super::source::{Piece, Source, open};
 use super::Reading;
 use crate::expression::Verdict;
 use crate::part::Layer;
@@ -99,20 +99,22 @@ impl Reading {
         cut.max(Cut::through(lightest))
     }
 
+    /// Opens everything and plans all of it: in the order in which bands are read one after the other, if any order
+    /// matters, else in that in which they lie.
+    pub(super) async fn plan_all(&mut self) -> Result<(), TableError> {
+        if self.asked.units.is_some() || self.asked.limit.is_some() {
+            return self.plan_until(Cut::ALL).await;
+        }
+        for (source, layers) in self.open_until(Cut::ALL).await? {
+            layers.iter().for_each(|layer| self.plan_layer(source, layer));
+        }
+        Ok(())
+    }
+
     /// Opens the pieces that may have rows below a cut, and plans the layers that may.
     pub(super) async fn plan_until(&mut self, until: Cut) -> Result<(), TableError> {
-        let from = self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest));
-        let mut work = self.work;
-        let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
-        read_filters(&self.table, &self.asked, &sources, &mut work).await?;
-        // Nothing waits or fails from here on.
-        self.work = work;
-        self.waiting.pieces.truncate(from);
-        for source in sources {
-            let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
-            let layers = source.part.judged_layers(source.window, judge);
-            self.waiting.layers.extend(layers.into_iter().map(|layer| (self.sources.len(), layer)));
-            self.sources.push(source);
+        for (source, layers) in self.open_until(until).await? {
+            self.waiting.layers.extend(layers.into_iter().map(|layer| (source, layer)));
         }
         self.waiting.layers.sort_by_key(|(_, layer)| Reverse(layer.lightest));
         let from = self.waiting.layers.partition_point(|(_, layer)| !until.takes(layer.lightest));
@@ -125,23 +127,41 @@ impl Reading {
         Ok(())
     }
 
+    /// Opens the pieces that may have rows below a cut: which source each became, and the layers of it that can answer.
+    async fn open_until(&mut self, until: Cut) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
+        let from = self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest));
+        let mut work = self.work;
+        let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
+        read_filters(&self.table, &self.asked, &sources, &mut work).await?;
+        // Nothing waits or fails from here on.
+        self.work = work;
+        self.waiting.pieces.truncate(from);
+        let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
+        let layers_of = |source: &Source| source.part.judged_layers(source.window, judge);
+        let layers: Vec<Vec<Layer>> = sources.iter().map(layers_of).collect();
+        let first = self.sources.len();
+        self.sources.extend(sources);
+        Ok((first..).zip(layers).collect())
+    }
+
     /// Plans the bands of a layer that can answer.
     fn plan_layer(&mut self, place: usize, layer: &Layer) {
-        let source = &self.sources[place];
-        let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
-        for (band, verdict) in source.part.judged_bands_of(layer, source.window, judge) {
+        let Self { asked, sources, planned: all, counted, .. } = self;
+        let source = &sources[place];
+        let judge = |extents: &[_]| asked.bounds.verdict(extents);
+        source.part.judged_bands_of(layer, source.window, judge, |band, verdict| {
             let facts = source.part.facts(band, source.window);
             let whole = (facts.least, facts.greatest);
-            let Some(clipped) = source.window.clipped(whole.0, whole.1) else { continue };
+            let Some(clipped) = source.window.clipped(whole.0, whole.1) else { return };
             let is_whole = source.struck.is_empty() || planted::is(Bug::StruckTakenForCertain);
             let is_sure = verdict == Verdict::Always;
             let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
-            if self.asked.only_counts() && is_certain && clipped == whole {
-                self.counted += facts.rows;
-                continue;
+            if asked.only_counts() && is_certain && clipped == whole {
+                *counted += facts.rows;
+                return;
             }
             let planned = Planned::new((place, band), clipped, facts, is_certain);
-            self.planned.extend(self.asked.narrowed(planned, &source.part));
-        }
+            all.extend(asked.narrowed(planned, &source.part));
+        });
     }
 }

@@ -1,0 +1,294 @@
+//! Decoding of many bands by one thread.
+//!
+//! Of a band that reaches beyond the weights that are wanted the marks tell about which rows have them, and only the
+//! rows between two marks are weighed. Bands that have to be judged are judged some thousands of rows at a time, by the
+//! columns of the filter alone. So all other columns grow where they stay, and no row of them is decoded to be left out.
+//!
+//! Invariant: the rows are those that the bands would have one by one, in another order.
+
+use super::super::super::found::{Found, of_answer};
+use super::super::super::source::{Source, in_object};
+use super::super::{Reading, arrow, is_true};
+use super::fetched::{Fetched, Located};
+use crate::block::{BlockError, damaged};
+use crate::cube::{CubeReader, Growing};
+use crate::table::TableError;
+use crate::{Salt, Weight};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::Schema;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows that are judged at a time: their columns fit a cache.
+const JUDGED_ROWS: usize = 1 << 14;
+
+/// Rows that grow until they are judged, or until the end.
+struct Pile {
+    /// Places of the columns in the table.
+    columns: Vec<usize>,
+    grown: Vec<Growing>,
+    rows: usize,
+}
+
+impl Pile {
+    fn new(reading: &Reading, columns: Vec<usize>, rows: usize) -> Self {
+        let fields = reading.table.schema.columns().fields();
+        let grown = columns.iter().map(|&place| Growing::new(fields[place].data_type(), rows)).collect();
+        Self { columns, grown, rows: 0 }
+    }
+
+    /// All rows, as a batch of the table's columns.
+    fn take(mut self, reading: &Reading) -> Result<RecordBatch, TableError> {
+        let fields = reading.table.schema.columns().fields();
+        let fields = self.columns.iter().map(|&place| Arc::clone(&fields[place])).collect::<Vec<_>>();
+        let arrays = self.grown.iter_mut().map(Growing::finish).collect::<Result<Vec<_>, _>>();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        // Nulls where there must be none would be damage that no seal showed.
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays.map_err(of_answer)?, &options)
+            .map_err(arrow)
+    }
+}
+
+/// Rows of a band that have weights that are wanted, or may have them.
+#[derive(Clone, Debug)]
+struct Rows {
+    /// All that may.
+    decoded: Range<usize>,
+    /// Those of these that do, as far as that is known without their weights.
+    certain: Range<usize>,
+}
+
+impl Rows {
+    /// Those that have to be weighed.
+    fn doubtful(&self) -> [Range<usize>; 2] {
+        [self.decoded.start..self.certain.start, self.certain.end..self.decoded.end]
+    }
+}
+
+/// The decoding of some bands, by one thread.
+pub(super) struct Decoder<'d> {
+    reading: &'d Reading,
+    fetched: &'d Fetched<'d>,
+    with_weights: bool,
+    /// Where the columns of the band that is decoded lie.
+    columns: Vec<(u64, u64)>,
+    found: Vec<Found>,
+}
+
+impl<'d> Decoder<'d> {
+    pub(super) fn new(reading: &'d Reading, fetched: &'d Fetched<'d>, with_weights: bool) -> Self {
+        Self { reading, fetched, with_weights, columns: Vec::new(), found: Vec::new() }
+    }
+
+    pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<Found>, TableError> {
+        let rows = self.rows_of(bands)?;
+        let asked = &self.reading.asked;
+        let needed = asked.columns[..asked.needed].to_vec();
+        let needed = if self.with_weights { self.with_key(needed) } else { needed };
+        // Room for all that may stay, and no more.
+        let mut staying = Pile::new(self.reading, needed, rows.iter().map(ExactSizeIterator::len).sum());
+        let mut from = 0;
+        while from < bands.len() {
+            let mut doubtful = 0;
+            let count = bands[from..].iter().zip(&rows[from..]).take_while(|(band, rows)| {
+                let has_room = doubtful < JUDGED_ROWS;
+                doubtful += if band.planned.is_certain { 0 } else { rows.len() };
+                has_room
+            });
+            let some = from..from + count.count();
+            self.decode(&bands[some.clone()], &rows[some.clone()], &mut staying)?;
+            from = some.end;
+        }
+        if staying.rows > 0 {
+            let rows = staying.take(self.reading)?;
+            let weights = if self.with_weights { weights(self.reading, &rows)? } else { Vec::new() };
+            let needed = (0..asked.needed).collect::<Vec<_>>();
+            let rows = rows.project(&needed).map_err(arrow)?;
+            self.found.push(Found { place: self.found.len(), rows, weights });
+        }
+        Ok(self.found)
+    }
+
+    /// Decodes bands, of which those that have to be judged are few enough to be judged at once.
+    fn decode(
+        &mut self,
+        bands: &[Located<'_>],
+        rows: &[Range<usize>],
+        staying: &mut Pile,
+    ) -> Result<(), TableError> {
+        let judged = self.judged(bands, rows)?;
+        let mut at = 0;
+        for (band, rows) in bands.iter().zip(rows) {
+            let source = &self.reading.sources[band.planned.source];
+            let Some(cubes) = in_bulk(source) else {
+                self.decode_alone(band, source)?;
+                continue;
+            };
+            let kept = match &judged {
+                Some(judged) if !band.planned.is_certain => {
+                    at += rows.len();
+                    Some(judged.slice(at - rows.len(), rows.len()))
+                }
+                _ => None,
+            };
+            let kept_rows = kept.as_ref().map_or(rows.len(), BooleanBuffer::count_set_bits);
+            if kept_rows == 0 {
+                continue;
+            }
+            let kept = kept.filter(|_| kept_rows < rows.len());
+            self.append(band, cubes, rows.clone(), kept.as_ref(), staying)
+                .map_err(|error| in_object(source.object, error))?;
+        }
+        Ok(())
+    }
+
+    /// Which rows of the bands that have to be judged satisfy the filter.
+    fn judged(
+        &mut self,
+        bands: &[Located<'_>],
+        rows: &[Range<usize>],
+    ) -> Result<Option<BooleanBuffer>, TableError> {
+        let Some(filter) = &self.reading.asked.filter else { return Ok(None) };
+        let schema = &self.reading.table.schema;
+        let place = |name: &String| schema.columns().column_with_name(name).map(|(place, _)| place);
+        let columns: Vec<usize> = filter.columns().iter().filter_map(place).collect();
+        let pairs = || bands.iter().zip(rows).filter(|(band, _)| !band.planned.is_certain);
+        let mut pile = Pile::new(self.reading, columns, pairs().map(|(_, rows)| rows.len()).sum());
+        for (band, rows) in pairs() {
+            let source = &self.reading.sources[band.planned.source];
+            if let Some(cubes) = in_bulk(source) {
+                self.append(band, cubes, rows.clone(), None, &mut pile)
+                    .map_err(|error| in_object(source.object, error))?;
+            }
+        }
+        if pile.rows == 0 {
+            return Ok(None);
+        }
+        let rows = pile.take(self.reading)?;
+        Ok(Some(is_true(&filter.evaluate(&rows)?)))
+    }
+
+    /// Which rows of each band have weights that are wanted; none of bands that are decoded alone.
+    fn rows_of(&mut self, bands: &[Located<'_>]) -> Result<Vec<Range<usize>>, TableError> {
+        let mut keys = Pile::new(self.reading, self.with_key(Vec::new()), 0);
+        let mut known = Vec::with_capacity(bands.len());
+        for band in bands {
+            let source = &self.reading.sources[band.planned.source];
+            let Some(cubes) = in_bulk(source) else {
+                known.push(Rows { decoded: 0..0, certain: 0..0 });
+                continue;
+            };
+            let rows = rows_by_marks(band, cubes);
+            for doubtful in rows.doubtful().into_iter().filter(|rows| !rows.is_empty()) {
+                self.append(band, cubes, doubtful, None, &mut keys)
+                    .map_err(|error| in_object(source.object, error))?;
+            }
+            known.push(rows);
+        }
+        let weights =
+            if keys.rows == 0 { Vec::new() } else { weights(self.reading, &keys.take(self.reading)?)? };
+        let mut weights = weights.as_slice();
+        let mut exact = Vec::with_capacity(bands.len());
+        for (band, rows) in bands.iter().zip(known) {
+            let [before, after] = rows.doubtful().map(|rows| {
+                let (of_rows, others) = weights.split_at(rows.len());
+                weights = others;
+                of_rows
+            });
+            if !before.is_sorted() || !after.is_sorted() {
+                let object = self.reading.sources[band.planned.source].object;
+                return Err(in_object(
+                    object,
+                    damaged("rows of a band are not in the order of their weights"),
+                ));
+            }
+            exact.push(exact_rows(band, &rows, before, after));
+        }
+        Ok(exact)
+    }
+
+    /// Columns, and those of the sample key behind them.
+    fn with_key(&self, mut columns: Vec<usize>) -> Vec<usize> {
+        let key = self.reading.table.schema.sample_key().iter();
+        let missing: Vec<usize> = key.filter(|place| !columns.contains(place)).copied().collect();
+        columns.extend(missing);
+        columns
+    }
+
+    /// Decodes rows of a band onto a pile, all or those that are kept.
+    fn append(
+        &mut self,
+        band: &Located<'_>,
+        cubes: &CubeReader,
+        rows: Range<usize>,
+        kept: Option<&BooleanBuffer>,
+        pile: &mut Pile,
+    ) -> Result<(), BlockError> {
+        let count = kept.map_or(rows.len(), BooleanBuffer::count_set_bits);
+        self.columns.clear();
+        self.columns.extend(cubes.columns_at(band.planned.band));
+        for (column, grown) in pile.columns.iter().zip(&mut pile.grown) {
+            if *column >= cubes.column_count() {
+                grown.append_nulls(count)?;
+                continue;
+            }
+            let at = self.columns[*column];
+            let bytes = self.fetched.slice(band, at)?;
+            cubes.append(band.planned.band, rows.clone(), kept, (at.0, bytes), grown)?;
+        }
+        pile.rows += count;
+        Ok(())
+    }
+
+    /// Decodes a band as if there were no other.
+    fn decode_alone(&mut self, band: &Located<'_>, source: &Source) -> Result<(), TableError> {
+        let planned = band.planned;
+        let places =
+            source.part.slices(planned.band, self.reading.columns_of(planned), source.with_origins());
+        let slices: Result<Vec<&[u8]>, _> =
+            places.into_iter().map(|place| self.fetched.slice(band, place)).collect();
+        let slices = slices.map_err(|error| in_object(source.object, error))?;
+        self.found.extend(self.reading.decode(planned, &slices)?);
+        Ok(())
+    }
+}
+
+/// The cubes of a source whose bands are decoded together: no row of them is struck.
+fn in_bulk(source: &Source) -> Option<&CubeReader> {
+    source.part.cubes().filter(|_| source.struck.is_empty())
+}
+
+/// Which rows of a band have weights that are wanted, as far as its directory says.
+fn rows_by_marks(band: &Located<'_>, cubes: &CubeReader) -> Rows {
+    let (decoded, certain) = cubes.rows_in(band.planned.band, band.planned.window());
+    let (from, to) = band.planned.rows.map_or((0, decoded.end), |(from, to)| (from as usize, to as usize));
+    let from = decoded.start.max(from);
+    let to = decoded.end.min(to).max(from);
+    let start = certain.start.clamp(from, to);
+    let certain = start..certain.end.clamp(start, to);
+    Rows { decoded: from..to, certain: if certain.is_empty() { from..from } else { certain } }
+}
+
+/// Which rows of a band have weights that are wanted, by the weights of those that had to be weighed.
+fn exact_rows(band: &Located<'_>, rows: &Rows, before: &[Weight], after: &[Weight]) -> Range<usize> {
+    let window = band.planned.window();
+    if rows.certain.is_empty() {
+        // All of them were weighed.
+        let found = window.slice(after);
+        return rows.decoded.start + found.start..rows.decoded.start + found.end.max(found.start);
+    }
+    let from = rows.decoded.start + window.after().prefix(before);
+    from..rows.certain.end + window.until().prefix(after)
+}
+
+/// The weights of rows that have the columns of the sample key.
+fn weights(reading: &Reading, rows: &RecordBatch) -> Result<Vec<Weight>, TableError> {
+    let schema = &reading.table.schema;
+    let column = |&place: &usize| {
+        let name = schema.columns().field(place).name();
+        rows.column_by_name(name).cloned().ok_or_else(|| of_answer(damaged("a key was not read")))
+    };
+    let key = schema.sample_key().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    crate::weight::weights(&key, Salt(schema.salt())).map_err(|error| of_answer(error.into()))
+}
