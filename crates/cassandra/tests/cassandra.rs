@@ -17,7 +17,6 @@ use atoll_conformance::{Ending, SEED_DEFAULT, SharedStore, Size, Subject, run_ch
 use atoll_store::StoreError;
 use common::{Namespaces, contacts};
 use futures::future::BoxFuture;
-use std::sync::Arc;
 
 struct OnCassandra {
     namespaces: Namespaces,
@@ -30,6 +29,11 @@ impl Subject for OnCassandra {
 
     fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
         Box::pin(async move { self.namespaces.open_fresh().await })
+    }
+
+    // Each write is a round of consensus, and the nodes of a test share their cores with it.
+    fn slowness(&self) -> u32 {
+        4
     }
 
     fn reopen(
@@ -68,5 +72,4 @@ fn the_store_on_cassandra_keeps_every_promise() {
     };
     println!("{report}");
     assert!(report.is_clean());
-    let _: Arc<str> = subject.name().into();
 }

@@ -43,6 +43,12 @@ pub trait Subject: Send + Sync {
         None
     }
 
+    /// How many times longer than on a store of this machine its calls may take: a check gets so many times
+    /// longer before it counts as hanging.
+    fn slowness(&self) -> u32 {
+        1
+    }
+
     /// Lets `duration` pass by the clock of `store`. An implementation with an injected clock moves it.
     fn pass<'a>(&'a self, store: &'a SharedStore, duration: Duration) -> BoxFuture<'a, ()> {
         let _ = store;

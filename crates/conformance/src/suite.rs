@@ -75,12 +75,13 @@ async fn run_one(subject: &dyn Subject, check: &Check, size: Size, seed: u64) ->
     let context = Context::new(subject, check.name, size, seed);
     let started = tokio::time::Instant::now();
     let run = AssertUnwindSafe((check.run)(&context)).catch_unwind();
-    let outcome = match tokio::time::timeout(size.check_time_max(), run).await {
+    let time_max = size.check_time_max() * subject.slowness().max(1);
+    let outcome = match tokio::time::timeout(time_max, run).await {
         Ok(Ok(Ok(()))) => Outcome::Kept,
         Ok(Ok(Err(Stop::Broken(how)))) => Outcome::Broken(how),
         Ok(Ok(Err(Stop::Skipped(why)))) => Outcome::Skipped(why),
         Ok(Err(panic)) => Outcome::Broken(format!("panicked: {}", panic_text(panic.as_ref()))),
-        Err(_) => Outcome::Broken(format!("did not end within {:?}", size.check_time_max())),
+        Err(_) => Outcome::Broken(format!("did not end within {time_max:?}")),
     };
     context.close().await;
     Checked { name: check.name, outcome, took: started.elapsed() }
