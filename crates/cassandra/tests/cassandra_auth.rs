@@ -23,7 +23,8 @@ fn contact() -> Option<String> {
 }
 
 fn options(contact: &str, who: Option<(&str, &str)>) -> Options {
-    let credentials = who.map(|(user, password)| Credentials { user: user.into(), password: password.into() });
+    let credentials =
+        who.map(|(user, password)| Credentials { user: user.into(), password: password.into() });
     Options { credentials, ..Options::of([contact], "auth_test") }
 }
 
@@ -43,7 +44,8 @@ async fn a_password_decides_who_comes_in_and_rights_decide_what_they_do() {
         assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{who:?}: {error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("ATOLL_CASSANDRA_PASSWORD")));
     }
-    let session = SessionBuilder::new().known_node(&contact).user("cassandra", "cassandra").build().await.unwrap();
+    let session =
+        SessionBuilder::new().known_node(&contact).user("cassandra", "cassandra").build().await.unwrap();
     for statement in [
         "CREATE ROLE IF NOT EXISTS ada WITH PASSWORD = 'secret' AND LOGIN = true",
         "DROP KEYSPACE IF EXISTS auth_test",

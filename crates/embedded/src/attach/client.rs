@@ -345,7 +345,7 @@ impl Store for AttachedStore {
         }
         Box::pin(async move {
             let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
-            match self.ask(&Request::Create(partition, sort, value.to_vec(), options)).await? {
+            match self.ask(&Request::Create(partition, sort, value.clone(), options)).await? {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => store.create(cell, value, options).await,
             }

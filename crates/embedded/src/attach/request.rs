@@ -4,7 +4,7 @@
 
 use super::bytes::{DecodeError, Reader, Writer};
 use atoll_store::{
-    Batch, ByteRange, Condition, Direction, Durability, Expectation, Mutation, PartitionQuery, Place,
+    Batch, Buffer, ByteRange, Condition, Direction, Durability, Expectation, Mutation, PartitionQuery, Place,
     Projection, Read, ReadOptions, RequestId, ScanRequest, SortRange, Split, Token, WriteOptions,
 };
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub enum Request {
     /// `write`.
     Write(Batch, WriteOptions),
     /// `create`.
-    Create(Vec<u8>, Vec<u8>, Vec<u8>, WriteOptions),
+    Create(Vec<u8>, Vec<u8>, Buffer, WriteOptions),
     /// `delete_partition`.
     DeletePartition(Vec<u8>, WriteOptions),
     /// `scan`.
@@ -129,7 +129,7 @@ impl Request {
             Self::Create(partition, sort, value, options) => {
                 to.byte(4);
                 write_options(&mut to, options);
-                [partition, sort, value].into_iter().for_each(|bytes| to.counted(bytes));
+                [partition, sort, value.as_slice()].into_iter().for_each(|bytes| to.counted(bytes));
             }
             Self::DeletePartition(partition, options) => {
                 to.byte(5);
@@ -187,7 +187,7 @@ impl Request {
             }
             4 => {
                 let options = read_write_options(&mut from)?;
-                Self::Create(key(&mut from)?, key(&mut from)?, key(&mut from)?, options)
+                Self::Create(key(&mut from)?, key(&mut from)?, key(&mut from)?.into(), options)
             }
             5 => {
                 let options = read_write_options(&mut from)?;

@@ -128,7 +128,7 @@ impl Random {
                 immutable: random.0.bool(),
             })),
             2 => Request::Write(self.batch(), self.write_options()),
-            3 => Request::Create(self.bytes(), self.bytes(), self.bytes(), self.write_options()),
+            3 => Request::Create(self.bytes(), self.bytes(), self.bytes().into(), self.write_options()),
             4 => Request::DeletePartition(self.bytes(), self.write_options()),
             5 => Request::Scan(self.scan()),
             6 => {

@@ -281,7 +281,7 @@ async fn perform(served: &Served, request: Request) -> Vec<u8> {
         }
         Request::Write(batch, options) => answer::encode(&store.write(batch, options).await),
         Request::Create(partition, sort, value, options) => {
-            answer::encode(&store.create(Cell::new(&partition, &sort), value.into(), options).await)
+            answer::encode(&store.create(Cell::new(&partition, &sort), value, options).await)
         }
         Request::DeletePartition(partition, options) => {
             answer::encode(&store.delete_partition(&partition, options).await)
