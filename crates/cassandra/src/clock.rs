@@ -45,6 +45,14 @@ struct Looked {
     time_ns: u64,
 }
 
+/// What one node told.
+struct Told {
+    time_ns: u64,
+    /// By how much that may be wrong: the node answered at some moment of the request, not known which.
+    doubt_ns: u64,
+    node: String,
+}
+
 impl Looked {
     fn now(&self) -> u64 {
         self.time_ns.saturating_add(self.at.elapsed().as_nanos() as u64)
@@ -88,15 +96,18 @@ async fn look(link: &Link) -> Result<Looked, StoreError> {
     nodes.truncate(NODES);
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
     let at = Instant::now();
-    let mut times: Vec<(u64, String)> = asked
+    let mut times: Vec<Told> = asked
         .into_iter()
         .flatten()
-        .map(|(looked, node)| (looked.time_ns.saturating_add((at - looked.at).as_nanos() as u64), node))
+        .map(|(looked, told)| Told {
+            time_ns: looked.time_ns.saturating_add((at - looked.at).as_nanos() as u64),
+            ..told
+        })
         .collect();
-    times.sort_unstable();
+    times.sort_unstable_by_key(|told| told.time_ns);
     check_difference(&link.place, &times)?;
     match times.get(times.len() / 2) {
-        Some((time_ns, _)) => Ok(Looked { at, time_ns: *time_ns }),
+        Some(told) => Ok(Looked { at, time_ns: told.time_ns }),
         None => Err(StoreError::Unavailable {
             place: link.place.clone(),
             reason: "no node tells the time".to_owned(),
@@ -105,28 +116,31 @@ async fn look(link: &Link) -> Result<Looked, StoreError> {
     }
 }
 
-/// Names the node whose clock is far from the others.
-fn check_difference(place: &str, times: &[(u64, String)]) -> Result<(), StoreError> {
+/// Names the node whose clock is far from the others, if that is beyond doubt.
+fn check_difference(place: &str, times: &[Told]) -> Result<(), StoreError> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
-    let difference = Duration::from_nanos(last.0 - first.0);
+    let doubt_ns = first.doubt_ns.saturating_add(last.doubt_ns);
+    let difference = Duration::from_nanos((last.time_ns - first.time_ns).saturating_sub(doubt_ns));
     if difference <= DIFFERENCE_MAX {
         return Ok(());
     }
-    let middle = times[times.len() / 2].0;
-    let (far, way) = if last.0 - middle >= middle - first.0 { (last, "ahead") } else { (first, "behind") };
-    let (one, other) = if far.1 == last.1 { (&last.1, &first.1) } else { (&first.1, &last.1) };
+    let middle_ns = times[times.len() / 2].time_ns;
+    let (far, other, way) = match last.time_ns - middle_ns >= middle_ns - first.time_ns {
+        true => (&last.node, &first.node, "ahead"),
+        false => (&first.node, &last.node, "behind"),
+    };
     Err(told(
         ErrorKind::Unavailable,
         format!(
-            "{place} tells no time: the clock of node {one} is {difference:?} {way} of that of {other}, at most \
+            "{place} tells no time: the clock of node {far} is {difference:?} {way} of that of {other}, at most \
              {DIFFERENCE_MAX:?} are allowed"
         ),
-        format!("set the clock of {one} right (`chronyc tracking` or `timedatectl` there), then try again"),
+        format!("set the clock of {far} right (`chronyc tracking` or `timedatectl` there), then try again"),
     ))
 }
 
 /// The time of one node at the middle of the request; none if it does not answer.
-async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, String)> {
+async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
     let mut statement = Statement::new("SELECT now() FROM system.local");
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     statement.set_load_balancing_policy(Some(target));
@@ -134,9 +148,11 @@ async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, String)> {
     statement.set_request_timeout(Some(Duration::from_secs(2)));
     let sent = Instant::now();
     let result = link.session.query_unpaged(statement, ()).await.ok()?;
-    let at = sent + sent.elapsed() / 2;
+    let half = sent.elapsed() / 2;
     let (uuid,) = result.into_rows_result().ok()?.first_row::<(CqlTimeuuid,)>().ok()?;
-    Some((Looked { at, time_ns: unix_ns(uuid) }, node.address.ip().to_string()))
+    let time_ns = unix_ns(uuid);
+    let told = Told { time_ns, doubt_ns: half.as_nanos() as u64, node: node.address.ip().to_string() };
+    Some((Looked { at: sent + half, time_ns }, told))
 }
 
 /// The time in a time UUID, in nanoseconds since the Unix epoch.
@@ -154,17 +170,25 @@ fn unix_ns(uuid: CqlTimeuuid) -> u64 {
 mod tests {
     use super::*;
 
+    fn at(ms: u64, doubt_ms: u64, node: &str) -> Told {
+        Told { time_ns: ms * 1_000_000, doubt_ns: doubt_ms * 1_000_000, node: node.to_owned() }
+    }
+
     #[test]
     fn the_node_that_is_far_off_is_named() {
-        let at = |ms: u64, node: &str| (ms * 1_000_000, node.to_owned());
-        let told = |times: &[(u64, String)]| check_difference("here", times).unwrap_err().to_string();
-        assert!(check_difference("here", &[at(1_000, "a"), at(1_400, "b"), at(1_500, "c")]).is_ok());
+        let told = |times: &[Told]| check_difference("here", times).unwrap_err().to_string();
+        assert!(check_difference("here", &[at(1_000, 0, "a"), at(1_400, 0, "b"), at(1_500, 0, "c")]).is_ok());
         assert!(check_difference("here", &[]).is_ok());
-        assert!(
-            told(&[at(1_000, "a"), at(1_001, "b"), at(9_000, "c")])
-                .contains("node c is 8s ahead of that of a")
-        );
-        assert!(told(&[at(1_000, "a"), at(8_999, "b"), at(9_000, "c")]).contains("node a is 8s behind"));
+        let ahead = told(&[at(1_000, 0, "a"), at(1_001, 0, "b"), at(9_000, 0, "c")]);
+        assert!(ahead.contains("node c is 8s ahead of that of a"), "{ahead}");
+        let behind = told(&[at(1_000, 0, "a"), at(8_999, 0, "b"), at(9_000, 0, "c")]);
+        assert!(behind.contains("node a is 8s behind of that of c"), "{behind}");
+    }
+
+    #[test]
+    fn a_node_that_was_slow_to_answer_is_not_taken_for_one_with_a_wrong_clock() {
+        assert!(check_difference("here", &[at(1_000, 300, "a"), at(1_900, 200, "b")]).is_ok());
+        assert!(check_difference("here", &[at(1_000, 300, "a"), at(1_900, 99, "b")]).is_err());
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl CassandraStore {
     }
 
     /// Deletes what clients that ended in the middle of a write left behind: chunks that are older than `age`
-    /// and that no cell refers to. The store does it by itself once a day with an age of a day; nothing is lost
+    /// and that no cell refers to. The store does it by itself once a week with an age of a day; nothing is lost
     /// by a longer one, and one shorter than the longest write on its way would be wrong.
     ///
     /// # Errors

@@ -24,7 +24,11 @@ use std::time::Duration;
 pub(crate) const AGE_MIN: Duration = Duration::from_secs(86_400);
 
 /// How often a keyspace is swept.
-const EVERY: Duration = Duration::from_secs(86_400);
+const EVERY: Duration = Duration::from_secs(7 * 86_400);
+
+/// How long a store is open before it sweeps: a command that ends at once must not take the turn of a client
+/// that stays.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// Chunks looked at with one request.
 const PAGE: i32 = 500;
@@ -128,8 +132,9 @@ async fn delete(shared: &Shared, chunk: &Found) -> Result<(), StoreError> {
     link.write("sweeping", &link.statements.plain.delete_old_chunk, &values).await
 }
 
-/// Sweeps if nobody has for a day, while the store is in use.
+/// Sweeps if nobody has this week, once the store has been open for a while.
 pub(crate) async fn sweep_now_and_then(shared: std::sync::Weak<Shared>) {
+    tokio::time::sleep(SETTLED).await;
     let Some(strong) = shared.upgrade() else { return };
     if claim(&strong).await == Some(true) {
         match sweep(&strong, AGE_MIN).await {
@@ -139,22 +144,22 @@ pub(crate) async fn sweep_now_and_then(shared: std::sync::Weak<Shared>) {
     }
 }
 
-/// Notes in the keyspace that it is being swept today; of all clients, one succeeds.
+/// Notes in the keyspace that it is being swept this week; of all clients, one succeeds.
 async fn claim(shared: &Shared) -> Option<bool> {
     let link = &shared.link;
-    let today = i32::try_from(shared.clock.now(link).await.ok()?.0 / 1_000_000_000 / EVERY.as_secs()).ok()?;
+    let week = i32::try_from(shared.clock.now(link).await.ok()?.0 / 1_000_000_000 / EVERY.as_secs()).ok()?;
     let keyspace = link.options.keyspace_quoted();
     let mut read = Statement::new(format!("SELECT number FROM {keyspace}.meta WHERE name = 'swept'"));
     read.set_consistency(link.majority());
     let rows = link.session.query_unpaged(read, ()).await.ok()?.into_rows_result().ok()?;
     let before = rows.maybe_first_row::<(Option<i32>,)>().ok()?.and_then(|(number,)| number);
-    if before.is_some_and(|before| before >= today) {
+    if before.is_some_and(|before| before >= week) {
         return Some(false);
     }
     let mut write =
         Statement::new(format!("UPDATE {keyspace}.meta SET number = ? WHERE name = 'swept' IF number = ?"));
     write.set_execution_profile_handle(Some(link.profiles.serial.clone()));
-    let rows = link.session.query_unpaged(write, (today, before)).await.ok()?.into_rows_result().ok()?;
+    let rows = link.session.query_unpaged(write, (week, before)).await.ok()?.into_rows_result().ok()?;
     let row = rows.first_row::<Row>().ok()?;
     Some(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
 }
