@@ -6,6 +6,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
+from .. import machine
 from ..data.dataset import Dataset
 from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 
@@ -41,6 +42,7 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
     """
     import atoll
 
+    machine.end_with_parent()
     frames = []
     for batch in islice(dataset.batches(), min(order.steps, _FRAMES)):
         frame = {name: batch[name].to_numpy() for name in COLUMNS}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import machine
 from ..asked.boxes import boxes
 from ..bench import Bench, told
 from ..data.rows import COLUMNS, INDEX, ROW_BYTES, SCHEMA
@@ -79,6 +80,7 @@ def _small_steps(bench: Bench) -> None:
 def _write_small_steps(place: str, rows: dict[str, np.ndarray], answers) -> None:  # noqa: ANN001: of whichever context
     import atoll
 
+    machine.end_with_parent()
     before, started = _io(), time.perf_counter()
     with atoll.open(place) as store:
         table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
@@ -200,6 +202,7 @@ def _append_at_once(place: Path, rows: dict[str, np.ndarray]) -> float:
 def _append(place: str, number: int, rows: dict[str, np.ndarray]) -> None:
     import atoll
 
+    machine.end_with_parent()
     with atoll.open(place, create=False) as store:
         table = store.table("run")
         for step, frame in enumerate(islice(_slices(rows, _APPEND_ROWS), len(rows["pid"]) // _APPEND_ROWS)):

@@ -7,6 +7,7 @@ from itertools import cycle
 
 import numpy as np
 
+from .. import machine
 from ..bench import Bench, told
 from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 from ..peers.base import Unavailable
@@ -56,6 +57,7 @@ def run(bench: Bench) -> None:
 def _write(place: str, frames: list[dict], seconds: float, rows_max: int, answers) -> None:  # noqa: ANN001: of whichever context
     import atoll
 
+    machine.end_with_parent()
     rows = steps = 0
     with atoll.open(place) as store:
         table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
