@@ -3,8 +3,10 @@
 //! `engine` prints one row for each bar of the engine, and beside it every engine's own figures, losses as
 //! plainly as wins. Each phase of each engine runs in a child process of this program.
 //!
-//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`).
+//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`);
+//! what begins with `cassandra` serves that of Cassandra (`tables/on_cassandra/`).
 
+mod cassandra;
 mod counts;
 mod measure;
 mod peers;
@@ -42,6 +44,57 @@ enum Bench {
     /// Questions to a table, their work counted, for the bench of tables.
     #[command(hide = true)]
     TablesCount(CountArguments),
+    /// Rows of an Arrow file into a plain table of Cassandra.
+    #[command(hide = true)]
+    CassandraRows(RivalArguments),
+    /// The blocks of a table in a folder into a plain table of Cassandra.
+    #[command(hide = true)]
+    CassandraBlobs(RivalArguments),
+    /// One statement in CQL.
+    #[command(hide = true)]
+    CassandraRun(StatementArguments),
+    /// What calls of the contract cost on Cassandra.
+    #[command(hide = true)]
+    CassandraCosts(CostsArguments),
+}
+
+#[derive(Args)]
+struct RivalArguments {
+    /// Nodes, with commas.
+    #[arg(long)]
+    contacts: String,
+    /// Keyspace of the rival.
+    #[arg(long)]
+    keyspace: String,
+    /// Arrow file of rows, or folder of a store.
+    #[arg(long)]
+    from: PathBuf,
+    /// Where goes what it took, as JSON.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+struct StatementArguments {
+    /// Nodes, with commas.
+    #[arg(long)]
+    contacts: String,
+    /// The statement.
+    #[arg(long)]
+    statement: String,
+}
+
+#[derive(Args)]
+struct CostsArguments {
+    /// URL of the store.
+    #[arg(long)]
+    store: String,
+    /// Nodes, with commas.
+    #[arg(long)]
+    contacts: String,
+    /// Where the costs go, as JSON.
+    #[arg(long)]
+    out: PathBuf,
 }
 
 #[derive(Args)]
@@ -58,6 +111,9 @@ struct LoadArguments {
     /// Column that names the unit of sampling; rows for none.
     #[arg(long)]
     sample_key: Option<String>,
+    /// How many steps are written at once.
+    #[arg(long, default_value_t = 1)]
+    writers: usize,
 }
 
 #[derive(Args)]
@@ -127,10 +183,19 @@ fn main() -> ExitCode {
         Bench::Engine(arguments) => bench_engine(&arguments),
         Bench::Child { spec } => run_child(&spec),
         Bench::TablesLoad(its) => {
-            wait_for(counts::load(&its.store, &its.table, &its.rows, its.sample_key.as_deref()))
+            let sample_key = its.sample_key.as_deref();
+            wait_for(counts::load(&its.store, &its.table, &its.rows, sample_key, its.writers))
         }
         Bench::TablesPack(its) => wait_for(counts::pack(&its.store, &its.table, &its.out)),
         Bench::TablesCount(its) => wait_for(counts::count(&its.store, &its.table, &its.questions, &its.out)),
+        Bench::CassandraRows(its) => {
+            wait_for(cassandra::load_rows(&its.contacts, &its.keyspace, &its.from, &its.out))
+        }
+        Bench::CassandraBlobs(its) => {
+            wait_for(cassandra::load_blobs(&its.contacts, &its.keyspace, &its.from, &its.out))
+        }
+        Bench::CassandraRun(its) => wait_for(cassandra::run(&its.contacts, &its.statement)),
+        Bench::CassandraCosts(its) => wait_for(cassandra::costs(&its.store, &its.contacts, &its.out)),
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ use arrow_ipc::reader::FileReader;
 use arrow_select::filter::filter_record_batch;
 use atoll_tables::protocol::{BlockId, RunId};
 use atoll_tables::{Roles, Table, TableSchema};
+use futures::{StreamExt, TryStreamExt, stream};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ const RUN: &str = "run";
 
 /// Appends every record batch of an Arrow file as a step; then closes the store.
 ///
-/// The table is sampled by row, or by the column `sample_key`.
+/// The table is sampled by row, or by the column `sample_key`; so many steps are written at once.
 pub async fn load(
     folder: &Path,
     table: &str,
     rows: &Path,
     sample_key: Option<&str>,
+    writers: usize,
 ) -> Result<(), EngineError> {
     let store = open(folder).await?;
     let file = FileReader::try_new_buffered(File::open(rows)?, None)?;
@@ -34,11 +36,14 @@ pub async fn load(
         salt: 0,
     };
     let schema = TableSchema::new(file.schema().as_ref().clone(), &roles)?;
-    let table = Table::create(Arc::clone(&store), table, schema).await?;
+    let table = Arc::new(Table::create(Arc::clone(&store), table, schema).await?);
     table.begin(RUN, 1, 2).await?;
-    for batch in file {
-        append(&table, &batch?).await?;
-    }
+    let steps = stream::iter(file).map(|batch| {
+        let table = Arc::clone(&table);
+        // On any processor: what a writer works out must not wait for what another one sends.
+        async move { tokio::spawn(async move { append(&table, &batch?).await }).await? }
+    });
+    steps.buffered(writers.max(1)).try_collect::<()>().await?;
     drop(table);
     store.close().await?;
     Ok(())

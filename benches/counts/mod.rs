@@ -21,8 +21,8 @@ use atoll_store::Store;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a folder as any user would.
-async fn open(folder: &Path) -> Result<Arc<dyn Store>, EngineError> {
+/// Opens a folder or a URL as any user would.
+pub async fn open(folder: &Path) -> Result<Arc<dyn Store>, EngineError> {
     let url = folder.to_str().ok_or("the folder's name is not UTF-8")?;
     Ok(atoll_open::open(url, &atoll_open::OpenOptions::default()).await?)
 }

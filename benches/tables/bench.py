@@ -38,9 +38,12 @@ class Bench:
     minutes: float = 10.0
     """How long what is written for long is written."""
 
-    def store(self, table: str) -> Path:
-        """The store of a table: one each, so that its size is the table's."""
-        return self.folder / f"atoll-{table}"
+    url: str | None = None
+    """The store of all tables, where it is no folder."""
+
+    def store(self, table: str) -> Path | str:
+        """The store of a table: a folder each, so that its size is the table's."""
+        return self.url or self.folder / f"atoll-{table}"
 
     def run_counter(self, *words: object) -> None:
         """Runs the Rust half to its end."""

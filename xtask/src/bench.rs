@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: builds the benches' own crate on demand and runs one of them.
 
+mod cassandra;
 mod tables;
 
 use crate::arguments::Arguments;
@@ -16,8 +17,10 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if !workspace::root()?.join(MANIFEST).exists() {
         return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
     }
-    if name == "tables" {
-        return tables::run(arguments);
+    match name.as_str() {
+        "tables" => return tables::run(arguments),
+        "cassandra" => return cassandra::run(arguments),
+        _ => {}
     }
     let peers = arguments.flag("--peers");
     let mut command = cargo::building()?;

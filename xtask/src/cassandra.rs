@@ -15,7 +15,8 @@ mod node;
 mod settings;
 mod shape;
 
-pub use lent::{FILE_OF_TESTS, Lent, ROOM};
+pub use jars::SPARK_CONNECTOR;
+pub use lent::{CONTROL, FILE_OF_TESTS, Lent, ROOM};
 
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict};
@@ -51,9 +52,10 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         }
         "kill" | "start" | "logs" => {
             let shape = cluster.shape()?;
+            let ahead = arguments.option("--clock-ahead")?.unwrap_or(0);
             let number = number(&mut arguments, &shape)?;
             arguments.finish()?;
-            on_one(&cluster, &shape, &action, number)
+            on_one(&cluster, &shape, &action, number, ahead)
         }
         other => Err(arguments.wrong(format!("{other:?} is not up, down, status, kill, start or logs"))),
     }
@@ -65,7 +67,7 @@ fn number(arguments: &mut Arguments, shape: &Shape) -> Result<usize, Failure> {
     number.ok_or_else(|| arguments.wrong(format!("{word:?} is no node: they are 1 to {}", shape.nodes)))
 }
 
-fn on_one(cluster: &Cluster, shape: &Shape, action: &str, number: usize) -> Result<(), Failure> {
+fn on_one(cluster: &Cluster, shape: &Shape, action: &str, number: usize, ahead: i64) -> Result<(), Failure> {
     let node = cluster.node(shape, number);
     match action {
         "kill" => {
@@ -73,7 +75,7 @@ fn on_one(cluster: &Cluster, shape: &Shape, action: &str, number: usize) -> Resu
             let ran = node.end("KILL")?;
             step.end(Verdict::Passed, if ran { "" } else { "it did not run" });
         }
-        "start" => cluster.start(shape, &[number])?,
+        "start" => cluster.start(shape, &[number], ahead)?,
         _ => {
             node.last_lines(LOG_LINES).iter().for_each(|line| println!("{line}"));
             eprintln!("({})", shown(&node.log()));

@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--blocks] [--build] [--minutes COUNT] [--earlier FILE]",
+        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
         about: "measure, beside rivals if asked",
         run: bench::run,
     },
@@ -60,7 +60,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "cassandra",
-        usage: "cargo xtask cassandra up|down|status|kill|start|logs [NODE] [--nodes COUNT] [--heap SIZE] [--port NUMBER] [--auth] [--tls] [--keep]",
+        usage: "cargo xtask cassandra up|down|status|kill|start|logs [NODE] [--nodes COUNT] [--heap SIZE] [--port NUMBER] [--auth] [--tls] [--keep] [--clock-ahead SECONDS]",
         about: "run a real Apache Cassandra on this machine",
         run: cassandra::run,
     },

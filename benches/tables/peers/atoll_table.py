@@ -17,8 +17,8 @@ class AtollTable(Peer):
 
     name = "atoll"
 
-    def __init__(self, dataset: Dataset, store: Path, table: str) -> None:
-        super().__init__(dataset, store.parent)
+    def __init__(self, dataset: Dataset, store: Path | str, table: str) -> None:
+        super().__init__(dataset, dataset.folder)
         self._place, self._name = store, table
 
     def build(self) -> None:
@@ -30,7 +30,9 @@ class AtollTable(Peer):
     def open(self) -> None:
         import atoll
 
-        self._store = atoll.open(self._place, create=False, memory_bytes=MEMORY_BYTES)
+        # A URL is of a server, whose memory is its own.
+        memory = {} if isinstance(self._place, str) else {"memory_bytes": MEMORY_BYTES}
+        self._store = atoll.open(self._place, create=False, **memory)
         self._table = self._store.table(self._name)
 
     def close(self) -> None:
@@ -39,6 +41,8 @@ class AtollTable(Peer):
             self._store.close()
 
     def bytes_on_disk(self) -> int:
+        if isinstance(self._place, str):
+            raise NotImplementedError("a server tells its own size")
         # What a store's file occupies, holes left out.
         return sum(path.stat().st_blocks * 512 for path in self._place.rglob("*") if path.is_file())
 

@@ -25,7 +25,7 @@ def run(bench: Bench, programs: list[Peer]) -> None:
         program.open()
     try:
         times = {
-            name: {question.name: _asked(bench, programs, question) for question in questions}
+            name: {question.name: asked(bench, programs, question) for question in questions}
             for name, questions in bench.plan.timed.items()
         }
     finally:
@@ -35,7 +35,8 @@ def run(bench: Bench, programs: list[Peer]) -> None:
     _record(bench, times)
 
 
-def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
+def asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
+    """Milliseconds of each program, medians over the rounds."""
     found = defaultdict(list)
     # The first round is not counted: it brings everything into memory.
     for turn in range(bench.rounds + 1):

@@ -47,7 +47,7 @@ class Row:
         return asdict(self)
 
 
-_TOUCHED = [
+TOUCHED = [
     Bar("touched global median", "rows touched / returned, global samples, median", "x", 1.1, 1.05),
     Bar("touched global p95", "rows touched / returned, global samples, p95", "x", 1.1, 1.05),
     Bar("touched large median", "rows touched / returned, boxes of 100 K rows and more, median", "x", 1.6, 1.2),
@@ -65,6 +65,8 @@ _TOUCHED = [
     Bar("requests median", "requests a query less 1 per 25 K rows returned, median", "", 40, 15),
     Bar("requests p95", "requests a query less 1 per 25 K rows returned, p95", "", 40, 15),
 ]
+
+"""Counts of work, which do not depend on the store."""
 
 _WHILE_WRITING = [
     Bar("live touched global", "while writing: rows touched / returned, global 1 %", "x", 2, 1.2),
@@ -108,13 +110,13 @@ _REST = [
     Bar("runs first query", "10,000 runs of 1,000 rows: first query", "s", 1, 0.2),
 ]
 
-BARS = (*_TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
+BARS = (*TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
 """All of them, in the order of the table."""
 
 
-def rows(measured: Measured) -> list[Row]:
+def rows(measured: Measured, bars: tuple[Bar, ...] = BARS) -> list[Row]:
     """Every bar with its figure; after a wrong answer none holds."""
-    return [_row(bar, measured) for bar in BARS]
+    return [_row(bar, measured) for bar in bars]
 
 
 def _row(bar: Bar, measured: Measured) -> Row:

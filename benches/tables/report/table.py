@@ -12,11 +12,11 @@ _WRONG_SHOWN = 10
 """Wrong answers that are printed; the others are counted."""
 
 
-def shown(rows: list[Row], measured: Measured, *, colours: bool) -> str:
+def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar, ...] = BARS) -> str:
     """The whole table, and below it what was wrong, left out or worth a note."""
     width = max(len(row.bar) for row in rows)
     lines = [f"{'bar':<{width}} {'figure':>13} {'to resolve':>13} {'goal':>11}  holds"]
-    for bar, row in zip(BARS, rows, strict=True):
+    for bar, row in zip(bars, rows, strict=True):
         lines.append(_line(bar, row, width, colours))
         if len(row.peers) > 1:
             lines.append(f"    {_by_program(row)}")

@@ -17,15 +17,21 @@ const PROGRAM: &str = "atoll-benches";
 
 /// Makes everything ready, and runs the bench with this terminal as its own; it knows its own flags best.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let mut command = command("tables")?;
+    command.args(arguments.rest().iter().filter(|word| *word != "--"));
+    run::attached("bench tables", &mut command)
+}
+
+/// A bench of the Python half, by the name of its package, with everything that it needs made ready.
+pub fn command(package: &str) -> Result<Command, Failure> {
     let python = venv::made("bench", REQUIREMENTS)?;
     package::install(&python, Build::Release)?;
     let program = program()?;
     let mut command = Command::new(python);
     // By path, so that the files it is told to write lie where the caller is.
     command.env("PYTHONPATH", workspace::root()?.join("benches")).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.args(["-m", "tables", "--folder"]).arg(folder(&program)).arg("--counter").arg(&program);
-    command.args(arguments.rest().iter().filter(|word| *word != "--"));
-    run::attached("bench tables", &mut command)
+    command.args(["-m", package, "--folder"]).arg(folder(&program)).arg("--counter").arg(&program);
+    Ok(command)
 }
 
 /// Builds the program that counts work.

@@ -63,11 +63,12 @@ impl Cluster {
             });
         }
         let numbers: Vec<usize> = shape.numbers().collect();
-        self.start(shape, &numbers)
+        self.start(shape, &numbers, 0)
     }
 
-    /// Starts those of the nodes that do not run, and waits until they answer and every running node sees all others.
-    pub fn start(&self, shape: &Shape, numbers: &[usize]) -> Result<(), Failure> {
+    /// Starts those of the nodes that do not run, with clocks so many seconds ahead, and waits until they answer and
+    /// every running node sees all others.
+    pub fn start(&self, shape: &Shape, numbers: &[usize], ahead: i64) -> Result<(), Failure> {
         let absent = || numbers.iter().filter(|number| self.node(shape, **number).process().is_none());
         if absent().next().is_some() {
             let (java, jars) = (java::java()?, jars::SERVER.folder()?);
@@ -81,7 +82,7 @@ impl Cluster {
             for number in absent() {
                 let node = self.node(shape, *number);
                 let mut step = Step::start(format!("start node {number} at {}", node.address()));
-                let child = node.start(&java, &jars)?;
+                let child = node.start(&java, &jars, ahead)?;
                 node.wait_until_ready(child, &mut step)?;
                 step.end(Verdict::Passed, "it answers");
             }

@@ -25,6 +25,13 @@ pub const SERVER: Jars = Jars {
     what: "Apache Cassandra (66 MB the first time)",
 };
 
+/// What a rival of the bench reads Cassandra with.
+pub const SPARK_CONNECTOR: Jars = Jars {
+    list: "benches/tables/on_cassandra/spark-connector.xml",
+    name: "spark-connector",
+    what: "Spark's connector (23 MB the first time)",
+};
+
 impl Jars {
     /// Whether nothing need be fetched.
     pub fn is_there(&self) -> bool {

@@ -12,6 +12,9 @@ pub const ROOM: &str = "cassandra";
 /// How files of tests begin that run in that room, whatever their crate.
 pub const FILE_OF_TESTS: &str = "cassandra";
 
+/// Where they find the program that kills and starts nodes.
+pub const CONTROL: &str = "ATOLL_CASSANDRA_CONTROL";
+
 const FOLDER_NAME: &str = "cassandra-for-tests";
 /// Away from the port of developers' clusters.
 const PORT_FROM: u16 = 19_542;
@@ -56,7 +59,7 @@ impl Lent {
         Ok(vec![
             ("ATOLL_CASSANDRA", self.shape.contact_points()),
             ("ATOLL_CASSANDRA_NODES", self.shape.nodes.to_string()),
-            ("ATOLL_CASSANDRA_CONTROL", control.to_string_lossy().into_owned()),
+            (CONTROL, control.to_string_lossy().into_owned()),
             (FOLDER, self.folder.to_string_lossy().into_owned()),
         ])
     }

@@ -8,6 +8,7 @@ use super::shape::Shape;
 use super::{java, machine, settings};
 use crate::console::Step;
 use crate::failure::{Failure, shown};
+use crate::{run, workspace};
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -68,8 +69,8 @@ impl<'a> Node<'a> {
         Session::is_greeted(self.address())
     }
 
-    /// Starts its process; it need not answer yet when this returns.
-    pub fn start(&self, java: &Path, jars: &Path) -> Result<Child, Failure> {
+    /// Starts its process, whose clock may be so many seconds ahead; it need not answer yet when this returns.
+    pub fn start(&self, java: &Path, jars: &Path, ahead: i64) -> Result<Child, Failure> {
         let doing = || format!("start node {}", self.number);
         std::fs::create_dir_all(&self.folder).map_err(Failure::io(doing()))?;
         let text = settings::node(self.shape, self.number, &self.folder);
@@ -81,6 +82,13 @@ impl<'a> Node<'a> {
         // nobody could find it. A group of its own keeps it from the interrupt that ends this program.
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.folder.join("pid")).arg(java);
+        if ahead != 0 {
+            self.make_clock(&java::beside(java, "javac"), jars)?;
+            command.args([
+                "-Dcassandra.clock=atoll.development.WrongClock".to_owned(),
+                format!("-Datoll.clock.ahead={ahead}"),
+            ]);
+        }
         command.args(self.flags(jars)?).current_dir(&self.folder).process_group(0);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         command.spawn().map_err(Failure::io(doing()))
@@ -91,7 +99,7 @@ impl<'a> Node<'a> {
         let started = Instant::now();
         while !self.answers() {
             if let Some(status) = child.try_wait().map_err(Failure::io("wait for a node"))? {
-                return Err(self.failed(&format!("node {} {}", self.number, crate::run::ended(status))));
+                return Err(self.failed(&format!("node {} {}", self.number, run::ended(status))));
             }
             if started.elapsed() > START_LIMIT {
                 let limit = crate::console::seconds(START_LIMIT);
@@ -218,6 +226,14 @@ impl<'a> Node<'a> {
             "org.apache.cassandra.service.CassandraDaemon".to_owned(),
         ]);
         Ok(flags)
+    }
+
+    /// Compiles a clock that is wrong to where the node looks for classes first.
+    fn make_clock(&self, compiler: &Path, jars: &Path) -> Result<(), Failure> {
+        let mut command = Command::new(compiler);
+        command.arg("-cp").arg(jars.join("*")).arg("-d").arg(&self.folder);
+        command.arg(workspace::root()?.join("xtask/cassandra/WrongClock.java"));
+        run::captured("javac", &mut command).map(drop)
     }
 
     fn failed(&self, problem: &str) -> Failure {

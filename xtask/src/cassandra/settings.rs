@@ -20,6 +20,8 @@ pub fn node(shape: &Shape, node: usize, folder: &Path) -> String {
     let (data, log, changes) = (place("data"), place("commitlog"), place("cdc_raw"));
     let (hints, caches) = (place("hints"), place("saved_caches"));
     let tokens = tokens(node, shape.nodes);
+    // What waits in memory grows with the heap, and the log holds what waits.
+    let (memtable_mib, log_mib) = (shape.heap.mib / 4, shape.heap.mib.max(256));
     let (access, encryption) = (access(shape), encryption(shape, folder));
     format!(
         "\
@@ -50,9 +52,10 @@ saved_caches_directory: {caches}
 commitlog_sync: periodic
 commitlog_sync_period: 10000ms
 commitlog_segment_size: 32MiB
-commitlog_total_space: 256MiB
-memtable_heap_space: 192MiB
-memtable_offheap_space: 128MiB
+commitlog_total_space: {log_mib}MiB
+memtable_heap_space: {memtable_mib}MiB
+memtable_offheap_space: {memtable_mib}MiB
+auto_snapshot: false
 key_cache_size: 16MiB
 file_cache_size: 64MiB
 concurrent_reads: 16

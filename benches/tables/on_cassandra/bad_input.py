@@ -1,0 +1,146 @@
+"""Bad input: what a cluster can do wrong to Atoll, each answered by an error that names the cause, and nothing lost.
+
+Every case says what must be in the message. A case that ends otherwise is printed and counted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..bench import Bench, told
+from .cluster import Cluster
+
+_KEYSPACE = "input"
+_TABLE = "kept"
+
+
+@dataclass
+class _Case:
+    """What is done, and which words its error must have."""
+
+    name: str
+    act: Callable[[], object]
+    words: tuple[str, ...]
+
+
+def run(bench: Bench, folder: Path, port: int) -> None:
+    """On two clusters of one node that are thrown away: one without passwords, one with."""
+    wrong: list[str] = []
+    plain = Cluster(folder / "input", 1, "768M", port)
+    with _started(plain):
+        _fill(plain)
+        for case in _cases(bench, plain):
+            wrong += _judged(case)
+        wrong += _kept(plain)
+    guarded = Cluster(folder / "input-guarded", 1, "768M", port, ("--auth",))
+    with _started(guarded):
+        for case in _refused(guarded):
+            wrong += _judged(case)
+    clocks = Cluster(folder / "input-clocks", 2, "512M", port)
+    with _started(clocks):
+        wrong += _judged(_far_off(clocks))
+    bench.measured.detail["bad input, wrong"] = wrong
+    bench.measured.notes += [f"bad input: {each}" for each in wrong]
+    bench.measured.record("input", len(wrong))
+
+
+@contextmanager
+def _started(cluster: Cluster) -> Iterator[None]:
+    cluster.down(keep=False)
+    cluster.up()
+    try:
+        yield
+    finally:
+        cluster.down(keep=False)
+
+
+def _judged(case: _Case) -> list[str]:
+    try:
+        case.act()
+    except Exception as error:  # noqa: BLE001: whatever comes is judged by its words
+        said = f"{type(error).__name__}: {error} {getattr(error, '__notes__', '')}"
+        told(f"  {case.name}: {said}")
+        missing = [word for word in case.words if word.lower() not in said.lower()]
+        return [f"{case.name}: nothing about {missing} in: {said}"] if missing else []
+    told(f"  {case.name}: no error")
+    return [f"{case.name}: no error"]
+
+
+def _fill(cluster: Cluster) -> None:
+    import atoll
+
+    with atoll.open(cluster.url(_KEYSPACE)) as store:
+        table = store.create_table(_TABLE, {"pid": "int32", "x": "float32"}, id=("pid",), index=("x",))
+        table.append({"pid": list(range(1_000)), "x": [float(pid) for pid in range(1_000)]})
+
+
+def _kept(cluster: Cluster) -> list[str]:
+    """After all that, everything must be there."""
+    import atoll
+
+    with atoll.open(cluster.url(_KEYSPACE), create=False) as store:
+        rows = len(store.table(_TABLE).query().read())
+    return [] if rows == 1_000 else [f"of 1,000 rows {rows} are left"]
+
+
+def _open(url: str) -> None:
+    import atoll
+
+    with atoll.open(url, create=False) as store:
+        len(store.table(_TABLE).query().read())
+
+
+def _cases(bench: Bench, cluster: Cluster) -> Iterator[_Case]:
+    nobody = f"cassandra://127.0.0.1:{cluster.port + 9}/{_KEYSPACE}"
+    yield _Case("no node answers", lambda: _open(nobody), (f"127.0.0.1:{cluster.port + 9}",))
+    yield _Case("no such keyspace", lambda: _open(cluster.url("nothing_here")), ("nothing_here",))
+    yield _Case("a keyspace's name that cannot be", lambda: _open(cluster.url("it's")), ("keyspace",))
+    yield _Case("an unknown option", lambda: _open(cluster.url(_KEYSPACE, "consistancy=quorum")), ("consistancy",))
+    with _changed(bench, cluster, "UPDATE {}.meta SET number = 99 WHERE name = 'format'", "number = 1"):
+        yield _Case("a keyspace of a newer Atoll", lambda: _open(cluster.url(_KEYSPACE)), ("newer",))
+    cluster.pause(1, paused=True)
+    try:
+        yield _Case(
+            "the node hangs", lambda: _open(cluster.url(_KEYSPACE, "connect-time-out=3s&time-out=3s")), ("127.0.0.1",)
+        )
+    finally:
+        cluster.pause(1, paused=False)
+
+
+@contextmanager
+def _changed(bench: Bench, cluster: Cluster, statement: str, back: str) -> Iterator[None]:
+    """Something of the schema as it must not be, and then as it was."""
+    there = statement.format(_KEYSPACE)
+    bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", there)
+    try:
+        yield
+    finally:
+        undone = there.replace("number = 99", back)
+        bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", undone)
+
+
+def _far_off(cluster: Cluster) -> _Case:
+    """A table with rows, and then a node whose clock is an hour ahead."""
+    _fill(cluster)
+    cluster.control("kill", 2)
+    cluster.control("start", 2, "--clock-ahead", 3_600)
+
+    def pack() -> None:
+        import atoll
+
+        with atoll.open(cluster.url(_KEYSPACE), create=False) as store:
+            # Whoever packs takes a lease, which ends by the nodes' clocks.
+            store.table(_TABLE).pack(whole=True)
+
+    return _Case("a clock that is an hour off", pack, ("clock", "127.0.0."))
+
+
+def _refused(cluster: Cluster) -> Iterator[_Case]:
+    url = cluster.url(_KEYSPACE)
+    yield _Case("no user where one is needed", lambda: _open(url), ("user",))
+    password = cluster.folder / "password"
+    password.write_text("wrong\n")
+    password.chmod(0o600)
+    guarded = cluster.url(_KEYSPACE, f"password-file={password}", user="cassandra")
+    yield _Case("a wrong password", lambda: _open(guarded), ("password",))

@@ -1,0 +1,49 @@
+"""The bars: what Atoll must show on a real Cassandra."""
+
+from ..report.bars import TOUCHED, Bar, at_least
+
+
+def _none(key: str, text: str) -> Bar:
+    return Bar(key, text, "", 0, 0)
+
+
+def _reported(key: str, text: str, unit: str) -> Bar:
+    """A figure without a bar."""
+    return at_least(key, text, unit, 0, 0)
+
+
+_SUITE = [
+    _none("suite 1", "conformance suite, one node: tests that fail"),
+    _none("suite 3", "conformance suite, three nodes: tests that fail"),
+    _none("kill", "three nodes, one killed under load: tests that fail"),
+    at_least("kill operations", "three nodes, one killed under load: definite operations", "", 2_000, 2_000),
+    _none("planted", "planted store that mixes plain and conditional writes: tests that let it pass"),
+]
+
+_COSTS = [
+    _reported("one writer", "lightweight transactions a second, one writer", "1/s"),
+    _reported("one cell", "lightweight transactions a second, 64 writers of one cell", "1/s"),
+    _reported("all", "lightweight transactions a second, 64 partitions", "1/s"),
+    _reported("requests get", "requests of a linearizable get", ""),
+    _reported("requests put", "requests of a put", ""),
+    _reported("requests create", "requests of a create", ""),
+]
+
+_TIMES = [
+    at_least("first", "first 1000 of a box with a tenth of the rows, against PostGIS 3-D", "x", 47, 47),
+    at_least("ten percent", "10 % of a box with a tenth of the rows, against PostGIS 3-D", "x", 5, 5),
+    at_least("full", "a whole box with a tenth of the rows, against PostGIS 3-D", "x", 1, 1),
+]
+
+_WRITING = [
+    at_least("over rows", "acknowledged rows/s, packed, against plain inserts", "x", 5, 15),
+    at_least("over blobs", "acknowledged rows/s, packed, against the same blocks as blobs", "x", 0.8, 0.8),
+]
+
+_REST = [
+    at_least("over spark", "1.5 % of everything, whole job, against Spark on a row table", "x", 52, 52),
+    _none("input", "bad input: cases without a clear error, or with something lost"),
+]
+
+BARS = (*_SUITE, *_COSTS, *TOUCHED, *_TIMES, *_WRITING, *_REST)
+"""All of them, in the order of the table."""
