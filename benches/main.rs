@@ -86,12 +86,12 @@ struct StatementArguments {
 
 #[derive(Args)]
 struct CostsArguments {
-    /// URL of the store.
+    /// URL or folder of the store.
     #[arg(long)]
     store: String,
-    /// Nodes, with commas.
+    /// Nodes, with commas; none for a folder.
     #[arg(long)]
-    contacts: String,
+    contacts: Option<String>,
     /// Where the costs go, as JSON.
     #[arg(long)]
     out: PathBuf,
@@ -195,7 +195,9 @@ fn main() -> ExitCode {
             wait_for(cassandra::load_blobs(&its.contacts, &its.keyspace, &its.from, &its.out))
         }
         Bench::CassandraRun(its) => wait_for(cassandra::run(&its.contacts, &its.statement)),
-        Bench::CassandraCosts(its) => wait_for(cassandra::costs(&its.store, &its.contacts, &its.out)),
+        Bench::CassandraCosts(its) => {
+            wait_for(cassandra::costs(&its.store, its.contacts.as_deref(), &its.out))
+        }
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,

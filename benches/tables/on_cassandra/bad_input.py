@@ -8,11 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from ..bench import Bench, told
 from .cluster import Cluster
 
 _KEYSPACE = "input"
 _TABLE = "kept"
+_ROWS = 1_000
+_SCHEMA = pa.schema([pa.field("pid", pa.int32(), nullable=False), pa.field("x", pa.float32(), nullable=False)])
 
 
 @dataclass
@@ -71,8 +76,8 @@ def _fill(cluster: Cluster) -> None:
     import atoll
 
     with atoll.open(cluster.url(_KEYSPACE)) as store:
-        table = store.create_table(_TABLE, {"pid": "int32", "x": "float32"}, id=("pid",), index=("x",))
-        table.append({"pid": list(range(1_000)), "x": [float(pid) for pid in range(1_000)]})
+        table = store.create_table(_TABLE, _SCHEMA, id=("pid",), index=("x",))
+        table.append({"pid": np.arange(_ROWS, dtype=np.int32), "x": np.arange(_ROWS, dtype=np.float32)})
 
 
 def _kept(cluster: Cluster) -> list[str]:
@@ -81,7 +86,7 @@ def _kept(cluster: Cluster) -> list[str]:
 
     with atoll.open(cluster.url(_KEYSPACE), create=False) as store:
         rows = len(store.table(_TABLE).query().read())
-    return [] if rows == 1_000 else [f"of 1,000 rows {rows} are left"]
+    return [] if rows == _ROWS else [f"of {_ROWS:,} rows {rows} are left"]
 
 
 def _open(url: str) -> None:

@@ -1,6 +1,7 @@
 """Lightweight transactions a second, and what each operation of the contract costs."""
 
 import json
+import shutil
 
 from ..bench import Bench, told
 from .cluster import Cluster
@@ -9,16 +10,28 @@ _SHOWN = {"get": "requests get", "put": "requests put", "create": "requests crea
 
 
 def run(bench: Bench, cluster: Cluster, keyspace: str) -> None:
-    """On a keyspace of their own."""
-    out = bench.folder / "cassandra-costs.json"
+    """On a keyspace of their own; and in a folder, for those who choose between the two."""
     url = cluster.url(keyspace)
-    bench.run_counter("cassandra-costs", "--store", url, "--contacts", cluster.contacts, "--out", out)
-    costs = json.loads(out.read_text())
-    bench.measured.detail["costs"] = costs
+    costs = _costs(bench, "cassandra", "--store", url, "--contacts", cluster.contacts)
+    folder = bench.folder / "atoll-costs"
+    shutil.rmtree(folder, ignore_errors=True)
+    _costs(bench, "folder", "--store", folder)
+    shutil.rmtree(folder)
     for each in costs["operations"]:
-        told(f"  {each['operation']}: {each['requests']:.2f} requests, {each['milliseconds']:.2f} ms")
         if each["operation"] in _SHOWN:
             bench.measured.record(_SHOWN[each["operation"]], each["requests"])
     for name in ("one_writer", "one_cell", "all"):
-        told(f"  transactions, {name.replace('_', ' ')}: {costs[name]:,.0f} a second")
         bench.measured.record(name.replace("_", " "), costs[name])
+
+
+def _costs(bench: Bench, name: str, *words: object) -> dict:
+    out = bench.folder / "costs.json"
+    bench.run_counter("cassandra-costs", *words, "--out", out)
+    costs = json.loads(out.read_text())
+    bench.measured.detail[f"costs, {name}"] = costs
+    told(f"  {name}:")
+    for each in costs["operations"]:
+        told(f"    {each['operation']}: {each['requests']:.2f} requests, {each['milliseconds']:.3f} ms")
+    for transactions in ("one_writer", "one_cell", "all"):
+        told(f"    transactions, {transactions.replace('_', ' ')}: {costs[transactions]:,.0f} a second")
+    return costs

@@ -10,6 +10,7 @@ from .cluster import Cluster
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGE = "atoll-cassandra"
+_OF_ANOTHER_BUILD = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
 _OPERATIONS = re.compile(r"(\d[\d,_]*) definite operations")
 
@@ -42,7 +43,8 @@ def _one(bench: Bench, cluster: Cluster, key: str, test: str) -> str:
     ran = subprocess.run(
         words,
         cwd=_ROOT,
-        env=cluster.environment(),
+        # What Cargo says to the program that started this one would make it build things again.
+        env={name: value for name, value in cluster.environment().items() if not name.startswith(_OF_ANOTHER_BUILD)},
         capture_output=True,
         text=True,
         check=False,
@@ -51,7 +53,7 @@ def _one(bench: Bench, cluster: Cluster, key: str, test: str) -> str:
     (cluster.folder.parent / f"{key.replace(' ', '-')}.log").write_text(said)
     passed, failed = (sum(int(each[at]) for each in _RESULT.findall(said)) for at in (0, 1))
     told(f"  {key}: {passed} passed, {failed} failed")
-    if "SKIPPED [" in said or not passed + failed:
+    if "SKIPPED [cassandra" in said or not passed + failed:
         bench.leave_out(key, f"it did not run; see {key.replace(' ', '-')}.log")
     else:
         bench.measured.record(key, max(failed, int(ran.returncode != 0)))
