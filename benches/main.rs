@@ -111,7 +111,7 @@ struct LoadArguments {
     /// Column that names the unit of sampling; rows for none.
     #[arg(long)]
     sample_key: Option<String>,
-    /// How many steps are written at once.
+    /// How many writers share the steps, each as a run of its own.
     #[arg(long, default_value_t = 1)]
     writers: usize,
 }

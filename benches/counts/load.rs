@@ -9,17 +9,21 @@ use arrow_ipc::reader::FileReader;
 use arrow_select::filter::filter_record_batch;
 use atoll_tables::protocol::{BlockId, RunId};
 use atoll_tables::{Roles, Table, TableSchema};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-/// The run that everything is written as.
+/// How the runs are called that everything is written as, one for each writer.
 const RUN: &str = "run";
+
+/// The steps of a file, in order.
+type Steps = FileReader<BufReader<File>>;
 
 /// Appends every record batch of an Arrow file as a step; then closes the store.
 ///
-/// The table is sampled by row, or by the column `sample_key`; so many steps are written at once.
+/// The table is sampled by row, or by the column `sample_key`; so many writers share the steps.
 pub async fn load(
     folder: &Path,
     table: &str,
@@ -37,19 +41,29 @@ pub async fn load(
     };
     let schema = TableSchema::new(file.schema().as_ref().clone(), &roles)?;
     let table = Arc::new(Table::create(Arc::clone(&store), table, schema).await?);
-    table.begin(RUN, 1, 2).await?;
-    let steps = stream::iter(file).map(|batch| {
-        let table = Arc::clone(&table);
+    let file = Arc::new(Mutex::new(file));
+    let writers = (0..writers.max(1)).map(|writer| {
+        let (table, file) = (Arc::clone(&table), Arc::clone(&file));
         // On any processor: what a writer works out must not wait for what another one sends.
-        async move { tokio::spawn(async move { append(&table, &batch?).await }).await? }
+        async move { tokio::spawn(write(table, file, format!("{RUN}-{writer}"))).await? }
     });
-    steps.buffered(writers.max(1)).try_collect::<()>().await?;
+    try_join_all(writers).await?;
     drop(table);
     store.close().await?;
     Ok(())
 }
 
-async fn append(table: &Table, batch: &RecordBatch) -> Result<(), EngineError> {
+/// Takes steps from the file, as long as there are any, and appends them as those of one run.
+async fn write(table: Arc<Table>, file: Arc<Mutex<Steps>>, run: String) -> Result<(), EngineError> {
+    table.begin(&run, 1, 2).await?;
+    loop {
+        let step = file.lock().map_err(|_| "another writer failed")?.next();
+        let Some(step) = step else { return Ok(()) };
+        append(&table, &run, &step?).await?;
+    }
+}
+
+async fn append(table: &Table, run: &str, batch: &RecordBatch) -> Result<(), EngineError> {
     if batch.num_rows() == 0 {
         return Ok(());
     }
@@ -58,7 +72,7 @@ async fn append(table: &Table, batch: &RecordBatch) -> Result<(), EngineError> {
     let is_right: BooleanArray = x.values().iter().map(|&x| Some(x >= 0.0)).collect();
     let is_left: BooleanArray = x.values().iter().map(|&x| Some(x < 0.0)).collect();
     for (rank, of_rank) in [is_left, is_right].iter().enumerate() {
-        let id = BlockId { run: RunId::from(RUN), attempt: 1, step: step.try_into()?, rank: rank as u32 };
+        let id = BlockId { run: RunId::from(run), attempt: 1, step: step.try_into()?, rank: rank as u32 };
         table.append(id, &filter_record_batch(batch, of_rank)?).await?;
     }
     Ok(())

@@ -18,7 +18,7 @@ RIVALS = "rivals"
 """The keyspace of plain rows and blobs."""
 
 _WRITERS = 4
-"""Steps that Atoll writes at once; its rivals have 64 requests in flight."""
+"""Writers of Atoll, each with one request after the other; its rivals have 64 in flight."""
 
 
 def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
