@@ -98,6 +98,23 @@ fn a_range_of_a_long_value_is_read_without_the_rest_and_the_whole_without_a_copy
 }
 
 #[test]
+fn a_piece_that_stays_behind_keeps_no_more_than_itself() {
+    let value = noise(4, 4_000_000);
+    let disk = disk_of(with_value(&value));
+    let (_engine, tree) = open(&disk);
+    let found = tree.get(b"long").unwrap().unwrap();
+    for from in (0..value.len()).step_by(200_000).rev() {
+        found.read(from as u64, 10).unwrap();
+    }
+    let once = found.read(0, 2_000_000).unwrap();
+    // Some of the pieces lie together by now, and some do not: nothing moves.
+    let sliding = found.read(1_000_000, 2_000_000).unwrap();
+    assert_eq!(sliding, value[1_000_000..3_000_000]);
+    let again = found.read(0, 2_000_000).unwrap();
+    assert_eq!(once.as_ptr(), again.as_ptr());
+}
+
+#[test]
 fn pieces_that_were_read_one_by_one_are_put_together_once() {
     let value = noise(2, 3_000_000);
     let disk = disk_of(with_value(&value));

@@ -8,6 +8,9 @@ use crate::backing::Backing;
 use atoll_buffer::Buffer;
 use std::ops::Range;
 
+/// What an allocation may hold beside the bytes of a run, such as what aligns them.
+const UNUSED_BYTES_MAX: usize = 4096;
+
 /// The bytes of pieces that follow each other, those in one buffer that were absent and lie together on disk.
 pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>, EngineError> {
     let (mut buffers, mut rest) = (Vec::new(), pieces);
@@ -28,13 +31,16 @@ pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>
 /// other in memory, as pieces do that were put at once or were read from the disk together. Others are moved there if most
 /// of their bytes are wanted, so that whoever asks next need not copy them again.
 pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize>) -> Buffer {
-    let Some((first, others)) = buffers.split_first() else { return Buffer::new() };
-    if let Some(joined) = others.iter().try_fold(first.clone(), |joined, next| joined.joined(next)) {
-        return joined.slice(range.start.min(joined.len())..range.end.min(joined.len()));
+    let runs = runs(buffers);
+    let Some((first, others)) = runs.split_first() else { return Buffer::new() };
+    if others.is_empty() {
+        return first.slice(range.start.min(first.len())..range.end.min(first.len()));
     }
-    let len = buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
-    if range.len() < len / 2 {
-        return copied(buffers, range);
+    let len = runs.iter().map(|run| run.len()).sum::<usize>();
+    // A part of an allocation stays where it is: the rest would keep all of that, and nobody would count it.
+    let are_whole = runs.iter().all(|run| run.allocated_bytes() <= run.len() + UNUSED_BYTES_MAX);
+    if range.len() < len / 2 || !are_whole {
+        return copied(&runs, range);
     }
     let whole = Buffer::concat(len, buffers.iter().map(Buffer::as_slice));
     let mut at = 0;
@@ -47,6 +53,18 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
         at = end;
     }
     whole.slice(range)
+}
+
+/// Buffers that follow each other, those as one that lie behind each other in memory.
+fn runs(buffers: &[Buffer]) -> Vec<Buffer> {
+    let mut runs: Vec<Buffer> = Vec::new();
+    for buffer in buffers {
+        match runs.last_mut().and_then(|run| Some((run.joined(buffer)?, run))) {
+            Some((joined, run)) => *run = joined,
+            None => runs.push(buffer.clone()),
+        }
+    }
+    runs
 }
 
 /// A range of the bytes of buffers that follow each other, and no more of them.

@@ -120,7 +120,7 @@ impl Growing {
 
 impl GrowingNumbers {
     fn new(numeric: Numeric, rows: usize) -> Self {
-        let count = rows * numeric.per_row;
+        let count = rows.saturating_mul(numeric.per_row);
         let values = match numeric.width {
             1 => Values::One(room(count)),
             2 => Values::Two(room(count)),

@@ -9,7 +9,7 @@
 
 use arrow_buffer::{ArrowNativeType, Buffer};
 use bytemuck::Pod;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes that are kept at most, of each width of numbers.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -53,20 +53,25 @@ macro_rules! kept {
 
 kept!(u8, u16, u32, u64);
 
-fn locked<N: Kept>() -> MutexGuard<'static, Rooms<N>> {
-    N::kept().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Room for so many numbers.
 pub(super) fn room<N: Kept>(count: usize) -> Vec<N> {
-    if count * size_of::<N>() < BYTES_MIN {
+    if count.saturating_mul(size_of::<N>()) < BYTES_MIN {
         return Vec::with_capacity(count);
     }
-    let mut kept = locked::<N>();
-    let fits = |room: &Vec<N>| (count..=count * TIMES_MAX).contains(&room.capacity());
-    let Some(place) = kept.rooms.iter().rposition(fits) else { return Vec::with_capacity(count) };
+    // Not waited for: a child that was forked while somebody held it would wait for ever.
+    let Ok(mut kept) = N::kept().try_lock() else { return fresh(count) };
+    let fits = |room: &Vec<N>| (count..=count.saturating_mul(TIMES_MAX)).contains(&room.capacity());
+    let Some(place) = kept.rooms.iter().rposition(fits) else { return fresh(count) };
     let room = kept.rooms.remove(place);
     kept.bytes -= room.capacity() * size_of::<N>();
+    room
+}
+
+/// Room that nobody used before; none where there is not so much, as a damaged count may ask for: numbers that do not fit
+/// ask again when they are there.
+fn fresh<N>(count: usize) -> Vec<N> {
+    let mut room = Vec::new();
+    let _ = room.try_reserve_exact(count);
     room
 }
 
@@ -75,7 +80,12 @@ pub(super) fn buffer<N: Kept>(numbers: Vec<N>) -> Buffer {
     if !KEEPS || numbers.capacity() * size_of::<N>() < BYTES_MIN {
         return Buffer::from_vec(numbers);
     }
-    Buffer::from(bytes::Bytes::from_owner(Lent(numbers)))
+    let lent = Lent(numbers);
+    if lent.0.len() < lent.0.capacity() / (2 * TIMES_MAX) {
+        // A few numbers would hold all of the room for as long as somebody shows them.
+        return Buffer::from_vec(lent.0.clone());
+    }
+    Buffer::from(bytes::Bytes::from_owner(lent))
 }
 
 /// Numbers in a room that returns.
@@ -95,7 +105,6 @@ impl<N: Kept> Drop for Lent<N> {
         if bytes > KEPT_BYTES_MAX {
             return;
         }
-        // Not waited for: a child that was forked while somebody held it would wait for ever.
         let Ok(mut kept) = N::kept().try_lock() else { return };
         kept.rooms.push(room);
         kept.bytes += bytes;
@@ -130,11 +139,32 @@ mod tests {
     }
 
     #[test]
+    fn a_few_numbers_hold_no_more_than_they_need() {
+        let mut long = room::<u32>(BYTES_MIN * 5);
+        let address = long.as_ptr();
+        long.extend([1, 2, 3]);
+        let shown = buffer(long);
+        assert_eq!(shown.typed_data::<u32>(), [1, 2, 3]);
+        assert!(shown.capacity() < 1024, "{}", shown.capacity());
+        assert_ne!(shown.as_ptr(), address.cast());
+    }
+
+    #[test]
+    fn room_for_more_than_there_is_is_asked_for_later() {
+        assert_eq!(room::<u64>(usize::MAX / 2).capacity(), 0);
+    }
+
+    #[test]
     fn no_more_is_kept_than_may_be() {
         let count = KEPT_BYTES_MAX / 3;
-        let rooms: Vec<Buffer> = (0..5).map(|_| buffer(room::<u8>(count))).collect();
+        let full = |_| {
+            let mut room = room::<u8>(count);
+            room.resize(count, 0);
+            buffer(room)
+        };
+        let rooms: Vec<Buffer> = (0..5).map(full).collect();
         drop(rooms);
-        let kept = locked::<u8>();
+        let kept = u8::kept().lock().unwrap();
         assert!(kept.bytes <= KEPT_BYTES_MAX);
         assert_eq!(kept.bytes, kept.rooms.iter().map(Vec::capacity).sum::<usize>());
     }

@@ -103,6 +103,8 @@ impl Packing {
         if numbers.end > count {
             return Err(cut_off());
         }
+        // Numbers of no bits take no bytes, so that a damaged count may ask for more than there is.
+        values.try_reserve(numbers.len()).map_err(|_| cut_off())?;
         let whole = |offset: u64| self.base.wrapping_add(offset << self.shift);
         let one = |number: usize| of(W::of(whole(self.offset(bytes, number))));
         let Some(unpack) = W::unpack(self.bits as usize) else {

@@ -289,7 +289,8 @@ impl Ledger {
         let mut attempt = Attempt { renewal, now, unknown: 0 };
         self.keep(&stay);
         let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
-        if !self.has_company.load(Ordering::Relaxed) && state.manifest.apply(commit.edit()).is_ok() {
+        let may_guess = !self.has_company.load(Ordering::Relaxed) && stay.covers(state.head.version);
+        if may_guess && state.manifest.apply(commit.edit()).is_ok() {
             // What is known may be old, and then the write is refused: its conditions are all that counts.
             let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
             commit.saw(view, |_| None);

@@ -66,6 +66,11 @@ impl Stay {
         }
     }
 
+    /// Whether it may look up who made the version after this one.
+    pub(super) fn covers(&self, version: Version) -> bool {
+        version >= self.from
+    }
+
     /// The cell with which the next commit renews it, if it is time. The commit looks up nothing before the version
     /// `from`.
     pub(super) fn renewal(&mut self, now: u64, from: Version) -> Option<Vec<u8>> {

@@ -66,23 +66,25 @@ impl Table {
         let gone_wholes = wholes.into_iter().filter(|version| !kept.has_whole(*version)).map(Cell::Full);
         let gone: Vec<Cell> = gone_edits.chain(gone_wholes).collect();
         self.remove_cells(&gone).await?;
-        self.remove_parts(holders).await?;
+        self.remove_parts().await?;
         Ok(gone.len() as u64)
     }
 
     /// Removes parts that no whole manifest names: of those that went, and of edits that came to nothing.
-    async fn remove_parts(&self, holders: &Holders) -> Result<(), TableError> {
+    async fn remove_parts(&self) -> Result<(), TableError> {
         // Listed before it is looked who names them: what is written meanwhile is not on the list.
         let listed = self.ledger.names_of(&Cell::Part(LOWEST, 0).sort_key()[..1], None).await?;
         let parts: Vec<(ObjectId, u32)> = listed.iter().filter_map(|name| part_of(name)).collect();
         if parts.is_empty() {
             return Ok(());
         }
+        // After the list, since whoever wrote a part had begun before; before the names, since what a session made
+        // true before it ended is among them then.
+        let sessions = self.sessions().await?;
         let named = self.ledger.named_parts().await?;
         // A session that stands may be about to name its own.
-        let is_free = |(name, _): &&(ObjectId, u32)| {
-            !named.contains(name) && !holders.sessions.contains_key(&name.session)
-        };
+        let is_free =
+            |(name, _): &&(ObjectId, u32)| !named.contains(name) && !sessions.contains_key(&name.session);
         let gone: Vec<Cell> =
             parts.iter().filter(is_free).map(|(name, number)| Cell::Part(*name, *number)).collect();
         self.remove_cells(&gone).await
