@@ -136,7 +136,10 @@ async fn chunks_that_nothing_refers_to_go_and_all_others_stay() {
     for steps in [2, 4, 8] {
         let mut put = store.write(Batch::on(*b"p").put(*b"torn", bytes(CHUNKED, 9)), WriteOptions::default());
         for _ in 0..steps {
-            let _ = futures::poll!(&mut put);
+            // A quick cluster may be done by then, and what is done must not be asked again.
+            if futures::poll!(&mut put).is_ready() {
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         drop(put);
