@@ -14,7 +14,7 @@ use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Durability, Expectation, Limits, PartitionKey, PartitionPage,
     PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
-    StoreStream, Timestamp, Waited, WriteOptions, Written,
+    StoreStream, Timestamp, Waited, WriteOptions, Written, create_conditionally,
 };
 use futures::StreamExt;
 use futures::stream;
@@ -199,10 +199,6 @@ impl Shared {
         self.limits.check_cell(cell)?;
         self.limits.check_value(value.len() as u64)?;
         let durability = self.check_writable(options)?;
-        // Only a conditional write remembers a request id.
-        if options.request.is_some() {
-            return self.create_once(cell, value, options).await;
-        }
         let is_sent = AtomicBool::new(false);
         let creating = create::create(self, cell, &value, &is_sent);
         let repeated = within(options.deadline, "create", &is_sent, &self.link.place, creating).await?;
@@ -210,25 +206,6 @@ impl Shared {
             self.watches.wrote_cell(cell);
         }
         Ok(Written { durability, repeated })
-    }
-
-    async fn create_once(
-        self: &Arc<Self>,
-        cell: Cell<'_>,
-        value: Buffer,
-        options: WriteOptions,
-    ) -> Result<Written, StoreError> {
-        let batch = Batch::on(cell.partition).if_absent(cell.sort).put(cell.sort, value.clone());
-        match self.write(batch, options).await {
-            Err(StoreError::Conflict(conflict)) if conflict.actual_bytes == value.len() as u64 => {
-                let actual = self.get(cell, atoll_store::ByteRange::ALL, false).await?;
-                if actual.as_ref() != Some(&value) {
-                    return Err(StoreError::Conflict(conflict));
-                }
-                Ok(Written { durability: self.check_writable(options)?, repeated: true })
-            }
-            result => result,
-        }
     }
 
     fn close(&self) {
@@ -290,6 +267,10 @@ impl Store for CassandraStore {
         value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
+        // Only a conditional write remembers a request id.
+        if options.request.is_some() {
+            return Box::pin(create_conditionally(self, cell, value, options));
+        }
         Box::pin(self.shared.create(cell, value, options))
     }
 

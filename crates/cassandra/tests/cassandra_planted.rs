@@ -10,12 +10,10 @@
 
 mod common;
 
-use atoll_conformance::{Outcome, SEED_DEFAULT, SharedStore, Size, Subject, check_names, run_check};
-use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Durability, Expectation, Mutation, PartitionPage, PartitionQuery,
-    Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream,
-    Timestamp, Waited, WriteOptions, Written,
+use atoll_conformance::{
+    Outcome, Relay, Relayed, SEED_DEFAULT, SharedStore, Size, Subject, check_names, run_check,
 };
+use atoll_store::{Batch, Durability, Mutation, Store, StoreError, StoreFuture, WriteOptions, Written};
 use common::{Namespaces, contacts};
 use futures::future::BoxFuture;
 use scylla::client::session::Session;
@@ -23,7 +21,6 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
-use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 const KEYSPACE: &str = "planted";
@@ -66,7 +63,11 @@ impl Mixing {
     }
 }
 
-impl Store for Mixing {
+impl Relay for Mixing {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         let is_put = |mutation: &Mutation| matches!(mutation, Mutation::Put(_, value) if value.len() < 1000);
         let is_plain = batch.conditions.is_empty() && options.request.is_none() && options.deadline.is_none();
@@ -82,55 +83,6 @@ impl Store for Mixing {
             Ok(Written { durability: Durability::Flushed, repeated: false })
         })
     }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        self.inner.get(cell, options)
-    }
-
-    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
-        self.inner.get_many(reads)
-    }
-
-    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-        self.inner.scan(request)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        self.inner.wait(cell, expectation, time_out)
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        self.inner.partition_keys(query)
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        self.inner.splits(readers)
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.inner.place(partition)
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.inner.now()
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        self.inner.sync()
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
-    }
 }
 
 struct Planted {
@@ -144,9 +96,10 @@ impl Subject for Planted {
     }
 
     fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
-        Box::pin(
-            async move { Ok(Arc::new(Mixing::open(&self.namespaces, &self.contacts).await?) as SharedStore) },
-        )
+        Box::pin(async move {
+            let mixing = Mixing::open(&self.namespaces, &self.contacts).await?;
+            Ok(Arc::new(Relayed(mixing)) as SharedStore)
+        })
     }
 }
 

@@ -7,7 +7,11 @@ use crate::{
     Batch, Buffer, Cell, Conflict, Durability, ReadOptions, Store, StoreError, WriteOptions, Written,
 };
 
-pub(crate) async fn create<S: Store + ?Sized>(
+/// `create` by a write under a condition, for a store that has no cheaper way, or not for these options.
+///
+/// # Errors
+/// Those of [`Store::create`].
+pub async fn create_conditionally<S: Store + ?Sized>(
     store: &S,
     cell: Cell<'_>,
     value: Buffer,

@@ -23,6 +23,7 @@ pub use atoll_buffer::Buffer;
 pub use atoll_errors::ErrorKind;
 pub use batch::{Batch, Condition, Durability, Mutation, RequestId, WriteOptions, Written};
 pub use capabilities::{Capabilities, Limits};
+pub use create::create_conditionally;
 pub use error::{Conflict, Outcome, StoreError};
 pub use key::{Cell, PartitionKey, SortKey, SortRange};
 pub use read::{

@@ -1,6 +1,6 @@
 //! The trait that every store implements.
 
-use crate::create::create;
+use crate::create_conditionally;
 use crate::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
     ScanPage, ScanRequest, Split, StoreError, Timestamp, Waited, WriteOptions, Written,
@@ -81,7 +81,7 @@ pub trait Store: Send + Sync + 'static {
         value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
-        Box::pin(create(self, cell, value, options))
+        Box::pin(create_conditionally(self, cell, value, options))
     }
 
     /// Removes all cells of a partition.

@@ -9,6 +9,7 @@
 mod append;
 mod attributes;
 mod codec;
+mod entries;
 mod ledger;
 mod line;
 mod lineage;

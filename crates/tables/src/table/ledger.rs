@@ -4,6 +4,7 @@
 //! is still on its way can become true, and what became true before is in the head.
 //! Invariant: one edit of a handle is on its way at a time.
 
+mod listing;
 mod past;
 mod reading;
 mod snapshots;
@@ -179,14 +180,6 @@ impl Ledger {
                 ended => return ended,
             }
         }
-    }
-
-    pub(super) fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    pub(super) fn partition(&self) -> &[u8] {
-        &self.partition
     }
 
     /// Waits until the head says another version than `head`, or the time runs out; what it says then.

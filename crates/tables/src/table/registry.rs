@@ -4,6 +4,7 @@
 //! Invariant: once the manifest partition says that the table was dropped, no session begins at it any more, so
 //! nothing becomes true in it.
 
+use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
 use super::{Entry, Table, TableError, check_name, codec};
 use crate::TableSchema;
@@ -68,21 +69,14 @@ impl Table {
     /// [`TableError::Damaged`], errors of the store.
     pub async fn list(store: &dyn Store) -> Result<Vec<TableSummary>, TableError> {
         let mut tables = Vec::new();
-        let mut request = ScanRequest::all(REGISTRY);
-        loop {
-            let page = store.scan(request.clone()).await?;
-            for found in page.entries {
-                let name = String::from_utf8_lossy(&found.sort).into_owned();
-                let entry = codec::entry_from_json(&name, &found.value)?;
-                if !entry.is_dropped {
-                    tables.push(TableSummary { name, schema: entry.schema });
-                }
-            }
-            request.resume = page.resume;
-            if request.resume.is_none() {
-                return Ok(tables);
+        for found in all_entries(store, ScanRequest::all(REGISTRY)).await? {
+            let name = String::from_utf8_lossy(&found.sort).into_owned();
+            let entry = codec::entry_from_json(&name, &found.value)?;
+            if !entry.is_dropped {
+                tables.push(TableSummary { name, schema: entry.schema });
             }
         }
+        Ok(tables)
     }
 
     /// Drops a table with all its versions and rows. Handles that are open find that it is gone; what one of them

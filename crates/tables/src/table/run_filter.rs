@@ -3,13 +3,14 @@
 //! The attributes of all runs become a batch of one row for each run, so that the one grammar serves here too. A run
 //! that lacks an attribute has no value in it; `run` is its name, unless an attribute is called so.
 
+use super::entries::all_entries;
 use super::query::arrow;
 use super::strike::is_true;
 use super::{Attributes, RunSummary, Table, TableError, codec};
 use crate::expression::Expression;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
-use atoll_store::{ScanRequest, SortRange};
+use atoll_store::{ScanEntry, ScanRequest, SortRange};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,19 +35,12 @@ impl Table {
     async fn attributes_of_runs(&self) -> Result<BTreeMap<String, Attributes>, TableError> {
         // What is about something else begins with a control character, which no run's name does.
         let range = SortRange::half_open(vec![b' '], vec![0xff]);
-        let mut request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
-        let mut all = BTreeMap::new();
-        loop {
-            let page = self.store.scan(request.clone()).await?;
-            for entry in page.entries {
-                let name = String::from_utf8_lossy(&entry.sort).into_owned();
-                all.insert(name, codec::attributes_from_json(&self.name, &entry.value)?);
-            }
-            request.resume = page.resume;
-            if request.resume.is_none() {
-                return Ok(all);
-            }
-        }
+        let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
+        let of_entry = |entry: ScanEntry| {
+            let name = String::from_utf8_lossy(&entry.sort).into_owned();
+            Ok((name, codec::attributes_from_json(&self.name, &entry.value)?))
+        };
+        all_entries(&*self.store, request).await?.into_iter().map(of_entry).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading the ledger: from a head to the content of its version.
 
+use super::super::entries::all_entries;
 use super::super::{TableError, codec};
 use super::{Ledger, State};
 use crate::protocol::{Cell, EditError, Head, Manifest, ObjectId, Version};
@@ -109,24 +110,17 @@ impl Ledger {
 
     async fn scan_edits(&self, from: Version, to: Version, count: usize) -> Result<Vec<Buffer>, TableError> {
         let (first, end) = (Cell::Edit(from).sort_key(), Cell::Edit(to.next()).sort_key());
-        let mut request = ScanRequest {
+        let request = ScanRequest {
             range: SortRange::half_open(first, end),
             ..ScanRequest::all(self.partition.as_slice())
         };
         let mut edits = Vec::with_capacity(count);
-        loop {
-            let page = self.store.scan(request.clone()).await?;
-            for entry in page.entries {
-                let version = Version(from.0 + edits.len() as u64);
-                if entry.sort != Cell::Edit(version).sort_key() {
-                    return Err(self.lost(version));
-                }
-                edits.push(entry.value);
+        for entry in all_entries(&*self.store, request).await? {
+            let version = Version(from.0 + edits.len() as u64);
+            if entry.sort != Cell::Edit(version).sort_key() {
+                return Err(self.lost(version));
             }
-            request.resume = page.resume;
-            if request.resume.is_none() {
-                break;
-            }
+            edits.push(entry.value);
         }
         if edits.len() < count { Err(self.lost(Version(from.0 + edits.len() as u64))) } else { Ok(edits) }
     }

@@ -6,7 +6,7 @@
 use super::super::codec;
 use super::{Ledger, TableError, is_unknown};
 use crate::protocol::{Cell, EditError, Version};
-use atoll_store::{Batch, ScanRequest, SortRange, StoreError, WriteOptions};
+use atoll_store::{Batch, StoreError, WriteOptions};
 use std::collections::BTreeMap;
 
 /// How often a write of unknown outcome is tried again.
@@ -28,26 +28,6 @@ impl Ledger {
             snapshots.insert(name, codec::snapshot_from_json(&self.table, &cell)?);
         }
         Ok(snapshots)
-    }
-
-    /// The cells of one kind: what follows its letter in the sort key, and the value.
-    pub(in crate::table) async fn cells_of(
-        &self,
-        kind: Cell,
-    ) -> Result<Vec<(Vec<u8>, atoll_store::Buffer)>, TableError> {
-        let letter = kind.sort_key()[..1].to_vec();
-        let end = vec![letter[0] + 1];
-        let range = SortRange::half_open(letter, end);
-        let mut request = ScanRequest { range, ..ScanRequest::all(self.partition.as_slice()) };
-        let mut cells = Vec::new();
-        loop {
-            let page = self.store.scan(request.clone()).await?;
-            cells.extend(page.entries.into_iter().map(|entry| (entry.sort[1..].to_vec(), entry.value)));
-            request.resume = page.resume;
-            if request.resume.is_none() {
-                return Ok(cells);
-            }
-        }
     }
 
     /// Keeps a version under a name, the current one if none is given. Doing it again changes nothing.

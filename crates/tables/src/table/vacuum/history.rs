@@ -10,10 +10,9 @@
 //! Invariant: the floor was raised before the snapshots were read, so no snapshot of older versions comes later.
 //! Invariant: what a session may look up, its edits from [`Session::from`] on, is kept.
 
-use super::super::ledger::Ledger;
 use super::{Table, TableError, session_of};
 use crate::protocol::{Cell, Holders, Manifest, ObjectId, Version};
-use atoll_store::{Batch, Projection, ScanRequest, SortRange, WriteOptions};
+use atoll_store::{Batch, WriteOptions};
 use std::collections::BTreeSet;
 
 /// How many cells one write removes.
@@ -73,7 +72,7 @@ impl Table {
     /// Removes parts that no whole manifest names: of those that went, and of edits that came to nothing.
     async fn remove_parts(&self) -> Result<(), TableError> {
         // Listed before it is looked who names them: what is written meanwhile is not on the list.
-        let listed = self.ledger.names_of(&Cell::Part(LOWEST, 0).sort_key()[..1], None).await?;
+        let listed = self.ledger.names_of(Cell::Part(LOWEST, 0)).await?;
         let parts: Vec<(ObjectId, u32)> = listed.iter().filter_map(|name| part_of(name)).collect();
         if parts.is_empty() {
             return Ok(());
@@ -102,37 +101,6 @@ impl Table {
 
 /// Before every other object.
 const LOWEST: ObjectId = ObjectId { session: crate::protocol::SessionId(0), sequence: 0 };
-
-impl Ledger {
-    /// The versions below `end` that have a cell of this kind.
-    async fn versions_of(
-        &self,
-        kind: fn(Version) -> Cell,
-        end: Version,
-    ) -> Result<BTreeSet<Version>, TableError> {
-        let letter = kind(Version::EMPTY).sort_key();
-        let names = self.names_of(&letter[..1], Some(kind(end).sort_key())).await?;
-        let number = |name: &Vec<u8>| Some(Version(u64::from_be_bytes(name.as_slice().try_into().ok()?)));
-        Ok(names.iter().filter_map(number).collect())
-    }
-
-    /// What follows the letter in the sort keys of one kind, up to `end`.
-    async fn names_of(&self, letter: &[u8], end: Option<Vec<u8>>) -> Result<Vec<Vec<u8>>, TableError> {
-        let end = end.unwrap_or_else(|| vec![letter[0] + 1]);
-        let range = SortRange::half_open(letter, end);
-        let mut request =
-            ScanRequest { range, projection: Projection::KeysOnly, ..ScanRequest::all(self.partition()) };
-        let mut names = Vec::new();
-        loop {
-            let page = self.store().scan(request.clone()).await?;
-            names.extend(page.entries.into_iter().map(|entry| entry.sort[1..].to_vec()));
-            request.resume = page.resume;
-            if request.resume.is_none() {
-                return Ok(names);
-            }
-        }
-    }
-}
 
 /// The part that the rest of a cell's name says.
 fn part_of(name: &[u8]) -> Option<(ObjectId, u32)> {

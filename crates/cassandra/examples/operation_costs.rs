@@ -1,5 +1,5 @@
-//! What operations cost on the cluster at hand. It checks nothing and so runs only when asked for:
-//! `cargo test --release -p atoll-cassandra --test cassandra_speed -- --ignored --nocapture`.
+//! What operations cost on the cluster at hand, for who tunes the store:
+//! `ATOLL_CASSANDRA=127.0.0.1:19042 cargo run --release -p atoll-cassandra --example operation_costs`.
 //! `SPEED_CHUNK=BYTES` takes another size of chunks.
 #![allow(
     clippy::disallowed_methods,
@@ -9,6 +9,7 @@
     clippy::print_stdout
 )]
 
+#[path = "../tests/common/mod.rs"]
 mod common;
 
 use atoll_conformance::SharedStore;
@@ -43,9 +44,8 @@ fn put(store: &SharedStore, partition: String, sort: String) -> BoxFuture<'stati
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
-async fn what_operations_cost() {
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
     let Some(contacts) = contacts() else { return };
     let namespaces = Namespaces::new(contacts, "speed");
     let mut options = namespaces.options(namespaces.fresh());
