@@ -3,7 +3,8 @@
 //! Invariant: bytes that do not match their checksum are an error, never an answer.
 
 use crate::chunks::Chunks;
-use crate::codec::{Body, KIND_CELL, PieceHead, unsealed};
+use crate::codec::{Body, ChunkId, KIND_CELL, PieceHead, unsealed};
+use crate::kept::Created;
 use crate::link::Link;
 use atoll_store::{Buffer, ByteRange, SortKey, StoreError};
 use bytes::Bytes;
@@ -138,7 +139,7 @@ impl Link {
         {
             return self.inline(sort, piece).map(|bytes| Some(Buffer::copy_from(slice(bytes, start, end))));
         }
-        let mut parts: Vec<(Bytes, Range<usize>)> = Vec::new();
+        let mut parts = Vec::new();
         let mut at = 0;
         for piece in pieces {
             let (from, to) = (start.clamp(at, at + piece.head.bytes), end.clamp(at, at + piece.head.bytes));
@@ -147,14 +148,10 @@ impl Link {
                 match piece.head.body {
                     Body::Inline => {
                         let bytes = self.inline(sort, piece)?;
-                        let part = Bytes::copy_from_slice(slice(bytes, within.start, within.end));
-                        let all = 0..part.len();
-                        parts.push((part, all));
+                        parts.push(Buffer::copy_from(slice(bytes, within.start, within.end)));
                     }
                     Body::Chunks(id, chunk_bytes) => {
-                        let chunks =
-                            Chunks { id, chunk_bytes: u64::from(chunk_bytes), bytes: piece.head.bytes };
-                        let Some(found) = self.read_chunks(&chunks, within).await? else {
+                        let Some(found) = self.of_chunks(&piece.head, id, chunk_bytes, within).await? else {
                             return Ok(None);
                         };
                         parts.extend(found);
@@ -163,9 +160,51 @@ impl Link {
             }
             at += piece.head.bytes;
         }
-        let len = (end - start) as usize;
-        let bytes = parts.iter().filter_map(|(bytes, range)| bytes.get(range.clone()));
-        Ok(Some(Buffer::concat(len, bytes)))
+        Ok(Some(concat(parts)))
+    }
+
+    async fn of_chunks(
+        &self,
+        head: &PieceHead,
+        id: ChunkId,
+        chunk_bytes: u32,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<Buffer>>, StoreError> {
+        let chunks = Chunks { id, chunk_bytes: u64::from(chunk_bytes), bytes: head.bytes };
+        self.read_chunks(&chunks, range).await
+    }
+
+    /// Keeps a created cell, which is one piece, as it was read.
+    pub(crate) fn take_in(
+        &self,
+        partition: &[u8],
+        sort: &[u8],
+        piece: &Piece,
+    ) -> Result<Created, StoreError> {
+        let inline = match piece.head.body {
+            Body::Inline => Buffer::copy_from(self.inline(sort, piece)?),
+            Body::Chunks(..) => Buffer::new(),
+        };
+        let created = Created { head: piece.head, inline };
+        self.kept.keep_cell(partition, sort, created.clone());
+        Ok(created)
+    }
+
+    /// Some bytes of a created cell; none if a chunk is gone.
+    pub(crate) async fn of_created(
+        &self,
+        created: &Created,
+        range: ByteRange,
+    ) -> Result<Option<Buffer>, StoreError> {
+        let (start, end) = range.within(created.head.bytes);
+        match created.head.body {
+            Body::Inline => Ok(Some(created.inline.slice(start as usize..end as usize))),
+            Body::Chunks(..) if start == end => Ok(Some(Buffer::new())),
+            Body::Chunks(id, chunk_bytes) => {
+                let parts = self.of_chunks(&created.head, id, chunk_bytes, start..end).await?;
+                Ok(parts.map(concat))
+            }
+        }
     }
 
     /// The bytes of an inline piece.
@@ -174,6 +213,14 @@ impl Link {
         unsealed(sealed)
             .filter(|bytes| bytes.len() as u64 == piece.head.bytes)
             .ok_or_else(|| self.damaged(sort, "its bytes do not match their checksum"))
+    }
+}
+
+/// Parts as one: a single one is handed out as it is.
+fn concat(mut parts: Vec<Buffer>) -> Buffer {
+    match parts.len() {
+        0 | 1 => parts.pop().unwrap_or_default(),
+        _ => Buffer::concat(parts.iter().map(|part| part.len()).sum(), parts.iter().map(Buffer::as_slice)),
     }
 }
 

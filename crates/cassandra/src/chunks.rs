@@ -8,7 +8,7 @@
 use crate::bind::Bind;
 use crate::codec::{ChunkId, checksum, sealed, unsealed};
 use crate::link::Link;
-use atoll_store::StoreError;
+use atoll_store::{Buffer, StoreError};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
@@ -78,28 +78,30 @@ impl Link {
         })
     }
 
-    /// Some bytes of a piece, as parts of its chunks; none if a chunk is gone.
+    /// Some bytes of a piece, in parts; none if a chunk is gone.
     pub(crate) async fn read_chunks(
         &self,
         chunks: &Chunks,
         range: Range<u64>,
-    ) -> Result<Option<Vec<(Bytes, Range<usize>)>>, StoreError> {
+    ) -> Result<Option<Vec<Buffer>>, StoreError> {
         let numbers = range.start / chunks.chunk_bytes..range.end.div_ceil(chunks.chunk_bytes);
         let reads = stream::iter(numbers.map(|number| self.read_chunk(chunks, number)));
-        let found: Vec<Option<(u64, Bytes)>> = reads.buffered(IN_FLIGHT).try_collect().await?;
+        let found: Vec<Option<(u64, Buffer)>> = reads.buffered(IN_FLIGHT).try_collect().await?;
         let Some(found) = found.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let within = |(number, bytes): (u64, Bytes)| {
+        let within = |(number, chunk): (u64, Buffer)| {
             let at = number * chunks.chunk_bytes;
-            let part = |position: u64| position.saturating_sub(at).min(bytes.len() as u64) as usize;
-            let part = part(range.start)..part(range.end);
-            (bytes, part)
+            let part = |position: u64| position.saturating_sub(at).min(chunk.len() as u64) as usize;
+            chunk.slice(part(range.start)..part(range.end))
         };
         Ok(Some(found.into_iter().map(within).collect()))
     }
 
-    async fn read_chunk(&self, chunks: &Chunks, number: u64) -> Result<Option<(u64, Bytes)>, StoreError> {
+    async fn read_chunk(&self, chunks: &Chunks, number: u64) -> Result<Option<(u64, Buffer)>, StoreError> {
+        if let Some(chunk) = self.kept.chunk(&chunks.id, number) {
+            return Ok(Some((number, chunk)));
+        }
         let _permit = self.permit().await;
-        let mut found = None;
+        let mut found: Option<Bytes> = None;
         // Chunks never change, so that any replica that has one may answer.
         for statement in [&self.statements.plain.chunk_near, &self.statements.plain.chunk] {
             let values = (&chunks.id[..], i32::try_from(number).unwrap_or(-1));
@@ -113,7 +115,11 @@ impl Link {
         let Some(sealed) = found else { return Ok(None) };
         let expected = chunks.chunk_bytes.min(chunks.bytes.saturating_sub(number * chunks.chunk_bytes));
         match unsealed(&sealed) {
-            Some(bytes) if bytes.len() as u64 == expected => Ok(Some((number, sealed.slice(8..)))),
+            Some(bytes) if bytes.len() as u64 == expected => {
+                let chunk = Buffer::copy_from(bytes);
+                self.kept.keep_chunk(&chunks.id, number, &chunk);
+                Ok(Some((number, chunk)))
+            }
             _ => Err(StoreError::Corrupt {
                 place: format!("{} chunk {number} of {}", self.place, hexadecimal(&chunks.id)),
                 problem: "its bytes do not match their checksum".to_owned(),

@@ -5,11 +5,11 @@ use crate::link::Link;
 use crate::options::Options;
 use crate::profiles::Profiles;
 use crate::statements::Statements;
-use crate::{schema, tls};
+use crate::{near, schema, tls};
 use atoll_store::{ErrorKind, StoreError};
-use scylla::client::PoolSize;
 use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
+use scylla::client::{PoolSize, SelfIdentity};
 use scylla::policies::retry::DefaultRetryPolicy;
 use scylla::statement::unprepared::Statement;
 use std::num::NonZeroUsize;
@@ -36,6 +36,7 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
         .await
         .unwrap_or_else(|_| Err(no_answer(&options, &place)))?;
     options.datacenter = datacenter(&session, &options)?;
+    options.beside = options.beside.or_else(|| near::on_this_machine(&session));
     let profiles = Profiles::new(&options);
     schema::ensure(&session, &profiles, &options).await?;
     let settings = cluster_settings(&session).await;
@@ -59,6 +60,12 @@ async fn session(options: &Options, place: &str) -> Result<Session, StoreError> 
         .connection_timeout(options.connect_time_out)
         .pool_size(per_host)
         .tcp_nodelay(true)
+        // What operators see in `system_views.clients`.
+        .custom_identity(
+            SelfIdentity::new()
+                .with_application_name("atoll")
+                .with_application_version(env!("CARGO_PKG_VERSION")),
+        )
         .keyspaces_to_fetch([options.keyspace.clone()])
         .schema_agreement_timeout(options.request_time_out)
         .tls_context(tls::context(&options.tls)?.map(TlsContext::Rustls023));

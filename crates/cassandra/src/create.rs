@@ -37,20 +37,23 @@ pub(crate) async fn create(
     is_sent: &AtomicBool,
 ) -> Result<bool, StoreError> {
     let partition = shared.key(cell.partition);
-    let found = look(shared, &partition, cell.sort).await?;
-    if !found.pieces.is_empty() {
-        return compare(shared, &partition, cell.sort, found.pieces, value).await.map(|()| true);
-    }
     let sum = checksum(value);
     let mut head = PieceHead { checksum: sum, bytes: value.len() as u64, body: Body::Inline };
     let mut row_value = Vec::new();
-    if value.len() <= INLINE_BYTES {
+    let found = if value.len() <= INLINE_BYTES {
         row_value = sealed(sum, value);
+        look(shared, &partition, cell.sort).await?
     } else {
         let id = chunk_id(&partition, cell.sort, value, shared.link.options.chunk_bytes);
-        let owner = Owner { partition: &partition, sort: cell.sort };
-        shared.link.write_chunks(&id, owner, value).await?;
         head.body = Body::Chunks(id, shared.link.options.chunk_bytes as u32);
+        let owner = Owner { partition: &partition, sort: cell.sort };
+        // At once: a cell that is created is hardly ever there. Of one that is, the same chunks are written again,
+        // or, where the vow is broken, some that a sweep takes.
+        let chunks = shared.link.write_chunks(&id, owner, value);
+        futures::try_join!(look(shared, &partition, cell.sort), chunks)?.0
+    };
+    if !found.pieces.is_empty() {
+        return compare(shared, &partition, cell.sort, found.pieces, value).await.map(|()| true);
     }
     let head = head.encode();
     let values = vec![

@@ -78,6 +78,11 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
             ),
             "start the nodes that are down (`nodetool status` names them), then try again; nothing was done",
         ),
+        Some((DbError::Invalid | DbError::ConfigError, text)) => told(
+            ErrorKind::Unavailable,
+            format!("{place} does not understand {what}: {text}"),
+            "its tables may have been altered: open the store again, which names what differs",
+        ),
         _ => StoreError::Unavailable {
             place: place.to_owned(),
             reason: format!("{what} failed: {}", first_line(&error)),

@@ -7,8 +7,8 @@
 //! Invariant: no call waits for one that was dropped.
 
 use crate::cells::Pieces;
-use crate::codec::PartitionHead;
 use crate::link::Link;
+use crate::recall::Known;
 use atoll_store::{PartitionKey, SortKey, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -23,16 +23,6 @@ const HEADS_MAX: usize = 1024;
 
 /// Cells that are asked for together at most.
 const TOGETHER_MAX: usize = 64;
-
-/// What is known of the head of a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// This was its head, or it had none.
-    Head(Option<PartitionHead>),
-}
 
 /// The lane of writes of one partition.
 pub(crate) type WriteLane = Arc<tokio::sync::Mutex<Known>>;

@@ -6,6 +6,7 @@
 
 use crate::bind::Bind;
 use crate::failure::{Failure, judge, refused, unknown};
+use crate::kept::Kept;
 use crate::options::Options;
 use crate::profiles::Profiles;
 use crate::statements::Statements;
@@ -40,6 +41,7 @@ pub(crate) struct Link {
     /// One budget of requests in flight for everything that is issued in numbers.
     pub(crate) budget: Arc<Semaphore>,
     pub(crate) parallelism: usize,
+    pub(crate) kept: Kept,
     round_trip_ns: AtomicU64,
 }
 
@@ -68,6 +70,7 @@ impl Link {
     ) -> Self {
         let nodes = session.get_cluster_state().get_nodes_info().len().max(1);
         let parallelism = (nodes * REQUESTS_PER_NODE).min(REQUESTS_MAX);
+        let kept = Kept::new(options.memory_bytes);
         Self {
             place: options.place(),
             session,
@@ -76,6 +79,7 @@ impl Link {
             options,
             budget: Arc::new(Semaphore::new(parallelism * 2)),
             parallelism,
+            kept,
             round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),
         }
     }

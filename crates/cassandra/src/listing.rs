@@ -7,12 +7,13 @@
 //! Invariant: the ranges of all splits together hold every token exactly once.
 
 use crate::codec::KIND_CELL;
+use crate::near::{Toward, is_here};
 use crate::store::Shared;
 use atoll_store::{PartitionKey, PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
 use bytes::Bytes;
 use scylla::routing::Token as RingToken;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Rows that one request looks at. A page ends within a partition, and the next one begins behind it: to ask for
@@ -41,7 +42,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, query: PartitionQuery) -> Result<
     let mut page_bytes = 0;
     for range in ranges {
         let Some(range) = rest(shared, range, cursor.as_deref()) else { continue };
-        let found = look(shared, range).await?;
+        let found = look(shared, range, query.split.is_some()).await?;
         for (key, has_cells) in found.keys {
             let mine = key.strip_prefix(shared.link.options.namespace.as_slice());
             if let Some(mine) = mine.filter(|mine| has_cells && mine.starts_with(&query.prefix)) {
@@ -70,9 +71,14 @@ fn rest(shared: &Shared, range: TokenRange, cursor: Option<&[u8]>) -> Option<Tok
 }
 
 /// The next partitions of a range.
-async fn look(shared: &Arc<Shared>, range: TokenRange) -> Result<Looked, StoreError> {
+async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result<Looked, StoreError> {
     let link = &shared.link;
-    let answer = link.rows("listing", &link.statements.plain.list, &(range.0, range.1, ROWS)).await?;
+    let mut list = link.statements.plain.list.clone();
+    // The driver knows no token of a range: without being told it would ask any node.
+    if let Some(host) = host_of(shared, range.1).filter(|_| is_split) {
+        list.set_load_balancing_policy(Some(Toward::policy(host, Arc::clone(&link.profiles.routes))));
+    }
+    let answer = link.rows("listing", &list, &(range.0, range.1, ROWS)).await?;
     let rows = answer.rows::<(Bytes, i8)>().map_err(|error| link.not_understood(&error))?;
     let mut looked = Looked { keys: Vec::new(), is_done: answer.rows_num() < ROWS as usize };
     for row in rows {
@@ -114,7 +120,7 @@ pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, Stor
         let pieces = cut(&ranges, parts.div_ceil(ranges.len().max(1)));
         let each = pieces.len().div_ceil(parts).max(1);
         for part in pieces.chunks(each) {
-            splits.push(Split { token: encode(part), place: place_of(host) });
+            splits.push(Split { token: encode(part), place: place_of(shared, host) });
         }
     }
     Ok(splits)
@@ -168,15 +174,17 @@ fn host_of(shared: &Shared, token: i64) -> Option<IpAddr> {
 
 /// Where a partition lies.
 pub(crate) fn place(shared: &Shared, partition: &[u8]) -> Place {
-    place_of(host_of(shared, shared.token(partition)))
+    place_of(shared, host_of(shared, shared.token(partition)))
 }
 
-/// An address of this machine is here: only its own can be bound.
-fn place_of(host: Option<IpAddr>) -> Place {
+fn place_of(shared: &Shared, host: Option<IpAddr>) -> Place {
+    let is_here = |host| match shared.link.options.beside {
+        Some(beside) => beside == host,
+        None => is_here(host),
+    };
     match host {
-        None => Place::Here,
-        Some(host) if UdpSocket::bind((host, 0)).is_ok() => Place::Here,
-        Some(host) => Place::Host(host.to_string()),
+        Some(host) if !is_here(host) => Place::Host(host.to_string()),
+        _ => Place::Here,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be chosen about a store on Cassandra.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +55,9 @@ pub struct Options {
     pub consistency: Consistency,
     /// The data centre that is near; that of the first contact point for none.
     pub datacenter: Option<String>,
+    /// The node beside this program, which is asked first for what any replica may answer; for none the one on this
+    /// machine, if there is just one.
+    pub beside: Option<IpAddr>,
     /// Copies of a keyspace that has to be created; as many as the data centre has nodes, at most 3, for none.
     pub replication: Option<u32>,
     /// How connections are encrypted.
@@ -72,6 +76,8 @@ pub struct Options {
     pub waiters_max: usize,
     /// Bytes of a chunk, of which large values are made; a read of part of a value reads whole chunks.
     pub chunk_bytes: usize,
+    /// Bytes of what never changes that are kept in memory after they were read.
+    pub memory_bytes: u64,
     /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes.
     pub namespace: Vec<u8>,
 }
@@ -94,6 +100,7 @@ impl Default for Options {
             credentials: None,
             consistency: Consistency::default(),
             datacenter: None,
+            beside: None,
             replication: None,
             tls: Tls::default(),
             create: true,
@@ -103,6 +110,7 @@ impl Default for Options {
             request_memory: Duration::from_secs(600),
             waiters_max: 100_000,
             chunk_bytes: 128 << 10,
+            memory_bytes: 256 << 20,
             namespace: Vec::new(),
         }
     }

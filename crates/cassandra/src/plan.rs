@@ -239,6 +239,25 @@ impl Plan {
             && self.ranges.is_empty()
     }
 
+    /// Cells that are not what they were before.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = &SortKey> {
+        let behind = self.deleted_behind.iter().map(|(sort, _)| sort);
+        self.pieces.iter().map(|piece| &piece.sort).chain(&self.deleted).chain(behind)
+    }
+
+    /// Ranges of cells that are gone.
+    pub(crate) fn ranges(&self) -> &[crate::net::HalfOpen] {
+        &self.ranges
+    }
+
+    /// Cells that are one piece in its row, as that piece is written.
+    pub(crate) fn whole_cells(&self) -> impl Iterator<Item = (&SortKey, Piece)> {
+        self.pieces.iter().filter(|new| new.number == 0 && !new.value.is_empty()).filter_map(|new| {
+            let head = PieceHead::decode(&new.head)?;
+            Some((&new.sort, Piece { number: 0, head, sealed: Some(new.value.clone().into()) }))
+        })
+    }
+
     fn push(&mut self, piece: NewPiece) {
         self.pieces.push(piece);
     }

@@ -1,6 +1,7 @@
 //! How the driver sends what it is given: where to, how long it waits, and that it never sends again by itself
 //! what must not happen twice.
 
+use crate::near::Toward;
 use crate::options::{Consistency as Majority, Options};
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
@@ -9,7 +10,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the driver waits for one attempt. Cassandra itself gives up after 2 to 10 seconds, and its answer
+/// How long the driver waits for one attempt, at most. Cassandra itself gives up after 2 to 10 seconds, and its answer
 /// tells more.
 pub(crate) const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
 
@@ -21,6 +22,8 @@ pub(crate) struct Profiles {
     pub(crate) serial: ExecutionProfileHandle,
     /// Everything else: sent to any replica, and once more to another where the driver sees that it is harmless.
     pub(crate) plain: ExecutionProfileHandle,
+    /// Where requests go that any node may answer.
+    pub(crate) routes: Arc<dyn LoadBalancingPolicy>,
 }
 
 impl Profiles {
@@ -34,17 +37,21 @@ impl Profiles {
                 .consistency(majority)
                 .serial_consistency(Some(serial))
                 .speculative_execution_policy(None)
-                .request_timeout(Some(ATTEMPT_TIME_OUT))
+                .request_timeout(Some(ATTEMPT_TIME_OUT.min(options.request_time_out)))
         };
         let serial = base()
             .load_balancing_policy(routes(options, false))
             .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
             .build();
+        let mut to_any = routes(options, true);
+        if let Some(node) = options.beside {
+            to_any = Toward::policy(node, to_any);
+        }
         let plain = base()
-            .load_balancing_policy(routes(options, true))
+            .load_balancing_policy(Arc::clone(&to_any))
             .retry_policy(Arc::new(DefaultRetryPolicy::new()))
             .build();
-        Self { serial: serial.into_handle(), plain: plain.into_handle() }
+        Self { serial: serial.into_handle(), plain: plain.into_handle(), routes: to_any }
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn read_pieces(
     crate::lanes::read(&shared.link, &shared.lanes, partition, sort).await
 }
 
-/// The cell as one replica has it, or else a majority; none if that is not enough to tell.
+/// The cell as it was read before, as one replica has it, or else a majority; none if that is not enough to tell.
 async fn read_vowed(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -52,15 +52,23 @@ async fn read_vowed(
     range: ByteRange,
 ) -> Result<Option<Option<Buffer>>, StoreError> {
     let link = &shared.link;
+    if let Some(created) = link.kept.cell(partition, sort)
+        && let Some(bytes) = link.of_created(&created, range).await?
+    {
+        return Ok(Some(Some(bytes)));
+    }
     for statement in [&link.statements.reads.cell_near, &link.statements.reads.cell] {
         let pieces = {
             let _permit = link.permit().await;
             link.cell_by(statement, partition, sort).await?
         };
-        if !pieces.is_empty()
-            && let Some(bytes) = link.joined(sort, &pieces, range).await?
-        {
-            return Ok(Some(Some(bytes)));
+        let bytes = match &pieces[..] {
+            [] => None,
+            [piece] => link.of_created(&link.take_in(partition, sort, piece)?, range).await?,
+            pieces => link.joined(sort, pieces, range).await?,
+        };
+        if bytes.is_some() {
+            return Ok(Some(bytes));
         }
     }
     Ok(None)

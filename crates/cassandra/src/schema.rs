@@ -4,6 +4,7 @@
 //! Invariant: clients that create the same keyspace at once do so through the same node, which does one after
 //! the other.
 
+use crate::drift::{self, Found};
 use crate::failure::{database_error, refused, told};
 use crate::options::Options;
 use crate::profiles::Profiles;
@@ -42,11 +43,18 @@ pub(crate) async fn ensure(
     options: &Options,
 ) -> Result<(), StoreError> {
     let schema = Schema { session, profiles, options, place: options.place() };
-    match schema.format().await? {
-        Some(format) => schema.check(format),
-        None if options.create && !options.read_only => schema.create().await,
-        None => Err(StoreError::NotFound { what: "store", name: schema.place }),
+    match schema.format().await {
+        Ok(Some(format)) => schema.check(format)?,
+        Ok(None) if options.create && !options.read_only => schema.create().await?,
+        Ok(None) => return Err(StoreError::NotFound { what: "store", name: schema.place }),
+        // What was altered says more than the statement that could not be understood.
+        Err(error) => return Err(schema.check_drift().await.err().filter(is_drift).unwrap_or(error)),
     }
+    schema.check_drift().await
+}
+
+fn is_drift(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Corrupt
 }
 
 struct Schema<'a> {
@@ -107,6 +115,7 @@ impl Schema<'_> {
         for table in tables(&self.options.keyspace_quoted()) {
             self.define(&node, table).await?;
         }
+        self.check_unclaimed().await?;
         let mut stamp = Statement::new(format!(
             "INSERT INTO {}.meta (name, number) VALUES ('format', {FORMAT}) IF NOT EXISTS",
             self.options.keyspace_quoted()
@@ -123,6 +132,58 @@ impl Schema<'_> {
             Some(format) => self.check(format),
             None => Err(StoreError::NotFound { what: "store", name: self.place.clone() }),
         }
+    }
+
+    /// Whether the tables are as they were made.
+    async fn check_drift(&self) -> Result<(), StoreError> {
+        let read = async |columns: &str, table: &str| {
+            let read = format!("SELECT {columns} FROM system_schema.{table} WHERE keyspace_name = ?");
+            let result = self.session.query_unpaged(read, (self.options.keyspace.as_str(),)).await;
+            let rows = result.map_err(|error| self.refused("opening", error))?.into_rows_result();
+            rows.map_err(|error| self.unread(table, &error))
+        };
+        let (columns, tables) = futures::try_join!(
+            read("table_name, column_name, type, kind", "columns"),
+            read("table_name, default_time_to_live", "tables")
+        )?;
+        let mut found = Found::default();
+        let rows = columns.rows::<(String, String, String, String)>();
+        for row in rows.map_err(|error| self.unread("columns", &error))? {
+            let (table, column, kind, part) = row.map_err(|error| self.unread("columns", &error))?;
+            found.columns.insert((table, column), (kind, part));
+        }
+        for row in tables.rows::<(String, Option<i32>)>().map_err(|error| self.unread("tables", &error))? {
+            let (table, seconds) = row.map_err(|error| self.unread("tables", &error))?;
+            found.times_to_live.insert(table, seconds.unwrap_or(0));
+        }
+        drift::check(&self.place, &self.options.keyspace_quoted(), &found)
+    }
+
+    fn unread(&self, table: &str, error: &dyn std::fmt::Display) -> StoreError {
+        StoreError::Unavailable {
+            place: self.place.clone(),
+            reason: format!("its system_schema.{table} is not understood: {error}"),
+            source: None,
+        }
+    }
+
+    /// Refuses cells without the table that says what they are: rows are written only after it is there.
+    async fn check_unclaimed(&self) -> Result<(), StoreError> {
+        let mut read =
+            Statement::new(format!("SELECT p FROM {}.cells LIMIT 1", self.options.keyspace_quoted()));
+        read.set_execution_profile_handle(Some(self.profiles.plain.clone()));
+        let result =
+            self.session.query_unpaged(read, ()).await.map_err(|error| self.refused("opening", error))?;
+        let has_rows = result.into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
+        if !has_rows || self.format().await?.is_some() {
+            return Ok(());
+        }
+        Err(told(
+            ErrorKind::Corrupt,
+            format!("{} holds cells, and its table meta does not say by which format", self.place),
+            "somebody dropped or emptied the table meta: restore it from a snapshot (docs/guide/cassandra.md, \
+             \"Backup and restore\"), or name another keyspace",
+        ))
     }
 
     async fn has_keyspace(&self) -> Result<bool, StoreError> {

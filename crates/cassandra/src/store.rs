@@ -183,7 +183,10 @@ impl Shared {
         let durability = self.check_writable(options)?;
         let is_sent = AtomicBool::new(false);
         let writing = Writing::new(self, &batch, options.request, &is_sent);
-        let done = within(options.deadline, "write", &is_sent, &self.link.place, writing.run()).await?;
+        let done = within(options.deadline, "write", &is_sent, &self.link.place, writing.run()).await;
+        // Whatever came of it.
+        self.link.kept.forget(&self.key(&batch.partition), &batch);
+        let done = done?;
         if done == Done::Now {
             self.watches.wrote(&batch);
         }

@@ -15,11 +15,11 @@ use crate::codec::{
     FLAG_COMPOUND, KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot,
 };
 use crate::failure::{refused, unknown};
-use crate::lanes::Known;
 use crate::link::{Decided, Patience};
 use crate::net::half_open;
 use crate::options::REQUEST_MEMORY_MARGIN;
 use crate::plan::{Judged, Plan, View, Written as WrittenChunks, judge, lay_out};
+use crate::recall::Known;
 use crate::store::Shared;
 use atoll_store::{Batch, Mutation, PartitionKey, RequestId, SortKey, StoreError};
 use std::collections::BTreeSet;
@@ -110,11 +110,11 @@ impl<'a> Writing<'a> {
             match self.attempt(known, last, &mut patience).await {
                 Tried::Done(done) => return Ok(done),
                 Tried::Fails(error) => {
-                    *known = Known::Nothing;
+                    known.forget();
                     return Err(error);
                 }
                 Tried::Again(attempt) => {
-                    *known = Known::Nothing;
+                    known.was_overtaken();
                     if race > 0 && attempt.is_none_or(|attempt| !attempt.is_doubtful) {
                         pause_ms = (pause_ms * 2).min(64);
                         tokio::time::sleep(std::time::Duration::from_micros(fastrand::u64(
@@ -134,9 +134,12 @@ impl<'a> Writing<'a> {
     }
 
     async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, patience: &mut Patience) -> Tried {
-        let look = match (*known, self.is_blind()) {
-            (Known::Head(Some(head)), true) if head.flags & FLAG_COMPOUND == 0 => Look::blind(head),
-            _ => match self.look(last).await {
+        // A request id has to be looked for, and a try before this one too.
+        let recalled = if last.is_none() && self.request.is_none() { known.recall(self.batch) } else { None };
+        let is_recalled = recalled.is_some();
+        let look = match recalled {
+            Some((head, view)) => Look { head: Some(head), view, is_repeated: false, winner: None },
+            None => match self.look(last).await {
                 Ok(look) => look,
                 Err(error) => return Tried::Fails(self.honest(last, error)),
             },
@@ -151,6 +154,7 @@ impl<'a> Writing<'a> {
         }
         match judge(&self.shared.link, self.batch, &look.view).await {
             Err(error) => return Tried::Fails(self.honest(last, error)),
+            Ok(Judged::Conflict(_)) if is_recalled => return Tried::Again(None),
             Ok(Judged::Conflict(conflict)) => return Tried::Fails(StoreError::Conflict(conflict)),
             Ok(Judged::Moved) if self.has_patience_with_moves() => return Tried::Again(last),
             Ok(Judged::Moved) => return Tried::Fails(self.honest(last, self.chunk_lost())),
@@ -168,11 +172,19 @@ impl<'a> Writing<'a> {
         let stands = last.filter(|last| last.is_doubtful && last.expected == look.head);
         let number = stands.map_or_else(|| fastrand::u64(..), |last| last.number);
         let is_doubtful = stands.is_some();
-        self.send(known, &plan, Attempt { expected: look.head, number, is_doubtful }, patience).await
+        self.send(known, look.view, &plan, Attempt { expected: look.head, number, is_doubtful }, patience)
+            .await
     }
 
     /// Sends the plan as one conditional batch.
-    async fn send(&self, known: &mut Known, plan: &Plan, attempt: Attempt, patience: &mut Patience) -> Tried {
+    async fn send(
+        &self,
+        known: &mut Known,
+        view: View,
+        plan: &Plan,
+        attempt: Attempt,
+        patience: &mut Patience,
+    ) -> Tried {
         let link = &self.shared.link;
         let next = attempt.next(plan.is_compound);
         let (encoded, slot) = (next.encode(), winner_slot(next.version));
@@ -194,7 +206,7 @@ impl<'a> Writing<'a> {
         self.is_sent.store(true, Ordering::SeqCst);
         match link.decide(&sendings).await {
             Decided::Applied => {
-                *known = Known::Head(Some(next));
+                known.learn(attempt.expected, next, view, plan);
                 self.shared.let_go(plan.old_chunks.clone());
                 Tried::Done(Done::Now)
             }
@@ -221,7 +233,7 @@ impl<'a> Writing<'a> {
             look.winner.filter(|winner| winner.version == next).map(|winner| winner.attempt == last.number);
         match mine {
             Some(true) => {
-                *known = Known::Head(look.head);
+                known.learn_head(look.head);
                 Some(Tried::Done(Done::Now))
             }
             // Somebody else made the version that this try was for, so it never will.
@@ -259,14 +271,6 @@ impl<'a> Writing<'a> {
             },
             _ => error,
         }
-    }
-
-    /// Whether the batch needs to know nothing of the partition but its head.
-    fn is_blind(&self) -> bool {
-        self.batch.conditions.is_empty()
-            && self.request.is_none()
-            && !self.batch.mutations.is_empty()
-            && self.batch.mutations.iter().all(|mutation| matches!(mutation, Mutation::Put(..)))
     }
 
     /// Reads what the batch needs, at one moment.
@@ -340,13 +344,6 @@ impl<'a> Writing<'a> {
             Mutation::DeleteRange(_) => None,
         });
         conditions.chain(mutations).collect()
-    }
-}
-
-impl Look {
-    /// Nothing was read: the head is the one that the last write of this client left.
-    fn blind(head: PartitionHead) -> Self {
-        Self { head: Some(head), view: View::default(), is_repeated: false, winner: None }
     }
 }
 

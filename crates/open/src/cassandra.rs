@@ -4,7 +4,8 @@
 
 use crate::url::{UrlError, percent_decoded, read_mode, shortened};
 use crate::{Mode, OpenOptions};
-use atoll_options::{OptionValue, ValueError, nearest};
+use atoll_options::{OptionValue, Size, ValueError, nearest};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct CassandraQuery {
     pub is_local: bool,
     /// The near data centre.
     pub datacenter: Option<String>,
+    /// The node beside this program.
+    pub beside: Option<IpAddr>,
     /// Copies of a keyspace that is created.
     pub replication: Option<u32>,
     /// Whether connections are encrypted, and the file with the authorities.
@@ -42,6 +45,8 @@ pub struct CassandraQuery {
     pub connect_time_out: Option<Duration>,
     /// How long a call is tried again.
     pub time_out: Option<Duration>,
+    /// Memory for what never changes.
+    pub memory_bytes: Option<u64>,
 }
 
 /// How connections are encrypted.
@@ -55,16 +60,18 @@ pub enum TlsChoice {
     File(PathBuf),
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "mode",
     "create",
     "consistency",
     "datacenter",
+    "beside",
     "replication",
     "tls",
     "password-file",
     "connect-time-out",
     "time-out",
+    "memory",
 ];
 
 impl CassandraUrl {
@@ -103,6 +110,7 @@ impl CassandraUrl {
     pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
         options.mode = self.query.mode.unwrap_or(options.mode);
         options.create = self.query.create.unwrap_or(options.create);
+        options.memory_bytes = self.query.memory_bytes.unwrap_or(options.memory_bytes);
     }
 }
 
@@ -133,10 +141,12 @@ impl CassandraQuery {
             "create" => self.create = Some(bool::parse(value)?),
             "consistency" => self.is_local = read_consistency(value)?,
             "datacenter" => self.datacenter = Some(String::parse(value)?),
+            "beside" => self.beside = Some(read_address(value)?),
             "replication" => self.replication = Some(u32::parse(value)?),
             "tls" => self.tls = Some(read_tls(value)?),
             "password-file" => self.password_file = Some(PathBuf::parse(value)?),
             "connect-time-out" => self.connect_time_out = Some(Duration::parse(value)?),
+            "memory" => self.memory_bytes = Some(Size::parse(value)?.0),
             _ => self.time_out = Some(Duration::parse(value)?),
         }
         Ok(())
@@ -149,6 +159,12 @@ fn read_consistency(value: &str) -> Result<bool, ValueError> {
         "local-quorum" => Ok(true),
         _ => Err(ValueError::Form { text: shortened(value), expected: "quorum or local-quorum" }),
     }
+}
+
+fn read_address(value: &str) -> Result<IpAddr, ValueError> {
+    value
+        .parse()
+        .map_err(|_| ValueError::Form { text: shortened(value), expected: "an address such as 10.0.0.7" })
 }
 
 fn read_tls(value: &str) -> Result<TlsChoice, ValueError> {

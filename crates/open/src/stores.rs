@@ -58,6 +58,7 @@ pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) ->
         credentials,
         consistency: if query.is_local { Consistency::LocalQuorum } else { Consistency::Quorum },
         datacenter: query.datacenter.clone(),
+        beside: query.beside,
         replication: query.replication,
         tls: match &query.tls {
             None | Some(TlsChoice::Off) => Tls::Off,
@@ -66,6 +67,7 @@ pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) ->
         },
         create: options.create,
         read_only: options.mode == Mode::Read,
+        memory_bytes: options.memory_bytes,
         connect_time_out: query.connect_time_out.unwrap_or(defaults.connect_time_out),
         request_time_out: query.time_out.unwrap_or(defaults.request_time_out),
         ..defaults

@@ -179,8 +179,9 @@ impl UrlError {
             }
             Self::NotAPair { .. } | Self::UnknownKey { .. } | Self::Twice { .. } | Self::Value { .. } => {
                 "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
-                 cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, replication=NUMBER, \
-                 tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION"
+                 cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, beside=ADDRESS, \
+                 replication=NUMBER, tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION, \
+                 memory=SIZE"
             }
         }
     }

@@ -142,7 +142,7 @@ fn cassandra_urls_name_hosts_keyspace_and_what_else_matters() {
     let most = cassandra(
         "cassandra://ada%40lab@node-1:19042,10.0.0.2,[::1]:9042/run_7?consistency=local-quorum&datacenter=east\
          &replication=3&tls=/etc/ca.pem&password-file=~%2Fsecret&connect-time-out=3s&time-out=1min&mode=read\
-         &create=false",
+         &create=false&memory=64MiB&beside=10.0.0.2",
     );
     assert_eq!(most.user.as_deref(), Some("ada@lab"));
     assert_eq!(most.contacts, ["node-1:19042", "10.0.0.2", "[::1]:9042"]);
@@ -151,11 +151,13 @@ fn cassandra_urls_name_hosts_keyspace_and_what_else_matters() {
         create: Some(false),
         is_local: true,
         datacenter: Some("east".into()),
+        beside: Some("10.0.0.2".parse().unwrap()),
         replication: Some(3),
         tls: Some(TlsChoice::File("/etc/ca.pem".into())),
         password_file: Some("~/secret".into()),
         connect_time_out: Some(Duration::from_secs(3)),
         time_out: Some(Duration::from_secs(60)),
+        memory_bytes: Some(64 << 20),
     };
     assert_eq!(most.query, query);
 }

@@ -1,0 +1,148 @@
+//! Whether the tables still are what they were made as: whoever altered one of them is told at the door, and not by
+//! a value that is gone.
+//!
+//! What administrators may change stays their business: compaction, caching, further columns.
+//!
+//! Invariant: nothing is repaired here. A column that was dropped is gone with its values, and only a backup has them.
+
+use crate::failure::told;
+use atoll_store::{ErrorKind, StoreError};
+use std::collections::HashMap;
+
+/// Name, type, and part of the primary key, in its order.
+type Column = (&'static str, &'static str, &'static str);
+
+const CELLS: &[Column] = &[
+    ("p", "blob", "partition_key"),
+    ("kind", "tinyint", "clustering"),
+    ("s", "blob", "clustering"),
+    ("piece", "int", "clustering"),
+    ("head", "blob", "regular"),
+    ("value", "blob", "regular"),
+    ("guard", "blob", "regular"),
+];
+const CHUNKS: &[Column] = &[
+    ("id", "blob", "partition_key"),
+    ("n", "int", "partition_key"),
+    ("data", "blob", "regular"),
+    ("p", "blob", "regular"),
+    ("s", "blob", "regular"),
+];
+const META: &[Column] = &[("name", "text", "partition_key"), ("number", "int", "regular")];
+
+/// All tables with their columns.
+const TABLES: [(&str, &[Column]); 3] = [("cells", CELLS), ("chunks", CHUNKS), ("meta", META)];
+
+/// The tables as the cluster has them.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Type and kind of each column, by table and name.
+    pub(crate) columns: HashMap<(String, String), (String, String)>,
+    /// After how many seconds rows of a table go by themselves; 0 for never.
+    pub(crate) times_to_live: HashMap<String, i32>,
+}
+
+/// Refuses tables in which something would be missing.
+pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), StoreError> {
+    for (table, columns) in TABLES {
+        let Some(&seconds) = found.times_to_live.get(table) else {
+            return Err(altered(
+                place,
+                format!("its table {table} is missing"),
+                "somebody dropped it, and its rows with it: restore the keyspace from a snapshot \
+                 (docs/guide/cassandra.md, \"Backup and restore\")"
+                    .to_owned(),
+            ));
+        };
+        for (name, kind, part) in columns {
+            let here = found.columns.get(&(table.to_owned(), (*name).to_owned()));
+            let problem = match here {
+                None => format!("column {name} of its table {table} is missing"),
+                Some((other, _)) if other != kind => {
+                    format!("column {name} of its table {table} is of type {other}, and should be {kind}")
+                }
+                Some((_, other)) if other != part => {
+                    format!("column {name} of its table {table} is {other}, and should be {part}")
+                }
+                Some(_) => continue,
+            };
+            let hint = "somebody altered the table, and a column that is made again has none of its values: restore \
+                        the keyspace from a snapshot (docs/guide/cassandra.md, \"Backup and restore\")";
+            return Err(altered(place, problem, hint.to_owned()));
+        }
+        if seconds != 0 {
+            return Err(altered(
+                place,
+                format!("rows of its table {table} are deleted by themselves after {seconds} s"),
+                format!(
+                    "ALTER TABLE {keyspace}.{table} WITH default_time_to_live = 0; then compare with a snapshot: rows \
+                     that were written meanwhile go all the same"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn altered(place: &str, problem: String, hint: String) -> StoreError {
+    told(ErrorKind::Corrupt, format!("the tables of {place} are not as Atoll made them: {problem}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right() -> Found {
+        let mut found = Found::default();
+        for (table, columns) in TABLES {
+            found.times_to_live.insert(table.to_owned(), 0);
+            for (name, kind, part) in columns {
+                let key = (table.to_owned(), (*name).to_owned());
+                found.columns.insert(key, ((*kind).to_owned(), (*part).to_owned()));
+            }
+        }
+        found
+    }
+
+    fn refusal(change: impl FnOnce(&mut Found)) -> String {
+        let mut found = right();
+        change(&mut found);
+        let error = check("here", "\"k\"", &found).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        format!("{error} [{}]", error.hint().unwrap_or_default())
+    }
+
+    #[test]
+    fn each_difference_that_loses_something_is_named() {
+        let key = |table: &str, name: &str| (table.to_owned(), name.to_owned());
+        check("here", "\"k\"", &right()).unwrap();
+        let missing = refusal(|found| {
+            found.times_to_live.remove("chunks");
+        });
+        assert!(missing.contains("table chunks is missing"), "{missing}");
+        let dropped = refusal(|found| {
+            found.columns.remove(&key("cells", "value"));
+        });
+        assert!(dropped.contains("column value of its table cells is missing"), "{dropped}");
+        let other = refusal(|found| {
+            found.columns.insert(key("meta", "number"), ("bigint".to_owned(), "regular".to_owned()));
+        });
+        assert!(other.contains("bigint") && other.contains("should be int"), "{other}");
+        let ends = refusal(|found| {
+            found.times_to_live.insert("cells".to_owned(), 60);
+        });
+        assert!(
+            ends.contains("60 s") && ends.contains("\"k\".cells WITH default_time_to_live = 0"),
+            "{ends}"
+        );
+    }
+
+    #[test]
+    fn a_further_column_is_nobodys_business() {
+        let mut found = right();
+        found
+            .columns
+            .insert(("cells".to_owned(), "note".to_owned()), ("text".to_owned(), "regular".to_owned()));
+        check("here", "\"k\"", &found).unwrap();
+    }
+}

@@ -1,0 +1,66 @@
+//! Which node a request that any of them may answer goes to: the one beside this program, where there is one.
+//!
+//! Invariant: only the order of nodes is changed. If the near one is down or is no replica, the others answer.
+
+use scylla::client::session::Session;
+use scylla::cluster::{ClusterState, NodeRef};
+use scylla::policies::load_balancing::{FallbackPlan, LoadBalancingPolicy, RoutingInfo};
+use scylla::routing::Shard;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+
+/// Asks one node first, if it has what is asked for, and else does what another policy says.
+#[derive(Debug)]
+pub(crate) struct Toward {
+    node: IpAddr,
+    others: Arc<dyn LoadBalancingPolicy>,
+}
+
+impl Toward {
+    pub(crate) fn policy(node: IpAddr, others: Arc<dyn LoadBalancingPolicy>) -> Arc<dyn LoadBalancingPolicy> {
+        Arc::new(Self { node, others })
+    }
+
+    fn is_meant(&self, node: NodeRef<'_>) -> bool {
+        node.address.ip() == self.node && node.is_connected()
+    }
+}
+
+impl LoadBalancingPolicy for Toward {
+    fn pick<'a>(
+        &'a self,
+        request: &'a RoutingInfo<'a>,
+        cluster: &'a ClusterState,
+    ) -> Option<(NodeRef<'a>, Option<Shard>)> {
+        let meant = cluster.get_nodes_info().iter().find(|node| self.is_meant(node));
+        let meant = meant.filter(|meant| match (request.token, request.table) {
+            (Some(token), Some(table)) => {
+                let replicas = cluster.get_token_endpoints(table.ks_name(), table.table_name(), token);
+                replicas.iter().any(|(replica, _)| replica.host_id == meant.host_id)
+            }
+            _ => true,
+        });
+        meant.map(|node| (node, None)).or_else(|| self.others.pick(request, cluster))
+    }
+
+    fn fallback<'a>(&'a self, request: &'a RoutingInfo<'a>, cluster: &'a ClusterState) -> FallbackPlan<'a> {
+        let first = self.others.pick(request, cluster);
+        Box::new(first.into_iter().chain(self.others.fallback(request, cluster)))
+    }
+
+    fn name(&self) -> String {
+        format!("toward {}", self.node)
+    }
+}
+
+/// The node on this machine, if there is just one: where there are several, to prefer one would leave the others idle.
+pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
+    let state = session.get_cluster_state();
+    let mut here = state.get_nodes_info().iter().map(|node| node.address.ip()).filter(|node| is_here(*node));
+    here.next().filter(|_| here.next().is_none())
+}
+
+/// Whether it is an address of this machine: only such can be bound.
+pub(crate) fn is_here(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}

@@ -1,0 +1,224 @@
+//! What a client remembers of a partition that it wrote: its head and small cells, so that one who writes alone need
+//! not ask before each write.
+//!
+//! Invariant: what is remembered is true as long as the head stands, because no cell that has a value changes without
+//! it; and every batch carries the head as its condition. Cells that are absent are never remembered: `create` makes
+//! them without the head, so the database itself looks after conditions of absence.
+//! Invariant: nothing is refused by what is remembered: whoever would be told about a conflict asks first.
+
+use crate::cells::{Piece, Pieces};
+use crate::codec::{Body, FLAG_COMPOUND, PartitionHead};
+use crate::plan::{Plan, View};
+use atoll_store::{Batch, Condition, Mutation, SortKey};
+use std::collections::HashMap;
+
+/// Longest value that is remembered, and all of them in one partition.
+const VALUE_BYTES_MAX: usize = 1 << 10;
+const BYTES_MAX: usize = 4 << 10;
+
+/// Writes that ask, after one found that somebody else writes too.
+const CAUTION: u8 = 8;
+
+/// What is known of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    head: Option<PartitionHead>,
+    cells: HashMap<SortKey, Pieces>,
+    bytes: usize,
+    caution: u8,
+}
+
+impl Known {
+    /// Nothing of it may be true any more.
+    pub(crate) fn forget(&mut self) {
+        self.head = None;
+        self.cells.clear();
+        self.bytes = 0;
+    }
+
+    /// Somebody else made a version meanwhile.
+    pub(crate) fn was_overtaken(&mut self) {
+        self.forget();
+        self.caution = CAUTION;
+    }
+
+    /// The head, and the cells that the batch needs, if all of that is remembered.
+    pub(crate) fn recall(&mut self, batch: &Batch) -> Option<(PartitionHead, View)> {
+        let head = self.head?;
+        if self.caution > 0 {
+            self.caution -= 1;
+            return None;
+        }
+        let is_simple = head.flags & FLAG_COMPOUND == 0;
+        let is_known = |sort: &SortKey| self.cells.contains_key(sort);
+        let can_judge = |condition: &Condition| match condition {
+            Condition::Absent(_) => true,
+            Condition::Equals(sort, _) => is_known(sort),
+        };
+        let can_apply = |mutation: &Mutation| match mutation {
+            Mutation::Put(sort, _) => is_simple || is_known(sort),
+            Mutation::Append(sort, _) | Mutation::Delete(sort) => is_known(sort),
+            Mutation::DeleteRange(_) => false,
+        };
+        let is_enough = !batch.mutations.is_empty()
+            && batch.conditions.iter().all(can_judge)
+            && batch.mutations.iter().all(can_apply);
+        if !is_enough {
+            return None;
+        }
+        let named =
+            batch.conditions.iter().map(Condition::sort).chain(batch.mutations.iter().filter_map(sort_of));
+        let cells = named.filter_map(|sort| self.cells.get_key_value(sort));
+        let cells = cells.map(|(sort, pieces)| (sort.clone(), pieces.clone())).collect();
+        Some((head, View { cells, left_behind: Vec::new() }))
+    }
+
+    /// Takes in that a batch applied to what was seen under the head `before`.
+    pub(crate) fn learn(
+        &mut self,
+        before: Option<PartitionHead>,
+        head: PartitionHead,
+        view: View,
+        plan: &Plan,
+    ) {
+        if self.head != before {
+            // Of versions in between nobody here knows what they changed.
+            self.forget();
+        }
+        self.head = Some(head);
+        for (sort, pieces) in view.cells {
+            self.remember(sort, pieces);
+        }
+        for sort in plan.changed() {
+            self.drop_cell(sort);
+        }
+        if !plan.ranges().is_empty() {
+            self.cells.clear();
+            self.bytes = 0;
+        }
+        for (sort, piece) in plan.whole_cells() {
+            self.remember(sort.clone(), vec![piece]);
+        }
+    }
+
+    /// Takes in that the head is this one now, and nothing else.
+    pub(crate) fn learn_head(&mut self, head: Option<PartitionHead>) {
+        self.forget();
+        self.head = head;
+    }
+
+    fn remember(&mut self, sort: SortKey, pieces: Pieces) {
+        let Some(bytes) = bytes_of(&sort, &pieces).filter(|bytes| *bytes <= VALUE_BYTES_MAX) else { return };
+        self.drop_cell(&sort);
+        if self.bytes + bytes > BYTES_MAX {
+            self.cells.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.cells.insert(sort, pieces);
+    }
+
+    fn drop_cell(&mut self, sort: &SortKey) {
+        if let Some(pieces) = self.cells.remove(sort) {
+            self.bytes -= bytes_of(sort, &pieces).unwrap_or(0);
+        }
+    }
+}
+
+fn sort_of(mutation: &Mutation) -> Option<&[u8]> {
+    match mutation {
+        Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => Some(sort),
+        Mutation::DeleteRange(_) => None,
+    }
+}
+
+/// Bytes of a cell whose value was read and lies in its one row; none for all others.
+fn bytes_of(sort: &SortKey, pieces: &[Piece]) -> Option<usize> {
+    match pieces {
+        [Piece { number: 0, head, sealed: Some(sealed) }] if head.body == Body::Inline => {
+            Some(sort.len() + sealed.len())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{PieceHead, checksum, sealed};
+
+    fn cell(value: &[u8]) -> Pieces {
+        let head = PieceHead { checksum: checksum(value), bytes: value.len() as u64, body: Body::Inline };
+        vec![Piece { number: 0, head, sealed: Some(sealed(checksum(value), value).into()) }]
+    }
+
+    fn knowing(flags: u8) -> Known {
+        let mut known = Known::default();
+        let view = View { cells: [(b"a".to_vec(), cell(b"1"))].into(), left_behind: Vec::new() };
+        known.learn(None, PartitionHead { version: 3, attempt: 9, flags }, view, &Plan::default());
+        known
+    }
+
+    #[test]
+    fn what_is_remembered_lets_through_what_it_can_judge_and_nothing_else() {
+        let on = || Batch::on(*b"p");
+        let enough = [
+            on().if_equals(*b"a", b"1".to_vec()).put(*b"a", b"2".to_vec()),
+            on().if_absent(*b"b").if_equals(*b"a", b"1".to_vec()).put(*b"b", b"2".to_vec()),
+            on().append(*b"a", b"2".to_vec()),
+            on().delete(*b"a"),
+        ];
+        let too_little = [
+            on().if_equals(*b"b", b"1".to_vec()).put(*b"a", b"2".to_vec()),
+            on().append(*b"b", b"2".to_vec()),
+            on().delete(*b"b"),
+            on().delete_range(atoll_store::SortRange::all()),
+            on().if_absent(*b"b"),
+        ];
+        for batch in enough {
+            let (head, view) = knowing(0).recall(&batch).expect("it is remembered");
+            assert_eq!((head.version, view.cells.contains_key(&b"b"[..])), (3, false), "{batch:?}");
+        }
+        for batch in too_little {
+            assert!(knowing(0).recall(&batch).is_none(), "{batch:?}");
+        }
+        // Where cells may have chunks, one that is not known must be looked at before it is replaced.
+        assert!(knowing(FLAG_COMPOUND).recall(&on().put(*b"b", b"2".to_vec())).is_none());
+        assert!(knowing(FLAG_COMPOUND).recall(&on().put(*b"a", b"2".to_vec())).is_some());
+    }
+
+    #[test]
+    fn cells_of_an_older_head_are_forgotten_when_another_client_wrote_in_between() {
+        let head = |version| PartitionHead { version, attempt: 9, flags: 0 };
+        let batch = Batch::on(*b"p").if_equals(*b"a", b"1".to_vec()).put(*b"b", b"2".to_vec());
+        let mut known = knowing(0);
+        known.learn(Some(head(3)), head(4), View::default(), &Plan::default());
+        assert!(known.recall(&batch).is_some());
+        known.learn(Some(head(5)), head(6), View::default(), &Plan::default());
+        assert!(known.recall(&batch).is_none());
+    }
+
+    #[test]
+    fn who_was_overtaken_asks_for_a_while() {
+        let mut known = knowing(0);
+        let batch = Batch::on(*b"p").put(*b"a", b"2".to_vec());
+        known.was_overtaken();
+        for _ in 0..CAUTION {
+            known.learn_head(Some(PartitionHead { version: 1, attempt: 1, flags: 0 }));
+            assert!(known.recall(&batch).is_none());
+        }
+        assert!(known.recall(&batch).is_some());
+    }
+
+    #[test]
+    fn little_is_remembered_of_each_partition() {
+        let mut known = knowing(0);
+        for number in 0..100_u8 {
+            known.remember(vec![number], cell(&[number; 300]));
+            known.remember(vec![number, 1], cell(&[number; VALUE_BYTES_MAX]));
+            let held: usize = known.cells.iter().filter_map(|(sort, pieces)| bytes_of(sort, pieces)).sum();
+            assert!(held == known.bytes && held <= BYTES_MAX, "{held} bytes, {} counted", known.bytes);
+        }
+        assert!(known.cells.keys().all(|sort| sort.len() == 1), "long values are not remembered");
+    }
+}
