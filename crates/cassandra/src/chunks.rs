@@ -8,7 +8,7 @@
 use crate::bind::Bind;
 use crate::codec::{ChunkId, checksum, sealed, unsealed};
 use crate::link::Link;
-use atoll_store::{Buffer, StoreError};
+use atoll_store::{Buffer, Outcome, StoreError};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
@@ -69,12 +69,14 @@ impl Link {
             Bind::Bytes(owner.sort),
         ];
         // Until a cell refers to it a chunk means nothing, so a write that may have happened did not.
-        self.write("writing a chunk", &self.statements.plain.put_chunk, &values).await.map_err(|error| {
-            StoreError::Unavailable {
+        let written = self.write("writing a chunk", &self.statements.plain.put_chunk, &values).await;
+        written.map_err(|error| match error.outcome() {
+            Outcome::Unknown => StoreError::Unavailable {
                 place: self.place.clone(),
                 reason: "a chunk of a large value could not be written".to_owned(),
                 source: Some(Arc::new(error)),
-            }
+            },
+            _ => error,
         })
     }
 

@@ -129,13 +129,21 @@ fn check_difference(place: &str, times: &[Told]) -> Result<(), StoreError> {
         true => (&last.node, &first.node, "ahead"),
         false => (&first.node, &last.node, "behind"),
     };
+    let remedy = match times.len() {
+        2 => format!(
+            "look at the clocks of {far} and {other} (`chronyc tracking` or `timedatectl` there): one is wrong"
+        ),
+        _ => format!(
+            "set the clock of {far} right (`chronyc tracking` or `timedatectl` there), then try again"
+        ),
+    };
     Err(told(
         ErrorKind::Unavailable,
         format!(
             "{place} tells no time: the clock of node {far} is {difference:?} {way} of that of {other}, at most \
              {DIFFERENCE_MAX:?} are allowed"
         ),
-        format!("set the clock of {far} right (`chronyc tracking` or `timedatectl` there), then try again"),
+        remedy,
     ))
 }
 

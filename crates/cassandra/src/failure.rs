@@ -83,6 +83,8 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
             format!("{place} does not understand {what}: {text}"),
             "its tables may have been altered: open the store again, which names what differs",
         ),
+        Some((DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. }, _)) => slow(place, what, &error),
+        None if matches!(error, ExecutionError::RequestTimeout(_)) => slow(place, what, &error),
         _ => StoreError::Unavailable {
             place: place.to_owned(),
             reason: format!("{what} failed: {}", first_line(&error)),
@@ -99,6 +101,15 @@ pub(crate) fn unknown(what: &'static str, error: ExecutionError) -> StoreError {
 /// An error of the cluster with the remedy for it.
 pub(crate) fn told(kind: ErrorKind, message: String, hint: impl Into<String>) -> StoreError {
     StoreError::Remote { kind, unknown: false, message, hint: Some(hint.into()) }
+}
+
+/// Nodes that do not answer in time.
+fn slow(place: &str, what: &'static str, error: &ExecutionError) -> StoreError {
+    told(
+        ErrorKind::Unavailable,
+        format!("{place} is unavailable: {what} failed: {}", first_line(error)),
+        "nodes are down or slow (`nodetool status`, `nodetool tpstats`); time-out=DURATION gives them longer",
+    )
 }
 
 /// A role that lacks a right.
