@@ -47,7 +47,7 @@ enum Bench {
     /// Rows of an Arrow file into a plain table of Cassandra.
     #[command(hide = true)]
     CassandraRows(RivalArguments),
-    /// The blocks of a table in a folder into a plain table of Cassandra.
+    /// Rows of an Arrow file as blocks into a plain table of Cassandra.
     #[command(hide = true)]
     CassandraBlobs(RivalArguments),
     /// One statement in CQL.
@@ -66,7 +66,7 @@ struct RivalArguments {
     /// Keyspace of the rival.
     #[arg(long)]
     keyspace: String,
-    /// Arrow file of rows, or folder of a store.
+    /// Arrow file of rows.
     #[arg(long)]
     from: PathBuf,
     /// Where goes what it took, as JSON.
@@ -114,6 +114,9 @@ struct LoadArguments {
     /// How many writers share the steps, each as a run of its own.
     #[arg(long, default_value_t = 1)]
     writers: usize,
+    /// Where goes what it took, as JSON.
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -184,7 +187,8 @@ fn main() -> ExitCode {
         Bench::Child { spec } => run_child(&spec),
         Bench::TablesLoad(its) => {
             let sample_key = its.sample_key.as_deref();
-            wait_for(counts::load(&its.store, &its.table, &its.rows, sample_key, its.writers))
+            let out = its.out.as_deref();
+            wait_for(counts::load(&its.store, &its.table, &its.rows, sample_key, its.writers, out))
         }
         Bench::TablesPack(its) => wait_for(counts::pack(&its.store, &its.table, &its.out)),
         Bench::TablesCount(its) => wait_for(counts::count(&its.store, &its.table, &its.questions, &its.out)),

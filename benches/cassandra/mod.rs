@@ -44,6 +44,8 @@ struct Written {
     bytes: u64,
     /// Until the last was acknowledged.
     seconds: f64,
+    /// Of these, how long blobs were made.
+    made_seconds: f64,
 }
 
 impl Written {

@@ -42,7 +42,7 @@ pub async fn load(contacts: &str, keyspace: &str, rows: &Path, out: &Path) -> Re
         let batches = rows.chunks(BATCH_ROWS).map(|rows| send(&session, &insert, &whole, rows));
         stream::iter(batches).buffer_unordered(IN_FLIGHT).try_collect::<()>().await?;
     }
-    Written { count, bytes: 0, seconds: started.elapsed().as_secs_f64() }.keep(out)
+    Written { count, bytes: 0, seconds: started.elapsed().as_secs_f64(), made_seconds: 0.0 }.keep(out)
 }
 
 async fn send(

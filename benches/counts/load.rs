@@ -7,13 +7,16 @@ use arrow_array::types::{Float32Type, Int64Type};
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_ipc::reader::FileReader;
 use arrow_select::filter::filter_record_batch;
+use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, RunId};
 use atoll_tables::{Roles, Table, TableSchema};
 use futures::future::try_join_all;
+use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// How the runs are called that everything is written as, one for each writer.
 const RUN: &str = "run";
@@ -21,7 +24,23 @@ const RUN: &str = "run";
 /// The steps of a file, in order.
 type Steps = FileReader<BufReader<File>>;
 
-/// Appends every record batch of an Arrow file as a step; then closes the store.
+/// The rows of an Arrow file, a record batch for each step.
+pub struct Rows(Steps);
+
+impl Rows {
+    pub fn open(file: &Path) -> Result<Self, EngineError> {
+        Ok(Self(FileReader::try_new_buffered(File::open(file)?, None)?))
+    }
+}
+
+/// What loading took.
+#[derive(Serialize)]
+struct Loaded {
+    /// From the open store to the last acknowledgement.
+    seconds: f64,
+}
+
+/// Appends every record batch of an Arrow file as a step; then closes the store, and writes what it took to `out`.
 ///
 /// The table is sampled by row, or by the column `sample_key`; so many writers share the steps.
 pub async fn load(
@@ -30,9 +49,29 @@ pub async fn load(
     rows: &Path,
     sample_key: Option<&str>,
     writers: usize,
+    out: Option<&Path>,
 ) -> Result<(), EngineError> {
     let store = open(folder).await?;
-    let file = FileReader::try_new_buffered(File::open(rows)?, None)?;
+    let rows = Rows::open(rows)?;
+    let started = Instant::now();
+    write_into(&store, table, rows, sample_key, writers).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    if let Some(out) = out {
+        std::fs::write(out, serde_json::to_string(&Loaded { seconds })?)?;
+    }
+    store.close().await?;
+    Ok(())
+}
+
+/// Appends all rows to a new table of the store.
+pub async fn write_into(
+    store: &Arc<dyn Store>,
+    table: &str,
+    rows: Rows,
+    sample_key: Option<&str>,
+    writers: usize,
+) -> Result<(), EngineError> {
+    let file = rows.0;
     let roles = Roles {
         id: vec!["pid".to_owned(), "step".to_owned()],
         sample_key: sample_key.into_iter().map(str::to_owned).collect(),
@@ -40,7 +79,7 @@ pub async fn load(
         salt: 0,
     };
     let schema = TableSchema::new(file.schema().as_ref().clone(), &roles)?;
-    let table = Arc::new(Table::create(Arc::clone(&store), table, schema).await?);
+    let table = Arc::new(Table::create(Arc::clone(store), table, schema).await?);
     let file = Arc::new(Mutex::new(file));
     let writers = (0..writers.max(1)).map(|writer| {
         let (table, file) = (Arc::clone(&table), Arc::clone(&file));
@@ -48,8 +87,6 @@ pub async fn load(
         async move { tokio::spawn(write(table, file, format!("{RUN}-{writer}"))).await? }
     });
     try_join_all(writers).await?;
-    drop(table);
-    store.close().await?;
     Ok(())
 }
 

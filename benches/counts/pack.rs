@@ -7,11 +7,14 @@ use atoll_tables::{PackOptions, PackReport, Table};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What packing took.
 #[derive(Serialize)]
 struct Packed {
-    /// CPU seconds of all threads, until the new version was true.
+    /// From the open store until the new version was true.
+    seconds: f64,
+    /// CPU seconds of all threads, for that.
     cpu_seconds: f64,
     /// Bytes of the objects that the table consists of now.
     bytes: u64,
@@ -23,10 +26,10 @@ struct Packed {
 pub async fn pack(folder: &Path, table: &str, out: &Path) -> Result<(), EngineError> {
     let store = open(folder).await?;
     let table = Table::open(Arc::clone(&store), table).await?;
-    let before = cpu_seconds();
+    let (before, started) = (cpu_seconds(), Instant::now());
     let report = table.pack(&PackOptions::whole()).await?;
-    let cpu_seconds = cpu_seconds() - before;
-    let packed = Packed { cpu_seconds, bytes: table.info().await?.bytes, report };
+    let (cpu_seconds, seconds) = (cpu_seconds() - before, started.elapsed().as_secs_f64());
+    let packed = Packed { seconds, cpu_seconds, bytes: table.info().await?.bytes, report };
     std::fs::write(out, serde_json::to_string(&packed)?)?;
     drop(table);
     store.close().await?;

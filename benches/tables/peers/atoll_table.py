@@ -30,9 +30,7 @@ class AtollTable(Peer):
     def open(self) -> None:
         import atoll
 
-        # A URL is of a server, whose memory is its own.
-        memory = {} if isinstance(self._place, str) else {"memory_bytes": MEMORY_BYTES}
-        self._store = atoll.open(self._place, create=False, **memory)
+        self._store = atoll.open(self._place, create=False, memory_bytes=MEMORY_BYTES)
         self._table = self._store.table(self._name)
 
     def close(self) -> None:

@@ -68,3 +68,45 @@ impl Namespaces {
 fn address(store: &SharedStore) -> usize {
     Arc::as_ptr(store).cast::<()>().addr()
 }
+
+/// A node that can be stopped without being ended, so that it answers nothing for a while.
+#[allow(dead_code)]
+pub struct Paused {
+    process: String,
+}
+
+#[allow(dead_code)]
+impl Paused {
+    /// The node of this number; none, said aloud, if nobody tells where its process is.
+    pub fn node(number: usize) -> Option<Self> {
+        let folder = std::env::var("ATOLL_CASSANDRA_FOLDER").ok();
+        let file = folder.map(|folder| format!("{folder}/node-{number}/pid"));
+        let process = file.and_then(|file| std::fs::read_to_string(file).ok());
+        if process.is_none() {
+            println!(
+                "SKIPPED [cassandra-nodes] ATOLL_CASSANDRA_FOLDER names no cluster whose node can be stopped"
+            );
+        }
+        process.map(|process| Self { process: process.trim().to_owned() })
+    }
+
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = std::process::Command::new("kill").args([signal, &self.process]).status();
+        assert!(status.unwrap().success(), "kill {signal} {}", self.process);
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // A test that failed in between must not leave the node of the others asleep.
+        self.go_on();
+    }
+}
