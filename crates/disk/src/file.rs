@@ -1,6 +1,6 @@
 //! A real file: positioned reads and writes, `fdatasync`, space reserved ahead.
 //!
-//! Everything that differs by operating system sits in `allocate` at the end of this file.
+//! Everything that differs by operating system sits in `allocate` and `punch` at the end of this file.
 //!
 //! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
 //! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
@@ -115,6 +115,18 @@ impl Disk for FileDisk {
         Ok(())
     }
 
+    fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_writable(Operation::Resize, offset)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match punch(&self.file, offset, len) {
+            // Where a file cannot have holes, it keeps its space.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            outcome => outcome.map_err(self.error(Operation::Resize, offset)),
+        }
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(self.error(Operation::Resize, 0))
     }
@@ -177,6 +189,24 @@ fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Makes a hole of a range; `Unsupported` where the file system cannot.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| fallocate(file, flags, offset, len)) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn punch(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

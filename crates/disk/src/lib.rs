@@ -50,6 +50,15 @@ pub trait Disk: Send + Sync + 'static {
     /// [`DiskError`].
     fn truncate(&self, len: u64) -> Result<(), DiskError>;
 
+    /// Gives the space of a range back to the file system, where that is possible. The bytes there are then
+    /// zeros, or what they were; the length stays.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn release(&self, _offset: u64, _len: u64) -> Result<(), DiskError> {
+        Ok(())
+    }
+
     /// Length in bytes.
     ///
     /// # Errors

@@ -76,6 +76,14 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        let mut held = self.bytes.write();
+        let bound = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(held.len());
+        let (from, to) = (bound(offset), bound(offset.saturating_add(len)));
+        held[from..to].fill(0);
+        Ok(())
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         Ok(self.bytes.read().len() as u64)
     }

@@ -169,6 +169,10 @@ impl Disk for SimDisk {
         self.state.lock().truncate(len)
     }
 
+    fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.state.lock().release(offset, len)
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         let state = self.state.lock();
         state.check_power(Operation::Resize, 0)?;
@@ -291,6 +295,19 @@ impl State {
             return Err(power_is_off(Operation::Resize, len));
         }
         self.counters.truncates += 1;
+        Ok(())
+    }
+
+    fn release(&mut self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_power(Operation::Resize, offset)?;
+        self.check_writable(Operation::Resize, offset)?;
+        let fails = self.power_fails();
+        self.visible.clear(offset, len);
+        self.pending.push(Change::Clear { offset, len });
+        if fails {
+            return Err(power_is_off(Operation::Resize, offset));
+        }
+        self.counters.releases += 1;
         Ok(())
     }
 

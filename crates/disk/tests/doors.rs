@@ -48,6 +48,39 @@ fn what_was_written_is_read_and_gaps_are_zero() {
 }
 
 #[test]
+fn released_space_reads_as_zeros_or_as_before_and_keeps_what_lies_beside_it() {
+    for disk in Doors::new().each() {
+        disk.write_at(0, &[7; 64 * 1024]).unwrap();
+        disk.release(8192, 16 * 1024).unwrap();
+        disk.sync().unwrap();
+        let bytes = read(&*disk, 0, 64 * 1024);
+        let (hole, beside) = (&bytes[8192..24 * 1024], [&bytes[..8192], &bytes[24 * 1024..]].concat());
+        assert!(beside.iter().all(|byte| *byte == 7));
+        assert!(hole.iter().all(|byte| *byte == hole[0]) && (hole[0] == 0 || hole[0] == 7));
+        disk.write_at(10_000, b"reef").unwrap();
+        assert_eq!(read(&*disk, 10_000, 4), b"reef");
+        disk.release(0, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_file_takes_less_space_once_some_was_released() {
+    use std::os::unix::fs::MetadataExt;
+    let doors = Doors::new();
+    let disk = FileDisk::open(&doors.path(), Mode::Create).unwrap();
+    disk.write_at(0, &vec![7; 1 << 20]).unwrap();
+    disk.sync().unwrap();
+    let before = std::fs::metadata(doors.path()).unwrap();
+    disk.release(0, 512 * 1024).unwrap();
+    disk.sync().unwrap();
+    let after = std::fs::metadata(doors.path()).unwrap();
+    assert_eq!(before.len(), after.len());
+    // A file system without holes keeps the space, and zeros are then no promise.
+    let is_hole = read(&disk, 0, 1) == [0];
+    assert!(!is_hole || after.blocks() < before.blocks(), "{} {}", before.blocks(), after.blocks());
+}
+
+#[test]
 fn a_read_past_the_end_is_an_error_and_not_a_short_read() {
     for disk in Doors::new().each() {
         disk.write_at(0, &[1; 10]).unwrap();

@@ -1,6 +1,6 @@
 //! Checkpoints: one atomic step from the last committed state on disk to the present one.
 //!
-//! Freeze (clone the roots, note the log's end), write what has no home, sync, write the table and both
+//! Clean what is mostly dead, freeze (clone the roots, note the log's end), write what has no home, sync, write the table and both
 //! superblocks with a sync behind each, and only then give back space (Tucana's commit, with the epoch as
 //! its number). Writers go on meanwhile and copy what the checkpoint still reads.
 //!
@@ -8,6 +8,7 @@
 //! something newer.
 
 use crate::EngineError;
+use crate::cleaning::Standing;
 use crate::forest::{Forest, TreeState};
 use crate::log::LogPoint;
 use crate::node::PageRef;
@@ -15,12 +16,11 @@ use crate::page_writer::PageWriter;
 use crate::planted::{self, Bug};
 use crate::retired::{Retired, RetiredList};
 use crate::shared::{Shared, Writer};
-use crate::space::{Extent, SegmentUse, Space};
+use crate::space::{self, Extent, SegmentUse};
 use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
 use crate::sync::SyncError;
 use atoll_disk::Disk;
 use parking_lot::MutexGuard;
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// What a checkpoint did.
@@ -42,8 +42,20 @@ struct Frozen {
     signpost: u64,
     /// Epoch that the checkpoint commits.
     epoch: u64,
+    /// What left the trees since it was looked at last.
+    retired: RetiredList,
+    segments: Vec<SegmentUse>,
+}
+
+/// What the commit lets go of and what it must keep, of all that left the trees before it.
+struct Sorted {
     freeing: Vec<Retired>,
     kept: Vec<Retired>,
+    /// Space of `freeing` outside of log segments.
+    extents: Vec<Extent>,
+    /// Bytes of `freeing` in log segments, by the segment's offset.
+    in_segments: Vec<(u64, u64)>,
+    /// The log segments with those taken off.
     segments: Vec<SegmentUse>,
 }
 
@@ -61,8 +73,9 @@ impl Shared {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
-        let frozen = self.freeze(&mut self.writer.lock())?;
-        frozen.map_or(Ok(Checkpoint::default()), |frozen| self.finish(&**disk, frozen, clean, None))
+        let retired = self.clean_first()?;
+        let frozen = self.freeze(&mut self.writer.lock());
+        self.finish(&**disk, frozen, retired, clean, None)
     }
 
     /// Makes a change that is not in the log and the checkpoint that has it, with no commit in between.
@@ -75,31 +88,66 @@ impl Shared {
         self.check_writable()?;
         change(&mut self.forest.write(), &mut writer.retired)?;
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
-        match self.freeze(&mut writer)? {
-            Some(frozen) => self.finish(&**disk, frozen, false, Some(writer)),
-            None => Ok(Checkpoint::default()),
-        }
+        let frozen = self.freeze(&mut writer);
+        self.finish(&**disk, frozen, Vec::new(), false, Some(writer))
     }
 
+    /// Looks through what left the trees so far, and cleans; what left them is the caller's.
+    fn clean_first(&self) -> Result<Vec<Retired>, EngineError> {
+        let mut writer = self.writer.lock();
+        let Some(log) = &mut writer.log else { return Ok(Vec::new()) };
+        // What is in no group on disk has no home yet, and could not be told from what never gets one.
+        log.flush(&self.backing)?;
+        self.flushed.store(log.flushed(), Ordering::Release);
+        let log_number = log.point().number;
+        let retired = writer.retired.take();
+        let forest = self.forest.read();
+        let (epoch, snapshots) = (forest.epoch, epochs_of(&forest));
+        drop(forest);
+        // Readers of the present epoch are seldom there for long.
+        let held = self.pins.newest_before(epoch).max(snapshots.iter().copied().max());
+        let held_up_to = held.and_then(|held| writer.last_segment_of(held));
+        drop(writer);
+        let retired = retired.decided();
+        let (freeing, _) = self.partition(retired.clone(), epoch + 1, &snapshots);
+        let standing = Standing { freeing: &freeing, log_number, held_up_to };
+        if let Err(error) = self.clean(&standing) {
+            tracing::warn!(store = self.backing.name(), %error, "log segments could not be cleaned; the file stays longer");
+        }
+        Ok(retired)
+    }
+
+    /// Commits what was frozen. `retired` left the trees before `frozen.retired` did.
     fn finish(
         &self,
         disk: &dyn Disk,
-        frozen: Frozen,
+        frozen: Result<Frozen, EngineError>,
+        retired: Vec<Retired>,
         clean: bool,
         writer: Option<MutexGuard<'_, Writer>>,
     ) -> Result<Checkpoint, EngineError> {
+        let mut frozen = match frozen {
+            Ok(frozen) => frozen,
+            Err(error) => {
+                writer.unwrap_or_else(|| self.writer.lock()).retired.put_back(retired);
+                return Err(error);
+            }
+        };
+        let sorted = self.sort_out(&mut frozen, retired);
         let mut pages = PageWriter::new(&self.backing, &self.space);
-        let written = self.write_checkpoint(&mut pages, disk, &frozen, clean);
+        let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
+        let (epoch, position) = (frozen.epoch, frozen.point.position);
+        // What it held can go now; there may be much of it, and nobody should wait for that.
+        drop(frozen);
         let mut writer = writer.unwrap_or_else(|| self.writer.lock());
         // Pages that only snapshots need are on disk whether the commit came about or not.
         pages.of_snapshots.drain(..).for_each(|retired| writer.retired.space(retired));
+        writer.retired.put_back(sorted.kept);
         match written {
             Ok(commit) => {
-                self.release(&mut writer, &frozen, &commit);
+                writer.checkpointed = position;
+                self.release(&sorted.in_segments, &commit);
                 self.evict_above.store(0, Ordering::Relaxed);
-                let Frozen { forest: frozen_forest, freeing, epoch, .. } = frozen;
-                // What the checkpoint held can go now, and so can leaves beyond the budget.
-                drop((frozen_forest, freeing));
                 let mut forest = self.forest.write();
                 let let_go = forest.let_go_of_snapshots();
                 self.let_go_of_leaves(&mut forest.trees);
@@ -107,51 +155,81 @@ impl Shared {
                 drop(writer);
                 drop(let_go);
                 self.cut_free_end(disk);
+                self.release_free(disk);
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
                 Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })
             }
             Err(error) => {
                 // What was to be freed is still referred to by the last commit that succeeded.
-                frozen.freeing.into_iter().for_each(|retired| writer.retired.space(retired));
+                writer.retired.put_back(sorted.freeing);
                 Err(error)
             }
         }
     }
 
-    /// Takes hold of everything as it is now.
-    fn freeze(&self, writer: &mut Writer) -> Result<Option<Frozen>, EngineError> {
-        let Some(log) = &mut writer.log else { return Ok(None) };
+    /// Takes hold of everything as it is now; only where there is a log.
+    fn freeze(&self, writer: &mut Writer) -> Result<Frozen, EngineError> {
+        let Some(log) = &mut writer.log else {
+            return Err(EngineError::Closed { store: self.backing.name() });
+        };
         log.flush(&self.backing)?;
         // What a former life left there is about a log that this commit does not go on from.
         log.renew_signpost()?;
         self.flushed.store(log.flushed(), Ordering::Release);
         let (point, signpost) = (log.point(), log.signpost_offset());
-        writer.retired.decide();
         let mut current = self.forest.write();
         let forest = current.clone();
         current.epoch += 1;
         let epoch = current.epoch;
         drop(current);
-        let freeing = writer.retired.take_free(|retired| {
-            let in_snapshot = |epoch: u64| (retired.birth..retired.death).contains(&epoch);
+        writer.note_epoch(epoch, point.number);
+        let retired = writer.retired.take();
+        let mut space = self.space.lock();
+        space.freeze();
+        let segments = space.segments().copied().collect();
+        Ok(Frozen { forest, point, signpost, epoch, retired, segments })
+    }
+
+    /// What becomes free with the commit of `frozen`, and what stays.
+    fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> Sorted {
+        retired.extend(frozen.retired.take().decided());
+        let (freeing, kept) = self.partition(retired, frozen.epoch, &epochs_of(&frozen.forest));
+        let segments = space::segments_after(frozen.segments.clone(), &freeing);
+        let is_in_segment = |retired: &Retired| space::segment_at(&segments, retired.offset).is_some();
+        let outside = freeing.iter().filter(|retired| !is_in_segment(retired));
+        let extents: Vec<Extent> =
+            outside.map(|retired| Extent::in_units(retired.offset, retired.len)).collect();
+        let before = frozen.segments.iter().zip(&segments);
+        let in_segments = before
+            .map(|(before, after)| (before.extent.offset, before.live - after.live))
+            .filter(|(_, bytes)| *bytes > 0)
+            .collect();
+        if planted::is(Bug::SpaceReusedEarly) {
+            let mut space = self.space.lock();
+            extents.iter().for_each(|extent| space.insert_free(*extent));
+        }
+        if planted::is(Bug::ReleasedEarly)
+            && let Some(disk) = self.backing.disk()
+        {
+            extents.iter().for_each(|extent| drop(disk.release(extent.offset, extent.len)));
+        }
+        Sorted { freeing, kept, extents, in_segments, segments }
+    }
+
+    /// What nobody needs once `epoch` is committed, and the rest.
+    fn partition(
+        &self,
+        retired: Vec<Retired>,
+        epoch: u64,
+        snapshots: &[u64],
+    ) -> (Vec<Retired>, Vec<Retired>) {
+        retired.into_iter().partition(|retired| {
+            let in_snapshot = |epoch: &u64| (retired.birth..retired.death).contains(epoch);
             retired.death <= epoch
                 && (planted::is(Bug::ReaderNotKept) || !self.pins.holds(retired.birth, retired.death))
-                && (planted::is(Bug::SnapshotNotKept)
-                    || !forest.snapshots.iter().any(|snapshot| in_snapshot(snapshot.epoch)))
-        });
-        let kept = writer.retired.iter().filter(|retired| retired.death <= epoch).copied().collect();
-        let mut space = self.space.lock();
-        if planted::is(Bug::SpaceReusedEarly) {
-            for retired in &freeing {
-                if space.segment_of(retired.offset).is_none() {
-                    space.insert_free(Extent::in_units(retired.offset, retired.len));
-                }
-            }
-        }
-        space.freeze();
-        let segments = segments_after(&space, &freeing);
-        Ok(Some(Frozen { forest, point, signpost, epoch, freeing, kept, segments }))
+                && (planted::is(Bug::SnapshotNotKept) || !snapshots.iter().any(in_snapshot))
+        })
     }
 
     fn write_checkpoint(
@@ -159,6 +237,7 @@ impl Shared {
         pages: &mut PageWriter<'_>,
         disk: &dyn Disk,
         frozen: &Frozen,
+        sorted: &Sorted,
         clean: bool,
     ) -> Result<Written, EngineError> {
         let mut table = Table { trees: write_trees(pages, &frozen.forest.trees)?, ..Table::default() };
@@ -174,9 +253,9 @@ impl Shared {
         }
         table.snapshots.reverse();
         pages.flush()?;
-        table.retired = frozen.kept.iter().chain(&pages.of_snapshots).copied().collect();
-        let (extents, dead) = self.freed_by(frozen);
-        table.segments = frozen.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
+        table.retired = sorted.kept.iter().chain(&pages.of_snapshots).copied().collect();
+        let (extents, dead) = self.freed_by(sorted, frozen.point.number);
+        table.segments = sorted.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
         let home = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
         let table = Extent { offset: home.offset, len: u64::from(home.len) };
         let written_bytes = pages.written;
@@ -198,20 +277,11 @@ impl Shared {
     }
 
     /// What becomes free with this commit: extents, and log segments that nothing needs.
-    fn freed_by(&self, frozen: &Frozen) -> (Vec<Extent>, Vec<SegmentUse>) {
-        let dead: Vec<SegmentUse> = frozen
-            .segments
-            .iter()
-            .filter(|segment| segment.number < frozen.point.number && segment.live == 0)
-            .copied()
-            .collect();
-        let mut space = self.space.lock();
+    fn freed_by(&self, sorted: &Sorted, log_number: u64) -> (Vec<Extent>, Vec<SegmentUse>) {
+        let is_dead = |segment: &&SegmentUse| segment.number < log_number && segment.live == 0;
+        let dead: Vec<SegmentUse> = sorted.segments.iter().filter(is_dead).copied().collect();
         let mut extents: Vec<Extent> = dead.iter().map(|segment| segment.extent).collect();
-        for retired in &frozen.freeing {
-            if space.segment_of(retired.offset).is_none() {
-                extents.push(Extent::in_units(retired.offset, retired.len));
-            }
-        }
+        extents.extend(&sorted.extents);
         extents.extend(*self.table.lock());
         (extents, dead)
     }
@@ -274,12 +344,11 @@ impl Shared {
     }
 
     /// Gives back what the commit before needed and this one does not.
-    fn release(&self, writer: &mut Writer, frozen: &Frozen, commit: &Written) {
-        writer.checkpointed = frozen.point.position;
+    fn release(&self, in_segments: &[(u64, u64)], commit: &Written) {
         let mut space = self.space.lock();
-        for retired in &frozen.freeing {
-            if let Some(segment) = space.segment_of(retired.offset) {
-                segment.live = segment.live.saturating_sub(retired.len);
+        for (offset, bytes) in in_segments {
+            if let Some(segment) = space.segment_of(*offset) {
+                segment.live = segment.live.saturating_sub(*bytes);
             }
         }
         for segment in &commit.dead {
@@ -291,6 +360,18 @@ impl Shared {
         }
         space.use_kept(now, self.options.keep);
         *self.table.lock() = Some(commit.table);
+    }
+
+    /// Gives free space in the middle of the file back to the file system, but for what will soon be used again.
+    fn release_free(&self, disk: &dyn Disk) {
+        let extents = self.space.lock().take_to_release(self.options.log_segment_bytes * 2);
+        for extent in extents {
+            let released = disk.release(extent.offset, extent.len);
+            if let Err(error) = &released {
+                tracing::warn!(store = self.backing.name(), %error, "free space could not be given back");
+            }
+            self.space.lock().released(extent, released.is_ok());
+        }
     }
 
     /// Cuts the file when a good part of its end is free.
@@ -308,23 +389,9 @@ impl Shared {
     }
 }
 
-/// The segments with what is about to be freed taken off.
-fn segments_after(space: &Space, freeing: &[Retired]) -> Vec<SegmentUse> {
-    let mut segments: Vec<SegmentUse> = space.segments().copied().collect();
-    let by_offset: HashMap<u64, usize> =
-        segments.iter().enumerate().map(|(index, segment)| (segment.extent.offset, index)).collect();
-    let mut starts: Vec<u64> = by_offset.keys().copied().collect();
-    starts.sort_unstable();
-    for retired in freeing {
-        let before = starts.partition_point(|&start| start <= retired.offset);
-        let Some(start) = before.checked_sub(1).and_then(|index| starts.get(index)) else { continue };
-        if let Some(segment) = by_offset.get(start).and_then(|&index| segments.get_mut(index))
-            && retired.offset < segment.extent.end()
-        {
-            segment.live = segment.live.saturating_sub(retired.len);
-        }
-    }
-    segments
+/// Epochs of the named snapshots.
+fn epochs_of(forest: &Forest) -> Vec<u64> {
+    forest.snapshots.iter().map(|snapshot| snapshot.epoch).collect()
 }
 
 fn write_trees(pages: &mut PageWriter<'_>, trees: &[TreeState]) -> Result<Vec<TreeEntry>, EngineError> {

@@ -122,7 +122,7 @@ impl Shared {
                 return Err(error);
             }
         };
-        let Writer { log, retired, checkpointed } = &mut *writer;
+        let Writer { log, retired, checkpointed, .. } = &mut *writer;
         let mut forest = self.forest.write();
         if let Err(error) = forest.apply(&changes, &self.backing, retired) {
             // The log has it and memory does not: only opening again can tell what is true.
@@ -135,8 +135,10 @@ impl Shared {
         drop(forest);
         let position = log.as_ref().map_or(0, |log| log.point().position);
         let tail = position - *checkpointed;
+        // Space that only waits for a checkpoint is as good a reason for one as a long log.
+        let waiting = tail.max(retired.added_bytes());
         drop(writer);
-        if tail >= self.options.checkpoint_bytes && self.options.background {
+        if waiting >= self.options.checkpoint_bytes && self.options.background {
             self.nudge.ask(Wanted::Checkpoint);
         }
         Ok(Visible { sequence, position })

@@ -8,7 +8,6 @@ use crate::options::Options;
 use crate::pins::Pins;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
-use crate::retired::RetiredList;
 use crate::search;
 use crate::shared::{Nudge, Shared, Wanted, Writer};
 use crate::snapshot::{Reader, Snapshot};
@@ -19,6 +18,7 @@ use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -64,7 +64,8 @@ impl Engine {
         let found = recovery::recover(disk, &options)?;
         let flushed = found.log.flushed();
         let log = (!options.read_only).then_some(found.log);
-        let writer = Writer { log, retired: found.retired, checkpointed: found.checkpointed };
+        let (retired, checkpointed) = (found.retired, found.checkpointed);
+        let writer = Writer { log, retired, checkpointed, epochs: VecDeque::new() };
         let shared = Shared {
             options,
             backing: found.backing,
@@ -81,6 +82,8 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(Some(found.table)),
             checkpoints: AtomicU64::new(0),
+            segments_cleaned: AtomicU64::new(0),
+            values_moved: AtomicU64::new(0),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };
@@ -100,7 +103,7 @@ impl Engine {
             backing: Arc::new(backing),
             placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
-            writer: Mutex::new(Writer { log: None, retired: RetiredList::default(), checkpointed: 0 }),
+            writer: Mutex::new(Writer::without_log()),
             forest: RwLock::new(Forest { epoch: 1, ..Forest::default() }),
             space: Mutex::new(Space::default()),
             pins: Arc::new(Pins::default()),
@@ -111,6 +114,8 @@ impl Engine {
             nudge: Nudge::default(),
             table: Mutex::new(None),
             checkpoints: AtomicU64::new(0),
+            segments_cleaned: AtomicU64::new(0),
+            values_moved: AtomicU64::new(0),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };

@@ -145,6 +145,22 @@ impl Forest {
         }
     }
 
+    /// Sets the chain of a key that has one, without any trace of a change but where its bytes lie.
+    pub(crate) fn replace(
+        &mut self,
+        tree: u32,
+        key: &[u8],
+        chain: &Chain,
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<(), EngineError> {
+        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        match self.trees.get_mut(tree as usize) {
+            Some(state) => state.put_run(&[(HashedKey::new(key), Stored::Chain(chain))], &mut edit),
+            None => Ok(()),
+        }
+    }
+
     /// Applies changes in order, bringing the leaves of those ahead nearer.
     pub(crate) fn apply(
         &mut self,

@@ -10,6 +10,8 @@
 // Opening, and what is kept about it.
 mod check;
 mod checkpoint;
+mod cleaning;
+mod cold;
 mod engine;
 mod error;
 mod options;

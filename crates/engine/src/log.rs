@@ -20,10 +20,12 @@
 //! Invariant: replay ends at the first bad group past the synced position; a bad group before it is
 //! corruption, an error.
 
+mod contents;
 mod replay;
 mod signpost;
 mod writer;
 
+pub(crate) use contents::{Written, values_in};
 pub(crate) use replay::{End, Group, Replay};
 pub(crate) use signpost::{Found as FoundSignpost, Signpost};
 pub(crate) use writer::{Log, SignpostPlace};

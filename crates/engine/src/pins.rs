@@ -35,6 +35,11 @@ impl Pins {
         birth < death && self.0.lock().range(birth..death).next().is_some()
     }
 
+    /// The newest epoch before `epoch` that is pinned.
+    pub(crate) fn newest_before(&self, epoch: u64) -> Option<u64> {
+        self.0.lock().range(..epoch).next_back().map(|(&pinned, _)| pinned)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.lock().values().sum()
     }

@@ -45,11 +45,21 @@ pub enum Bug {
     AppendReplayedTwice,
     /// Range deletes are not logged.
     RangeDeleteNotLogged,
+    /// Cleaning gives a segment back before the commit that has the new places.
+    CleanedSegmentFreedEarly,
+    /// Cleaning moves a value although its key was written since.
+    MovedWithoutLook,
+    /// Cleaning forgets the other pieces of a value.
+    MovedAlone,
+    /// Values in a cold segment are not counted, so that it is given back.
+    ColdNotCounted,
+    /// Space is given back to the file system before the commit that lets go of it is durable.
+    ReleasedEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -70,6 +80,11 @@ impl Bug {
         Self::HomeKept,
         Self::AppendReplayedTwice,
         Self::RangeDeleteNotLogged,
+        Self::CleanedSegmentFreedEarly,
+        Self::MovedWithoutLook,
+        Self::MovedAlone,
+        Self::ColdNotCounted,
+        Self::ReleasedEarly,
     ];
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Retired {
 #[derive(Default)]
 pub(crate) struct RetiredList {
     space: Vec<Retired>,
+    /// Bytes that were added, not those that were put back.
+    added_bytes: u64,
     undecided: Vec<(Undecided, u64)>,
 }
 
@@ -30,11 +32,18 @@ enum Undecided {
 
 impl RetiredList {
     pub(crate) fn page(&mut self, home: PageRef, death: u64) {
-        self.space.push(Retired { offset: home.offset, len: u64::from(home.len), birth: home.birth, death });
+        let len = u64::from(home.len);
+        self.space(Retired { offset: home.offset, len, birth: home.birth, death });
     }
 
     pub(crate) fn space(&mut self, retired: Retired) {
+        self.added_bytes += retired.len;
         self.space.push(retired);
+    }
+
+    /// Bytes that left the trees since the last checkpoint looked.
+    pub(crate) fn added_bytes(&self) -> u64 {
+        self.added_bytes
     }
 
     /// A node that somebody else shares was replaced.
@@ -49,7 +58,7 @@ impl RetiredList {
     /// A piece is no longer part of any value of the current trees.
     pub(crate) fn piece(&mut self, piece: &Piece, epoch: u64) {
         match piece.home() {
-            Some(offset) => self.space.push(Retired {
+            Some(offset) => self.space(Retired {
                 offset,
                 len: u64::from(piece.len()),
                 birth: piece.birth(),
@@ -72,7 +81,7 @@ impl RetiredList {
     }
 
     /// Decides on everything whose home may have been set meanwhile. No checkpoint may be running.
-    pub(crate) fn decide(&mut self) {
+    fn decide(&mut self) {
         for (item, death) in std::mem::take(&mut self.undecided) {
             match item {
                 Undecided::Node(node) => {
@@ -90,11 +99,20 @@ impl RetiredList {
         }
     }
 
-    /// Takes out what `is_free` says nobody needs; the rest stays.
-    pub(crate) fn take_free(&mut self, is_free: impl Fn(&Retired) -> bool) -> Vec<Retired> {
-        let (free, kept) = std::mem::take(&mut self.space).into_iter().partition(|retired| is_free(retired));
-        self.space = kept;
-        free
+    /// Takes everything out, in no time; whoever does looks through it while writers go on.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    /// Puts back what was taken and is still needed.
+    pub(crate) fn put_back(&mut self, retired: impl IntoIterator<Item = Retired>) {
+        self.space.extend(retired);
+    }
+
+    /// What was taken, decided; see [`RetiredList::decide`].
+    pub(crate) fn decided(mut self) -> Vec<Retired> {
+        self.decide();
+        self.space
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Retired> {

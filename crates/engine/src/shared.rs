@@ -16,6 +16,7 @@ use crate::search::Missing;
 use crate::space::{Extent, Space};
 use crate::sync::Syncer;
 use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -40,9 +41,14 @@ pub(crate) struct Shared {
     /// Where the table of the last commit lies.
     pub(crate) table: Mutex<Option<Extent>>,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) segments_cleaned: AtomicU64,
+    pub(crate) values_moved: AtomicU64,
     /// Which copy of the superblock was written last, and may be damaged if that failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }
+
+/// Epochs of which it is known where the log stood; of older ones it is known where it stood later.
+const EPOCHS_KEPT: usize = 1024;
 
 /// What only the writer touches.
 pub(crate) struct Writer {
@@ -51,6 +57,29 @@ pub(crate) struct Writer {
     pub(crate) retired: RetiredList,
     /// Position of the log at the last checkpoint.
     pub(crate) checkpointed: u64,
+    /// For each epoch that began since the store was opened the segment that the log wrote to then, oldest first.
+    pub(crate) epochs: VecDeque<(u64, u64)>,
+}
+
+impl Writer {
+    /// For a store in memory.
+    pub(crate) fn without_log() -> Self {
+        Self { log: None, retired: RetiredList::default(), checkpointed: 0, epochs: VecDeque::new() }
+    }
+
+    /// Notes that an epoch begins.
+    pub(crate) fn note_epoch(&mut self, epoch: u64, log_number: u64) {
+        if self.epochs.len() == EPOCHS_KEPT {
+            self.epochs.pop_front();
+        }
+        self.epochs.push_back((epoch, log_number));
+    }
+
+    /// The segment that the log wrote to when `epoch` ended; values of this epoch lie in no later one.
+    pub(crate) fn last_segment_of(&self, epoch: u64) -> Option<u64> {
+        let after = self.epochs.iter().find(|(began, _)| *began > epoch);
+        after.map(|&(_, number)| number).or_else(|| self.log.as_ref().map(|log| log.point().number))
+    }
 }
 
 /// Wakes the checkpoint thread.

@@ -5,6 +5,7 @@
 //!
 //! Invariant: free extents are disjoint, sorted and never adjacent.
 
+use crate::retired::Retired;
 use crate::{Damage, EngineError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -42,11 +43,30 @@ pub(crate) struct SegmentUse {
     pub(crate) live: u64,
 }
 
+/// The segment, of those sorted by offset, that holds `offset`.
+pub(crate) fn segment_at(segments: &[SegmentUse], offset: u64) -> Option<usize> {
+    let index = segments.partition_point(|segment| segment.extent.offset <= offset).checked_sub(1)?;
+    (offset < segments[index].extent.end()).then_some(index)
+}
+
+/// Segments, sorted by offset, with what is about to be freed taken off.
+pub(crate) fn segments_after(mut segments: Vec<SegmentUse>, freeing: &[Retired]) -> Vec<SegmentUse> {
+    for retired in freeing {
+        if let Some(index) = segment_at(&segments, retired.offset) {
+            let segment = &mut segments[index];
+            segment.live = segment.live.saturating_sub(retired.len);
+        }
+    }
+    segments
+}
+
 /// The file's space.
 #[derive(Clone, Default)]
 pub(crate) struct Space {
     free: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
+    /// Free space that the file system has back, by offset: whoever writes there gets fresh space.
+    holes: BTreeMap<u64, u64>,
     end: u64,
     /// Allocated since the last freeze by writers; on disk they count as free, for the log names them.
     since_freeze: Vec<Extent>,
@@ -59,6 +79,12 @@ pub(crate) struct Space {
     kept: VecDeque<(Duration, Extent)>,
     kept_bytes: u64,
 }
+
+/// Free space is given back to the file system in pieces of at least this many bytes.
+const RELEASE_LEAST: u64 = 64 << 10;
+
+/// Free space up to this share of what is in use stays with the file, to be used again.
+const SPARE_SHARE: u64 = 8;
 
 /// Kept space beyond this share of the file is used again early: a reader is then told that its state is
 /// gone, which is better than a file that grows without bound.
@@ -189,6 +215,7 @@ impl Space {
 
     /// Removes `extent` from the free extent that holds it.
     fn carve(&mut self, extent: Extent) {
+        self.fill_holes(extent);
         let Some((&offset, &len)) = self.free.range(..=extent.offset).next_back() else { return };
         self.free.remove(&offset);
         self.by_length.remove(&(len, offset));
@@ -277,6 +304,7 @@ impl Space {
             && offset.next_multiple_of(BLOCK) < self.end
         {
             let end = offset.next_multiple_of(BLOCK);
+            self.fill_holes(Extent { offset: end, len: self.end - end });
             self.free.remove(&offset);
             self.by_length.remove(&(len, offset));
             if end > offset {
@@ -285,6 +313,79 @@ impl Space {
             self.end = end;
         }
         self.end
+    }
+
+    /// Free bytes that still take space of the file system.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.free_bytes() - self.holes.values().sum::<u64>()
+    }
+
+    /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the longest
+    /// pieces first. It is in flight until [`Space::released`].
+    pub(crate) fn take_to_release(&mut self, least: u64) -> Vec<Extent> {
+        let used = self.end - self.free_bytes() - self.kept_bytes;
+        let mut excess = self.spare_bytes().saturating_sub(used / SPARE_SHARE + least);
+        if excess < RELEASE_LEAST {
+            return Vec::new();
+        }
+        let long = self.by_length.iter().rev().take_while(|(len, _)| *len >= RELEASE_LEAST);
+        let candidates: Vec<Extent> = long
+            .flat_map(|&(len, offset)| self.without_holes(Extent { offset, len }))
+            .filter(|extent| extent.len >= RELEASE_LEAST)
+            .collect();
+        let mut taken = Vec::new();
+        for mut extent in candidates {
+            if excess < RELEASE_LEAST {
+                break;
+            }
+            extent.len = extent.len.min(excess / BLOCK * BLOCK);
+            excess -= extent.len;
+            self.carve(extent);
+            self.in_flight.push(extent);
+            taken.push(extent);
+        }
+        taken
+    }
+
+    /// What [`Space::take_to_release`] took is free again, as a hole if it could be given back.
+    pub(crate) fn released(&mut self, extent: Extent, is_hole: bool) {
+        self.in_flight.retain(|other| *other != extent);
+        self.insert_free(extent);
+        if is_hole {
+            self.holes.insert(extent.offset, extent.len);
+        }
+    }
+
+    /// The parts of a free extent that are no holes, in whole blocks.
+    fn without_holes(&self, extent: Extent) -> Vec<Extent> {
+        let mut parts = Vec::new();
+        let mut at = extent.offset;
+        let first = self.holes.range(..extent.offset).next_back();
+        for (&hole, &len) in first.into_iter().chain(self.holes.range(extent.offset..extent.end())) {
+            parts.push((at, hole.clamp(at, extent.end())));
+            at = at.max(hole + len);
+        }
+        parts.push((at, extent.end().max(at)));
+        let blocks = parts.into_iter().map(|(from, to)| (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK));
+        blocks
+            .filter(|(from, to)| from < to)
+            .map(|(from, to)| Extent { offset: from, len: to - from })
+            .collect()
+    }
+
+    /// Somebody will write there, or the file ends before it: no holes any more.
+    fn fill_holes(&mut self, extent: Extent) {
+        while let Some((&hole, &len)) = self.holes.range(..extent.end()).next_back()
+            && hole + len > extent.offset
+        {
+            self.holes.remove(&hole);
+            if hole + len > extent.end() {
+                self.holes.insert(extent.end(), hole + len - extent.end());
+            }
+            if hole < extent.offset {
+                self.holes.insert(hole, extent.offset - hole);
+            }
+        }
     }
 
     pub(crate) fn add_segment(&mut self, segment: SegmentUse) {
@@ -375,6 +476,35 @@ mod tests {
             let apart = other.end().div_ceil(BLOCK) <= kept.offset / BLOCK || other.offset >= kept.end();
             assert!(apart, "{other:?} {kept:?}");
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_a_hole_until_somebody_writes_there() {
+        let mut space = Space::new(4096);
+        let extents: Vec<Extent> = (0..8).map(|_| space.allocate(1 << 20)).collect();
+        extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
+        let taken = space.take_to_release(1 << 20);
+        let bytes: u64 = taken.iter().map(|extent| extent.len).sum();
+        // Of three megabytes one is kept, and an eighth of the five in use.
+        assert_eq!(bytes, ((2 << 20) - ((5 << 20) + 4096) / 8) / BLOCK * BLOCK, "{taken:?}");
+        let meanwhile = space.allocate(64 << 10);
+        assert!(
+            taken.iter().all(|extent| meanwhile.end() <= extent.offset || extent.end() <= meanwhile.offset)
+        );
+        assert!(taken.iter().all(|extent| {
+            space
+                .free_for_commit(&[])
+                .free_extents()
+                .any(|free| free.offset <= extent.offset && extent.end() <= free.end())
+        }));
+        space.insert_free(meanwhile);
+        taken.iter().for_each(|extent| space.released(*extent, true));
+        assert_eq!(space.spare_bytes(), (3 << 20) - bytes);
+        assert!(space.take_to_release(1 << 20).is_empty(), "a hole is given back once");
+        let again = space.allocate(3 << 20);
+        assert_eq!((again.offset, space.spare_bytes()), (extents[1].offset, 0));
+        space.insert_free(again);
+        assert_eq!(space.spare_bytes(), 3 << 20, "what was written takes space again");
     }
 
     #[test]

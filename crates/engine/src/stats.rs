@@ -14,16 +14,24 @@ pub struct Stats {
     pub checkpoint: u64,
     /// Checkpoints made since it was opened.
     pub checkpoints_made: u64,
+    /// Log segments that were cleaned since then: what was alive in them was moved.
+    pub segments_cleaned: u64,
+    /// Values that were moved.
+    pub values_moved: u64,
     /// Bytes of log that recovery would replay.
     pub log_tail_bytes: u64,
-    /// Log segments.
+    /// Log segments, those that cleaning made included.
     pub log_segments: u64,
+    /// Bytes that they take.
+    pub log_segment_bytes: u64,
     /// Bytes of values that live in the log.
     pub log_value_bytes: u64,
     /// Length of the file in use, free space inside it included.
     pub file_bytes: u64,
     /// Bytes of free space inside the file.
     pub free_bytes: u64,
+    /// Bytes of free space that take space of the file system; the rest was given back to it.
+    pub spare_bytes: u64,
     /// Bytes of free space that is kept for readers of other processes.
     pub kept_bytes: u64,
     /// Bytes that are free once no reader or snapshot needs them.
@@ -45,6 +53,8 @@ impl Engine {
         let shared = &*self.shared;
         let mut stats = Stats {
             checkpoints_made: shared.checkpoints.load(Ordering::Relaxed),
+            segments_cleaned: shared.segments_cleaned.load(Ordering::Relaxed),
+            values_moved: shared.values_moved.load(Ordering::Relaxed),
             leaf_memory_bytes: shared.backing.leaf_bytes(),
             value_memory_bytes: shared.backing.value_bytes(),
             pins: shared.pins.count() as u64,
@@ -62,9 +72,11 @@ impl Engine {
         stats.snapshots = forest.snapshots.len() as u64;
         let space = shared.space.lock();
         stats.log_segments = space.segments().count() as u64;
+        stats.log_segment_bytes = space.segments().map(|segment| segment.extent.len).sum();
         stats.log_value_bytes = space.segments().map(|segment| segment.live).sum();
         stats.file_bytes = space.end();
         stats.free_bytes = space.free_bytes();
+        stats.spare_bytes = space.spare_bytes();
         stats.kept_bytes = space.kept_bytes();
         stats
     }

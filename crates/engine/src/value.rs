@@ -179,6 +179,15 @@ impl Chain {
         self.pieces().iter().map(|piece| u64::from(piece.len())).sum()
     }
 
+    /// This chain with `to` in place of the pieces that moved there.
+    pub(crate) fn with_moved(&self, is_moved: impl Fn(&Piece) -> bool, to: &Piece) -> Self {
+        if planted::is(Bug::MovedAlone) {
+            return Self::One(to.clone());
+        }
+        let pieces = self.pieces().iter();
+        Self::from_pieces(pieces.map(|piece| if is_moved(piece) { to } else { piece }.clone()).collect())
+    }
+
     /// This chain with `added` at its end, and the pieces that are no longer part of it.
     ///
     /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied

@@ -4,7 +4,7 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Everything that a full run must have met at least once.
-const EXPECTED: [&str; 44] = [
+const EXPECTED: [&str; 45] = [
     "operations",
     "commits",
     "batches_across_trees",
@@ -49,10 +49,11 @@ const EXPECTED: [&str; 44] = [
     "flips_detected_at_read",
     "flips_harmless",
     "checks_clean",
+    "segments_cleaned",
 ];
 
 /// Faults of the disk that must have occurred.
-const EXPECTED_FAULTS: [&str; 14] = [
+const EXPECTED_FAULTS: [&str; 15] = [
     "power_cuts",
     "crashes",
     "writes_kept",
@@ -67,6 +68,7 @@ const EXPECTED_FAULTS: [&str; 14] = [
     "sync_errors",
     "out_of_space",
     "read_only_refusals",
+    "releases",
 ];
 
 /// Counts of one run or of many.

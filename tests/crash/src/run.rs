@@ -181,6 +181,7 @@ impl<S: Subject> Run<S> {
             self.change_faults();
         }
         self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
+        self.counts.add_to("segments_cleaned", store.cleanings());
         let events_before = self.oracle.flushed_len();
         self.end_life(store)?;
         self.notice_strike(events_before);

@@ -75,6 +75,18 @@ impl Image {
         }
     }
 
+    /// Makes zeros of a range, as far as there are bytes.
+    pub(super) fn clear(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len);
+        for piece in pieces(offset, end.saturating_sub(offset) as usize) {
+            match &mut self.blocks[piece.block] {
+                whole if piece.len == BLOCK_BYTES => *whole = None,
+                Some(block) => Arc::make_mut(block)[piece.within..piece.within + piece.len].fill(0),
+                None => {}
+            }
+        }
+    }
+
     pub(super) fn flip(&mut self, offset: u64, bit: u8) {
         let mut byte = [0];
         self.read(offset, &mut byte);

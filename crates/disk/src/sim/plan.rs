@@ -4,7 +4,7 @@
 /// Those that strike an operation strike once; `space_left`, `read_only` and `unreadable` last.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// Changes (write, sync, reserve, truncate) that still succeed; the next one finds the power gone, and
+    /// Changes (write, sync, reserve, truncate, release) that still succeed; the next one finds the power gone, and
     /// so does everything after it. The write that is struck may reach the medium, whole or in part.
     pub power_cut_after: Option<u64>,
     /// The write that is acknowledged and lands on another block.
@@ -71,6 +71,8 @@ counters! {
     reserves,
     /// Truncations that succeeded.
     truncates,
+    /// Releases of space that succeeded.
+    releases,
     /// Times that the power was cut at a planned operation.
     power_cuts,
     /// Times that a disk was taken from its user as power loss leaves it.

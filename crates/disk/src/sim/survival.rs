@@ -25,6 +25,7 @@ pub(super) enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     Grow { len: u64 },
     Cut { len: u64 },
+    Clear { offset: u64, len: u64 },
 }
 
 /// Carries to the medium what survives of the changes that no sync covered.
@@ -124,5 +125,6 @@ pub(super) fn apply(image: &mut Image, change: &Change) {
         Change::Write { offset, bytes } => image.write(*offset, bytes),
         Change::Grow { len } => image.grow(*len),
         Change::Cut { len } => image.cut(*len),
+        Change::Clear { offset, len } => image.clear(*offset, *len),
     }
 }

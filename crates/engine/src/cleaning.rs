@@ -1,0 +1,257 @@
+//! Cleaning: moves the last values out of log segments that are mostly dead, so that their space comes back.
+//!
+//! A value of 256 bytes to 64 KiB stays where the log wrote it, and its segment stays as long as one value in it is
+//! alive. Before a checkpoint freezes its state, the segments with the fewest bytes alive are read, their values are
+//! written to a cold segment, one behind the other, and their keys are told. The checkpoint then commits the new
+//! places and gives the old segments back. Nothing of this is in the log: a crash before the commit leaves the former
+//! places as true as they were. Values that outlived one segment are likely to live on, so they lie apart from new ones.
+//!
+//! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two segments,
+//! but for those that snapshots hold.
+//!
+//! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece verifies.
+//! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
+
+use crate::EngineError;
+use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
+use crate::forest::Forest;
+use crate::log::{self, Written};
+use crate::planted::{self, Bug};
+use crate::retired::{Retired, RetiredList};
+use crate::search;
+use crate::shared::Shared;
+use crate::space::{self, Extent, SegmentUse};
+use crate::value::{Piece, Stored};
+use std::sync::atomic::Ordering;
+
+/// Segments may take this many parts of `ALIVE_PARTS`: three quarters of them are alive.
+const TAKEN_PARTS: u64 = 4;
+const ALIVE_PARTS: u64 = 3;
+
+/// Segments longer than this were made for one group; they go when all in them is dead.
+const READ_MAX: u64 = 256 << 20;
+
+/// Values that are moved between two releases of the locks.
+const MOVED_AT_ONCE: usize = 32;
+
+/// What a checkpoint knows before it cleans.
+pub(crate) struct Standing<'a> {
+    /// What left the trees, as far as this checkpoint will give it back.
+    pub(crate) freeing: &'a [Retired],
+    /// Number of the segment that the log writes to.
+    pub(crate) log_number: u64,
+    /// Segments up to this number hold what a snapshot needs.
+    pub(crate) held_up_to: Option<u64>,
+}
+
+/// A value that was written to the cold segment and is still at its old place for everybody.
+struct Moving {
+    tree: u32,
+    key: Vec<u8>,
+    from: u64,
+    len: u32,
+    checksum: u64,
+    /// Where it lies in the cold segment.
+    at: u64,
+}
+
+/// A cold segment in the making, and what goes there.
+struct Filling {
+    segment: ColdSegment,
+    moving: Vec<Moving>,
+}
+
+impl Filling {
+    fn new() -> Self {
+        Self { segment: ColdSegment::new(), moving: Vec::new() }
+    }
+}
+
+impl Shared {
+    /// Moves values until the bound holds. `checkpointing` is held, the writer lock is not.
+    pub(crate) fn clean(&self, standing: &Standing<'_>) -> Result<(), EngineError> {
+        let victims = self.victims(standing);
+        let mut filling = Filling::new();
+        for victim in &victims {
+            self.clean_segment(victim, &mut filling)?;
+        }
+        self.write_cold(filling)?;
+        if planted::is(Bug::CleanedSegmentFreedEarly) {
+            let mut space = self.space.lock();
+            for victim in &victims {
+                space.remove_segment(victim.extent.offset);
+                space.insert_free(victim.extent);
+            }
+        }
+        self.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The segments to be cleaned, those with the fewest bytes alive first.
+    fn victims(&self, standing: &Standing<'_>) -> Vec<SegmentUse> {
+        let segments: Vec<SegmentUse> = self.space.lock().segments().copied().collect();
+        let segments = space::segments_after(segments, standing.freeing);
+        let is_held = |segment: &SegmentUse| standing.held_up_to.is_some_and(|held| segment.number <= held);
+        let mut left: Vec<SegmentUse> = segments
+            .into_iter()
+            .filter(|segment| segment.number < standing.log_number && segment.live > 0)
+            .filter(|segment| segment.extent.len <= READ_MAX && !is_held(segment))
+            .collect();
+        left.sort_unstable_by_key(|segment| segment.live * 1000 / segment.extent.len);
+        let mut taken: u64 = left.iter().map(|segment| segment.extent.len).sum();
+        let alive: u64 = left.iter().map(|segment| segment.live).sum();
+        let bound = alive * TAKEN_PARTS / ALIVE_PARTS + 2 * self.options.log_segment_bytes;
+        let mut count = 0;
+        for segment in &left {
+            if taken <= bound || segment.live * TAKEN_PARTS >= segment.extent.len * ALIVE_PARTS {
+                break;
+            }
+            taken -= segment.extent.len - segment.live.min(segment.extent.len);
+            count += 1;
+        }
+        left.truncate(count);
+        left
+    }
+
+    /// Adds what is alive in a segment to the cold one, which is written whenever it is full.
+    fn clean_segment(&self, victim: &SegmentUse, filling: &mut Filling) -> Result<(), EngineError> {
+        let Extent { offset, len } = victim.extent;
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        let mut bytes = vec![0; end.saturating_sub(offset).min(len) as usize];
+        self.backing.read(offset, &mut bytes)?;
+        let values = match victim.number {
+            COLD_NUMBER => cold::values_in(&bytes, &self.backing),
+            _ => log::values_in(victim, &bytes, &self.backing),
+        };
+        for value in &values {
+            let key = &bytes[value.key.clone()];
+            let content = &bytes[value.value.clone()];
+            let piece = match self.piece_at(value, key, offset)? {
+                Some(piece) => piece,
+                None if planted::is(Bug::MovedWithoutLook) => {
+                    Piece::on_disk(0, content.len() as u32, self.backing.checksum(content), 0)
+                }
+                None => continue,
+            };
+            if self.backing.checksum(content) != piece.checksum() {
+                // Reading it is an error, and moving it would be the same; it stays where it is.
+                continue;
+            }
+            if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
+                > self.options.log_segment_bytes as usize
+            {
+                self.write_cold(std::mem::replace(filling, Filling::new()))?;
+            }
+            let at = filling.segment.add(value.tree, key, content);
+            let (from, len, checksum) = (offset + value.value.start as u64, piece.len(), piece.checksum());
+            filling.moving.push(Moving { tree: value.tree, key: key.to_vec(), from, len, checksum, at });
+        }
+        Ok(())
+    }
+
+    /// The piece that lies at this place of a segment, if the key still has it.
+    fn piece_at(&self, value: &Written, key: &[u8], segment: u64) -> Result<Option<Piece>, EngineError> {
+        let home = segment + value.value.start as u64;
+        loop {
+            let missing = {
+                let forest = self.forest.read();
+                let Some(tree) = forest.tree(value.tree) else { return Ok(None) };
+                match search::get(&tree.root, key) {
+                    Ok(stored) => {
+                        let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
+                        return Ok(piece.filter(|piece| piece.len() as usize == value.value.len()));
+                    }
+                    Err(missing) => (missing, self.pins.pin(forest.epoch)),
+                }
+            };
+            self.load_missing(value.tree, missing.0, missing.1)?;
+        }
+    }
+
+    /// Writes a cold segment, and then tells the keys of its values where they lie now.
+    fn write_cold(&self, filling: Filling) -> Result<(), EngineError> {
+        let (Some(disk), false) = (self.backing.disk(), filling.moving.is_empty()) else { return Ok(()) };
+        let bytes = filling.segment.finish(self.backing.store_id());
+        let extent = self.space.lock().allocate_in_flight(bytes.len() as u64);
+        let written =
+            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
+        if let Err(error) = written {
+            self.space.lock().cancel(extent);
+            return Err(error.into());
+        }
+        {
+            let mut space = self.space.lock();
+            space.land(extent);
+            space.add_segment(SegmentUse { extent, number: COLD_NUMBER, live: 0 });
+        }
+        let mut live = 0;
+        for some in filling.moving.chunks(MOVED_AT_ONCE) {
+            let moved = self.tell(some, extent);
+            live += *moved.as_ref().unwrap_or(&0);
+            moved?;
+        }
+        let mut space = self.space.lock();
+        if let Some(segment) = space.segment_of(extent.offset)
+            && !planted::is(Bug::ColdNotCounted)
+        {
+            segment.live += live;
+        }
+        Ok(())
+    }
+
+    /// Moves some values, as one step for everybody else; how many bytes went.
+    fn tell(&self, values: &[Moving], extent: Extent) -> Result<u64, EngineError> {
+        let mut writer = loop {
+            let writer = self.writer.lock();
+            // Nothing is let go of while the writer lock is held, and nobody waits for the disk under it.
+            let Some((tree, missing, pin)) = self.first_missing(values) else { break writer };
+            drop(writer);
+            self.load_missing(tree, missing, pin)?;
+        };
+        let mut forest = self.forest.write();
+        let mut bytes = 0;
+        for value in values {
+            let home = extent.offset + value.at;
+            let piece = Piece::on_disk(home, value.len, value.checksum, forest.epoch);
+            bytes += u64::from(self.move_value(&mut forest, &mut writer.retired, value, piece)?);
+        }
+        Ok(bytes)
+    }
+
+    /// What the keys of some values miss in memory.
+    fn first_missing(&self, values: &[Moving]) -> Option<(u32, search::Missing, crate::pins::Pin)> {
+        let forest = self.forest.read();
+        values.iter().find_map(|value| {
+            let missing = search::leaf_of(&forest.tree(value.tree)?.root, &value.key).err()?;
+            Some((value.tree, missing, self.pins.pin(forest.epoch)))
+        })
+    }
+
+    fn move_value(
+        &self,
+        forest: &mut Forest,
+        retired: &mut RetiredList,
+        value: &Moving,
+        to: Piece,
+    ) -> Result<u32, EngineError> {
+        let stored = forest.tree(value.tree).map(|tree| search::get(&tree.root, &value.key));
+        let Some(Ok(Some(Stored::Chain(chain)))) = stored else { return Ok(0) };
+        let is_it = |piece: &Piece| piece.home() == Some(value.from) && piece.len() == value.len;
+        let chain = match chain.pieces().iter().any(is_it) {
+            true => chain.with_moved(is_it, &to),
+            false if planted::is(Bug::MovedWithoutLook) => crate::value::Chain::One(to),
+            false => return Ok(0),
+        };
+        let len = value.len;
+        forest.replace(value.tree, &value.key, &chain, &self.backing, retired)?;
+        self.values_moved.fetch_add(1, Ordering::Relaxed);
+        Ok(len)
+    }
+}
+
+fn piece_of(stored: Stored<'_>, home: u64) -> Option<&Piece> {
+    match stored {
+        Stored::Chain(chain) => chain.pieces().iter().find(|piece| piece.home() == Some(home)),
+        Stored::Inline(_) => None,
+    }
+}

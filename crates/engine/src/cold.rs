@@ -1,0 +1,121 @@
+//! Cold segments: values that outlived the log segment they were written to, moved together by cleaning.
+//!
+//! ```text
+//! header, 64 B: magic 8 | store 8 | values 8 | length of all 8 | zero 24 | checksum 8
+//! value:        tree | key length | value length | key | value
+//! ```
+//! Numbers of a value are varints. The key tells cleaning whom to ask whether the value is alive; a value itself is
+//! verified by its referrer.
+//!
+//! Invariant: in the table a cold segment is a log segment with number 0, which the log never has.
+
+use crate::backing::Backing;
+use crate::checksum::checksum;
+use crate::codec::{Decoder, Encode};
+use crate::log::Written;
+
+/// Number of a cold segment in the table.
+pub(crate) const COLD_NUMBER: u64 = 0;
+
+const HEADER: usize = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLCLD");
+
+/// Most bytes that a value takes beside key and value.
+pub(crate) const VALUE_OVERHEAD_MAX: usize = 15;
+
+/// A cold segment that is being filled.
+pub(crate) struct ColdSegment {
+    bytes: Vec<u8>,
+    values: u64,
+}
+
+impl ColdSegment {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; HEADER], values: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a value; where in the segment its bytes lie.
+    pub(crate) fn add(&mut self, tree: u32, key: &[u8], value: &[u8]) -> u64 {
+        self.bytes.put_varint(u64::from(tree));
+        self.bytes.put_varint(key.len() as u64);
+        self.bytes.put_varint(value.len() as u64);
+        self.bytes.extend_from_slice(key);
+        let at = self.bytes.len() as u64;
+        self.bytes.extend_from_slice(value);
+        self.values += 1;
+        at
+    }
+
+    /// All bytes, with the header filled in.
+    pub(crate) fn finish(mut self, store_id: u64) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER);
+        for word in [MAGIC, store_id, self.values, self.bytes.len() as u64, 0, 0, 0] {
+            header.put_u64(word);
+        }
+        let sum = checksum(store_id, &header);
+        header.put_u64(sum);
+        self.bytes[..HEADER].copy_from_slice(&header);
+        self.bytes
+    }
+}
+
+/// The values in the bytes of a cold segment; as many as can be told, should it be damaged.
+pub(crate) fn values_in(bytes: &[u8], backing: &Backing) -> Vec<Written> {
+    let mut found = Vec::new();
+    let Some(mut left) = values_of(bytes, backing) else { return found };
+    let mut at = HEADER;
+    while left > 0 {
+        let Some(value) = value_at(bytes, at) else { break };
+        at = value.value.end;
+        left -= 1;
+        found.push(value);
+    }
+    found
+}
+
+/// How many values the header speaks of.
+fn values_of(bytes: &[u8], backing: &Backing) -> Option<u64> {
+    let (head, sum) = bytes.get(..HEADER)?.split_last_chunk::<8>()?;
+    let mut words = Decoder::new(head);
+    let (magic, store) = (words.u64().ok()?, words.u64().ok()?);
+    let intact = checksum(backing.store_id(), head) == u64::from_le_bytes(*sum);
+    (intact && magic == MAGIC && store == backing.store_id()).then(|| words.u64().ok())?
+}
+
+fn value_at(bytes: &[u8], at: usize) -> Option<Written> {
+    let mut fields = Decoder::new(bytes.get(at..)?);
+    let tree = u32::try_from(fields.varint().ok()?).ok()?;
+    let (key, value) = (fields.varint().ok()? as usize, fields.varint().ok()? as usize);
+    let start = at + fields.position();
+    let middle = start.checked_add(key)?;
+    let end = middle.checked_add(value).filter(|&end| end <= bytes.len())?;
+    Some(Written { tree, key: start..middle, value: middle..end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_with_their_keys_and_no_header_that_is_damaged_passes() {
+        let backing = Backing::new(None, 42, 0);
+        let mut segment = ColdSegment::new();
+        let places = [segment.add(0, b"reef", &[7; 300]), segment.add(9, b"", &[1; 500])];
+        let bytes = segment.finish(42);
+        let found = values_in(&bytes, &backing);
+        assert_eq!(found.iter().map(|value| value.value.start as u64).collect::<Vec<_>>(), places);
+        assert_eq!((&bytes[found[0].key.clone()], found[1].tree), (b"reef".as_slice(), 9));
+        assert_eq!(&bytes[found[1].value.clone()], &[1; 500]);
+        for bit in 0..HEADER * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(values_in(&damaged, &backing).is_empty(), "bit {bit}");
+        }
+        assert!(values_in(&bytes[..400], &backing).len() < 2);
+        assert!(values_in(&[], &backing).is_empty());
+    }
+}
