@@ -3,11 +3,14 @@
 //! `engine` prints one row for each bar of the engine, and beside it every engine's own figures, losses as
 //! plainly as wins. Each phase of each engine runs in a child process of this program.
 //!
-//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables, whose other half is Python (`tables/`);
-//! what begins with `cassandra` serves that of Cassandra (`tables/on_cassandra/`).
+//! With the feature `tables` it also has what serves the benches in Python (`halves.rs`).
 
+#[cfg(feature = "tables")]
 mod cassandra;
+#[cfg(feature = "tables")]
 mod counts;
+#[cfg(feature = "tables")]
+mod halves;
 mod measure;
 mod peers;
 mod phases;
@@ -35,117 +38,9 @@ enum Bench {
     /// One phase of one engine, for the parent process.
     #[command(hide = true)]
     Child { spec: String },
-    /// Rows of an Arrow file into a table, for the bench of tables.
-    #[command(hide = true)]
-    TablesLoad(LoadArguments),
-    /// Packs a table, for the bench of tables.
-    #[command(hide = true)]
-    TablesPack(PackArguments),
-    /// Questions to a table, their work counted, for the bench of tables.
-    #[command(hide = true)]
-    TablesCount(CountArguments),
-    /// Rows of an Arrow file into a plain table of Cassandra.
-    #[command(hide = true)]
-    CassandraRows(RivalArguments),
-    /// Rows of an Arrow file as blocks into a plain table of Cassandra.
-    #[command(hide = true)]
-    CassandraBlobs(RivalArguments),
-    /// One statement in CQL.
-    #[command(hide = true)]
-    CassandraRun(StatementArguments),
-    /// What calls of the contract cost on Cassandra.
-    #[command(hide = true)]
-    CassandraCosts(CostsArguments),
-}
-
-#[derive(Args)]
-struct RivalArguments {
-    /// Nodes, with commas.
-    #[arg(long)]
-    contacts: String,
-    /// Keyspace of the rival.
-    #[arg(long)]
-    keyspace: String,
-    /// Arrow file of rows.
-    #[arg(long)]
-    from: PathBuf,
-    /// Where goes what it took, as JSON.
-    #[arg(long)]
-    out: PathBuf,
-}
-
-#[derive(Args)]
-struct StatementArguments {
-    /// Nodes, with commas.
-    #[arg(long)]
-    contacts: String,
-    /// The statement.
-    #[arg(long)]
-    statement: String,
-}
-
-#[derive(Args)]
-struct CostsArguments {
-    /// URL or folder of the store.
-    #[arg(long)]
-    store: String,
-    /// Nodes, with commas; none for a folder.
-    #[arg(long)]
-    contacts: Option<String>,
-    /// Where the costs go, as JSON.
-    #[arg(long)]
-    out: PathBuf,
-}
-
-#[derive(Args)]
-struct LoadArguments {
-    /// Folder of the store.
-    #[arg(long)]
-    store: PathBuf,
-    /// Name of the table.
-    #[arg(long)]
-    table: String,
-    /// Arrow file with a record batch for each step.
-    #[arg(long)]
-    rows: PathBuf,
-    /// Column that names the unit of sampling; rows for none.
-    #[arg(long)]
-    sample_key: Option<String>,
-    /// How many writers share the steps, each as a run of its own.
-    #[arg(long, default_value_t = 1)]
-    writers: usize,
-    /// Where goes what it took, as JSON.
-    #[arg(long)]
-    out: Option<PathBuf>,
-}
-
-#[derive(Args)]
-struct PackArguments {
-    /// Folder of the store.
-    #[arg(long)]
-    store: PathBuf,
-    /// Name of the table.
-    #[arg(long)]
-    table: String,
-    /// Where goes what it took, as JSON.
-    #[arg(long)]
-    out: PathBuf,
-}
-
-#[derive(Args)]
-struct CountArguments {
-    /// Folder of the store.
-    #[arg(long)]
-    store: PathBuf,
-    /// Name of the table.
-    #[arg(long)]
-    table: String,
-    /// The questions, as JSON.
-    #[arg(long)]
-    questions: PathBuf,
-    /// Where the counts go, as JSON.
-    #[arg(long)]
-    out: PathBuf,
+    #[cfg(feature = "tables")]
+    #[command(flatten)]
+    Half(halves::Half),
 }
 
 #[derive(Args)]
@@ -185,23 +80,8 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().bench {
         Bench::Engine(arguments) => bench_engine(&arguments),
         Bench::Child { spec } => run_child(&spec),
-        Bench::TablesLoad(its) => {
-            let sample_key = its.sample_key.as_deref();
-            let out = its.out.as_deref();
-            wait_for(counts::load(&its.store, &its.table, &its.rows, sample_key, its.writers, out))
-        }
-        Bench::TablesPack(its) => wait_for(counts::pack(&its.store, &its.table, &its.out)),
-        Bench::TablesCount(its) => wait_for(counts::count(&its.store, &its.table, &its.questions, &its.out)),
-        Bench::CassandraRows(its) => {
-            wait_for(cassandra::load_rows(&its.contacts, &its.keyspace, &its.from, &its.out))
-        }
-        Bench::CassandraBlobs(its) => {
-            wait_for(cassandra::load_blobs(&its.contacts, &its.keyspace, &its.from, &its.out))
-        }
-        Bench::CassandraRun(its) => wait_for(cassandra::run(&its.contacts, &its.statement)),
-        Bench::CassandraCosts(its) => {
-            wait_for(cassandra::costs(&its.store, its.contacts.as_deref(), &its.out))
-        }
+        #[cfg(feature = "tables")]
+        Bench::Half(half) => halves::run(&half).map(|()| true),
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -215,12 +95,6 @@ fn main() -> ExitCode {
 
 fn run_child(spec: &str) -> Result<bool, EngineError> {
     phases::run_child(&serde_json::from_str(spec)?)?;
-    Ok(true)
-}
-
-/// Waits for what is asynchronous; true when it succeeded.
-fn wait_for(work: impl Future<Output = Result<(), EngineError>>) -> Result<bool, EngineError> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)?;
     Ok(true)
 }
 

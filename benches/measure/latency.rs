@@ -23,6 +23,9 @@ pub struct Latency {
     pub p50_us: f64,
     /// 99 of 100 took less.
     pub p99_us: f64,
+    /// 999 of 1,000 took less.
+    #[serde(default)]
+    pub p999_us: f64,
     /// 9,999 of 10,000 took less.
     pub p9999_us: f64,
     /// The slowest, as the caller saw it.
@@ -59,6 +62,12 @@ impl LatencyMeter {
         meter.waited_ns = meter.waited_for_processor_ns();
         meter.last = ticks_now();
         meter
+    }
+
+    /// What happened since the last call does not count; the next one begins now.
+    pub fn resume(&mut self) {
+        self.waited_ns = self.waited_for_processor_ns();
+        self.last = ticks_now();
     }
 
     /// A call ended now, and the next one begins.
@@ -105,6 +114,7 @@ impl LatencyMeter {
             calls: self.calls,
             p50_us: at(0.5),
             p99_us: at(0.99),
+            p999_us: at(0.999),
             p9999_us: at(0.9999),
             worst_us,
             // Without a slow call every call was faster than the bound for slow ones.

@@ -1,12 +1,17 @@
 //! What a phase costs: CPU time, bytes, memory, latencies and stalls; and what the machine was doing.
 
 pub use clock::calibrate;
+pub use confine::{confine, may_confine};
 pub use latency::{Latency, LatencyMeter};
 pub use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use stalls::ControlThread;
-pub use usage::{IoBytes, MachineTime, cpu_seconds, io_bytes, peak_resident_bytes, processors};
+pub use usage::{
+    IoBytes, MachineTime, allocated_bytes, anonymous_bytes, cpu_seconds, io_bytes, peak_resident_bytes,
+    processors, write_calls,
+};
 
 mod clock;
+mod confine;
 mod latency;
 mod machine;
 mod stalls;

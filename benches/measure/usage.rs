@@ -1,6 +1,7 @@
 //! What this process has used so far, and what the whole machine was doing meanwhile.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// CPU seconds of all threads of this process, user and system.
@@ -35,6 +36,26 @@ pub fn io_bytes() -> IoBytes {
 /// The most memory this process held at once.
 pub fn peak_resident_bytes() -> u64 {
     field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM:") * 1024
+}
+
+/// Anonymous memory that this process holds now.
+pub fn anonymous_bytes() -> u64 {
+    field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "RssAnon:") * 1024
+}
+
+/// Calls that wrote, since the process started.
+pub fn write_calls() -> u64 {
+    field(&fs::read_to_string("/proc/self/io").unwrap_or_default(), "syscw:")
+}
+
+/// Bytes of disk that the files right inside a folder take; holes take none.
+pub fn allocated_bytes(folder: &Path) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        bytes += entry?.metadata()?.blocks() * 512;
+    }
+    Ok(bytes)
 }
 
 fn field(text: &str, name: &str) -> u64 {

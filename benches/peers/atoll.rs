@@ -1,8 +1,8 @@
 //! Atoll's engine, bare: default options but for the cache that every engine here has, log on at `flushed`.
 
-use super::{CACHE_BYTES, Engine, EngineError, OpenOptions};
+use super::{Beside, Engine, EngineError, OpenOptions};
 use atoll_disk::{FileDisk, Mode};
-use atoll_engine::{Direction, Durability, Options, Tree, WriteBatch};
+use atoll_engine::{Direction, Durability, Options, Snapshot, Tree, WriteBatch};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ pub struct Atoll {
     engine: atoll_engine::Engine,
     records: Tree,
     batch: WriteBatch,
+    held: Option<Snapshot>,
 }
 
 impl Atoll {
     /// Opens or makes it.
     pub fn open(folder: &Path, options: OpenOptions) -> Result<Self, EngineError> {
         let disk = FileDisk::open(&folder.join("store"), Mode::Create)?;
-        let mut chosen = Options { memory_bytes: CACHE_BYTES, ..Options::default() };
+        let mut chosen = Options { memory_bytes: options.cache_bytes(), ..Options::default() };
         if options.keep_tail {
             chosen.background = false;
             chosen.checkpoint_bytes = u64::MAX;
         }
         let engine = atoll_engine::Engine::open(Arc::new(disk), chosen)?;
         let records = engine.tree("records")?;
-        Ok(Self { engine, records, batch: WriteBatch::new() })
+        Ok(Self { engine, records, batch: WriteBatch::new(), held: None })
     }
 }
 
@@ -82,6 +83,25 @@ impl Engine for Atoll {
 
     fn records_replayed(&self) -> Option<u64> {
         Some(self.engine.recovery().records_replayed)
+    }
+
+    fn beside(&self) -> Result<Beside, EngineError> {
+        let (engine, records) = (self.engine.clone(), self.records.clone());
+        Ok(Box::new(|| Box::new(Self { engine, records, batch: WriteBatch::new(), held: None })))
+    }
+
+    fn hold_snapshot(&mut self) -> Result<(), EngineError> {
+        self.held = Some(self.engine.snapshot());
+        Ok(())
+    }
+
+    fn let_go_of_snapshot(&mut self) {
+        self.held = None;
+    }
+
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.engine.checkpoint()?;
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {

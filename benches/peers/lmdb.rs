@@ -1,6 +1,6 @@
 //! LMDB through heed, as fast as it goes: written through the map, no sync at each commit, one at the end.
 
-use super::{Engine, EngineError};
+use super::{Beside, Engine, EngineError};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithTls};
 use std::path::Path;
@@ -83,6 +83,11 @@ impl Engine for Lmdb {
             entry(key, value);
         }
         Ok(())
+    }
+
+    fn beside(&self) -> Result<Beside, EngineError> {
+        let (env, records) = (self.env.clone(), self.records);
+        Ok(Box::new(move || Box::new(Self { reading: None, env, records })))
     }
 
     fn expect_only_reads(&mut self) -> Result<(), EngineError> {

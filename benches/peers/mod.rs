@@ -26,6 +26,9 @@ pub const CACHE_BYTES: u64 = 8 << 30;
 /// Any error of any engine: the bench can only report it.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Makes a handle on a store that is open, in the thread that will use it.
+pub type Beside = Box<dyn FnOnce() -> Box<dyn Engine> + Send>;
+
 /// An ordered map under measurement.
 ///
 /// Callbacks see values in place where the engine can show them so; an engine that can only copy, copies.
@@ -70,6 +73,24 @@ pub trait Engine {
     /// How many records opening took from a log, where the engine says it.
     fn records_replayed(&self) -> Option<u64> {
         None
+    }
+
+    /// The same store for another thread.
+    fn beside(&self) -> Result<Beside, EngineError> {
+        Err("this adapter serves one thread".into())
+    }
+
+    /// Holds the state as it is now, where the engine can, until it is let go.
+    fn hold_snapshot(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Lets go of the state that is held.
+    fn let_go_of_snapshot(&mut self) {}
+
+    /// Writes out what only the log has.
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.settle()
     }
 
     /// Waits for background work and makes everything durable, once.
@@ -155,6 +176,11 @@ impl EngineName {
         !matches!(self, Self::Floor | Self::Harness)
     }
 
+    /// Whether its adapter serves two threads.
+    pub const fn serves_two(self) -> bool {
+        matches!(self, Self::Atoll | Self::Rocksdb | Self::Lmdb)
+    }
+
     /// Whether acknowledged writes outlive a killed process in the configuration measured.
     pub const fn survives_kill(self) -> bool {
         matches!(self, Self::Atoll | Self::Rocksdb | Self::Lmdb | Self::Fjall)
@@ -168,6 +194,15 @@ pub struct OpenOptions {
     pub value_bytes: usize,
     /// Never writes checkpoints, so that the whole load is a log tail when the process is killed.
     pub keep_tail: bool,
+    /// Memory for caches and buffers instead of what everybody has, and no page cache where the engine can.
+    pub budget_bytes: Option<u64>,
+}
+
+impl OpenOptions {
+    /// Memory for caches.
+    pub fn cache_bytes(&self) -> u64 {
+        self.budget_bytes.unwrap_or(CACHE_BYTES)
+    }
 }
 
 /// Opens the store in `folder`, making it when the folder is empty.
@@ -176,7 +211,7 @@ pub fn open(name: EngineName, folder: &Path, options: OpenOptions) -> Result<Box
     match name {
         EngineName::Atoll => Ok(Box::new(atoll::Atoll::open(folder, options)?)),
         #[cfg(feature = "rocksdb")]
-        EngineName::Rocksdb => Ok(Box::new(rocksdb::Rocks::open(folder)?)),
+        EngineName::Rocksdb => Ok(Box::new(rocksdb::Rocks::open(folder, options)?)),
         #[cfg(feature = "lmdb")]
         EngineName::Lmdb => Ok(Box::new(lmdb::Lmdb::open(folder)?)),
         #[cfg(feature = "redb")]

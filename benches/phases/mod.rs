@@ -7,6 +7,9 @@ use crate::peers::{EngineError, EngineName, OpenOptions};
 use std::path::PathBuf;
 
 mod append;
+pub mod beside;
+pub mod beyond;
+pub mod churn;
 mod contract;
 mod read;
 mod recovery;
@@ -50,6 +53,16 @@ pub enum Phase {
     Append,
     /// The embedded contract over the bare engine, in memory.
     Contract,
+    /// YCSB A by two threads.
+    UpdatePair,
+    /// Gets while checkpoints are written.
+    ReadBeside,
+    /// Ten zipfian updates for each record, and the space that they leave.
+    Overwrite,
+    /// Scans of 100 after those.
+    ScanAged,
+    /// Data four times the memory budget, confined.
+    Beyond,
 }
 
 /// What a child is told.
@@ -76,6 +89,7 @@ impl Spec {
         OpenOptions {
             value_bytes: self.value_bytes,
             keep_tail: matches!(self.phase, Phase::TailFill | Phase::TailOpen),
+            budget_bytes: (self.phase == Phase::Beyond).then_some(self.records * self.record_bytes() / 4),
         }
     }
 
@@ -173,6 +187,11 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         Phase::TailOpen => recovery::open(spec),
         Phase::Append => append::run(spec),
         Phase::Contract => contract::run(spec),
+        Phase::UpdatePair => beside::update_pair(spec),
+        Phase::ReadBeside => beside::read_beside(spec),
+        Phase::Overwrite => churn::overwrite(spec),
+        Phase::ScanAged => churn::scan(spec),
+        Phase::Beyond => beyond::run(spec),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::results::Measured;
 use super::runner::VALUE_BYTES;
+use super::second_half;
 use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
@@ -42,8 +43,8 @@ impl Row {
     }
 }
 
-const SMALL: usize = VALUE_BYTES[0];
-const LARGE: usize = VALUE_BYTES[1];
+pub const SMALL: usize = VALUE_BYTES[0];
+pub const LARGE: usize = VALUE_BYTES[1];
 /// Keys of the figures that only one phase has.
 pub const APPEND_RATIO: &str = "append to 60 MiB over append to empty";
 pub const CONTRACT_GET: &str = "contract over engine, get";
@@ -53,8 +54,14 @@ pub const CONTRACT_PUT: &str = "contract over engine, put";
 ///
 /// `scale_to_full` is by how much a shorter log tail was measured than the bar is about.
 pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
-    let rows = [contract_rows(measured), ratio_rows(measured), absolute_rows(measured, scale_to_full)];
-    rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
+    let rows = [
+        contract_rows(measured),
+        ratio_rows(measured),
+        absolute_rows(measured, scale_to_full),
+        second_half::rows(measured),
+    ];
+    let judged = rows.into_iter().flatten().map(|row| judge(row, measured));
+    judged.chain(second_half::absent()).collect()
 }
 
 /// A figure holds when it meets its target and Atoll returned nothing wrong on the way.
@@ -63,7 +70,7 @@ fn judge(mut row: Row, measured: &Measured) -> Row {
     row
 }
 
-fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl Into<Option<f64>>) -> Row {
+pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl Into<Option<f64>>) -> Row {
     let goal = goal.into();
     Row { bar, figure: None, unit, target, goal, holds: None, peers: BTreeMap::new(), more_is_better: false }
 }

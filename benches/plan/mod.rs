@@ -8,4 +8,5 @@ pub use table::{print_losses, print_machine, print_phases, print_rows};
 mod bars;
 mod results;
 mod runner;
+mod second_half;
 mod table;

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Length of the small and of the large values.
 pub const VALUE_BYTES: [usize; 2] = [100, 1000];
+/// Records of the phase with little memory, at least, but where the bench itself is tried.
+const BEYOND_RECORDS_MIN: u64 = 4_000_000;
 const CHILD_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// How much is run.
@@ -143,6 +145,10 @@ impl Plan {
     fn spec(&self, engine: EngineName, step: Step) -> Spec {
         let records = match step.phase {
             Phase::TailFill | Phase::TailOpen => self.scale.tail_bytes / 124,
+            // Less than this, and what the control group leaves beside the budget is most of the data.
+            Phase::Beyond if self.scale.records >= Scale::QUICK.records => {
+                self.scale.records.max(BEYOND_RECORDS_MIN)
+            }
             Phase::Contract => self.scale.large_records,
             _ if step.value_bytes == VALUE_BYTES[0] => self.scale.records,
             _ => self.scale.large_records,
@@ -151,6 +157,7 @@ impl Plan {
             Phase::LoadSingle => "single",
             Phase::TailFill | Phase::TailOpen => "tail",
             Phase::Append => "append",
+            Phase::Beyond => "beyond",
             _ => "store",
         };
         Spec {
@@ -159,14 +166,21 @@ impl Plan {
             folder: self.work.join(format!("{store}-{}-{}", step.value_bytes, engine.name())),
             records,
             value_bytes: step.value_bytes,
-            requests: if step.phase == Phase::Scan { self.scale.scans } else { records },
+            requests: match step.phase {
+                Phase::Scan | Phase::ScanAged => self.scale.scans,
+                Phase::Beyond => records / 20,
+                _ => records,
+            },
             answer: self.work.join("answer.json"),
         }
     }
 
     fn run_child(&self, spec: &Spec) -> Result<PhaseResult, EngineError> {
         let _ = fs::remove_file(&spec.answer);
-        if matches!(spec.phase, Phase::Load | Phase::LoadSingle | Phase::TailFill | Phase::Append) {
+        if matches!(
+            spec.phase,
+            Phase::Load | Phase::LoadSingle | Phase::TailFill | Phase::Append | Phase::Beyond
+        ) {
             let _ = fs::remove_dir_all(&spec.folder);
         }
         // Nobody pays for what the one before left to the kernel.
@@ -224,17 +238,30 @@ fn steps() -> Vec<Step> {
         Phase::LoadSingle,
         Phase::Update,
         Phase::Verify,
+        Phase::UpdatePair,
+        Phase::ReadBeside,
+        Phase::Overwrite,
+        Phase::ScanAged,
         Phase::TailFill,
         Phase::TailOpen,
         Phase::Append,
         Phase::Contract,
+        Phase::Beyond,
     ];
-    let of_large = [Phase::Load, Phase::Get, Phase::Scan, Phase::Update, Phase::Verify];
+    let of_large = [
+        Phase::Load,
+        Phase::Get,
+        Phase::Scan,
+        Phase::Update,
+        Phase::Verify,
+        Phase::Overwrite,
+        Phase::ScanAged,
+    ];
     of_small.map(step(small)).into_iter().chain(of_large.map(step(large))).collect()
 }
 
 const fn ends_a_store(phase: Phase) -> bool {
-    matches!(phase, Phase::Verify | Phase::TailOpen | Phase::Append)
+    matches!(phase, Phase::ScanAged | Phase::TailOpen | Phase::Append | Phase::Beyond)
 }
 
 /// Whether the step makes sense for the engine.
@@ -247,6 +274,10 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::Verify => engine.is_persistent(),
         Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
         Phase::Append | Phase::Contract => engine == EngineName::Atoll,
+        Phase::UpdatePair | Phase::ReadBeside | Phase::Overwrite | Phase::ScanAged => engine.serves_two(),
+        Phase::Beyond => {
+            matches!(engine, EngineName::Atoll | EngineName::Rocksdb) && crate::measure::may_confine()
+        }
     }
 }
 
@@ -263,10 +294,10 @@ fn summary(phase: Phase, result: &PhaseResult) -> String {
             format!("answers after {seconds:.2} s, {:.2} s of CPU{wrong}", result.cpu_seconds)
         }
         Phase::Verify => format!("{} values checked{wrong}", result.checked),
-        Phase::Append | Phase::Contract => {
+        Phase::Append | Phase::Contract | Phase::ReadBeside | Phase::Overwrite | Phase::Beyond => {
             let figures: Vec<String> =
                 result.extra.iter().map(|(name, figure)| format!("{name} {figure:.3}")).collect();
-            figures.join(", ")
+            figures.join(", ") + &wrong
         }
         _ => format!(
             "{:.3} us of CPU an operation, settled {:.3}{wrong}",

@@ -95,7 +95,16 @@ const fn title(phase: Phase) -> Option<&'static str> {
         Phase::GetMany => Some("YCSB C in batches of 16 (latencies are of batches)"),
         Phase::Scan => Some("scan of 100, fresh"),
         Phase::Update => Some("YCSB A, half gets, half updates"),
-        Phase::Verify | Phase::TailFill | Phase::TailOpen | Phase::Append | Phase::Contract => None,
+        Phase::UpdatePair => Some("YCSB A by two threads, CPU of both"),
+        Phase::ScanAged => Some("scan of 100 after ten zipfian updates of each record"),
+        Phase::Verify
+        | Phase::TailFill
+        | Phase::TailOpen
+        | Phase::Append
+        | Phase::Contract
+        | Phase::ReadBeside
+        | Phase::Overwrite
+        | Phase::Beyond => None,
     }
 }
 
@@ -138,7 +147,7 @@ fn bytes_column(measured: &Measured, subject: (Phase, usize, EngineName), figure
 }
 
 const fn writes(phase: Phase) -> bool {
-    matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update)
+    matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update | Phase::UpdatePair)
 }
 
 /// Where a rival is better than Atoll, in one line each; and what was wrong, failed or disturbed.

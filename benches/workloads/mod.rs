@@ -4,8 +4,11 @@
 //! same calls with the same bytes on every engine.
 
 pub use keys::{KEY_BYTES, Key, hash_of_counter};
-pub use requests::{ScanRequest, point_requests, scan_requests, update_requests, versions_after};
+pub use requests::{
+    ScanRequest, UpdateRequest, point_requests, scan_requests, update_requests, versions_after,
+};
 pub use values::{Batch, Verifier, fill_value};
+pub use zipfian::Zipfian;
 
 mod keys;
 mod requests;

@@ -69,7 +69,7 @@ fn lints() -> Result<(), Failure> {
     // The fuzzers are built by the verb that runs them.
     let mut benches = cargo::building()?;
     benches
-        .args(["clippy", "--manifest-path", "benches/Cargo.toml", "--all-targets"])
+        .args(["clippy", "--manifest-path", "benches/Cargo.toml", "--all-targets", "--features", "tables"])
         .args(cargo::locked())
         .args(["--", "-D", "warnings"]);
     whole.and(run::step("cargo clippy (benches/Cargo.toml), no warnings", &mut benches).map(drop))

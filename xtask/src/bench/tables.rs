@@ -38,7 +38,7 @@ pub fn command(package: &str) -> Result<Command, Failure> {
 fn program() -> Result<PathBuf, Failure> {
     let mut command = cargo::building()?;
     command.args(["build", "--config", CONFIG, "--release", "--manifest-path", MANIFEST]);
-    command.args(["--message-format", "json-render-diagnostics"]);
+    command.args(["--features", "tables", "--message-format", "json-render-diagnostics"]);
     let ran = run::step("build the program that counts work", &mut command)?;
     built(&ran.stdout).ok_or_else(|| Failure::Malformed {
         what: "the output of cargo build".to_owned(),

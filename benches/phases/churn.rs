@@ -1,0 +1,85 @@
+//! What updates leave behind: the space of the store after its records were overwritten many times, and what
+//! scans cost then.
+
+use super::window::Window;
+use super::write::open_timed;
+use super::{PhaseResult, SCAN_ENTRIES, SEED, Spec};
+use crate::measure::allocated_bytes;
+use crate::peers::{Engine, EngineError};
+use crate::workloads::{Key, Verifier, Zipfian, fill_value, scan_requests};
+
+/// How often the store is overwritten, as updates for each record.
+pub const OVERWRITES: u64 = 10;
+/// Space over live data once everything is settled and closed.
+pub const SPACE_SETTLED: &str = "space over live data, settled";
+/// The same, the most while serving.
+pub const SPACE_SERVING: &str = "space over live data, most while serving";
+
+/// Records of zipfian updates, in order; update `n` writes version `n + 1`.
+fn updated(records: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut choices = Zipfian::new(records, SEED + 7);
+    (1..=records * OVERWRITES).map(move |version| (choices.next_record(), version))
+}
+
+/// Zipfian updates, ten for each record; a snapshot is held for half of them where the engine has any.
+pub fn overwrite(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let (mut engine, open_ms) = open_timed(spec)?;
+    let (updates, live) = (spec.records * OVERWRITES, (spec.records * spec.record_bytes()) as f64);
+    let mut value = vec![0; spec.value_bytes];
+    let mut most: f64 = 0.0;
+    let mut window = Window::start();
+    for (record, version) in updated(spec.records) {
+        let key = Key::of_counter(record);
+        fill_value(&key, version, &mut value);
+        engine.put(&key.0, &value)?;
+        if version == updates * 3 / 10 {
+            engine.hold_snapshot()?;
+        } else if version == updates * 8 / 10 {
+            engine.let_go_of_snapshot();
+        }
+        if version.is_multiple_of(spec.records.div_ceil(4)) {
+            most = most.max(allocated_bytes(&spec.folder)? as f64 / live);
+        }
+    }
+    window.end_calls(updates, None);
+    window.close(engine)?;
+    let settled = allocated_bytes(&spec.folder)? as f64 / live;
+    let mut result = window.finish(spec, open_ms, Verifier::new(spec.value_bytes));
+    result.extra.extend([(SPACE_SETTLED.to_owned(), settled), (SPACE_SERVING.to_owned(), most.max(settled))]);
+    Ok(result)
+}
+
+/// Scans of 100 of a store that was overwritten; before, every record must hold its last version.
+pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    let mut verifier = Verifier::new(spec.value_bytes);
+    let requests = scan_requests(spec.records, spec.requests, SCAN_ENTRIES, SEED + 2);
+    let (mut engine, open_ms) = open_timed(spec)?;
+    check_versions(engine.as_mut(), spec, &mut verifier)?;
+    let versions = spec.records * OVERWRITES + 1;
+    let mut window = Window::start();
+    for request in &requests {
+        let mut entries = 0;
+        engine.scan(&request.first_key().0, SCAN_ENTRIES as usize, &mut |key, value| {
+            verifier.check_any(key, versions, Some(value));
+            entries += 1;
+        })?;
+        if entries != request.entries {
+            verifier.note(format!("{entries} entries where {} were due", request.entries));
+        }
+    }
+    window.end_calls(requests.len() as u64, None);
+    engine.close()?;
+    let mut result = window.finish(spec, open_ms, verifier);
+    result.user_bytes = 0;
+    Ok(result)
+}
+
+fn check_versions(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<(), EngineError> {
+    let mut last = vec![0; spec.records as usize];
+    updated(spec.records).for_each(|(record, version)| last[record as usize] = version);
+    for (counter, &version) in (0..).zip(&last) {
+        let key = Key::of_counter(counter);
+        engine.get(&key.0, &mut |value| verifier.check(&key.0, version, value))?;
+    }
+    Ok(())
+}

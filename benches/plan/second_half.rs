@@ -1,0 +1,190 @@
+//! The bars of the engine's second half: many writers, memory smaller than data, space that comes back.
+
+use super::bars::{LARGE, Row, SMALL, at_most};
+use super::results::Measured;
+use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
+use crate::phases::{Phase, PhaseResult, beside, beyond, churn};
+use std::collections::BTreeMap;
+
+/// All rows, in the order of the table.
+pub fn rows(measured: &Measured) -> Vec<Row> {
+    [writers(measured), ratios(measured), space(measured), memory(measured), stalls(measured)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A figure of which more is better.
+fn at_least(bar: &'static str, target: f64, goal: f64, figure: Option<f64>) -> Row {
+    Row { figure, more_is_better: true, ..at_most(bar, "x", target, goal) }
+}
+
+fn most(bar: &'static str, unit: &'static str, target: f64, goal: f64, figure: Option<f64>) -> Row {
+    Row { figure, ..at_most(bar, unit, target, goal) }
+}
+
+fn cost(measured: &Measured, phase: Phase, value_bytes: usize, engine: EngineName) -> Option<f64> {
+    measured.median((phase, value_bytes, engine), PhaseResult::settled_cpu_us)
+}
+
+fn extra(measured: &Measured, phase: Phase, value_bytes: usize, name: &'static str) -> Option<f64> {
+    extra_of(measured, phase, value_bytes, Atoll, name)
+}
+
+fn extra_of(
+    measured: &Measured,
+    phase: Phase,
+    value_bytes: usize,
+    engine: EngineName,
+    name: &'static str,
+) -> Option<f64> {
+    measured
+        .median((phase, value_bytes, engine), |result| result.extra.get(name).copied().unwrap_or(f64::NAN))
+}
+
+/// `divided / divisor`, where both are there.
+fn over(divided: Option<f64>, divisor: Option<f64>) -> Option<f64> {
+    divided.zip(divisor).map(|(divided, divisor)| divided / divisor)
+}
+
+/// How often Atoll's cost goes into that of a rival.
+fn better_by(measured: &Measured, phase: Phase, value_bytes: usize, rival: EngineName) -> Option<f64> {
+    over(cost(measured, phase, value_bytes, rival), cost(measured, phase, value_bytes, Atoll))
+}
+
+fn writers(measured: &Measured) -> Vec<Row> {
+    let of_all = measured.of_all(Phase::Update, SMALL, PhaseResult::settled_cpu_us);
+    let rivals: BTreeMap<_, _> = of_all
+        .iter()
+        .map(|(name, cost)| (*name, *cost))
+        .filter(|(name, _)| EngineName::from_name(name).is_some_and(EngineName::is_peer))
+        .collect();
+    let best = rivals.values().copied().min_by(f64::total_cmp);
+    let own = cost(measured, Phase::Update, SMALL, Atoll);
+    let pair = |figure: fn(&PhaseResult) -> f64| {
+        over(
+            measured.median((Phase::UpdatePair, SMALL, Atoll), figure),
+            measured.median((Phase::Update, SMALL, Atoll), figure),
+        )
+    };
+    vec![
+        Row {
+            peers: of_all,
+            ..at_least(
+                "YCSB A, settled, CPU per op, better than the best rival by",
+                1.5,
+                3.3,
+                over(best, own),
+            )
+        },
+        at_least(
+            "YCSB A, settled, CPU per op, better than RocksDB by",
+            4.0,
+            7.5,
+            better_by(measured, Phase::Update, SMALL, Rocksdb),
+        ),
+        most("YCSB A, CPU per op, two writers over one", "x", 1.4, 1.15, pair(PhaseResult::cpu_us)),
+        at_least(
+            "YCSB A, ops/s, two writers over one",
+            1.5,
+            1.8,
+            pair(PhaseResult::kilo_operations_per_second),
+        ),
+    ]
+}
+
+fn ratios(measured: &Measured) -> Vec<Row> {
+    let row = |bar, phase, value_bytes, rival, target, goal| {
+        at_least(bar, target, goal, better_by(measured, phase, value_bytes, rival))
+    };
+    vec![
+        row("second half: YCSB load, better than LMDB by", Phase::Load, SMALL, Lmdb, 2.0, 2.7),
+        row("second half: YCSB load, better than RocksDB by", Phase::Load, SMALL, Rocksdb, 4.5, 5.8),
+        row("second half: YCSB C, better than LMDB by", Phase::Get, SMALL, Lmdb, 1.3, 1.65),
+        row("second half: YCSB C, better than RocksDB by", Phase::Get, SMALL, Rocksdb, 7.0, 9.2),
+        row("second half: scan of 100, better than LMDB by", Phase::Scan, SMALL, Lmdb, 1.0, 1.6),
+        row("second half: scan of 100, better than RocksDB by", Phase::Scan, SMALL, Rocksdb, 8.0, 10.0),
+        row("values of 1,000 B: load, better than LMDB by", Phase::Load, LARGE, Lmdb, 1.5, 3.0),
+        row("values of 1,000 B: YCSB A, better than LMDB by", Phase::Update, LARGE, Lmdb, 1.3, 2.5),
+        row("values of 1,000 B: scan of 100, better than LMDB by", Phase::Scan, LARGE, Lmdb, 1.2, 3.0),
+    ]
+}
+
+fn space(measured: &Measured) -> Vec<Row> {
+    let aged = |value_bytes| {
+        over(
+            measured.median((Phase::ScanAged, value_bytes, Atoll), PhaseResult::cpu_us),
+            measured.median((Phase::Scan, value_bytes, Atoll), PhaseResult::cpu_us),
+        )
+    };
+    let left = |value_bytes, name| extra(measured, Phase::Overwrite, value_bytes, name);
+    let of_all = |value_bytes| {
+        measured.of_all(Phase::Overwrite, value_bytes, |result| {
+            result.extra.get(churn::SPACE_SETTLED).copied().unwrap_or(f64::NAN)
+        })
+    };
+    let settled = churn::SPACE_SETTLED;
+    let bytes = measured.bytes_of_all(Phase::Update, SMALL);
+    vec![
+        most("scan of 100 after ten updates of each record, over fresh", "x", 2.0, 1.5, aged(SMALL)),
+        most("the same, values of 1,000 B", "x", 2.0, 1.5, aged(LARGE)),
+        Row {
+            peers: of_all(SMALL),
+            ..most("space after ten overwrites over live data", "x", 2.0, 1.5, left(SMALL, settled))
+        },
+        Row {
+            peers: of_all(LARGE),
+            ..most("the same, values of 1,000 B", "x", 2.0, 1.5, left(LARGE, settled))
+        },
+        Row {
+            figure: bytes.get(Atoll.name()).copied(),
+            peers: bytes,
+            ..at_most("bytes written per user byte, YCSB A settled, 124 B", "B", 3.5, 2.5)
+        },
+    ]
+}
+
+fn memory(measured: &Measured) -> Vec<Row> {
+    let own = |name| extra(measured, Phase::Beyond, SMALL, name);
+    let ratio = |name| over(own(name), extra_of(measured, Phase::Beyond, SMALL, Rocksdb, name));
+    let of_all = |name: &'static str| {
+        measured.of_all(Phase::Beyond, SMALL, |result| result.extra.get(name).copied().unwrap_or(f64::NAN))
+    };
+    vec![
+        Row {
+            peers: of_all(beyond::UPDATES),
+            ..at_least("data 4x budget: updates a second over RocksDB's", 1.5, 3.0, ratio(beyond::UPDATES))
+        },
+        Row {
+            peers: of_all(beyond::GETS),
+            ..at_least("data 4x budget: gets a second over RocksDB's", 1.0, 1.5, ratio(beyond::GETS))
+        },
+        most("data 4x budget: written beside the log over data", "x", 6.0, 3.0, own(beyond::METADATA)),
+        Row { unit: "KB", ..at_least("data 4x budget: mean write", 256.0, 512.0, own(beyond::MEAN_WRITE)) },
+        Row {
+            peers: of_all(beyond::MEMORY),
+            ..most("data 4x budget: anonymous memory over budget", "x", 1.1, 1.05, own(beyond::MEMORY))
+        },
+    ]
+}
+
+fn stalls(measured: &Measured) -> Vec<Row> {
+    let single = (Phase::LoadSingle, SMALL, Atoll);
+    let worst = measured.worst(single, PhaseResult::worst_excess_us).map(|us| us / 1000.0);
+    let p999 = measured.median(single, |result| result.latency.map_or(f64::NAN, |latency| latency.p999_us));
+    let ratio = extra(measured, Phase::ReadBeside, SMALL, beside::READER_RATIO);
+    vec![
+        most("worst insert over a control thread", "ms", 20.0, 5.0, worst),
+        most("insert, p99.9", "us", 100.0, 20.0, p999),
+        most("reader p99 beside a checkpoint, over quiet", "x", 2.0, 1.2, ratio),
+    ]
+}
+
+/// What cannot be measured yet, because the engine does not have it or nobody measured it here; it does not hold.
+pub fn absent() -> Vec<Row> {
+    let rows = [
+        at_most("split off and absorb 10 M keys: bytes written of the data", "%", 1.0, None),
+        at_least("Kyoto Cabinet, Berkeley DB, 1 to 100 M short pairs, ahead by", 1.0, 1.0, None),
+    ];
+    rows.into_iter().map(|row| Row { holds: Some(false), ..row }).collect()
+}
