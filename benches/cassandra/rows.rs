@@ -17,6 +17,9 @@ use std::time::Instant;
 /// Rows of a batch, as the bars have it.
 const BATCH_ROWS: usize = 50;
 
+/// How often a batch is sent that was not answered in time.
+const TRIES_MAX: usize = 10;
+
 const COLUMNS: &str = "step bigint, pid int, type tinyint, x float, y float, z float, vx float, vy float, vz float, \
                        prio int, PRIMARY KEY ((step), pid)";
 
@@ -51,10 +54,20 @@ async fn send(
     whole: &Batch,
     rows: &[Row],
 ) -> Result<(), EngineError> {
-    if rows.len() == BATCH_ROWS {
-        session.batch(whole, rows).await?;
+    let rest;
+    let batch = if rows.len() == BATCH_ROWS {
+        whole
     } else {
-        session.batch(&batch_of(insert, rows.len()), rows).await?;
+        rest = batch_of(insert, rows.len());
+        &rest
+    };
+    let mut tries = 1;
+    // A node that collects garbage for longer than its time-out is asked again, as any client would.
+    while let Err(error) = session.batch(batch, rows).await {
+        if tries == TRIES_MAX {
+            return Err(error.into());
+        }
+        tries += 1;
     }
     Ok(())
 }
