@@ -24,10 +24,12 @@ mod filter;
 mod groups;
 mod growing;
 mod head;
+mod hidden;
 mod origin;
 mod rank;
 mod read;
 mod room;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -9,6 +9,7 @@
 
 mod axis;
 mod extent;
+mod fraction;
 mod numbers;
 mod region;
 mod scalar;
@@ -21,6 +22,7 @@ pub(crate) use numbers::{Kind, Numbers};
 pub use axis::{Axis, Coordinates, Missing};
 pub use extent::Extent;
 pub(crate) use extent::joined;
+pub(crate) use fraction::{FRACTION_BITS, fractions};
 pub use region::{Interval, Region};
 pub use scalar::Scalar;
 pub use span::{Side, Span};

@@ -17,7 +17,7 @@ mod vectors;
 
 pub use cut::{Cut, Window};
 pub use order::order;
-pub(crate) use order::{ordered, same_keys};
+pub(crate) use order::{order_of_rows, ordered, same_keys};
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;

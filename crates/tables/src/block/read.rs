@@ -4,6 +4,7 @@
 
 use super::directory::Head;
 use super::{Band, BlockError, Directory, HEAD_BYTES, Slice, checksum, damaged, schema_sum, slice};
+use crate::cube::Growing;
 use crate::lattice::Extent;
 use crate::weight::Window;
 use crate::{TableSchema, Weight};
@@ -119,6 +120,26 @@ impl BlockReader {
             columns.push(whole.slice(kept.start, kept.len()));
         }
         Ok((self.batch(wanted.columns, columns, &kept)?, weights[kept].to_vec()))
+    }
+
+    /// Appends all rows of a column of a band to a column that grows, from the bytes of the whole block.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`] where bytes do not match their checksum; the column is of no use then.
+    pub(crate) fn append(
+        &self,
+        band: &Band,
+        column: usize,
+        block: &[u8],
+        grown: &mut Growing,
+    ) -> Result<(), BlockError> {
+        let place = band.slices[column + 1];
+        let bytes = place.offset.checked_add(place.bytes).and_then(|end| {
+            let (from, end) = (usize::try_from(place.offset).ok()?, usize::try_from(end).ok()?);
+            block.get(from..end)
+        });
+        let bytes = bytes.ok_or_else(|| damaged("it is cut off"))?;
+        grown.append_slice(band.rows as usize, verified(&place, bytes)?)
     }
 
     fn batch(

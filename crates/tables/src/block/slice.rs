@@ -77,6 +77,18 @@ pub(crate) fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
     bytes
 }
 
+/// The values of a slice that is nothing but numbers of which none is null, and whether they are one for all rows; none
+/// for any other slice.
+pub(crate) fn plain(bytes: &[u8]) -> Option<(bool, &[u8])> {
+    let (count, rest) = bytes.split_first_chunk::<4>()?;
+    let (nulls, rest) = rest.split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let nulls = u32::from_le_bytes(*nulls);
+    let is_plain = u32::from_le_bytes(*count) == 1 && matches!(nulls, 0 | ALIKE);
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok().filter(|_| is_plain)?;
+    Some((nulls == ALIKE, rest.get(..length)?))
+}
+
 /// The column of `rows` rows whose slice this is.
 pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef, BlockError> {
     let cut_off = || damaged("a slice is cut off");

@@ -8,18 +8,23 @@
 //! Invariant: no row of a layer is heavier than a row of the next.
 
 use super::Shape;
-use super::tree::{Cube, Places};
+use super::tree::{Spot, spread};
+use std::ops::Range;
 
-/// Rows that are stored and read together: in rising order, which is that of (weight, id).
-pub(super) type BandRows = Vec<u32>;
+/// Rows of a layer, band by band; within a band in the order of (weight, id).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct BandRows {
+    pub(super) rows: Vec<u32>,
+    /// Where each band ends.
+    pub(super) ends: Vec<u32>,
+}
 
-/// How far rows are spread over each axis, in units of a fraction.
-fn spread(places: &Places, rows: &[u32]) -> Vec<u32> {
-    let of_axis = |fractions: &Vec<u32>| {
-        let of_rows = || rows.iter().map(|&row| fractions[row as usize]);
-        of_rows().max().unwrap_or_default() - of_rows().min().unwrap_or_default()
-    };
-    places.fractions.iter().map(of_axis).collect()
+impl BandRows {
+    /// Where the rows of each band lie.
+    pub(super) fn bands(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut from = 0;
+        self.ends.iter().map(move |&end| std::mem::replace(&mut from, end as usize)..end as usize)
+    }
 }
 
 /// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many steps
@@ -27,43 +32,73 @@ fn spread(places: &Places, rows: &[u32]) -> Vec<u32> {
 const STEPS_COARSER: f64 = 1.7;
 
 /// What counts as the same spread over each axis: that of all rows, and more of it over the steps.
-pub(super) fn scale(places: &Places, rows: &[u32], steps_axis: Option<usize>) -> Vec<f64> {
-    let of_axis = |(axis, spread): (usize, u32)| {
-        f64::from(spread.max(1)) * if steps_axis == Some(axis) { STEPS_COARSER } else { 1.0 }
-    };
-    spread(places, rows).into_iter().enumerate().map(of_axis).collect()
+pub(super) fn scale<const AXES: usize>(spread: [u32; AXES], steps_axis: Option<usize>) -> [f64; AXES] {
+    std::array::from_fn(|axis| {
+        f64::from(spread[axis].max(1)) * if steps_axis == Some(axis) { STEPS_COARSER } else { 1.0 }
+    })
 }
 
-/// The bands of each layer of a cube, lightest first; rows are divided where they are spread most, by this [`scale`].
-pub(super) fn layers(cube: &Cube, places: &Places, scale: &[f64], shape: &Shape) -> Vec<Vec<BandRows>> {
-    let mut layers = Vec::new();
-    let mut left = cube.rows.as_slice();
-    for rows in shape.layers(left.len()) {
+/// The bands of each layer of a cube, lightest first, of its rows in the order of (weight, id); they are divided where
+/// they are spread most, by this [`scale`].
+pub(super) fn layers<const AXES: usize>(
+    cube: &[Spot<AXES>],
+    scale: &[f64; AXES],
+    shape: &Shape,
+) -> Vec<BandRows> {
+    let mut left = cube;
+    let mut keys = Vec::new();
+    let layer = |rows| {
         let (layer, rest) = left.split_at(rows);
         left = rest;
-        let mut bands = Vec::new();
-        cut(&mut layer.to_vec(), places, scale, shape.band_rows, &mut bands);
-        layers.push(bands);
-    }
-    layers
+        keys.clear();
+        keys.extend(0..layer.len() as u64);
+        let mut found = BandRows { rows: Vec::with_capacity(rows), ends: Vec::new() };
+        Cut { layer, scale, band_rows: shape.band_rows }.cut(&mut keys, &mut found);
+        found
+    };
+    shape.layers(cube.len()).map(layer).collect()
 }
 
-/// Cuts rows across the axis of their widest spread, until what is left has few rows.
-fn cut(rows: &mut [u32], places: &Places, scale: &[f64], band_rows: usize, bands: &mut Vec<BandRows>) {
-    let count = rows.len().div_ceil(band_rows);
-    if count <= 1 {
-        rows.sort_unstable();
-        bands.extend((!rows.is_empty()).then(|| rows.to_vec()));
-        return;
+/// How a layer is cut.
+struct Cut<'c, const AXES: usize> {
+    layer: &'c [Spot<AXES>],
+    scale: &'c [f64; AXES],
+    band_rows: usize,
+}
+
+impl<const AXES: usize> Cut<'_, AXES> {
+    /// Cuts rows across the axis of their widest spread, until what is left has few rows. The lower half of a key is the
+    /// place of a row in the layer; the upper half is for comparing.
+    fn cut(&self, keys: &mut [u64], found: &mut BandRows) {
+        let place = |key: u64| key as u32 as usize;
+        let count = keys.len().div_ceil(self.band_rows);
+        if count <= 1 {
+            self.close(keys, found);
+            return;
+        }
+        let spread = spread(keys.iter().map(|&key| self.layer[place(key)].at));
+        let relative = |axis: &usize| f64::from(spread[*axis]) / self.scale[*axis];
+        let widest = (0..AXES).max_by(|left, right| relative(left).total_cmp(&relative(right)));
+        let middle = keys.len() * (count / 2) / count;
+        if let Some(axis) = widest {
+            for key in keys.iter_mut() {
+                *key = u64::from(self.layer[place(*key)].at[axis]) << 32 | u64::from(*key as u32);
+            }
+            keys.select_nth_unstable(middle);
+        }
+        let (low, high) = keys.split_at_mut(middle);
+        self.cut(low, found);
+        self.cut(high, found);
     }
-    let spread = spread(places, rows);
-    let relative = |axis: &usize| f64::from(spread[*axis]) / scale[*axis];
-    let widest = (0..spread.len()).max_by(|left, right| relative(left).total_cmp(&relative(right)));
-    let middle = rows.len() * (count / 2) / count;
-    if let Some(fractions) = widest.map(|axis| &places.fractions[axis]) {
-        rows.select_nth_unstable_by_key(middle, |&row| (fractions[row as usize], row));
+
+    /// Puts the rows of a band in their order.
+    fn close(&self, keys: &mut [u64], found: &mut BandRows) {
+        if keys.is_empty() {
+            return;
+        }
+        keys.iter_mut().for_each(|key| *key = u64::from(*key as u32));
+        keys.sort_unstable();
+        found.rows.extend(keys.iter().map(|&key| self.layer[key as usize].row));
+        found.ends.push(found.rows.len() as u32);
     }
-    let (low, high) = rows.split_at_mut(middle);
-    cut(low, places, scale, band_rows, bands);
-    cut(high, places, scale, band_rows, bands);
 }

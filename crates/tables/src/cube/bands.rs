@@ -120,7 +120,7 @@ pub(super) fn put_bands(bands: &[NewBand], ranks: &[Rank], columns: usize, bytes
     put(&|band| band.head.greatest.get() >> 32);
     put(&|band| band.lengths.iter().sum());
     let marks = bands.iter().flat_map(|band| &band.marks);
-    put_words(&marks.map(|&mark| mark.into()).collect::<Vec<_>>(), bytes);
+    put_words(&marks.map(|&mark| u32::from(mark)).collect::<Vec<_>>(), bytes);
     put_extents(bands.iter().map(|band| band.extents.as_slice()), ranks, bytes);
     for column in 0..columns {
         put_words(&bands.iter().map(|band| band.lengths[column]).collect::<Vec<_>>(), bytes);

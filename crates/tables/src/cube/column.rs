@@ -1,4 +1,5 @@
-//! Columns of a band as bytes: numbers packed, everything else as blocks keep it.
+//! Columns of a band as bytes, and back: numbers packed, everything else as blocks keep it. How they are written is in
+//! [`super::source`].
 //!
 //! ```text
 //! numbers: tag 1 | (bitmap of nulls) | words       other: tag 1 | the slice of a block
@@ -11,23 +12,23 @@
 //! a null does not.
 
 use super::groups::Word;
-use super::words::{Packing, SLACK_BYTES, put_words};
+use super::words::{Packing, SLACK_BYTES};
 use crate::block::{BlockError, damaged, slice};
 use crate::lattice::Kind;
-use arrow_array::{Array, ArrayRef, make_array};
+use arrow_array::{ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow_data::{ArrayData, ArrayDataBuilder};
+use arrow_data::ArrayDataBuilder;
 use arrow_schema::DataType;
 use std::ops::{BitAnd, BitXor, Not, Range};
 
 pub(super) const OTHER: u8 = 0;
-const NUMBERS: u8 = 1;
-const NUMBERS_AND_NULLS: u8 = 2;
+pub(super) const NUMBERS: u8 = 1;
+pub(super) const NUMBERS_AND_NULLS: u8 = 2;
 
 /// How a type of numbers lies in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numeric {
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) width: usize,
     /// How many numbers a row has.
     pub(super) per_row: usize,
@@ -42,54 +43,6 @@ impl Numeric {
         let width = scalar.primitive_width().filter(|width| matches!(width, 1 | 2 | 4 | 8))?;
         Some(Self { kind: Kind::of(scalar)?, width, per_row })
     }
-}
-
-/// Appends a column, which may be a part of a longer one. [`SLACK_BYTES`] must follow before it can be read.
-pub(super) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
-    let data = column.to_data();
-    let numbers = Numeric::of(data.data_type()).and_then(|numeric| Some((numeric, values(&data, numeric)?)));
-    let Some((numeric, values)) = numbers else {
-        bytes.push(OTHER);
-        return slice::encode(column, bytes);
-    };
-    let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0);
-    match nulls {
-        None => bytes.push(NUMBERS),
-        Some(nulls) => {
-            bytes.push(NUMBERS_AND_NULLS);
-            bytes.extend_from_slice(&slice::bits_of(nulls.inner(), data.len()));
-        }
-    }
-    put_numbers(values, numeric, nulls, bytes);
-    Ok(())
-}
-
-/// The bytes of a column's numbers; none where it has nulls that are not those of single numbers.
-fn values(data: &ArrayData, numeric: Numeric) -> Option<&[u8]> {
-    let (rows, offset) = (data.len() * numeric.per_row, data.offset() * numeric.per_row);
-    let (buffer, offset) = match data.data_type() {
-        DataType::FixedSizeList(..) => {
-            let child = data.child_data().first()?;
-            if data.null_count() > 0 || child.null_count() > 0 {
-                return None;
-            }
-            (child.buffers().first()?, child.offset() + offset)
-        }
-        _ => (data.buffers().first()?, offset),
-    };
-    buffer.as_slice().get(offset * numeric.width..(offset + rows) * numeric.width)
-}
-
-fn put_numbers(values: &[u8], numeric: Numeric, nulls: Option<&NullBuffer>, bytes: &mut Vec<u8>) {
-    let of_value = |value| rank(load(value), numeric);
-    let mut ranks: Vec<u64> = values.chunks_exact(numeric.width).map(of_value).collect();
-    if let Some(nulls) = nulls {
-        // Nothing that is seen lies below a null, so it takes no room.
-        let least = nulls.valid_indices().map(|row| ranks[row]).min().unwrap_or_default();
-        let pairs = ranks.iter_mut().zip(nulls.iter());
-        pairs.filter(|(_, is_valid)| !is_valid).for_each(|(rank, _)| *rank = least);
-    }
-    put_words(&ranks, bytes);
 }
 
 /// The rows `wanted` of a column of `rows` rows, from its bytes and [`SLACK_BYTES`] more.
@@ -220,22 +173,4 @@ pub(super) fn build(
         _ => builder.add_buffer(buffer),
     };
     Ok(make_array(builder.build()?))
-}
-
-fn load(value: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..value.len()].copy_from_slice(value);
-    u64::from_le_bytes(word)
-}
-
-/// An unsigned integer of the same width that is ordered as the value is; [`Packed::unpack`] has the way back.
-fn rank(bits: u64, numeric: Numeric) -> u64 {
-    let sign = 1 << (numeric.width * 8 - 1);
-    let all = sign | (sign - 1);
-    match numeric.kind {
-        Kind::Unsigned => bits,
-        Kind::Signed => bits ^ sign,
-        Kind::Float if bits & sign == 0 => bits | sign,
-        Kind::Float => !bits & all,
-    }
 }

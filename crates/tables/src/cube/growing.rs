@@ -6,7 +6,7 @@
 
 use super::column::{Number, Numeric, OTHER, Packed, build, decode};
 use super::room::{buffer, room};
-use crate::block::BlockError;
+use crate::block::{BlockError, slice};
 use arrow_array::BooleanArray;
 use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder};
@@ -60,9 +60,7 @@ impl Growing {
             Some(numbers) if bytes.first() != Some(&OTHER) => numbers.append(rows, wanted, bytes),
             _ => {
                 let array = decode(&self.data_type, rows, wanted, bytes)?;
-                self.set_aside()?;
-                self.before.push(array);
-                Ok(())
+                self.append_array(array)
             }
         }
     }
@@ -79,11 +77,27 @@ impl Growing {
             Some(numbers) if bytes.first() != Some(&OTHER) => numbers.append_some(rows, wanted, kept, bytes),
             _ => {
                 let array = decode(&self.data_type, rows, wanted, bytes)?;
-                self.set_aside()?;
-                self.before.push(filter(&array, &BooleanArray::new(kept.clone(), None))?);
-                Ok(())
+                self.append_array(filter(&array, &BooleanArray::new(kept.clone(), None))?)
             }
         }
+    }
+
+    /// Appends all rows of a slice of a block.
+    pub(crate) fn append_slice(&mut self, rows: usize, bytes: &[u8]) -> Result<(), BlockError> {
+        let plain = slice::plain(bytes);
+        let is_appended = self
+            .numbers
+            .as_mut()
+            .zip(plain)
+            .is_some_and(|(numbers, (is_alike, values))| numbers.append_plain(rows, is_alike, values));
+        if is_appended { Ok(()) } else { self.append_array(slice::decode(&self.data_type, rows, bytes)?) }
+    }
+
+    /// Appends a column.
+    pub(crate) fn append_array(&mut self, array: ArrayRef) -> Result<(), BlockError> {
+        self.set_aside()?;
+        self.before.push(array);
+        Ok(())
     }
 
     /// Appends rows without a value.
@@ -146,6 +160,25 @@ impl GrowingNumbers {
         Ok(())
     }
 
+    /// Appends numbers as they lie in memory, or one number for all rows; whether there are as many as that takes.
+    fn append_plain(&mut self, rows: usize, is_alike: bool, bytes: &[u8]) -> bool {
+        let (width, per_row) = (self.numeric.width, self.numeric.per_row);
+        let count = if is_alike { 1 } else { rows.saturating_mul(per_row) };
+        if bytes.len() != count.saturating_mul(width) || (is_alike && per_row != 1) {
+            return false;
+        }
+        let times = if is_alike { rows } else { 1 };
+        match &mut self.values {
+            Values::One(values) => extend(values, bytes, times, |[byte]: [u8; 1]| byte),
+            Values::Two(values) => extend(values, bytes, times, u16::from_le_bytes),
+            Values::Four(values) => extend(values, bytes, times, u32::from_le_bytes),
+            Values::Eight(values) => extend(values, bytes, times, u64::from_le_bytes),
+        }
+        self.nulls.append_n_non_nulls(rows);
+        self.rows += rows;
+        true
+    }
+
     fn append_some(
         &mut self,
         rows: usize,
@@ -184,6 +217,20 @@ impl GrowingNumbers {
     }
 }
 
+/// Appends the numbers of some bytes, all of them so many times.
+fn extend<const WIDTH: usize, N: Copy>(
+    values: &mut Vec<N>,
+    bytes: &[u8],
+    times: usize,
+    number: impl Fn([u8; WIDTH]) -> N,
+) {
+    let numbers = bytes.as_chunks::<WIDTH>().0;
+    match (numbers, times) {
+        ([one], _) => values.extend(std::iter::repeat_n(number(*one), times)),
+        _ => values.extend(numbers.iter().map(|bytes| number(*bytes))),
+    }
+}
+
 /// Unpacks numbers, and closes the gaps of the rows that are not kept.
 fn unpack_some<N: Number>(
     packed: &Packed<'_>,
@@ -207,7 +254,7 @@ fn unpack_some<N: Number>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::column::encode;
+    use super::super::source::{Room, Source};
     use super::super::words::SLACK_BYTES;
     use super::*;
     use crate::seeds::for_seeds;
@@ -259,7 +306,7 @@ mod tests {
                     let wanted = from..random.usize(from..=rows);
                     let array = band(random, kind, rows);
                     let mut bytes = Vec::new();
-                    encode(&array, &mut bytes).unwrap();
+                    Source::of(&array).encode(0..rows, &mut Room::default(), &mut bytes).unwrap();
                     bytes.extend_from_slice(&[0xA5; SLACK_BYTES]);
                     let array = array.slice(wanted.start, wanted.len());
                     if random.bool() {

@@ -4,6 +4,9 @@ use crate::lattice::Numbers;
 use crate::protocol::RunId;
 use arrow_array::{Array, ArrayRef};
 
+/// Rows whose steps are compared at a time.
+const ROWS_AT_ONCE: usize = 1 << 12;
+
 /// The runs and steps of some rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
@@ -73,19 +76,52 @@ impl Origins {
         Self { names: self.names.clone(), runs, steps }
     }
 
+    /// Appends rows of one run and one step.
+    pub(crate) fn append_alike(&mut self, run: &RunId, step: u64, rows: usize) {
+        let place = self.place_of(run);
+        self.runs.extend(std::iter::repeat_n(place, rows));
+        self.steps.extend(std::iter::repeat_n(step, rows));
+    }
+
+    /// Says of some rows that a column says their steps; whether it can.
+    pub(crate) fn set_steps(&mut self, rows: std::ops::Range<usize>, column: &ArrayRef) -> bool {
+        let found = steps_of(&column.slice(rows.start, rows.len()));
+        let steps = found.zip(self.steps.get_mut(rows));
+        steps.is_some_and(|(found, steps)| {
+            steps.copy_from_slice(&found);
+            true
+        })
+    }
+
     /// Appends the rows of another.
     pub fn append(&mut self, other: &Self) {
-        let mut place_of = |name: &RunId| {
-            let known = self.names.iter().position(|known| known == name);
-            known.unwrap_or_else(|| {
-                self.names.push(name.clone());
-                self.names.len() - 1
-            }) as u32
-        };
-        let places: Vec<u32> = other.names.iter().map(&mut place_of).collect();
+        let places: Vec<u32> = other.names.iter().map(|name| self.place_of(name)).collect();
         self.runs.extend(other.runs.iter().map(|&run| places[run as usize]));
         self.steps.extend_from_slice(&other.steps);
     }
+
+    /// The place of a run among the names, where it comes last if it is new.
+    fn place_of(&mut self, name: &RunId) -> u32 {
+        let known = self.names.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.names.push(name.clone());
+            self.names.len() - 1
+        }) as u32
+    }
+}
+
+/// Whether a column of whole numbers says these steps.
+pub(super) fn says_steps(column: &ArrayRef, steps: &[u64]) -> bool {
+    if column.null_count() > 0 || !column.data_type().is_integer() || column.len() != steps.len() {
+        return false;
+    }
+    // Most columns show with their first rows that they do not.
+    let said = |from: usize| {
+        let rows = ROWS_AT_ONCE.min(column.len() - from);
+        let found = steps_of(&column.slice(from, rows));
+        found.is_some_and(|found| found == steps[from..from + rows])
+    };
+    (0..column.len()).step_by(ROWS_AT_ONCE).all(said)
 }
 
 /// The steps that a column of whole numbers says, if all can be steps.

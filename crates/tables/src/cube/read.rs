@@ -15,7 +15,7 @@ use crate::weight::{Window, weights};
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Schema};
 use std::ops::Range;
@@ -290,6 +290,51 @@ impl CubeReader {
             None => grown.append(of_band, rows, bytes),
             Some(kept) => grown.append_some(of_band, rows, kept, bytes),
         }
+    }
+
+    /// Appends all rows of all columns of a band to columns that grow, from the bytes of the whole object, and where they
+    /// were written; steps that a column says are left as 0. How many rows it has.
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`] where bytes do not match their seal; the columns are of no use then.
+    pub(crate) fn append_all(
+        &self,
+        place: usize,
+        object: &[u8],
+        columns: &mut [Growing],
+        origins: &mut Origins,
+    ) -> Result<usize, BlockError> {
+        let rows = self.directory.bands.heads()[place].rows as usize;
+        let of_column = |(offset, length): (u64, u64)| {
+            let from = self.bands_at.checked_add(offset)?;
+            let (from, end) = (from as usize, usize::try_from(from.checked_add(length)?).ok()?);
+            object.get(from..end)
+        };
+        let mut hidden = Vec::new();
+        for (column, at) in self.directory.bands.columns(place).enumerate() {
+            let bytes = of_column(at).ok_or_else(|| damaged("it is cut off"))?;
+            self.verify(at, bytes)?;
+            match columns.get_mut(column) {
+                Some(grown) => grown.append(rows, 0..rows, bytes)?,
+                None => hidden.push(column::decode(&self.type_of(column), rows, 0..rows, bytes)?),
+            }
+        }
+        let directory = &self.directory;
+        if let ([run], Some(_)) = (directory.runs.as_slice(), directory.step_column) {
+            origins.append_alike(run, 0, rows);
+            return Ok(rows);
+        }
+        let first = self.column_count();
+        let array = |column: &usize| {
+            let hidden = column.checked_sub(first).and_then(|place| hidden.get(place).cloned());
+            // Steps that a column says come later.
+            let is_step = Some(*column) == directory.step_column;
+            hidden
+                .or_else(|| is_step.then(|| Arc::new(UInt64Array::from(vec![0; rows])) as ArrayRef))
+                .ok_or_else(|| damaged("a column of a band was not read"))
+        };
+        origins.append(&self.origins(rows, array)?);
+        Ok(rows)
     }
 
     /// Where the columns of a band lie, and which rows of it are decoded for what is wanted of it.

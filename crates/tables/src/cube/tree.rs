@@ -8,12 +8,9 @@
 
 use super::Shape;
 use crate::TableSchema;
-use crate::lattice::{Axis, Coordinates, Extent, LatticeError, Missing, Scalar, Span};
+use crate::lattice::{Axis, Extent, FRACTION_BITS, LatticeError, Missing, Scalar, Span, fractions};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use std::collections::BTreeMap;
-
-/// Bits of a fraction.
-const FRACTION_BITS: u32 = u32::BITS;
+use std::ops::Range;
 
 /// The lattice of one tree: an axis and the side of the root for each index column.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,17 +19,22 @@ pub struct Root {
     spans: Vec<Span>,
 }
 
+/// A row and where it lies in the root of a tree: for each axis how far from its beginning, in 2^-32 of its side;
+/// beyond the axes there is nothing. Rows are moved as such, since all that is asked of a row then lies together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<const AXES: usize> {
+    pub(super) at: [u32; AXES],
+    pub(super) row: u32,
+}
+
 /// Where rows lie in the root of a tree.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
-    /// For each axis and row, how far from the beginning of the root, in 2^-32 of its side.
-    pub(super) fractions: Vec<Vec<u32>>,
-    /// For each row, the halves that it lies in, from the root down: a bit for each axis and level.
-    codes: Vec<u64>,
+pub(super) struct Places<const AXES: usize> {
+    /// As in [`Spot`], of each row.
+    at: Vec<[u32; AXES]>,
     /// Rows without a place, in rising order: some index column is null, NaN or infinite.
     missing: Vec<u32>,
-    /// Levels that the codes tell apart.
-    levels: u32,
+    axes: u32,
 }
 
 /// Which cube of a tree.
@@ -46,12 +48,14 @@ pub struct CubeId {
     pub is_side: bool,
 }
 
-/// A cube and the rows that live in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cube {
-    pub(super) id: CubeId,
-    /// In rising order, which is that of (weight, id).
-    pub(super) rows: Vec<u32>,
+/// The rows of a tree, cube by cube.
+#[derive(Debug)]
+pub(super) struct Divided<const AXES: usize> {
+    /// Rows of two turns: those of the cubes of even levels are in the first, the others in the second.
+    spots: [Vec<Spot<AXES>>; 2],
+    /// The cubes, a father before its children, and which rows of its turn live in each; these are in the order of
+    /// (weight, id).
+    cubes: Vec<(CubeId, usize, Range<usize>)>,
 }
 
 impl Root {
@@ -88,22 +92,22 @@ impl Root {
         &self.spans
     }
 
-    /// Where rows lie in this root, which holds all of them.
-    pub(super) fn places(&self, schema: &TableSchema, rows: &RecordBatch) -> Result<Places, LatticeError> {
-        let mut places =
-            Places { levels: (u64::BITS / self.axes.len() as u32).min(FRACTION_BITS), ..Places::default() };
+    /// Where rows lie in this root, which holds all of them and has no more axes than that.
+    pub(super) fn places<const AXES: usize>(
+        &self,
+        schema: &TableSchema,
+        rows: &RecordBatch,
+    ) -> Result<Places<AXES>, LatticeError> {
+        let mut at = vec![[0; AXES]; rows.num_rows()];
         let mut missing = Vec::new();
         let columns = schema.index_values(rows.columns())?;
-        for ((axis, span), column) in self.axes.iter().zip(&self.spans).zip(columns) {
-            let coordinates = axis.coordinates(&column)?;
-            missing.extend(coordinates.missing().iter().map(|(row, _)| *row as u32));
-            places.fractions.push(fractions(&coordinates, *span));
+        let axes = self.axes.iter().zip(&self.spans).zip(columns).take(AXES);
+        for (number, ((axis, span), column)) in axes.enumerate() {
+            missing.extend(fractions(axis, *span, &column, |row, fraction| at[row][number] = fraction)?);
         }
         missing.sort_unstable();
         missing.dedup();
-        places.missing = missing;
-        places.codes = codes(&places.fractions, rows.num_rows(), places.levels);
-        Ok(places)
+        Ok(Places { at, missing, axes: self.axes.len() as u32 })
     }
 }
 
@@ -126,69 +130,116 @@ fn finite_extent(column: &ArrayRef) -> Result<Extent, LatticeError> {
     Ok(extent)
 }
 
-fn fractions(coordinates: &Coordinates, span: Span) -> Vec<u32> {
-    let bits = u32::from(span.bits());
-    let of = |coordinate: u64| {
-        let offset = (i128::from(coordinate) - span.low()).max(0) as u128;
-        if bits > FRACTION_BITS {
-            (offset >> (bits - FRACTION_BITS)) as u32
-        } else {
-            (offset << (FRACTION_BITS - bits)) as u32
-        }
-    };
-    coordinates.with_gaps().iter().map(|coordinate| of(coordinate.0)).collect()
-}
+impl<const AXES: usize> Places<AXES> {
+    /// How far all rows are spread over each axis.
+    pub(super) fn spread(&self) -> [u32; AXES] {
+        spread(self.at.iter().copied())
+    }
 
-/// The bits of all axes, level by level: what comes first in this order lies together.
-fn codes(fractions: &[Vec<u32>], rows: usize, levels: u32) -> Vec<u64> {
-    let axes = fractions.len() as u32;
-    let mut codes = vec![0_u64; rows];
-    for (axis, fractions) in (0..).zip(fractions) {
-        for (code, fraction) in codes.iter_mut().zip(fractions) {
-            for level in 0..levels {
-                let bit = u64::from(fraction >> (FRACTION_BITS - 1 - level) & 1);
-                *code |= bit << (u64::BITS - 1 - level * axes - axis);
+    /// The cubes of a tree over rows that come in the order of (weight, id).
+    pub(super) fn divided(&self, order: &[u32], shape: &Shape) -> Divided<AXES> {
+        let spot = |&row: &u32| Spot { at: self.at[row as usize], row };
+        let is_missing = |row: &u32| self.missing.binary_search(row).is_ok();
+        let (spots, side): (Vec<_>, Vec<_>) = match self.missing.as_slice() {
+            [] => (order.iter().map(spot).collect(), Vec::new()),
+            _ => {
+                let (side, spots): (Vec<u32>, Vec<u32>) = order.iter().partition(|row| is_missing(row));
+                (spots.iter().map(spot).collect(), side.iter().map(spot).collect())
             }
+        };
+        let levels = (u64::BITS / self.axes).min(FRACTION_BITS);
+        let empty = Spot { at: [0; AXES], row: 0 };
+        let other = vec![empty; spots.len()];
+        let rows = spots.len();
+        let mut divided = Divided { spots: [spots, other], cubes: Vec::new() };
+        let root = CubeId { level: 0, code: 0, is_side: false };
+        Division { axes: self.axes, levels, shape }.divide(&mut divided, root, 0..rows);
+        if !side.is_empty() {
+            divided.spots[0].extend(side);
+            divided.cubes.push((CubeId { is_side: true, ..root }, 0, rows..divided.spots[0].len()));
+        }
+        divided
+    }
+}
+
+impl<const AXES: usize> Divided<AXES> {
+    /// The cubes and the rows of each.
+    pub(super) fn cubes(&self) -> Vec<(CubeId, &[Spot<AXES>])> {
+        let rows = |(id, turn, rows): &(CubeId, usize, Range<usize>)| (*id, &self.spots[*turn][rows.clone()]);
+        self.cubes.iter().map(rows).collect()
+    }
+}
+
+/// How a tree is divided.
+struct Division<'s> {
+    axes: u32,
+    /// Levels that a code tells apart.
+    levels: u32,
+    shape: &'s Shape,
+}
+
+impl Division<'_> {
+    /// Divides a domain: rows that lie in the turn of its level, in the order of (weight, id).
+    fn divide<const AXES: usize>(&self, divided: &mut Divided<AXES>, id: CubeId, rows: Range<usize>) {
+        if rows.is_empty() {
+            return;
+        }
+        let level = u32::from(id.level);
+        let turn = usize::from(id.level % 2);
+        if rows.len() <= self.shape.leaf_rows || level >= self.levels {
+            divided.cubes.push((id, turn, rows));
+            return;
+        }
+        let rest = (rows.start + self.shape.cube_rows).min(rows.end);
+        divided.cubes.push((id, turn, rows.start..rest));
+        let [even, odd] = &mut divided.spots;
+        let (from, to) = if turn == 0 { (even, odd) } else { (odd, even) };
+        let counts = self.deal(level, &from[rest..rows.end], &mut to[rest..rows.end]);
+        let shift = u64::BITS - (level + 1) * self.axes;
+        let mut at = rest;
+        for (child, count) in (0_u64..).zip(counts) {
+            let id = CubeId { level: id.level + 1, code: id.code | child << shift, is_side: false };
+            self.divide(divided, id, at..at + count);
+            at += count;
         }
     }
-    codes
+
+    /// Moves rows to where those of the same child lie together, each child's in the order in which they came; how
+    /// many each child has.
+    fn deal<const AXES: usize>(&self, level: u32, from: &[Spot<AXES>], to: &mut [Spot<AXES>]) -> Vec<usize> {
+        let mut counts = vec![0; 1 << self.axes];
+        from.iter().for_each(|spot| counts[self.child(level, spot)] += 1);
+        let mut next = 0;
+        let mut places: Vec<usize> = Vec::with_capacity(counts.len());
+        for count in &counts {
+            places.push(next);
+            next += count;
+        }
+        for spot in from {
+            let place = &mut places[self.child(level, spot)];
+            to[*place] = *spot;
+            *place += 1;
+        }
+        counts
+    }
+
+    /// The halves of a cube of this level in which a row lies, a bit for each axis.
+    fn child<const AXES: usize>(&self, level: u32, spot: &Spot<AXES>) -> usize {
+        let bit = |at: u32| (at >> (FRACTION_BITS - 1 - level) & 1) as usize;
+        let whole = spot.at.iter().fold(0, |child, &at| child << 1 | bit(at));
+        // What lies beyond the axes is no half.
+        whole >> (AXES as u32 - self.axes)
+    }
 }
 
-/// The cubes of a tree over rows that are in the order of (weight, id), a father before its children.
-pub(super) fn grow(places: &Places, shape: &Shape) -> Vec<Cube> {
-    let rows = places.codes.len() as u32;
-    let mut cubes = Vec::new();
-    let root = CubeId { level: 0, code: 0, is_side: false };
-    if places.missing.is_empty() {
-        divide(places, shape, root, (0..rows).collect(), &mut cubes);
-    } else {
-        let has_place = |row: &u32| places.missing.binary_search(row).is_err();
-        divide(places, shape, root, (0..rows).filter(has_place).collect(), &mut cubes);
-        cubes.push(Cube { id: CubeId { is_side: true, ..root }, rows: places.missing.clone() });
+/// How far some rows are spread over each axis.
+pub(super) fn spread<const AXES: usize>(spots: impl Iterator<Item = [u32; AXES]>) -> [u32; AXES] {
+    let (mut least, mut greatest) = ([u32::MAX; AXES], [0; AXES]);
+    for at in spots {
+        for axis in 0..AXES {
+            least[axis] = least[axis].min(at[axis]);
+            greatest[axis] = greatest[axis].max(at[axis]);
+        }
     }
-    cubes
-}
-
-fn divide(places: &Places, shape: &Shape, id: CubeId, mut rows: Vec<u32>, cubes: &mut Vec<Cube>) {
-    if rows.is_empty() {
-        return;
-    }
-    let axes = places.fractions.len() as u32;
-    if rows.len() <= shape.leaf_rows || u32::from(id.level) >= places.levels {
-        cubes.push(Cube { id, rows });
-        return;
-    }
-    let rest = rows.split_off(shape.cube_rows.min(rows.len()));
-    cubes.push(Cube { id, rows });
-    let shift = u64::BITS - (u32::from(id.level) + 1) * axes;
-    let child_of = |row: u32| (places.codes[row as usize] >> shift) & ((1 << axes) - 1);
-    // Few of the up to 256 children have rows; the map keeps them in the order of their codes.
-    let mut children: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    for row in rest {
-        children.entry(child_of(row)).or_default().push(row);
-    }
-    for (child, rows) in children {
-        let id = CubeId { level: id.level + 1, code: id.code | child << shift, is_side: false };
-        divide(places, shape, id, rows, cubes);
-    }
+    std::array::from_fn(|axis| greatest[axis].saturating_sub(least[axis]))
 }

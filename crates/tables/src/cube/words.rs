@@ -11,7 +11,7 @@
 
 use super::groups::{GROUP, Word};
 use crate::block::BlockError;
-use std::ops::Range;
+use std::ops::{BitOr, Range, Sub};
 
 /// Bytes that must follow packed bits.
 pub(super) const SLACK_BYTES: usize = 8;
@@ -25,6 +25,15 @@ const BITS_IN_ONE_LOAD: u32 = 57;
 /// Groups that are unpacked before anything is made of them: as many numbers as most bands have rows.
 const GROUPS: usize = 8;
 
+/// Numbers that are packed.
+pub(super) trait Packable:
+    Copy + Ord + Default + Into<u64> + Sub<Output = Self> + BitOr<Output = Self>
+{
+}
+
+impl Packable for u32 {}
+impl Packable for u64 {}
+
 /// How numbers are packed: what all have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packing {
@@ -35,15 +44,15 @@ pub(super) struct Packing {
 
 impl Packing {
     /// The tightest for these numbers.
-    pub(super) fn of(words: impl Iterator<Item = u64> + Clone) -> Self {
-        let Some(base) = words.clone().min() else { return Self::default() };
-        let any = words.map(|word| word - base).fold(0, |any, offset| any | offset);
+    fn of<N: Packable>(words: &[N]) -> Self {
+        let Some(base) = words.iter().copied().min() else { return Self::default() };
+        let any: u64 = words.iter().fold(N::default(), |any, &word| any | (word - base)).into();
         let shift = if any == 0 { 0 } else { any.trailing_zeros() };
         let bits = u64::BITS - (any >> shift).leading_zeros();
         if bits > BITS_IN_ONE_LOAD {
             return Self { bits: u64::BITS, shift: 0, base: 0 };
         }
-        Self { bits, shift, base }
+        Self { bits, shift, base: base.into() }
     }
 
     /// Bytes that `count` numbers take.
@@ -54,15 +63,54 @@ impl Packing {
         }
     }
 
-    pub(super) fn put_head(self, bytes: &mut Vec<u8>) {
+    fn put_head(self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&[self.bits as u8, self.shift as u8]);
         bytes.extend_from_slice(&self.base.to_le_bytes());
     }
 
-    pub(super) fn put(self, words: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
+    fn put<N: Packable>(self, words: &[N], bytes: &mut Vec<u8>) {
+        match self.bits {
+            0 => {}
+            1..=14 => self.put_joined::<4, N>(words, bytes),
+            15..=28 => self.put_joined::<2, N>(words, bytes),
+            29..=56 => self.put_joined::<1, N>(words, bytes),
+            _ => self.put_wide(words, bytes),
+        }
+    }
+
+    /// Joins `JOINED` numbers, which have no more than 56 bits together, before they are appended: each append waits for
+    /// the one before it.
+    fn put_joined<const JOINED: usize, N: Packable>(self, words: &[N], bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        let end = start + (words.len() * self.bits as usize).div_ceil(8);
+        // Whole words are written, of which the last reaches beyond the end.
+        bytes.resize(end + size_of::<u64>(), 0);
+        let out = &mut bytes[start..];
+        let (mut held, mut fill, mut at) = (0_u64, 0, 0);
+        let mut put = |offset: u64, bits: u32| {
+            held |= offset << fill;
+            fill += bits;
+            if let Some(to) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+                *to = held.to_le_bytes();
+            }
+            at += fill as usize / 8;
+            held >>= fill & !7;
+            fill %= 8;
+        };
+        let offset = |word: N| (word.into() - self.base) >> self.shift;
+        let (groups, rest) = words.as_chunks::<JOINED>();
+        for group in groups {
+            let join = |joined: u64, &word: &N| joined << self.bits | offset(word);
+            put(group.iter().rev().fold(0, join), self.bits * JOINED as u32);
+        }
+        rest.iter().for_each(|&word| put(offset(word), self.bits));
+        bytes.truncate(end);
+    }
+
+    fn put_wide<N: Packable>(self, words: &[N], bytes: &mut Vec<u8>) {
         let (mut held, mut fill) = (0_u128, 0);
-        for word in words {
-            held |= u128::from((word - self.base) >> self.shift) << fill;
+        for &word in words {
+            held |= u128::from((word.into() - self.base) >> self.shift) << fill;
             fill += self.bits;
             if fill >= u64::BITS {
                 bytes.extend_from_slice(&(held as u64).to_le_bytes());
@@ -174,10 +222,10 @@ const fn mask(bits: u32) -> u64 {
 }
 
 /// Appends a run of numbers.
-pub(super) fn put_words(words: &[u64], bytes: &mut Vec<u8>) {
-    let packing = Packing::of(words.iter().copied());
+pub(super) fn put_words<N: Packable>(words: &[N], bytes: &mut Vec<u8>) {
+    let packing = Packing::of(words);
     packing.put_head(bytes);
-    packing.put(words.iter().copied(), bytes);
+    packing.put(words, bytes);
 }
 
 /// Reads a run of `count` numbers; what follows it.
@@ -249,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_or_odd_is_refused() {
         let mut bytes = Vec::new();
-        put_words(&[1, 2, 300], &mut bytes);
+        put_words(&[1_u64, 2, 300], &mut bytes);
         bytes.extend_from_slice(&[0; SLACK_BYTES]);
         for cut in 0..bytes.len() {
             assert!(read_words(&bytes[..cut], 3).is_err(), "cut at {cut}");

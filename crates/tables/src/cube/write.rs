@@ -1,17 +1,26 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
+use super::band::{self, BandRows};
 use super::bands::NewBand;
 use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
 use super::head::Head;
-use super::tree::{Cube, CubeId, Places, Root, grow};
-use super::{Origins, Shape, band, column};
+use super::hidden::HiddenOfTree;
+use super::origin::says_steps;
+use super::source::{Room, Source};
+use super::tree::{CubeId, Root, Spot};
+use super::{Origins, Shape};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
 use crate::lattice::{Extent, joined};
+use crate::protocol::RunId;
+use crate::threads::map;
+use crate::weight::order_of_rows;
 use crate::{IndexColumn, TableSchema, Weight};
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
-use arrow_select::take::take_record_batch;
-use std::sync::Arc;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_select::take::take;
+use atoll_store::Buffer;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a seal.
 pub(super) const SEAL_BYTES: usize = 8;
@@ -20,7 +29,7 @@ pub(super) const SEAL_BYTES: usize = 8;
 #[derive(Clone, Debug)]
 pub struct CubeObject {
     /// Its bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
     /// How many of them, at its front, tell what lies where.
     pub front_bytes: u64,
     /// What its rows span in each index column.
@@ -32,83 +41,109 @@ pub struct CubeObject {
     /// The least and the greatest weight of its rows.
     pub weights: (Weight, Weight),
     /// The runs of its rows.
-    pub runs: Vec<crate::protocol::RunId>,
+    pub runs: Vec<RunId>,
     /// The first and the last step of its rows.
     pub steps: (u64, u64),
 }
-
-/// What one object holds: layers of cubes.
-type Portion = Vec<Layer>;
 
 /// One layer of a cube, in bands.
 #[derive(Debug)]
 struct Layer {
     cube: CubeId,
     layer: u8,
-    bands: Vec<band::BandRows>,
+    /// The rows of each band.
+    bands: Vec<Range<usize>>,
 }
 
 /// Rows grown into a tree, ready to be encoded object by object.
 #[derive(Debug)]
-pub struct Tree<'r> {
-    schema: &'r TableSchema,
-    rows: &'r RecordBatch,
-    weights: &'r [Weight],
-    origins: &'r Origins,
+pub struct Tree<'s> {
+    schema: &'s TableSchema,
     root: Root,
-    portions: Vec<Portion>,
+    /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each other.
+    sources: Vec<Source>,
+    weights: Vec<Weight>,
+    hidden: HiddenOfTree,
+    /// What each object holds.
+    portions: Vec<Vec<Layer>>,
 }
 
-impl<'r> Tree<'r> {
-    /// Grows a tree over rows that are in the order of (weight, id).
+impl<'s> Tree<'s> {
+    /// Grows a tree over rows in any order, by so many threads. What comes out does not depend on that order, as long as
+    /// no two rows have one weight and one id, nor on the threads.
     ///
     /// # Errors
     /// As [`crate::block::encode_block`].
     pub fn grow(
-        schema: &'r TableSchema,
-        rows: &'r RecordBatch,
-        weights: &'r [Weight],
-        origins: &'r Origins,
+        schema: &'s TableSchema,
+        rows: RecordBatch,
+        weights: Vec<Weight>,
+        origins: Origins,
         shape: &Shape,
+        threads: usize,
     ) -> Result<Self, BlockError> {
-        check(schema, rows)?;
-        if weights.len() != rows.num_rows() || origins.rows() != rows.num_rows() || !weights.is_sorted() {
-            return Err(damaged("rows to pack have no weights and origins in their order"));
+        check(schema, &rows)?;
+        if weights.len() != rows.num_rows() || origins.rows() != rows.num_rows() {
+            return Err(damaged("rows to pack have no weights and origins"));
         }
-        let root = Root::around(schema, rows)?;
-        let places = root.places(schema, rows)?;
-        let row_bytes = rows.get_array_memory_size() / rows.num_rows().max(1) + 1;
-        let steps = step_column(schema, rows, origins.steps());
-        let is_steps = |index: &IndexColumn| index.element.is_none() && Some(index.place) == steps;
+        let root = Root::around(schema, &rows)?;
+        let step_column = step_column(rows.columns(), origins.steps());
+        let is_steps = |index: &IndexColumn| index.element.is_none() && Some(index.place) == step_column;
         let steps_axis = schema.index().iter().position(is_steps);
-        let portions = portions(grow(&places, shape), &places, steps_axis, shape, row_bytes);
-        Ok(Self { schema, rows, weights, origins, root, portions })
+        // No more is kept of a row than its axes need; eight is the most that a table has.
+        let divided =
+            if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
+        let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
+        let (portions, order) = portions(cubes, shape, row_bytes(&rows));
+        let weights = order.iter().map(|&row| weights[row as usize]).collect();
+        let hidden = HiddenOfTree::of(origins, step_column, &order);
+        let columns = in_order(rows, order, threads)?;
+        Ok(Self {
+            schema,
+            root,
+            sources: columns.iter().map(Source::of).collect(),
+            weights,
+            hidden,
+            portions,
+        })
+    }
+
+    /// How many objects it becomes.
+    #[must_use]
+    pub fn object_count(&self) -> usize {
+        self.portions.len()
     }
 
     /// Encodes its objects, one after another.
     pub fn objects(&self) -> impl Iterator<Item = Result<CubeObject, BlockError>> {
-        self.portions.iter().map(|portion| self.encode_object(portion))
+        (0..self.object_count()).map(|number| self.object(number))
     }
 
-    fn encode_object(&self, portion: &Portion) -> Result<CubeObject, BlockError> {
-        let order: Vec<u32> =
-            portion.iter().flat_map(|layer| layer.bands.iter().flatten().copied()).collect();
-        let origins = self.origins.taken(&order);
-        let weights: Vec<Weight> = order.iter().map(|&row| self.weights[row as usize]).collect();
-        let rows = take_record_batch(self.rows, &UInt32Array::from(order))?;
-        let hidden = Hidden::of(self.schema, &rows, &origins);
+    /// Encodes one of its objects, which are numbered from 0.
+    ///
+    /// # Errors
+    /// As [`crate::block::encode_block`].
+    ///
+    /// # Panics
+    /// Never for a number below [`Tree::object_count`].
+    pub fn object(&self, number: usize) -> Result<CubeObject, BlockError> {
+        let portion = &self.portions[number];
+        let bands = || portion.iter().flat_map(|layer| &layer.bands);
+        let all = bands().map(|band| band.start).min().unwrap_or(0)
+            ..bands().map(|band| band.end).max().unwrap_or(0);
+        let hidden = self.hidden.of_object(&self.sources, all.clone());
         let mut directory = NewDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
-        let (mut bytes, mut filters, mut from) = (Vec::new(), Vec::new(), 0);
+        let (mut bytes, mut filters, mut room) = (Vec::new(), Vec::new(), Room::default());
         for layer in portion {
             let first = directory.bands.len();
             for band in &layer.bands {
-                let range = from..from + band.len();
-                from = range.end;
-                let columns: Vec<ArrayRef> =
-                    rows.columns().iter().map(|column| column.slice(range.start, range.len())).collect();
-                let columns = [columns, hidden.slices(range.start, range.len())].concat();
-                let weights = &weights[range];
-                directory.bands.push(encode_band(self.schema, &columns, weights, &mut bytes)?);
+                let weights = &self.weights[band.clone()];
+                let (extents, mut lengths) = self.put_band(band, &mut room, &mut bytes)?;
+                for source in &hidden.columns {
+                    let of_object = band.start - all.start..band.end - all.start;
+                    lengths.push(source.put(of_object, &mut room, &mut bytes)?);
+                }
+                directory.bands.push(NewBand::new(weights, extents, lengths));
                 if self.schema.samples_entities() {
                     put_filter(weights, &mut filters);
                 }
@@ -119,100 +154,121 @@ impl<'r> Tree<'r> {
         if !filters.is_empty() {
             seal_filters(&mut filters);
         }
+        let of_object = &self.weights[all];
+        // A portion has a row at least.
+        let least = of_object.iter().min().copied().unwrap_or(Weight::LEAST);
+        let weights = (least, of_object.iter().max().copied().unwrap_or(least));
         let sections = Sections { filters, bands: bytes };
-        Ok(assemble(self.schema, directory, &sections, &weights, &origins))
+        Ok(assemble(self.schema, directory, &sections, weights, hidden.steps))
+    }
+
+    /// Appends the columns of a band; what its rows span, and how long its columns are.
+    fn put_band(
+        &self,
+        rows: &Range<usize>,
+        room: &mut Room,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(Vec<Extent>, Vec<u64>), BlockError> {
+        let mut lengths = Vec::with_capacity(self.sources.len() + 2);
+        for source in &self.sources {
+            lengths.push(source.put(rows.clone(), room, bytes)?);
+        }
+        let extent = |index: &IndexColumn| -> Result<Extent, BlockError> {
+            let source = &self.sources[index.place];
+            if index.element.is_none() {
+                return source.extent(rows.clone());
+            }
+            Ok(Extent::of(&index.of_column(&source.column().slice(rows.start, rows.len()))?)?)
+        };
+        Ok((self.schema.index().iter().map(extent).collect::<Result<_, _>>()?, lengths))
     }
 }
 
-/// Which cubes share an object: those of one level that follow each other along the curve through their codes.
-/// A sample needs whole levels, from the root down, and a box a stretch of each.
-fn portions(
-    mut cubes: Vec<Cube>,
-    places: &Places,
+/// The cubes of a tree, and the rows of each, in layers and bands.
+type Cubes = Vec<(CubeId, Vec<BandRows>)>;
+
+fn divided<const AXES: usize>(
+    schema: &TableSchema,
+    rows: &RecordBatch,
+    weights: &[Weight],
+    root: &Root,
     steps_axis: Option<usize>,
     shape: &Shape,
-    row_bytes: usize,
-) -> Vec<Portion> {
-    cubes.sort_by_key(|cube| cube.id);
-    let all: Vec<u32> = cubes.iter().flat_map(|cube| cube.rows.iter().copied()).collect();
-    let scale = band::scale(places, &all, steps_axis);
-    let mut portions: Vec<Portion> = Vec::new();
-    let mut bytes = usize::MAX;
-    for cube in cubes {
-        let of_cube = cube.rows.len() * row_bytes;
+    threads: usize,
+) -> Result<Cubes, BlockError> {
+    let id: Vec<ArrayRef> = schema.id().iter().map(|&place| Arc::clone(rows.column(place))).collect();
+    let places = root.places::<AXES>(schema, rows)?;
+    let scale = band::scale(places.spread(), steps_axis);
+    let divided = places.divided(&order_of_rows(weights, &id, threads)?, shape);
+    drop(places);
+    let mut cubes = divided.cubes();
+    cubes.sort_by_key(|(id, _)| *id);
+    let cut = |(id, rows): &(CubeId, &[Spot<AXES>])| (*id, band::layers(rows, &scale, shape));
+    Ok(map(&cubes, threads, cut))
+}
+
+/// Bytes that a row has in memory, about.
+fn row_bytes(rows: &RecordBatch) -> usize {
+    let of_column = |column: &ArrayRef| {
+        let of_numbers = column.data_type().primitive_width();
+        of_numbers.unwrap_or_else(|| column.get_array_memory_size() / column.len().max(1))
+    };
+    rows.columns().iter().map(of_column).sum::<usize>() + 1
+}
+
+/// Which cubes share an object: those of one level that follow each other along the curve through their codes.
+/// A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes first, which
+/// second, and so on, over all objects.
+fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, Vec<u32>) {
+    let mut portions: Vec<Vec<(CubeId, u8, BandRows)>> = Vec::new();
+    let (mut bytes, mut rows) = (usize::MAX, 0);
+    for (cube, layers) in cubes {
+        let of_cube: usize = layers.iter().map(|layer| layer.rows.len()).sum();
+        rows += of_cube;
+        let of_cube = of_cube * row_bytes;
         if bytes.saturating_add(of_cube) > shape.object_bytes {
-            portions.push(Portion::new());
+            portions.push(Vec::new());
             bytes = 0;
         }
         bytes += of_cube;
-        let layers = band::layers(&cube, places, &scale, shape).into_iter();
-        let layers = (0..).zip(layers).map(|(layer, bands)| Layer { cube: cube.id, layer, bands });
+        let layers = (0..).zip(layers).map(|(layer, rows)| (cube, layer, rows));
         if let Some(portion) = portions.last_mut() {
             portion.extend(layers);
         }
     }
     // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
     // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
-    portions.iter_mut().for_each(|portion| portion.sort_by_key(|layer| layer.layer.min(1)));
-    portions
+    portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, _)| (*layer).min(1)));
+    let mut order = Vec::with_capacity(rows);
+    let placed = |(cube, layer, rows): (CubeId, u8, BandRows)| {
+        let from = order.len();
+        order.extend_from_slice(&rows.rows);
+        let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
+        Layer { cube, layer, bands }
+    };
+    let mut placed = placed;
+    let portions =
+        portions.into_iter().map(|portion| portion.into_iter().map(&mut placed).collect()).collect();
+    (portions, order)
 }
 
-/// What a row keeps beside its columns.
-struct Hidden {
-    names: Vec<crate::protocol::RunId>,
-    /// The column that is the step of every row.
-    step_column: Option<usize>,
-    columns: Vec<ArrayRef>,
-}
-
-impl Hidden {
-    fn of(schema: &TableSchema, rows: &RecordBatch, origins: &Origins) -> Self {
-        let mut names: Vec<_> = origins.runs().to_vec();
-        names.sort_unstable();
-        names.dedup();
-        let place = |run: &u32| names.binary_search(run).unwrap_or_default() as u32;
-        let runs: Vec<u32> = origins.runs().iter().map(place).collect();
-        let step_column = step_column(schema, rows, origins.steps());
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        if names.len() > 1 {
-            columns.push(Arc::new(UInt32Array::from(runs)));
-        }
-        if step_column.is_none() {
-            columns.push(Arc::new(UInt64Array::from(origins.steps().to_vec())));
-        }
-        let names = names.iter().map(|&run| origins.names()[run as usize].clone()).collect();
-        Self { names, step_column, columns }
-    }
-
-    fn slices(&self, from: usize, rows: usize) -> Vec<ArrayRef> {
-        self.columns.iter().map(|column| column.slice(from, rows)).collect()
-    }
+/// Columns in another order. One column after the other is rearranged, and the old one let go of: what is read at random
+/// then stays in a cache as long as it can.
+fn in_order(rows: RecordBatch, order: Vec<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
+    let (_, columns, _) = rows.into_parts();
+    let columns: Vec<_> = columns.into_iter().map(|column| Mutex::new(Some(column))).collect();
+    let order = UInt32Array::from(order);
+    let taken = map(&columns, threads, |column| {
+        let column = column.lock().unwrap_or_else(PoisonError::into_inner).take();
+        column.map(|column| take(&column, &order, None))
+    });
+    // Each was there once.
+    taken.into_iter().flatten().map(|column| Ok(column?)).collect()
 }
 
 /// A column that holds the step already, as the tables of most simulations do.
-fn step_column(schema: &TableSchema, rows: &RecordBatch, steps: &[u64]) -> Option<usize> {
-    (0..schema.columns().fields().len()).find(|&place| {
-        let found = super::origin::steps_of(rows.column(place));
-        found.is_some_and(|found| found == steps)
-    })
-}
-
-fn encode_band(
-    schema: &TableSchema,
-    columns: &[ArrayRef],
-    weights: &[Weight],
-    bytes: &mut Vec<u8>,
-) -> Result<NewBand, BlockError> {
-    let extents = schema.index_values(columns)?.iter().map(Extent::of).collect::<Result<_, _>>()?;
-    let mut lengths = Vec::with_capacity(columns.len());
-    for column in columns {
-        let start = bytes.len();
-        column::encode(column, bytes)?;
-        let seal = seal(&bytes[start..], start as u64);
-        bytes.extend_from_slice(&seal.to_le_bytes());
-        lengths.push((bytes.len() - start) as u64);
-    }
-    Ok(NewBand::new(weights, extents, lengths))
+fn step_column(columns: &[ArrayRef], steps: &[u64]) -> Option<usize> {
+    columns.iter().position(|column| says_steps(column, steps))
 }
 
 /// What follows a column: a checksum that also knows where the column lies, counted from the first band.
@@ -230,8 +286,8 @@ fn assemble(
     schema: &TableSchema,
     directory: NewDirectory,
     sections: &Sections,
-    weights: &[Weight],
-    origins: &Origins,
+    weights: (Weight, Weight),
+    steps: (u64, u64),
 ) -> CubeObject {
     let encoded = directory.encode();
     let head = Head {
@@ -243,17 +299,17 @@ fn assemble(
         statistics_bytes: 0,
         filters_bytes: sections.filters.len() as u32,
     };
-    // A portion has a row at least.
-    let least = |weight: Option<&Weight>| weight.copied().unwrap_or(Weight::LEAST);
-    let (first, last) = (origins.steps().iter().min(), origins.steps().iter().max());
+    let (head, parts) = (head.encode(), [&encoded, &sections.filters, &sections.bands]);
+    let bytes = head.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+    let parts = parts.into_iter().map(Vec::as_slice);
     CubeObject {
         front_bytes: (HEAD_BYTES + encoded.len()) as u64,
         extents: joined(directory.bands.iter().map(|band| band.extents.as_slice())),
-        bytes: [&head.encode()[..], &encoded, &sections.filters, &sections.bands].concat(),
+        bytes: Buffer::concat(bytes, [head.as_slice()].into_iter().chain(parts)),
         rows: directory.rows(),
         cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),
-        weights: (least(weights.iter().min()), least(weights.iter().max())),
-        steps: (first.copied().unwrap_or_default(), last.copied().unwrap_or_default()),
+        weights,
+        steps,
         runs: directory.runs,
     }
 }

@@ -19,6 +19,9 @@ impl Extent {
     pub fn of(column: &ArrayRef) -> Result<Self, LatticeError> {
         let not_indexable = || LatticeError::NotIndexable { data_type: column.data_type().clone() };
         let has_nulls = column.null_count() > 0;
+        if let Some(extent) = plain(column).filter(|_| !has_nulls) {
+            return Ok(extent);
+        }
         let comparable = |row: usize| !has_nulls || column.is_valid(row);
         Ok(match Numbers::of(column).ok_or_else(not_indexable)? {
             Numbers::Signed(values) => Self::of_values(&values, Scalar::Signed, comparable),
@@ -139,6 +142,14 @@ impl Extent {
         };
         Self { range, has_incomparable: self.has_incomparable || other.has_incomparable }
     }
+}
+
+/// The extent of a column in which none is null; none for a type that must be widened for that.
+fn plain(column: &ArrayRef) -> Option<Extent> {
+    let width = column.data_type().primitive_width()?;
+    let parts = column.to_data();
+    let bytes = parts.buffers().first()?.as_slice();
+    Extent::of_bytes(column.data_type(), bytes.get(parts.offset() * width..)?.get(..parts.len() * width)?)
 }
 
 /// The extents of the rows of several boxes, one for each index column.

@@ -22,7 +22,8 @@ use crate::protocol::{
     Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, Removal, SessionId, StepRange, Version,
     WeightRange,
 };
-use atoll_store::{Buffer, Cell, Outcome};
+use crate::threads::{map, threads};
+use atoll_store::{Cell, Outcome};
 use input::Input;
 use pace::Pace;
 use plan::Group;
@@ -32,6 +33,9 @@ pub use background::KeepPacked;
 
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
+
+/// How many times as many rows as for a query it takes until a pack begins another thread: about half a million for each.
+const BEHIND_TIMES: usize = 16;
 
 /// How to pack.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +55,8 @@ pub struct PackOptions {
     /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`] times
     /// as large: what a table at rest deserves.
     pub is_settling: bool,
-    /// The share of one processor that a pack may take, above 0 and at most 1.
+    /// The share of one processor that a pack may take, above 0 and at most 1. With all of one, a pack of a million rows
+    /// and more, which seems to be behind, takes others too.
     pub share: f64,
     /// Bytes that a pack may read and write a second, both together; as many as it can for none.
     pub bytes_per_second: Option<u64>,
@@ -77,6 +82,13 @@ impl PackOptions {
     #[must_use]
     pub fn whole() -> Self {
         Self { is_whole: true, rows_min: 0, ..Self::default() }
+    }
+
+    /// Processors that a pack of so many rows may take: one, unless it may have all of its time and has so many rows that
+    /// it seems to be behind.
+    fn threads(&self, rows: u64) -> usize {
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        if self.share < 1.0 { 1 } else { threads(rows / BEHIND_TIMES) }
     }
 
     /// Refuses what makes no sense.
@@ -187,24 +199,30 @@ impl Table {
         report: &mut PackReport,
     ) -> Result<Version, TableError> {
         let mut pace = Pace::begin(self, options).await?;
-        let input = Input::read(self, manifest, group, &mut pace).await?;
+        let threads = options.threads(group.rows());
+        let input = Input::read(self, manifest, group, threads, &mut pace).await?;
         let dropped = input.dropped;
         let mut add = Vec::new();
         let session = self.ledger.session().await?.id;
         let rows = input.rows.num_rows() as u64;
+        let bytes_read = input.bytes;
         if rows > 0 {
-            let tree = Tree::grow(&self.schema, &input.rows, &input.weights, &input.origins, &options.shape);
-            for object in tree.map_err(in_new_cubes)?.objects() {
-                let object = object.map_err(in_new_cubes)?;
-                let name = self.ledger.new_object_of(session);
-                let partition = self.names.object(name);
-                let bytes = Buffer::from(object.bytes.as_slice());
-                create(&*self.store, Cell::new(&partition, b""), &bytes).await?;
-                report.bytes_written += object.bytes.len() as u64;
-                report.cubes += object.cubes as u64;
-                add.push(piece(name, &object));
-                pace.moved(object.bytes.len());
-                pace.rest().await?;
+            let Input { rows, weights, origins, .. } = input;
+            let tree = Tree::grow(&self.schema, rows, weights, origins, &options.shape, threads);
+            let tree = tree.map_err(in_new_cubes)?;
+            let numbers: Vec<usize> = (0..tree.object_count()).collect();
+            for numbers in numbers.chunks(threads) {
+                for object in map(numbers, threads, |&number| tree.object(number)) {
+                    let object = object.map_err(in_new_cubes)?;
+                    let name = self.ledger.new_object_of(session);
+                    let partition = self.names.object(name);
+                    create(&*self.store, Cell::new(&partition, b""), &object.bytes).await?;
+                    report.bytes_written += object.bytes.len() as u64;
+                    report.cubes += object.cubes as u64;
+                    add.push(piece(name, &object));
+                    pace.moved(object.bytes.len());
+                    pace.rest().await?;
+                }
             }
         }
         let (before, after) = (group.pieces.len() as u64, add.len() as u64);
@@ -216,7 +234,7 @@ impl Table {
         });
         let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
         let edit = Edit::Pack { base: manifest.version, remove: remove.collect(), add, dropped };
-        report.bytes_read += input.bytes;
+        report.bytes_read += bytes_read;
         let committed = self.commit_pack(edit, session).await;
         if let Err(error) = &committed
             && error.outcome() == Outcome::Refused

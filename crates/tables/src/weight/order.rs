@@ -5,8 +5,9 @@
 
 use super::keys::KeyColumns;
 use super::{Salt, Weight, WeightError};
+use crate::threads::map;
 use arrow_array::ArrayRef;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
 ///
@@ -18,6 +19,24 @@ use std::sync::Arc;
 /// [`WeightError::NotAKey`], and [`WeightError::TooManyRows`] above 2^32 - 1 rows.
 pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightError> {
     Ok(in_order(weights, &KeyColumns::new(ids)?)?.1)
+}
+
+/// As [`order`], of many rows and by so many threads: ids are looked at only where weights are equal, which those of rows hardly are.
+///
+/// # Errors
+/// As [`order`], but for ids that nobody looked at.
+pub(crate) fn order_of_rows(
+    weights: &[Weight],
+    ids: &[ArrayRef],
+    threads: usize,
+) -> Result<Vec<u32>, WeightError> {
+    let too_many = |_| WeightError::TooManyRows { rows: weights.len(), max: u32::MAX };
+    let rows = u32::try_from(weights.len()).map_err(too_many)?;
+    let (sorted, mut order) = by_weight(weights, rows, threads);
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        settle_all(&sorted, &mut order, &KeyColumns::new(ids)?);
+    }
+    Ok(order)
 }
 
 /// The weights of rows in order of (weight, id), and which row each is of.
@@ -43,7 +62,13 @@ fn in_order(weights: &[Weight], ids: &KeyColumns) -> Result<(Vec<Weight>, Vec<u3
     if ids.rows() != weights.len() {
         return Err(WeightError::Rows { column: 0, rows: ids.rows(), expected: weights.len() });
     }
-    let (sorted, mut order) = by_weight(weights, rows);
+    let (sorted, mut order) = by_weight(weights, rows, 1);
+    settle_all(&sorted, &mut order, ids);
+    Ok((sorted, order))
+}
+
+/// Puts rows of equal weights in the order of their ids.
+fn settle_all(sorted: &[Weight], order: &mut [u32], ids: &KeyColumns) {
     let mut from = 0;
     for ties in sorted.chunk_by(PartialEq::eq) {
         let ties = from..from + ties.len();
@@ -52,7 +77,6 @@ fn in_order(weights: &[Weight], ids: &KeyColumns) -> Result<(Vec<Weight>, Vec<u3
             settle(&mut order[ties], ids);
         }
     }
-    Ok((sorted, order))
 }
 
 /// Puts rows of one weight in the order of their ids. Rows of an entity mostly come so.
@@ -80,14 +104,61 @@ pub(crate) fn same_keys(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<boo
 /// Rows of a part above which they are sorted by what is best for many.
 const PART_ROWS_FEW: usize = 32;
 
+/// Rows above which they are dealt roughly first: dealing more of them at once than a cache holds waits for memory with
+/// each row.
+const ROWS_IN_CACHE: usize = 1 << 15;
+
+/// Parts of a rough deal, at most: each has a place in a cache to which its next row goes.
+const ROUGH_PARTS_MAX: u32 = 1 << 10;
+
 /// Weights in their order with their rows, those of equal weight in the order in which they came.
-///
+fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Vec<Weight>, Vec<u32>) {
+    let order: Vec<u32> = (0..rows).collect();
+    if weights.len() <= ROWS_IN_CACHE {
+        return deal_fully(weights, &order);
+    }
+    let rough = (rows / (ROWS_IN_CACHE as u32 / 4)).next_power_of_two().min(ROUGH_PARTS_MAX);
+    let (mut dealt, mut order, ends) = deal(weights, &order, rough);
+    let (mut parts, mut from) = (Vec::with_capacity(ends.len()), 0);
+    let (mut left, mut left_rows) = (dealt.as_mut_slice(), order.as_mut_slice());
+    for end in ends {
+        let (part, rest) = left.split_at_mut(end as usize - from);
+        let (part_rows, rest_rows) = left_rows.split_at_mut(end as usize - from);
+        // Each is locked once, by whichever thread deals it.
+        parts.push(Mutex::new((part, part_rows)));
+        (left, left_rows, from) = (rest, rest_rows, end as usize);
+    }
+    map(&parts, threads, |part| {
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let (weights, rows) = &mut *part;
+        let (dealt, order) = deal_fully(weights, rows);
+        weights.copy_from_slice(&dealt);
+        rows.copy_from_slice(&order);
+    });
+    drop(parts);
+    (dealt, order)
+}
+
 /// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there are
 /// rows, they are almost in order.
-fn by_weight(weights: &[Weight], rows: u32) -> (Vec<Weight>, Vec<u32>) {
-    let parts = rows.next_power_of_two();
+fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Vec<Weight>, Vec<u32>) {
+    let (mut dealt, mut order, ends) = deal(weights, rows, (rows.len() as u32).next_power_of_two());
+    let mut from = 0;
+    for end in ends {
+        let end = end as usize;
+        if end - from > 1 {
+            put_in_order(&mut dealt[from..end], &mut order[from..end]);
+        }
+        from = end;
+    }
+    (dealt, order)
+}
+
+/// Weights and their rows, part by part of the range of the weights, and where each part ends; those of one part stay in
+/// the order in which they came.
+fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Vec<Weight>, Vec<u32>, Vec<u32>) {
     let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
-        return (Vec::new(), Vec::new());
+        return (Vec::new(), Vec::new(), Vec::new());
     };
     let range = greatest.get() - least.get();
     let shift = (u64::BITS - range.leading_zeros()).saturating_sub(parts.trailing_zeros());
@@ -100,20 +171,12 @@ fn by_weight(weights: &[Weight], rows: u32) -> (Vec<Weight>, Vec<u32>) {
     }
     // What is the beginning of each part becomes its end.
     let (mut dealt, mut order) = (vec![*least; weights.len()], vec![0; weights.len()]);
-    for (&weight, row) in weights.iter().zip(0..rows) {
+    for (&weight, &row) in weights.iter().zip(rows) {
         let end = &mut ends[part(weight)];
         (dealt[*end as usize], order[*end as usize]) = (weight, row);
         *end += 1;
     }
-    let mut from = 0;
-    for end in ends {
-        let end = end as usize;
-        if end - from > 1 {
-            put_in_order(&mut dealt[from..end], &mut order[from..end]);
-        }
-        from = end;
-    }
-    (dealt, order)
+    (dealt, order, ends)
 }
 
 /// Puts few rows in the order of their weights; equal ones stay as they came.

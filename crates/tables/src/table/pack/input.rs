@@ -1,4 +1,4 @@
-//! Input: the rows of some pieces, put together in the order of (weight, id).
+//! Input: the rows of some pieces, put together and weighed.
 //!
 //! Invariant: every row of the pieces is there once, except those that are struck, which are counted.
 
@@ -8,23 +8,26 @@ use super::super::{Table, TableError};
 use super::pace::Pace;
 use super::plan::Group;
 use crate::block::{BlockError, HEAD_BYTES, Wanted};
-use crate::cube::Origins;
+use crate::cube::{Growing, Origins};
 use crate::part::Part;
 use crate::protocol::{Manifest, Placed, Struck, WeightRange};
-use crate::{Cut, Weight, Window};
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use crate::threads::map;
+use crate::weight::{Cut, Salt, Weight, Window, weights};
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
-use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
-use arrow_select::take::take_record_batch;
 use atoll_store::{Buffer, Read};
 use futures::StreamExt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Objects that are read together.
 const OBJECTS_AT_ONCE: usize = 32;
 
-/// Rows to pack.
+/// Rows that are weighed at a time: their keys fit a cache.
+const WEIGHED_AT_ONCE: usize = 1 << 15;
+
+/// Rows to pack, in no order.
 pub(super) struct Input {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
@@ -35,12 +38,17 @@ pub(super) struct Input {
     pub(super) bytes: u64,
 }
 
-/// Rows of one piece, as they were read.
-#[derive(Default)]
-struct Gathered {
-    batches: Vec<RecordBatch>,
-    weights: Vec<Weight>,
+/// Rows as they are read, one piece after the other.
+struct Gathered<'t> {
+    table: &'t Table,
+    /// The columns of the table.
+    columns: Vec<Growing>,
     origins: Origins,
+    /// Rows whose steps are those that a column says, and which.
+    steps_of: Vec<(Range<usize>, usize)>,
+    /// Where rows end that were in the order of their weights, and which weights they may have.
+    sorted: Vec<(usize, Window)>,
+    rows: usize,
     dropped: u64,
     bytes: u64,
 }
@@ -50,18 +58,19 @@ impl Input {
         table: &Table,
         manifest: &Manifest,
         group: &Group,
+        threads: usize,
         pace: &mut Pace<'_>,
     ) -> Result<Self, TableError> {
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::new(table, group.rows());
         for pieces in group.pieces.chunks(OBJECTS_AT_ONCE) {
             for (placed, bytes) in pieces.iter().zip(read_objects(table, pieces).await?) {
                 let struck = manifest.struck_of(placed);
-                gathered.take(table, placed, struck, &bytes)?;
+                gathered.take(placed, struck, &bytes)?;
                 pace.moved(bytes.len());
                 pace.rest().await?;
             }
         }
-        gathered.in_order(table)
+        gathered.finish(threads).map_err(super::in_new_cubes)
     }
 }
 
@@ -80,86 +89,182 @@ async fn read_objects(table: &Table, pieces: &[Placed]) -> Result<Vec<Buffer>, T
     pairs.map(|(bytes, placed)| bytes.ok_or_else(|| missing(placed))).collect()
 }
 
-impl Gathered {
+impl<'t> Gathered<'t> {
+    fn new(table: &'t Table, rows: u64) -> Self {
+        let fields = table.schema.columns().fields().iter();
+        let rows = usize::try_from(rows).unwrap_or(0);
+        Self {
+            table,
+            columns: fields.map(|field| Growing::new(field.data_type(), rows)).collect(),
+            origins: Origins::default(),
+            steps_of: Vec::new(),
+            sorted: Vec::new(),
+            rows: 0,
+            dropped: 0,
+            bytes: 0,
+        }
+    }
+
     /// Takes in the rows of one piece.
-    fn take(
-        &mut self,
-        table: &Table,
-        placed: &Placed,
-        struck: Vec<Struck>,
-        bytes: &[u8],
-    ) -> Result<(), TableError> {
+    fn take(&mut self, placed: &Placed, struck: Vec<Struck>, bytes: &[u8]) -> Result<(), TableError> {
         let in_object =
             |source| TableError::Block { object: format!("object {}", placed.piece.object), source };
-        let strike = |struck: Struck| Strike::of(struck, |text| bound(table, text));
-        let strikes = struck.into_iter().map(strike).collect::<Result<Vec<_>, _>>()?;
-        let (mut found, mut rows) = (0, Vec::new());
-        for band in bands(table, placed, bytes).map_err(in_object)? {
-            found += band.rows.num_rows() as u64;
-            rows.push(band);
-        }
-        if found != placed.piece.rows {
-            let problem =
-                format!("object {} has {found} rows, not {}", placed.piece.object, placed.piece.rows);
-            return Err(damaged(&table.name, &problem));
-        }
-        for band in rows {
-            self.take_band(band, &strikes)?;
+        let part = open(self.table, bytes).map_err(in_object)?;
+        let is_whole = part.row_count() == placed.piece.rows
+            && part.column_count() == self.columns.len()
+            && struck.is_empty();
+        if is_whole {
+            self.take_whole(placed, &part, bytes).map_err(in_object)?;
+        } else {
+            self.take_some(placed, &part, struck, bytes)?;
         }
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    fn take_band(&mut self, band: Band, strikes: &[Strike]) -> Result<(), TableError> {
+    /// Takes in all rows of a part, which grow where they stay.
+    fn take_whole(&mut self, placed: &Placed, part: &Part, bytes: &[u8]) -> Result<(), BlockError> {
+        let window = window_of(placed.piece.weights);
+        let first = self.rows;
+        match part {
+            Part::Block(block) => {
+                for band in &block.directory().bands {
+                    for (column, grown) in self.columns.iter_mut().enumerate() {
+                        block.append(band, column, bytes, grown)?;
+                    }
+                    self.rows += band.rows as usize;
+                    self.sorted.push((self.rows, window));
+                }
+                // A block is of one run and step.
+                let extent = &placed.piece.extent;
+                let run = extent.run.as_ref().ok_or_else(no_run)?;
+                self.origins.append_alike(run, extent.steps.from, self.rows - first);
+            }
+            Part::Cubes(cubes) => {
+                for band in 0..cubes.band_count() {
+                    let rows = cubes.append_all(band, bytes, &mut self.columns, &mut self.origins)?;
+                    self.rows += rows;
+                    self.sorted.push((self.rows, window));
+                }
+                if let Some(column) = cubes.directory().step_column {
+                    self.steps_of.push((first..self.rows, column));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in those rows of a part that the piece is of and that are not struck.
+    fn take_some(
+        &mut self,
+        placed: &Placed,
+        part: &Part,
+        struck: Vec<Struck>,
+        bytes: &[u8],
+    ) -> Result<(), TableError> {
+        let in_object =
+            |source| TableError::Block { object: format!("object {}", placed.piece.object), source };
+        let strike = |struck: Struck| Strike::of(struck, |text| bound(self.table, text));
+        let strikes = struck.into_iter().map(strike).collect::<Result<Vec<_>, _>>()?;
+        let bands = bands(self.table, placed, part, bytes).map_err(in_object)?;
+        let found: u64 = bands.iter().map(|band| band.rows.num_rows() as u64).sum();
+        if found != placed.piece.rows {
+            let problem =
+                format!("object {} has {found} rows, not {}", placed.piece.object, placed.piece.rows);
+            return Err(damaged(&self.table.name, &problem));
+        }
+        for band in bands {
+            self.take_band(band, &strikes, window_of(placed.piece.weights))?;
+        }
+        Ok(())
+    }
+
+    fn take_band(&mut self, band: Band, strikes: &[Strike], window: Window) -> Result<(), TableError> {
         let mut kept = BooleanBuffer::new_set(band.rows.num_rows());
         for strike in strikes {
             kept = &kept & &!&strike.strikes(&band.rows, Some(&band.origins))?;
         }
-        if kept.count_set_bits() == band.rows.num_rows() {
-            self.origins.append(&band.origins);
-            self.weights.extend(band.weights);
-            self.batches.push(band.rows);
-            return Ok(());
-        }
         self.dropped += (band.rows.num_rows() - kept.count_set_bits()) as u64;
         let places: Vec<u32> = kept.set_indices().map(|row| row as u32).collect();
         self.origins.append(&band.origins.taken(&places));
-        self.weights.extend(places.iter().map(|&row| band.weights[row as usize]));
+        self.rows += places.len();
+        self.sorted.push((self.rows, window));
         let rows = filter_record_batch(&band.rows, &BooleanArray::new(kept, None));
-        self.batches.push(rows.map_err(|error| super::in_new_cubes(error.into()))?);
+        let rows = rows.map_err(|error| super::in_new_cubes(error.into()))?;
+        for (grown, column) in self.columns.iter_mut().zip(rows.columns()) {
+            grown.append_array(Arc::clone(column)).map_err(super::in_new_cubes)?;
+        }
         Ok(())
     }
 
-    fn in_order(self, table: &Table) -> Result<Input, TableError> {
-        let order = |rows: &RecordBatch| -> Result<Vec<u32>, BlockError> {
-            let id = table.schema.id().iter().map(|&place| Arc::clone(rows.column(place)));
-            Ok(crate::order(&self.weights, &id.collect::<Vec<ArrayRef>>())?)
-        };
-        let sorted = concat_batches(table.schema.columns(), &self.batches)
-            .map_err(BlockError::from)
-            .and_then(|rows| {
-                let order = order(&rows)?;
-                let sorted = take_record_batch(&rows, &UInt32Array::from(order.clone()))?;
-                Ok((sorted, order))
-            });
-        let (rows, order) = sorted.map_err(super::in_new_cubes)?;
-        let weights = order.iter().map(|&row| self.weights[row as usize]).collect();
-        let origins = self.origins.taken(&order);
-        Ok(Input { rows, weights, origins, dropped: self.dropped, bytes: self.bytes })
+    /// All rows, weighed.
+    fn finish(mut self, threads: usize) -> Result<Input, BlockError> {
+        let columns = self.columns.iter_mut().map(Growing::finish).collect::<Result<Vec<_>, _>>()?;
+        for (rows, column) in std::mem::take(&mut self.steps_of) {
+            if !self.origins.set_steps(rows, &columns[column]) {
+                return Err(in_cubes("a column of steps says no steps"));
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        // Nulls where there must be none would be damage that no seal showed.
+        let rows =
+            RecordBatch::try_new_with_options(Arc::clone(self.table.schema.columns()), columns, &options);
+        let rows = rows.map_err(|error| in_cubes(&error.to_string()))?;
+        let weights = self.weights(&rows, threads)?;
+        Ok(Input { rows, weights, origins: self.origins, dropped: self.dropped, bytes: self.bytes })
     }
+
+    /// The weights of all rows, which are in their order where they were written so.
+    fn weights(&self, rows: &RecordBatch, threads: usize) -> Result<Vec<Weight>, BlockError> {
+        let (schema, count) = (&self.table.schema, rows.num_rows());
+        let starts: Vec<usize> = (0..count).step_by(WEIGHED_AT_ONCE).collect();
+        let weighed = map(&starts, threads, |&from| {
+            let len = WEIGHED_AT_ONCE.min(count - from);
+            let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, len));
+            weights(&key.collect::<Vec<_>>(), Salt(schema.salt()))
+        });
+        let mut weights = Vec::with_capacity(count);
+        for weighed in weighed {
+            weights.extend(weighed?);
+        }
+        let mut from = 0;
+        for &(end, window) in &self.sorted {
+            let of_band = &weights[from..end];
+            from = end;
+            let ends = of_band.first().into_iter().chain(of_band.last());
+            if !of_band.is_sorted() || !ends.copied().all(|weight| window.takes(weight)) {
+                return Err(in_cubes("rows of a band are not in the order of their weights"));
+            }
+        }
+        Ok(weights)
+    }
+}
+
+fn in_cubes(problem: &str) -> BlockError {
+    BlockError::Damaged { problem: problem.to_owned() }
+}
+
+fn no_run() -> BlockError {
+    in_cubes("it has no run")
+}
+
+fn cut_off() -> BlockError {
+    in_cubes("it is cut off")
+}
+
+/// Opens a whole object.
+fn open(table: &Table, bytes: &[u8]) -> Result<Part, BlockError> {
+    let front = Part::front_bytes(bytes.get(..HEAD_BYTES).unwrap_or_default())?;
+    table.open_part(bytes.get(..front as usize).ok_or_else(cut_off)?)
 }
 
 /// Rows of one band, all columns.
 struct Band {
     rows: RecordBatch,
-    weights: Vec<Weight>,
     origins: Origins,
 }
 
-fn bands(table: &Table, placed: &Placed, bytes: &[u8]) -> Result<Vec<Band>, BlockError> {
-    let cut_off = || BlockError::Damaged { problem: "it is cut off".to_owned() };
-    let front = Part::front_bytes(bytes.get(..HEAD_BYTES).unwrap_or_default())?;
-    let part = table.open_part(bytes.get(..front as usize).ok_or_else(cut_off)?)?;
+fn bands(table: &Table, placed: &Placed, part: &Part, bytes: &[u8]) -> Result<Vec<Band>, BlockError> {
     let columns: Vec<usize> = (0..table.schema.columns().fields().len()).collect();
     let wanted = Wanted { window: window_of(placed.piece.weights), columns: &columns, rows: None };
     let mut found = Vec::new();
@@ -176,9 +281,9 @@ fn bands(table: &Table, placed: &Placed, bytes: &[u8]) -> Result<Vec<Band>, Bloc
             let extent = &placed.piece.extent;
             Some(Origins::of_block(extent.run.clone()?, extent.steps.from, read.rows.num_rows()))
         });
-        let origins = origins.ok_or_else(|| BlockError::Damaged { problem: "it has no run".to_owned() })?;
+        let origins = origins.ok_or_else(no_run)?;
         let rows = table.schema.widened(read.rows, &columns, part.column_count())?;
-        found.push(Band { rows, weights: read.weights, origins });
+        found.push(Band { rows, origins });
     }
     Ok(found)
 }

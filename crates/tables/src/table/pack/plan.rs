@@ -32,6 +32,10 @@ pub(super) struct Group {
 }
 
 impl Group {
+    pub(super) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
     fn add(&mut self, pieces: &[Placed]) {
         self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
         self.bytes += bytes(pieces);
