@@ -75,8 +75,12 @@ const KEYS: [&str; 11] = [
 ];
 
 impl CassandraUrl {
-    /// Reads what follows `cassandra:`.
+    /// Reads what follows `cassandra:`. What may be a password is in no error, wherever its characters end up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
+        Self::read(rest).map_err(|error| if may_hold_password(rest) { UrlError::Password } else { error })
+    }
+
+    fn read(rest: &str) -> Result<Self, UrlError> {
         if let Some((_, fragment)) = rest.split_once('#') {
             return Err(UrlError::Fragment { fragment: shortened(fragment) });
         }
@@ -84,8 +88,10 @@ impl CassandraUrl {
         let text = text.strip_prefix("//").ok_or(UrlError::NoContact)?;
         let (authority, keyspace) = text.split_once('/').ok_or(UrlError::NoKeyspace)?;
         let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, _)) if user.contains(':') => return Err(UrlError::Password),
-            Some((user, hosts)) => (Some(decoded(user)?), hosts),
+            Some((user, hosts)) => match decoded(user)? {
+                user if user.contains(':') => return Err(UrlError::Password),
+                user => (Some(user), hosts),
+            },
             None => (None, authority),
         };
         let contacts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
@@ -151,6 +157,12 @@ impl CassandraQuery {
         }
         Ok(())
     }
+}
+
+/// Whether something before the last `@` looks like `USER:PASSWORD`.
+fn may_hold_password(rest: &str) -> bool {
+    let before = rest.rsplit_once('@').map(|(before, _)| before.to_ascii_lowercase());
+    before.is_some_and(|before| before.contains(':') || before.contains("%3a"))
 }
 
 fn read_consistency(value: &str) -> Result<bool, ValueError> {
