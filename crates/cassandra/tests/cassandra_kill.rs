@@ -1,5 +1,5 @@
 //! Histories on three nodes of which one is killed under load: every partition stays linearizable, and no
-//! outcome is told as done or refused that was not.
+//! outcome is told as done or refused that was not. Creations are among them, some of whose programs end in the middle.
 //!
 //! Needs a cluster of three nodes: `ATOLL_CASSANDRA`, `ATOLL_CASSANDRA_NODES=3`, and in `ATOLL_CASSANDRA_CONTROL`
 //! the program that kills and starts a node (`PROGRAM cassandra kill 2`). `KILL_SEED=n` takes another seed,
@@ -26,6 +26,8 @@ use std::time::Duration;
 
 const PARTITIONS: usize = 20;
 const CELLS: u8 = 3;
+/// Cells from this one on are created, each by one call, once.
+const CREATED: u8 = 10;
 /// Programs, each with a store of its own.
 const STORES: usize = 3;
 const CLIENTS_OF_A_STORE: usize = 3;
@@ -38,6 +40,8 @@ struct Run {
     refused: AtomicU64,
     stop: AtomicBool,
     histories: Vec<Mutex<Vec<Operation>>>,
+    /// Creations that were begun in each partition.
+    created: Vec<AtomicU64>,
 }
 
 #[test]
@@ -69,6 +73,7 @@ async fn record(contacts: Vec<String>, control: String, seed: u64, operations: u
         refused: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         histories: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
+        created: (0..PARTITIONS).map(|_| AtomicU64::new(0)).collect(),
     });
     let mut clients = Vec::new();
     for store_number in 0..STORES {
@@ -121,9 +126,17 @@ async fn work(run: Arc<Run>, store: SharedStore, number: u64, mut random: fastra
             return;
         }
         let partition = random.usize(0..PARTITIONS);
-        let action = choose(&mut random, format!("{number}-{at}."), &last_seen);
+        let action = choose(&mut random, format!("{number}-{at}."), &last_seen, &run.created[partition]);
+        let is_creation = matches!(&action, Action::Swap(CREATED.., ..));
+        // Some programs end in the middle, between one replica and the next.
+        let patience = Duration::from_micros(match is_creation && random.u8(0..3) == 0 {
+            true => random.u64(500..12_000),
+            false => u64::MAX >> 20,
+        });
         let called = run.moments.fetch_add(1, Ordering::SeqCst);
-        let answer = perform(&store, &format!("history {partition}"), &action).await;
+        let name = format!("history {partition}");
+        let answer = tokio::time::timeout(patience, perform(&store, &name, &action)).await;
+        let answer = answer.unwrap_or(Some(Answer::Unknown));
         let returned = run.moments.fetch_add(1, Ordering::SeqCst);
         let Some(answer) = answer else {
             run.refused.fetch_add(1, Ordering::SeqCst);
@@ -139,9 +152,20 @@ async fn work(run: Arc<Run>, store: SharedStore, number: u64, mut random: fastra
     }
 }
 
-fn choose(random: &mut fastrand::Rng, value: String, last_seen: &Option<String>) -> Action {
+fn choose(
+    random: &mut fastrand::Rng,
+    value: String,
+    last_seen: &Option<String>,
+    created: &AtomicU64,
+) -> Action {
     let cell = random.u8(0..CELLS);
-    match random.u8(0..12) {
+    let number = created.load(Ordering::SeqCst) as u8;
+    match random.u8(0..16) {
+        12..=13 if number < 100 => {
+            Action::Swap(CREATED + created.fetch_add(1, Ordering::SeqCst) as u8, None, value)
+        }
+        // The newest ones are those that may be at a minority.
+        14..=15 if number > 0 => Action::Get(CREATED + number - 1 - random.u8(0..number.min(4))),
         0..=3 => Action::Get(cell),
         4 => Action::Scan,
         5..=6 => Action::Put(vec![cell], value),
@@ -166,6 +190,15 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
             let entries = store.scan(ScanRequest::all(partition)).await.ok()?.entries;
             let cells = entries.iter().map(|entry| (entry.sort[0], text(&entry.value))).collect();
             return Some(Answer::Cells(cells));
+        }
+        Action::Swap(cell @ CREATED.., _, value) => {
+            let cell = Cell::new(partition, std::slice::from_ref(cell));
+            return match store.create(cell, bytes(value), WriteOptions::default()).await {
+                Ok(_) => Some(Answer::Done),
+                Err(error) if error.outcome() == Outcome::Unknown => Some(Answer::Unknown),
+                Err(StoreError::Conflict(conflict)) => panic!("created twice: {conflict:?}"),
+                Err(_) => None,
+            };
         }
         Action::Put(cells, value) => cells.iter().fold(on(), |batch, &cell| batch.put([cell], bytes(value))),
         Action::Append(cell, value) => on().append([*cell], bytes(value)),
