@@ -2,7 +2,7 @@
 //!
 //! Invariant: bytes that do not match their checksum are an error, never an answer.
 
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, Found};
 use crate::codec::{Body, ChunkId, KIND_CELL, PieceHead, unsealed};
 use crate::kept::Created;
 use crate::link::Link;
@@ -126,18 +126,20 @@ impl Link {
         Ok(pieces)
     }
 
-    /// Some bytes of a cell whose pieces were read; none if a chunk is gone because the cell moved on.
+    /// Some bytes of a cell whose pieces were read, unless a chunk is gone.
     pub(crate) async fn joined(
         &self,
         sort: &[u8],
         pieces: &[Piece],
         range: ByteRange,
-    ) -> Result<Option<Buffer>, StoreError> {
+    ) -> Result<Found<Buffer>, StoreError> {
         let (start, end) = range.within(length(pieces));
         if let [piece] = pieces
             && piece.head.body == Body::Inline
         {
-            return self.inline(sort, piece).map(|bytes| Some(Buffer::copy_from(slice(bytes, start, end))));
+            return self
+                .inline(sort, piece)
+                .map(|bytes| Found::Bytes(Buffer::copy_from(slice(bytes, start, end))));
         }
         let mut parts = Vec::new();
         let mut at = 0;
@@ -151,16 +153,16 @@ impl Link {
                         parts.push(Buffer::copy_from(slice(bytes, within.start, within.end)));
                     }
                     Body::Chunks(id, chunk_bytes) => {
-                        let Some(found) = self.of_chunks(&piece.head, id, chunk_bytes, within).await? else {
-                            return Ok(None);
-                        };
-                        parts.extend(found);
+                        match self.of_chunks(&piece.head, id, chunk_bytes, within).await? {
+                            Found::Bytes(found) => parts.extend(found),
+                            Found::Gone(id) => return Ok(Found::Gone(id)),
+                        }
                     }
                 }
             }
             at += piece.head.bytes;
         }
-        Ok(Some(concat(parts)))
+        Ok(Found::Bytes(concat(parts)))
     }
 
     async fn of_chunks(
@@ -169,8 +171,8 @@ impl Link {
         id: ChunkId,
         chunk_bytes: u32,
         range: Range<u64>,
-    ) -> Result<Option<Vec<Buffer>>, StoreError> {
-        let chunks = Chunks { id, chunk_bytes: u64::from(chunk_bytes), bytes: head.bytes };
+    ) -> Result<Found<Vec<Buffer>>, StoreError> {
+        let chunks = Chunks { id, chunk_bytes: u64::from(chunk_bytes), piece: *head };
         self.read_chunks(&chunks, range).await
     }
 
@@ -190,16 +192,16 @@ impl Link {
         Ok(created)
     }
 
-    /// Some bytes of a created cell; none if a chunk is gone.
+    /// Some bytes of a created cell, unless a chunk is gone.
     pub(crate) async fn of_created(
         &self,
         created: &Created,
         range: ByteRange,
-    ) -> Result<Option<Buffer>, StoreError> {
+    ) -> Result<Found<Buffer>, StoreError> {
         let (start, end) = range.within(created.head.bytes);
         match created.head.body {
-            Body::Inline => Ok(Some(created.inline.slice(start as usize..end as usize))),
-            Body::Chunks(..) if start == end => Ok(Some(Buffer::new())),
+            Body::Inline => Ok(Found::Bytes(created.inline.slice(start as usize..end as usize))),
+            Body::Chunks(..) if start == end => Ok(Found::Bytes(Buffer::new())),
             Body::Chunks(id, chunk_bytes) => {
                 let parts = self.of_chunks(&created.head, id, chunk_bytes, start..end).await?;
                 Ok(parts.map(concat))

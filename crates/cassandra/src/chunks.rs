@@ -6,11 +6,12 @@
 //! Invariant: chunks that a cell refers to are complete, and are deleted only after no cell refers to them.
 
 use crate::bind::Bind;
-use crate::codec::{ChunkId, checksum, sealed, unsealed};
+use crate::codec::{ChunkId, PieceHead, sealed_chunk, unsealed_chunk};
 use crate::link::Link;
 use atoll_store::{Buffer, Outcome, StoreError};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +22,26 @@ const IN_FLIGHT: usize = 16;
 pub(crate) struct Chunks {
     pub(crate) id: ChunkId,
     pub(crate) chunk_bytes: u64,
-    pub(crate) bytes: u64,
+    /// Length and checksum of the piece.
+    pub(crate) piece: PieceHead,
+}
+
+/// Some bytes of a value.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    /// The bytes.
+    Bytes(T),
+    /// A chunk of this name is not there, at a majority.
+    Gone(ChunkId),
+}
+
+impl<T> Found<T> {
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::Bytes(bytes) => Found::Bytes(change(bytes)),
+            Self::Gone(id) => Found::Gone(id),
+        }
+    }
 }
 
 /// Whose chunks they are.
@@ -29,12 +49,6 @@ pub(crate) struct Chunks {
 pub(crate) struct Owner<'a> {
     pub(crate) partition: &'a [u8],
     pub(crate) sort: &'a [u8],
-}
-
-pub(crate) fn new_chunk_id() -> ChunkId {
-    let mut id = ChunkId::default();
-    fastrand::fill(&mut id);
-    id
 }
 
 impl Link {
@@ -63,7 +77,7 @@ impl Link {
         let values = vec![
             Bind::Bytes(id),
             Bind::Int(number),
-            Bind::Owned(sealed(checksum(chunk), chunk)),
+            Bind::Owned(sealed_chunk(id, number, chunk)),
             // For sweeps.
             Bind::Bytes(owner.partition),
             Bind::Bytes(owner.sort),
@@ -80,22 +94,28 @@ impl Link {
         })
     }
 
-    /// Some bytes of a piece, in parts; none if a chunk is gone.
+    /// Some bytes of a piece, in parts.
     pub(crate) async fn read_chunks(
         &self,
         chunks: &Chunks,
         range: Range<u64>,
-    ) -> Result<Option<Vec<Buffer>>, StoreError> {
+    ) -> Result<Found<Vec<Buffer>>, StoreError> {
         let numbers = range.start / chunks.chunk_bytes..range.end.div_ceil(chunks.chunk_bytes);
-        let reads = stream::iter(numbers.map(|number| self.read_chunk(chunks, number)));
-        let found: Vec<Option<(u64, Buffer)>> = reads.buffered(IN_FLIGHT).try_collect().await?;
-        let Some(found) = found.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let within = |(number, chunk): (u64, Buffer)| {
+        let mut reads =
+            stream::iter(numbers.map(|number| self.read_chunk(chunks, number))).buffered(IN_FLIGHT);
+        let mut parts = Vec::new();
+        while let Some((number, chunk)) = match reads.try_next().await? {
+            Some(None) => return Ok(Found::Gone(chunks.id)),
+            found => found.flatten(),
+        } {
             let at = number * chunks.chunk_bytes;
             let part = |position: u64| position.saturating_sub(at).min(chunk.len() as u64) as usize;
-            chunk.slice(part(range.start)..part(range.end))
-        };
-        Ok(Some(found.into_iter().map(within).collect()))
+            parts.push(chunk.slice(part(range.start)..part(range.end)));
+        }
+        if range == (0..chunks.piece.bytes) && checksum_of(&parts) != chunks.piece.checksum {
+            return Err(self.torn(&chunks.id, "its chunks together do not match the checksum of the value"));
+        }
+        Ok(Found::Bytes(parts))
     }
 
     async fn read_chunk(&self, chunks: &Chunks, number: u64) -> Result<Option<(u64, Buffer)>, StoreError> {
@@ -106,7 +126,7 @@ impl Link {
         let mut found: Option<Bytes> = None;
         // Chunks never change, so that any replica that has one may answer.
         for statement in [&self.statements.plain.chunk_near, &self.statements.plain.chunk] {
-            let values = (&chunks.id[..], i32::try_from(number).unwrap_or(-1));
+            let values = (&chunks.id[..], number as i32);
             let answer = self.rows("reading a chunk", statement, &values).await?;
             let row = answer.maybe_first_row::<(Option<Bytes>,)>();
             found = row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data);
@@ -115,17 +135,24 @@ impl Link {
             }
         }
         let Some(sealed) = found else { return Ok(None) };
-        let expected = chunks.chunk_bytes.min(chunks.bytes.saturating_sub(number * chunks.chunk_bytes));
-        match unsealed(&sealed) {
+        let expected = chunks.chunk_bytes.min(chunks.piece.bytes.saturating_sub(number * chunks.chunk_bytes));
+        match unsealed_chunk(&chunks.id, number as i32, &sealed) {
             Some(bytes) if bytes.len() as u64 == expected => {
                 let chunk = Buffer::copy_from(bytes);
                 self.kept.keep_chunk(&chunks.id, number, &chunk);
                 Ok(Some((number, chunk)))
             }
-            _ => Err(StoreError::Corrupt {
-                place: format!("{} chunk {number} of {}", self.place, hexadecimal(&chunks.id)),
-                problem: "its bytes do not match their checksum".to_owned(),
-            }),
+            _ => {
+                Err(self
+                    .torn(&chunks.id, &format!("the bytes of chunk {number} do not match their checksum")))
+            }
+        }
+    }
+
+    fn torn(&self, id: &ChunkId, problem: &str) -> StoreError {
+        StoreError::Corrupt {
+            place: format!("{} chunks {}", self.place, hexadecimal(id)),
+            problem: problem.to_owned(),
         }
     }
 
@@ -133,9 +160,9 @@ impl Link {
     pub(crate) async fn delete_chunks(&self, id: ChunkId, count: u64) {
         let deletions = stream::iter(0..count).for_each_concurrent(IN_FLIGHT, |number| async move {
             let _permit = self.permit().await;
-            let number = i32::try_from(number).unwrap_or(-1);
+            let values = (&id[..], number as i32);
             if let Err(error) =
-                self.write("deleting a chunk", &self.statements.plain.delete_chunk, &(&id[..], number)).await
+                self.write("deleting a chunk", &self.statements.plain.delete_chunk, &values).await
             {
                 tracing::debug!(%error, "a chunk is left to the next sweep");
             }
@@ -147,6 +174,12 @@ impl Link {
     pub(crate) async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.budget.acquire().await.ok()
     }
+}
+
+fn checksum_of(parts: &[Buffer]) -> u64 {
+    let mut hasher = twox_hash::XxHash3_64::new();
+    parts.iter().for_each(|part| hasher.write(part));
+    hasher.finish()
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -4,6 +4,7 @@
 //! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would end
 //! for one client and not for another.
 
+use crate::age::Moment;
 use crate::failure::told;
 use crate::link::Link;
 use atoll_store::{ErrorKind, StoreError, Timestamp};
@@ -42,6 +43,8 @@ pub(crate) struct StoreClock {
 #[derive(Clone, Copy)]
 struct Looked {
     at: Instant,
+    /// Tells of time that passed while the machine slept, which `at` does not know of.
+    moment: Moment,
     time_ns: u64,
 }
 
@@ -76,7 +79,7 @@ impl StoreClock {
 
     fn recent(&self) -> Option<u64> {
         let looked = *self.looked.lock();
-        looked.filter(|looked| looked.at.elapsed() < LOOK_AGE_MAX).map(|looked| looked.now())
+        looked.filter(|looked| looked.moment.age() < LOOK_AGE_MAX).map(|looked| looked.now())
     }
 
     /// A new look may find the clocks a little behind what was told; then time stands still until they are there.
@@ -95,7 +98,7 @@ async fn look(link: &Link) -> Result<Looked, StoreError> {
     nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
     nodes.truncate(NODES);
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
-    let at = Instant::now();
+    let (at, moment) = (Instant::now(), Moment::now());
     let mut times: Vec<Told> = asked
         .into_iter()
         .flatten()
@@ -107,7 +110,7 @@ async fn look(link: &Link) -> Result<Looked, StoreError> {
     times.sort_unstable_by_key(|told| told.time_ns);
     check_difference(&link.place, &times)?;
     match times.get(times.len() / 2) {
-        Some(told) => Ok(Looked { at, time_ns: told.time_ns }),
+        Some(told) => Ok(Looked { at, moment, time_ns: told.time_ns }),
         None => Err(StoreError::Unavailable {
             place: link.place.clone(),
             reason: "no node tells the time".to_owned(),
@@ -160,7 +163,7 @@ async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
     let (uuid,) = result.into_rows_result().ok()?.first_row::<(CqlTimeuuid,)>().ok()?;
     let time_ns = unix_ns(uuid);
     let told = Told { time_ns, doubt_ns: half.as_nanos() as u64, node: node.address.ip().to_string() };
-    Some((Looked { at: sent + half, time_ns }, told))
+    Some((Looked { at: sent + half, moment: Moment::now(), time_ns }, told))
 }
 
 /// The time in a time UUID, in nanoseconds since the Unix epoch.

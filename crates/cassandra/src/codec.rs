@@ -6,6 +6,8 @@
 //! Invariant: of two racing pieces with the same timestamp the database keeps the larger value of each column by
 //! itself; because both columns begin with the same checksum, both come from the same piece.
 
+use atoll_store::Limits;
+use std::ops::RangeInclusive;
 use twox_hash::XxHash3_64;
 
 /// Rows that are cells.
@@ -17,10 +19,16 @@ pub(crate) const KIND_WINNER: i8 = 2;
 /// Rows that tell which request ids were seen.
 pub(crate) const KIND_REQUEST: i8 = 3;
 
-/// The name of chunks: random, so that no two writes share any.
+/// The name of chunks, which no two values share.
 pub(crate) type ChunkId = [u8; 16];
 
 const CHECKSUM_BYTES: usize = 8;
+
+/// No piece is longer: a value is not.
+const PIECE_BYTES_MAX: u64 = Limits::CONTRACT.value_bytes;
+
+/// How long chunks may be.
+const CHUNK_BYTES: RangeInclusive<u32> = 4 << 10..=1 << 20;
 
 /// The checksum of everything that is kept.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
@@ -36,6 +44,23 @@ pub(crate) fn sealed(checksum: u64, bytes: &[u8]) -> Vec<u8> {
 pub(crate) fn unsealed(sealed: &[u8]) -> Option<&[u8]> {
     let (sum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
     (u64::from_be_bytes(*sum) == checksum(bytes)).then_some(bytes)
+}
+
+/// The checksum of a chunk, under which no other chunk passes for it.
+pub(crate) fn chunk_checksum(id: &ChunkId, number: i32, bytes: &[u8]) -> u64 {
+    let name = [&id[..], &number.to_be_bytes()].concat();
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&name), bytes)
+}
+
+/// A chunk with its checksum in front.
+pub(crate) fn sealed_chunk(id: &ChunkId, number: i32, bytes: &[u8]) -> Vec<u8> {
+    sealed(chunk_checksum(id, number, bytes), bytes)
+}
+
+/// The bytes of a chunk; none if they do not match their checksum.
+pub(crate) fn unsealed_chunk<'s>(id: &ChunkId, number: i32, sealed: &'s [u8]) -> Option<&'s [u8]> {
+    let (sum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
+    (u64::from_be_bytes(*sum) == chunk_checksum(id, number, bytes)).then_some(bytes)
 }
 
 /// Where the bytes of a piece lie.
@@ -56,12 +81,17 @@ pub(crate) struct PieceHead {
     pub(crate) bytes: u64,
     /// Where they lie.
     pub(crate) body: Body,
+    /// Whether it was written by `create`, past the head of its partition, so that perhaps a minority has it.
+    pub(crate) is_created: bool,
 }
+
+const FLAG_CREATED: u8 = 1;
 
 impl PieceHead {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut encoded = self.checksum.to_be_bytes().to_vec();
         encoded.extend_from_slice(&self.bytes.to_be_bytes());
+        encoded.push(if self.is_created { FLAG_CREATED } else { 0 });
         if let Body::Chunks(id, chunk_bytes) = self.body {
             encoded.extend_from_slice(&chunk_bytes.to_be_bytes());
             encoded.extend_from_slice(&id);
@@ -69,18 +99,23 @@ impl PieceHead {
         encoded
     }
 
+    /// The head in these bytes; none if it is not one that [`encode`](Self::encode) writes, so that no length in it
+    /// makes more work than the longest value.
     pub(crate) fn decode(encoded: &[u8]) -> Option<Self> {
         let (checksum, rest) = encoded.split_first_chunk::<CHECKSUM_BYTES>()?;
         let (bytes, rest) = rest.split_first_chunk::<8>()?;
+        let (&flags, rest) = rest.split_first()?;
         let body = match rest.split_first_chunk::<4>() {
             None if rest.is_empty() => Body::Inline,
             Some((chunk_bytes, id)) => {
                 let chunk_bytes = u32::from_be_bytes(*chunk_bytes);
-                Body::Chunks(id.try_into().ok().filter(|_| chunk_bytes > 0)?, chunk_bytes)
+                Body::Chunks(id.try_into().ok().filter(|_| CHUNK_BYTES.contains(&chunk_bytes))?, chunk_bytes)
             }
             None => return None,
         };
-        Some(Self { checksum: u64::from_be_bytes(*checksum), bytes: u64::from_be_bytes(*bytes), body })
+        let (checksum, bytes) = (u64::from_be_bytes(*checksum), u64::from_be_bytes(*bytes));
+        let is_right = bytes <= PIECE_BYTES_MAX && flags & !FLAG_CREATED == 0;
+        is_right.then_some(Self { checksum, bytes, body, is_created: flags == FLAG_CREATED })
     }
 
     /// The chunks that belong to it: their name, and how many there are.
@@ -101,7 +136,7 @@ pub(crate) struct PartitionHead {
     /// Counts the conditional writes of the partition.
     pub(crate) version: u64,
     /// The attempt that made this version; random.
-    pub(crate) attempt: u64,
+    pub(crate) attempt: u128,
     /// What else holds for the partition.
     pub(crate) flags: u8,
 }
@@ -113,9 +148,11 @@ impl PartitionHead {
 
     pub(crate) fn decode(encoded: &[u8]) -> Option<Self> {
         let (version, rest) = encoded.split_first_chunk::<8>()?;
-        let (attempt, rest) = rest.split_first_chunk::<8>()?;
+        let (attempt, rest) = rest.split_first_chunk::<16>()?;
         let [flags] = *rest else { return None };
-        Some(Self { version: u64::from_be_bytes(*version), attempt: u64::from_be_bytes(*attempt), flags })
+        // There must be one behind it.
+        let version = u64::from_be_bytes(*version).checked_add(1)? - 1;
+        Some(Self { version, attempt: u128::from_be_bytes(*attempt), flags })
     }
 }
 
@@ -129,27 +166,58 @@ pub(crate) fn winner_slot(version: u64) -> [u8; 1] {
 mod tests {
     use super::*;
 
+    fn head(bytes: u64, body: Body) -> PieceHead {
+        PieceHead { checksum: 3, bytes, body, is_created: false }
+    }
+
     #[test]
     fn heads_are_read_back_as_they_were_written() {
-        for body in [Body::Inline, Body::Chunks([7; 16], 1 << 18)] {
-            let head = PieceHead { checksum: 3, bytes: 1 << 40, body };
+        for (body, is_created) in [(Body::Inline, false), (Body::Chunks([7; 16], 1 << 18), true)] {
+            let head = PieceHead { is_created, ..head(64 << 20, body) };
             assert_eq!(PieceHead::decode(&head.encode()), Some(head));
             assert!(head.encode().starts_with(&sealed(3, b"")));
         }
-        let head = PartitionHead { version: u64::MAX, attempt: 5, flags: FLAG_COMPOUND };
+        let head = PartitionHead { version: u64::MAX - 1, attempt: u128::MAX - 5, flags: FLAG_COMPOUND };
         assert_eq!(PartitionHead::decode(&head.encode()), Some(head));
     }
 
     #[test]
     fn anything_else_is_no_head() {
-        for len in (0..16).chain(17..36).chain([37, 100]) {
-            assert_eq!(PieceHead::decode(&vec![1; len]), None, "{len} bytes");
+        for len in (0..17).chain(18..37).chain([38, 100]) {
+            assert_eq!(PieceHead::decode(&vec![0; len]), None, "{len} bytes");
         }
-        let no_chunk = PieceHead { checksum: 1, bytes: 9, body: Body::Chunks([1; 16], 0) };
-        assert_eq!(PieceHead::decode(&no_chunk.encode()), None);
-        for len in [0, 8, 16, 18] {
+        for len in [0, 8, 17, 24, 26] {
             assert_eq!(PartitionHead::decode(&vec![1; len]), None, "{len} bytes");
         }
+        let last = PartitionHead { version: u64::MAX, attempt: 0, flags: 0 };
+        assert_eq!(PartitionHead::decode(&last.encode()), None);
+    }
+
+    #[test]
+    fn no_head_makes_more_work_than_the_longest_value() {
+        let of_chunks = |bytes, chunk_bytes| head(bytes, Body::Chunks([1; 16], chunk_bytes));
+        let hostile = [
+            head((64 << 20) + 1, Body::Inline),
+            of_chunks(1 << 60, 1 << 17),
+            of_chunks(9, 0),
+            of_chunks(9, 1),
+            of_chunks(9, (4 << 10) - 1),
+            of_chunks(9, (1 << 20) + 1),
+        ];
+        for head in hostile {
+            assert_eq!(PieceHead::decode(&head.encode()), None, "{head:?}");
+        }
+        let mut flagged = head(9, Body::Inline).encode();
+        flagged[16] = 2;
+        assert_eq!(PieceHead::decode(&flagged), None);
+    }
+
+    #[test]
+    fn no_chunk_passes_for_another_one() {
+        let sealed = sealed_chunk(&[1; 16], 7, b"bytes");
+        assert_eq!(unsealed_chunk(&[1; 16], 7, &sealed), Some(&b"bytes"[..]));
+        assert_eq!(unsealed_chunk(&[1; 16], 8, &sealed), None);
+        assert_eq!(unsealed_chunk(&[2; 16], 7, &sealed), None);
     }
 
     #[test]

@@ -4,30 +4,20 @@ use crate::failure::{not_connected, told};
 use crate::link::Link;
 use crate::options::Options;
 use crate::profiles::Profiles;
+use crate::settings::{ClusterSettings, cluster_settings};
 use crate::statements::Statements;
 use crate::{near, schema, tls};
 use atoll_store::{ErrorKind, StoreError};
 use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
 use scylla::client::{PoolSize, SelfIdentity};
-use scylla::policies::retry::DefaultRetryPolicy;
-use scylla::statement::unprepared::Statement;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// The port of Cassandra's native protocol.
 const PORT: u16 = 9042;
-
-/// What the cluster says about itself that the store needs to know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClusterSettings {
-    /// Whether a write is acknowledged only after it was synced to the commit log's disk.
-    pub(crate) is_synced: bool,
-    /// Largest change of one partition that a node takes.
-    pub(crate) mutation_bytes_max: Option<u64>,
-}
 
 /// Connects, makes sure of the tables, and prepares the statements.
 pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettings), StoreError> {
@@ -36,7 +26,7 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
         .await
         .unwrap_or_else(|_| Err(no_answer(&options, &place)))?;
     options.datacenter = datacenter(&session, &options)?;
-    options.beside = options.beside.or_else(|| near::on_this_machine(&session));
+    options.beside = beside(&session, &options)?;
     let profiles = Profiles::new(&options);
     schema::ensure(&session, &profiles, &options).await?;
     let settings = cluster_settings(&session).await;
@@ -50,7 +40,8 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
         reason: "its tables are not those of this release, or a node does not know them yet".to_owned(),
         source: Some(Arc::new(error)),
     })?;
-    Ok((Link::new(session, statements, profiles, options, round_trip), settings))
+    let is_final = settings.is_paxos_v2;
+    Ok((Link::new(session, statements, profiles, options, is_final, round_trip), settings))
 }
 
 async fn session(options: &Options, place: &str) -> Result<Session, StoreError> {
@@ -88,6 +79,27 @@ fn with_port(contact: &str) -> String {
     }
 }
 
+/// The node that is asked first: the one that was named, or the one on this machine, if it may be asked.
+fn beside(session: &Session, options: &Options) -> Result<Option<IpAddr>, StoreError> {
+    let Some(address) = options.beside.or_else(|| near::on_this_machine(session)) else { return Ok(None) };
+    let state = session.get_cluster_state();
+    let node = state.get_nodes_info().iter().find(|node| node.address.ip() == address);
+    let there = node.and_then(|node| node.datacenter.as_deref());
+    match options.beside {
+        _ if node.is_none() || near::is_within(options.within(), there) => Ok(Some(address)),
+        None => Ok(None),
+        Some(_) => Err(told(
+            ErrorKind::InvalidInput,
+            format!(
+                "the node beside, {address}, lies in the data centre {}, and local-quorum is of {}",
+                there.unwrap_or("without a name"),
+                options.within().unwrap_or_default()
+            ),
+            "name a node of that data centre with beside=ADDRESS, or the other one with datacenter=NAME",
+        )),
+    }
+}
+
 fn no_answer(options: &Options, place: &str) -> StoreError {
     told(
         ErrorKind::Unavailable,
@@ -121,45 +133,6 @@ fn datacenter(session: &Session, options: &Options) -> Result<Option<String>, St
     }
 }
 
-/// Asks a node how it is set up. A cluster that does not tell (ScyllaDB) counts as the usual one.
-async fn cluster_settings(session: &Session) -> ClusterSettings {
-    let mut settings = ClusterSettings::default();
-    let names = "('commitlog_sync', 'max_mutation_size', 'commitlog_segment_size')";
-    let mut read =
-        Statement::new(format!("SELECT name, value FROM system_views.settings WHERE name IN {names}"));
-    read.set_consistency(scylla::statement::Consistency::One);
-    read.set_retry_policy(Some(Arc::new(DefaultRetryPolicy::new())));
-    read.set_request_timeout(Some(Duration::from_secs(5)));
-    let Ok(result) = session.query_unpaged(read, ()).await else { return settings };
-    let Ok(rows) = result.into_rows_result() else { return settings };
-    let Ok(rows) = rows.rows::<(String, Option<String>)>() else { return settings };
-    let mut segment = None;
-    for (name, value) in rows.flatten() {
-        let Some(value) = value else { continue };
-        match name.as_str() {
-            "commitlog_sync" => settings.is_synced = matches!(value.as_str(), "batch" | "group"),
-            "max_mutation_size" => settings.mutation_bytes_max = size(&value),
-            _ => segment = size(&value),
-        }
-    }
-    // Half a segment is what a node takes unless it is told otherwise.
-    settings.mutation_bytes_max = settings.mutation_bytes_max.or(segment.map(|bytes| bytes / 2));
-    settings
-}
-
-/// A size as Cassandra writes it: `32MiB`.
-fn size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "B" | "" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_shl(shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,20 +149,6 @@ mod tests {
         ];
         for (contact, expected) in cases {
             assert_eq!(with_port(contact), expected);
-        }
-    }
-
-    #[test]
-    fn sizes_of_the_settings_are_read() {
-        let cases = [
-            ("32MiB", Some(32 << 20)),
-            ("16384KiB", Some(16 << 20)),
-            ("7", Some(7)),
-            ("null", None),
-            ("", None),
-        ];
-        for (text, bytes) in cases {
-            assert_eq!(size(text), bytes, "{text}");
         }
     }
 }

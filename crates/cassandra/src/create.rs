@@ -7,13 +7,18 @@
 //! Invariant: trying again writes the same bytes, chunks included, so that a write that comes late changes
 //! nothing.
 //! Invariant: of racing creations with different values, which break the vow, one stays whole.
+//! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came between
+//! may have taken chunks that an earlier try left, and then has deleted the cell above that row.
 
+use crate::age::Moment;
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};
-use crate::chunks::Owner;
+use crate::chunks::{Found as Read, Owner};
 use crate::codec::{Body, ChunkId, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
+use crate::plan::CHUNK_AGE_MAX;
+use crate::read::Moves;
 use crate::store::Shared;
-use atoll_store::{ByteRange, Cell, Conflict, StoreError};
+use atoll_store::{ByteRange, Cell, Conflict, PartitionKey, StoreError};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,37 +41,119 @@ pub(crate) async fn create(
     value: &[u8],
     is_sent: &AtomicBool,
 ) -> Result<bool, StoreError> {
-    let partition = shared.key(cell.partition);
-    let sum = checksum(value);
-    let mut head = PieceHead { checksum: sum, bytes: value.len() as u64, body: Body::Inline };
-    let mut row_value = Vec::new();
-    let found = if value.len() <= INLINE_BYTES {
-        row_value = sealed(sum, value);
-        look(shared, &partition, cell.sort).await?
-    } else {
-        let id = chunk_id(&partition, cell.sort, value, shared.link.options.chunk_bytes);
-        head.body = Body::Chunks(id, shared.link.options.chunk_bytes as u32);
-        let owner = Owner { partition: &partition, sort: cell.sort };
-        // At once: a cell that is created is hardly ever there. Of one that is, the same chunks are written again,
-        // or, where the vow is broken, some that a sweep takes.
-        let chunks = shared.link.write_chunks(&id, owner, value);
-        futures::try_join!(look(shared, &partition, cell.sort), chunks)?.0
-    };
-    if !found.pieces.is_empty() {
-        return compare(shared, &partition, cell.sort, found.pieces, value).await.map(|()| true);
+    let creation = Creation::of(shared, cell, value);
+    let mut moves = Moves::default();
+    loop {
+        let was_sent = is_sent.load(Ordering::SeqCst);
+        match creation.attempt(is_sent).await {
+            Ok(Some(is_repeated)) => return Ok(is_repeated),
+            Ok(None) => moves.again(&shared.link.place).map_err(|error| honest(is_sent, error))?,
+            Err(error) if was_sent => return Err(honest(is_sent, error)),
+            // The answer to the first row says itself what became of it.
+            Err(error) => return Err(error),
+        }
     }
-    let head = head.encode();
-    let values = vec![
-        Bind::Big(found.last_write + 1),
-        Bind::Bytes(&head),
-        Bind::Bytes(&row_value),
-        Bind::Bytes(&partition),
-        Bind::Bytes(cell.sort),
-        Bind::Int(0),
-    ];
-    let _permit = shared.link.permit().await;
-    is_sent.store(true, Ordering::SeqCst);
-    shared.link.write("create", &shared.link.statements.plain.create, &values).await.map(|()| false)
+}
+
+/// What fails after a row was sent says nothing about that row.
+fn honest(is_sent: &AtomicBool, error: StoreError) -> StoreError {
+    let is_told = matches!(error, StoreError::Unknown { .. } | StoreError::Conflict(_));
+    if is_told || !is_sent.load(Ordering::SeqCst) {
+        return error;
+    }
+    StoreError::Unknown {
+        what: "create",
+        reason: "it was written and did not stay, and could not be written again".to_owned(),
+        source: Some(Arc::new(error)),
+    }
+}
+
+/// One creation.
+struct Creation<'a> {
+    shared: &'a Arc<Shared>,
+    partition: PartitionKey,
+    sort: &'a [u8],
+    value: &'a [u8],
+    head: PieceHead,
+}
+
+impl<'a> Creation<'a> {
+    fn of(shared: &'a Arc<Shared>, cell: Cell<'a>, value: &'a [u8]) -> Self {
+        let partition = shared.key(cell.partition);
+        let chunk_bytes = shared.link.options.chunk_bytes;
+        let body = match value.len() <= INLINE_BYTES {
+            true => Body::Inline,
+            false => Body::Chunks(chunk_id(&partition, cell.sort, value, chunk_bytes), chunk_bytes as u32),
+        };
+        let head = PieceHead { checksum: checksum(value), bytes: value.len() as u64, body, is_created: true };
+        Self { shared, partition, sort: cell.sort, value, head }
+    }
+
+    /// Whether the cell was there before; none if it has to be tried again.
+    async fn attempt(&self, is_sent: &AtomicBool) -> Result<Option<bool>, StoreError> {
+        let (shared, link) = (self.shared, &self.shared.link);
+        let begun = Moment::now();
+        let look = look(shared, &self.partition, self.sort);
+        let found = match self.head.body {
+            Body::Inline => look.await?,
+            Body::Chunks(id, _) => {
+                let owner = Owner { partition: &self.partition, sort: self.sort };
+                // At once: a cell that is created is hardly ever there. Of one that is, the same chunks are written
+                // again, or, where the vow is broken, some that a sweep takes.
+                futures::try_join!(look, link.write_chunks(&id, owner, self.value))?.0
+            }
+        };
+        if !found.pieces.is_empty() {
+            compare(shared, &self.partition, self.sort, found.pieces, self.value).await?;
+            // An earlier round of this very call may have made it.
+            return Ok(Some(!is_sent.load(Ordering::SeqCst)));
+        }
+        let has_chunks = matches!(self.head.body, Body::Chunks(..));
+        if has_chunks && begun.age() > CHUNK_AGE_MAX {
+            return Ok(None);
+        }
+        is_sent.store(true, Ordering::SeqCst);
+        self.write_row(found.last_write + 1).await?;
+        if has_chunks && !self.is_there().await? {
+            return Ok(None);
+        }
+        link.settled.note(&self.partition, self.sort, &self.head);
+        Ok(Some(false))
+    }
+
+    async fn write_row(&self, written: i64) -> Result<(), StoreError> {
+        let head = self.head.encode();
+        let value = match self.head.body {
+            Body::Inline => sealed(self.head.checksum, self.value),
+            Body::Chunks(..) => Vec::new(),
+        };
+        let values = vec![
+            Bind::Big(written),
+            Bind::Bytes(&head),
+            Bind::Bytes(&value),
+            Bind::Bytes(&self.partition),
+            Bind::Bytes(self.sort),
+            Bind::Int(0),
+        ];
+        let link = &self.shared.link;
+        let _permit = link.permit().await;
+        link.write("create", &link.statements.plain.create, &values).await
+    }
+
+    /// Whether the cell is there, at a majority.
+    async fn is_there(&self) -> Result<bool, StoreError> {
+        let link = &self.shared.link;
+        let _permit = link.permit().await;
+        let names = [(KIND_CELL, self.sort)];
+        let rows = link.named(&link.statements.reads.names_glance, &self.partition, &names, false).await;
+        // The row was written, and only this tells whether it stays.
+        let rows = rows.map_err(|error| StoreError::Unknown {
+            what: "create",
+            reason: "it was written, and whether it stays could not be asked".to_owned(),
+            source: Some(Arc::new(error)),
+        })?;
+        Ok(rows.iter().any(|row| row.head.is_some()))
+    }
 }
 
 /// Reads the cell, and when the head of its partition was written.
@@ -101,8 +188,8 @@ async fn compare(
     let told =
         if is_same_length { ByteRange::ALL } else { ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64) };
     let actual = match shared.link.joined(sort, &pieces, told).await? {
-        Some(actual) => Some(actual),
-        None => crate::read::read(shared, partition, sort, told, false).await?,
+        Read::Bytes(actual) => Some(actual),
+        Read::Gone(_) => crate::read::read(shared, partition, sort, told, false).await?,
     };
     if actual.as_deref() == Some(value) {
         return Ok(());

@@ -40,6 +40,8 @@ pub(crate) struct Found {
     pub(crate) columns: HashMap<(String, String), (String, String)>,
     /// After how many seconds rows of a table go by themselves; 0 for never.
     pub(crate) times_to_live: HashMap<String, i32>,
+    /// Whether writes do not go to the commit log.
+    pub(crate) is_unlogged: bool,
 }
 
 /// Refuses tables in which something would be missing.
@@ -80,6 +82,17 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
                 ),
             ));
         }
+    }
+    if found.is_unlogged {
+        return Err(altered(
+            place,
+            "writes to its keyspace are not logged (durable_writes), and are lost when their nodes end"
+                .to_owned(),
+            format!(
+                "ALTER KEYSPACE {keyspace} WITH durable_writes = true; then `nodetool flush` on every node, so that \
+                 what was written before is on disk too"
+            ),
+        ));
     }
     Ok(())
 }
@@ -135,6 +148,12 @@ mod tests {
             ends.contains("60 s") && ends.contains("\"k\".cells WITH default_time_to_live = 0"),
             "{ends}"
         );
+    }
+
+    #[test]
+    fn a_keyspace_that_logs_nothing_is_refused() {
+        let unlogged = refusal(|found| found.is_unlogged = true);
+        assert!(unlogged.contains("\"k\" WITH durable_writes = true"), "{unlogged}");
     }
 
     #[test]

@@ -58,6 +58,11 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
     }
 }
 
+/// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional batch.
+pub(crate) fn is_of_replicas(error: &ExecutionError) -> bool {
+    matches!(database_error(error), Some((DbError::Unavailable { .. } | DbError::Overloaded, _)))
+}
+
 /// The error of the database itself, with its text.
 pub(crate) fn database_error(error: &ExecutionError) -> Option<(&DbError, &str)> {
     match error {

@@ -211,7 +211,7 @@ mod tests {
     fn what_this_client_deletes_is_forgotten_and_nothing_else() {
         let kept = Kept::new(1 << 20);
         let created = |bytes: &[u8]| Created {
-            head: PieceHead { checksum: 0, bytes: 1, body: Body::Inline },
+            head: PieceHead { checksum: 0, bytes: 1, body: Body::Inline, is_created: true },
             inline: bytes.into(),
         };
         for (partition, sort) in [(&b"p"[..], &b"a"[..]), (b"p", b"b"), (b"p", b"c"), (b"q", b"b")] {

@@ -8,7 +8,9 @@
 
 use crate::cells::Pieces;
 use crate::link::Link;
+use crate::read::Moves;
 use crate::recall::Known;
+use crate::settle::Majority;
 use atoll_store::{PartitionKey, SortKey, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -103,11 +105,31 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
         let mut sorts: Vec<&[u8]> = waiting.iter().map(|(sort, _)| sort.as_slice()).collect();
         sorts.sort_unstable();
         sorts.dedup();
-        let answer = link.cells_at_once(&partition, &sorts).await;
+        let answer = settled(&link, &partition, &sorts).await;
         for (sort, sender) in waiting {
             let pieces = answer.as_ref().map(|cells| cells.get(&sort).cloned().unwrap_or_default());
             // Whoever asked may be gone.
             let _ = sender.send(pieces.map_err(Clone::clone));
         }
+    }
+}
+
+/// Some cells of a partition at one moment each, of which a majority has those that were created.
+async fn settled(
+    link: &Link,
+    partition: &[u8],
+    sorts: &[&[u8]],
+) -> Result<HashMap<SortKey, Pieces>, StoreError> {
+    let mut moves = Moves::default();
+    loop {
+        let mut cells = link.cells_at_once(partition, sorts).await?;
+        let seen = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
+        let settling = link.settle(partition, seen).await?;
+        // Nobody can have been told of what a majority does not have.
+        cells.retain(|sort, _| settling.others.get(sort) != Some(&Majority::Absent));
+        if !settling.others.values().any(|other| *other == Majority::Another) {
+            return Ok(cells);
+        }
+        moves.again(&link.place)?;
     }
 }

@@ -7,6 +7,7 @@
 //! Invariant: no cell that can change is ever written by a plain write or read by a plain read.
 //! Invariant: nothing is sent twice that must not happen twice.
 
+mod age;
 mod bind;
 mod cells;
 mod chunks;
@@ -18,10 +19,12 @@ mod drift;
 mod failure;
 mod kept;
 mod lanes;
+mod leaving;
 mod link;
 mod listing;
 mod near;
 mod net;
+mod numbers;
 mod options;
 mod plan;
 mod profiles;
@@ -29,10 +32,13 @@ mod read;
 mod recall;
 mod scan;
 mod schema;
+mod settings;
+mod settle;
 mod statements;
 mod store;
 mod sweep;
 mod tls;
+mod verdict;
 mod wait;
 mod write;
 

@@ -5,10 +5,11 @@
 //! answer means for it.
 
 use crate::bind::Bind;
-use crate::failure::{Failure, judge, refused, unknown};
+use crate::failure::{Failure, is_of_replicas, judge, refused, unknown};
 use crate::kept::Kept;
 use crate::options::Options;
 use crate::profiles::Profiles;
+use crate::settle::Settled;
 use crate::statements::Statements;
 use atoll_store::StoreError;
 use scylla::client::session::Session;
@@ -42,6 +43,10 @@ pub(crate) struct Link {
     pub(crate) budget: Arc<Semaphore>,
     pub(crate) parallelism: usize,
     pub(crate) kept: Kept,
+    pub(crate) settled: Settled,
+    /// Whether a refusal of a conditional batch means that nothing of it was proposed: not so in Paxos v1, which may
+    /// refuse to commit what a majority has accepted.
+    is_refusal_final: bool,
     round_trip_ns: AtomicU64,
 }
 
@@ -57,7 +62,7 @@ pub(crate) enum Decided {
     /// Nothing happened; the cluster may recover.
     Passing(ExecutionError),
     /// It may have happened, or may happen yet.
-    Doubtful(ExecutionError),
+    Doubtful(StoreError),
 }
 
 impl Link {
@@ -66,6 +71,7 @@ impl Link {
         statements: Statements,
         profiles: Profiles,
         options: Options,
+        is_refusal_final: bool,
         round_trip: Duration,
     ) -> Self {
         let nodes = session.get_cluster_state().get_nodes_info().len().max(1);
@@ -80,6 +86,8 @@ impl Link {
             budget: Arc::new(Semaphore::new(parallelism * 2)),
             parallelism,
             kept,
+            settled: Settled::default(),
+            is_refusal_final,
             round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),
         }
     }
@@ -165,24 +173,26 @@ impl Link {
             Ok(result) => self.applied(result),
             Err(error) => match judge(&error) {
                 Failure::Final => Decided::Refused(refused(&self.place, "write", error)),
-                Failure::Passing => Decided::Passing(error),
-                Failure::Doubtful => Decided::Doubtful(error),
+                Failure::Passing if self.is_refusal_final || !is_of_replicas(&error) => {
+                    Decided::Passing(error)
+                }
+                Failure::Passing | Failure::Doubtful => Decided::Doubtful(unknown("write", error)),
             },
         }
     }
 
     fn applied(&self, result: QueryResult) -> Decided {
-        let rows = match result.into_rows_result() {
-            Ok(rows) => rows,
-            Err(error) => return Decided::Refused(self.not_understood(&error)),
-        };
-        let is_applied = rows.first_row::<Row>().ok().and_then(|row| match row.columns.first() {
-            Some(Some(CqlValue::Boolean(applied))) => Some(*applied),
-            _ => None,
-        });
-        match is_applied {
-            Some(true) => Decided::Applied,
-            _ => Decided::Lost,
+        let rows = result.into_rows_result();
+        let row = rows.as_ref().ok().and_then(|rows| rows.first_row::<Row>().ok());
+        match row.as_ref().and_then(|row| row.columns.first()) {
+            Some(Some(CqlValue::Boolean(true))) => Decided::Applied,
+            Some(Some(CqlValue::Boolean(false))) => Decided::Lost,
+            // It was answered, so it may well have applied.
+            _ => Decided::Doubtful(StoreError::Unknown {
+                what: "write",
+                reason: "its answer was not understood".to_owned(),
+                source: None,
+            }),
         }
     }
 

@@ -7,7 +7,7 @@
 //! Invariant: the ranges of all splits together hold every token exactly once.
 
 use crate::codec::KIND_CELL;
-use crate::near::{Toward, is_here};
+use crate::near::{Toward, is_here, is_within};
 use crate::store::Shared;
 use atoll_store::{PartitionKey, PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
 use bytes::Bytes;
@@ -76,7 +76,11 @@ async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result
     let mut list = link.statements.plain.list.clone();
     // The driver knows no token of a range: without being told it would ask any node.
     if let Some(host) = host_of(shared, range.1).filter(|_| is_split) {
-        list.set_load_balancing_policy(Some(Toward::policy(host, Arc::clone(&link.profiles.routes))));
+        list.set_load_balancing_policy(Some(Toward::policy(
+            host,
+            link.options.within(),
+            Arc::clone(&link.profiles.routes),
+        )));
     }
     let answer = link.rows("listing", &list, &(range.0, range.1, ROWS)).await?;
     let rows = answer.rows::<(Bytes, i8)>().map_err(|error| link.not_understood(&error))?;
@@ -165,11 +169,13 @@ fn cut(ranges: &[TokenRange], parts: usize) -> Vec<TokenRange> {
     pieces
 }
 
-/// The first replica of a token.
+/// The first replica of a token, of those that may be asked.
 fn host_of(shared: &Shared, token: i64) -> Option<IpAddr> {
     let state = shared.link.session.get_cluster_state();
     let replicas = state.get_token_endpoints(&shared.link.options.keyspace, "cells", RingToken::new(token));
-    replicas.first().map(|(node, _)| node.address.ip())
+    let within = shared.link.options.within();
+    let mut near = replicas.iter().filter(|(node, _)| is_within(within, node.datacenter.as_deref()));
+    near.next().map(|(node, _)| node.address.ip())
 }
 
 /// Where a partition lies.

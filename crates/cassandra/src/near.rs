@@ -1,6 +1,8 @@
 //! Which node a request that any of them may answer goes to: the one beside this program, where there is one.
 //!
 //! Invariant: only the order of nodes is changed. If the near one is down or is no replica, the others answer.
+//! Invariant: with `local-quorum` no node of another data centre is preferred, because a coordinator means its own one
+//! by "local".
 
 use scylla::client::session::Session;
 use scylla::cluster::{ClusterState, NodeRef};
@@ -13,16 +15,23 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Toward {
     node: IpAddr,
+    /// The data centre that it must lie in, if it matters.
+    within: Option<String>,
     others: Arc<dyn LoadBalancingPolicy>,
 }
 
 impl Toward {
-    pub(crate) fn policy(node: IpAddr, others: Arc<dyn LoadBalancingPolicy>) -> Arc<dyn LoadBalancingPolicy> {
-        Arc::new(Self { node, others })
+    pub(crate) fn policy(
+        node: IpAddr,
+        within: Option<&str>,
+        others: Arc<dyn LoadBalancingPolicy>,
+    ) -> Arc<dyn LoadBalancingPolicy> {
+        Arc::new(Self { node, within: within.map(str::to_owned), others })
     }
 
     fn is_meant(&self, node: NodeRef<'_>) -> bool {
-        node.address.ip() == self.node && node.is_connected()
+        let is_within = is_within(self.within.as_deref(), node.datacenter.as_deref());
+        is_within && node.address.ip() == self.node && node.is_connected()
     }
 }
 
@@ -53,6 +62,11 @@ impl LoadBalancingPolicy for Toward {
     }
 }
 
+/// Whether a node of the data centre `there` may be meant where only `within` is, if that matters.
+pub(crate) fn is_within(within: Option<&str>, there: Option<&str>) -> bool {
+    within.is_none() || within == there
+}
+
 /// The node on this machine, if there is just one: where there are several, to prefer one would leave the others idle.
 pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
     let state = session.get_cluster_state();
@@ -63,4 +77,17 @@ pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
 /// Whether it is an address of this machine: only such can be bound.
 pub(crate) fn is_here(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_is_what_lies_in_the_named_data_centre() {
+        assert!(
+            is_within(None, None) && is_within(None, Some("east")) && is_within(Some("east"), Some("east"))
+        );
+        assert!(!is_within(Some("east"), Some("west")) && !is_within(Some("east"), None));
+    }
 }

@@ -151,6 +151,11 @@ impl Options {
         }
     }
 
+    /// The data centre that every coordinator must lie in; none if that does not matter.
+    pub(crate) fn within(&self) -> Option<&str> {
+        self.datacenter.as_deref().filter(|_| self.consistency == Consistency::LocalQuorum)
+    }
+
     /// The keyspace as statements name it, whatever its case.
     pub(crate) fn keyspace_quoted(&self) -> String {
         format!("\"{}\"", self.keyspace)

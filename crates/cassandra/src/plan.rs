@@ -3,15 +3,18 @@
 //! Invariant: a condition that a cell is absent is also sent to the database, because `create` may make the
 //! cell without touching the head of the partition.
 
+use crate::age::Moment;
 use crate::bind::Bind;
 use crate::cells::{Piece, Pieces, length};
-use crate::chunks::{Owner, new_chunk_id};
+use crate::chunks::{Found, Owner};
 use crate::codec::{Body, ChunkId, PieceHead, checksum, sealed};
 use crate::link::Link;
 use crate::net::{Change, Net};
+use crate::numbers;
 use atoll_store::{Batch, Buffer, ByteRange, Condition, Conflict, Limits, PartitionKey, SortKey, StoreError};
 use scylla::statement::prepared::PreparedStatement;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// Values up to this many bytes lie in the row when they are written conditionally: consensus writes each value
 /// several times.
@@ -60,31 +63,40 @@ pub(crate) struct Plan {
     pub(crate) old_chunks: Vec<(ChunkId, u64)>,
 }
 
+/// How old chunks may be that a write begins to refer to: far less than those that a sweep takes.
+pub(crate) const CHUNK_AGE_MAX: Duration = Duration::from_secs(3600);
+
 /// Chunks that were written for a batch, kept while it is tried again.
-pub(crate) type Written = HashMap<(SortKey, u64, u64), (ChunkId, u64)>;
+pub(crate) type Written = HashMap<(SortKey, u64, u64), WrittenChunks>;
+
+/// The chunks of one piece, and since when they are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WrittenChunks {
+    pub(crate) id: ChunkId,
+    pub(crate) count: u64,
+    begun: Moment,
+}
 
 /// Judges the conditions on what was read.
 pub(crate) async fn judge(link: &Link, batch: &Batch, view: &View) -> Result<Judged, StoreError> {
     for (place, condition) in batch.conditions.iter().enumerate() {
         let sort = condition.sort();
         let pieces = view.cells.get(sort).map_or(&[][..], Vec::as_slice);
-        if holds(link, condition, pieces).await? == Some(true) {
-            continue;
+        match holds(link, condition, pieces).await? {
+            Found::Bytes(true) => continue,
+            Found::Bytes(false) => {}
+            Found::Gone(id) => return Ok(Judged::Gone(sort.to_vec(), id)),
         }
         let told = ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64);
         let actual = match pieces.is_empty() {
             true => None,
             false => match link.joined(sort, pieces, told).await? {
-                Some(bytes) => Some(bytes),
-                None => return Ok(Judged::Moved),
+                Found::Bytes(bytes) => Some(bytes),
+                Found::Gone(id) => return Ok(Judged::Gone(sort.to_vec(), id)),
             },
         };
         let actual_bytes = length(pieces);
         let conflict = Conflict { condition: place, sort: sort.to_vec(), actual, actual_bytes };
-        // A chunk may have gone while the value was compared.
-        if condition.holds(conflict.actual.as_deref()) && actual_bytes <= told.len.unwrap_or(0) {
-            return Ok(Judged::Moved);
-        }
         return Ok(Judged::Conflict(Box::new(conflict)));
     }
     Ok(Judged::Holds)
@@ -97,19 +109,19 @@ pub(crate) enum Judged {
     Holds,
     /// This one does not.
     Conflict(Box<Conflict>),
-    /// A cell changed while it was looked at.
-    Moved,
+    /// Chunks of a cell are gone.
+    Gone(SortKey, ChunkId),
 }
 
-async fn holds(link: &Link, condition: &Condition, pieces: &[Piece]) -> Result<Option<bool>, StoreError> {
-    let Condition::Equals(sort, expected) = condition else { return Ok(Some(pieces.is_empty())) };
+async fn holds(link: &Link, condition: &Condition, pieces: &[Piece]) -> Result<Found<bool>, StoreError> {
+    let Condition::Equals(sort, expected) = condition else { return Ok(Found::Bytes(pieces.is_empty())) };
     if pieces.is_empty() || length(pieces) != expected.len() as u64 {
-        return Ok(Some(false));
+        return Ok(Found::Bytes(false));
     }
     if let [piece] = pieces
         && piece.head.checksum != checksum(expected)
     {
-        return Ok(Some(false));
+        return Ok(Found::Bytes(false));
     }
     Ok(link.joined(sort, pieces, ByteRange::ALL).await?.map(|actual| actual == *expected))
 }
@@ -162,7 +174,7 @@ struct Layout<'a> {
 impl Layout<'_> {
     async fn piece(&mut self, sort: &SortKey, number: i32, bytes: &[u8]) -> Result<NewPiece, StoreError> {
         let (sum, len) = (checksum(bytes), bytes.len() as u64);
-        let mut head = PieceHead { checksum: sum, bytes: len, body: Body::Inline };
+        let mut head = PieceHead { checksum: sum, bytes: len, body: Body::Inline, is_created: false };
         let mut value = Vec::new();
         if bytes.len() <= INLINE_BYTES.min(self.inline_left) {
             self.inline_left -= bytes.len();
@@ -177,12 +189,14 @@ impl Layout<'_> {
     /// The chunks of these bytes, which an earlier try may have written.
     async fn chunks(&mut self, sort: &SortKey, sum: u64, bytes: &[u8]) -> Result<ChunkId, StoreError> {
         let key = (sort.clone(), sum, bytes.len() as u64);
-        if let Some((id, _)) = self.written.get(&key) {
-            return Ok(*id);
+        // A writer that slept must not trust that they are still there.
+        if let Some(written) = self.written.get(&key).filter(|written| written.begun.age() < CHUNK_AGE_MAX) {
+            return Ok(written.id);
         }
-        let id = new_chunk_id();
+        let id = numbers::chunk_id()?;
+        let count = bytes.len().div_ceil(self.link.options.chunk_bytes) as u64;
         // Noted before: chunks that were written in part are given back too.
-        self.written.insert(key, (id, bytes.len().div_ceil(self.link.options.chunk_bytes) as u64));
+        self.written.insert(key, WrittenChunks { id, count, begun: Moment::now() });
         self.link.write_chunks(&id, Owner { partition: self.partition, sort }, bytes).await?;
         Ok(id)
     }

@@ -45,7 +45,7 @@ impl Profiles {
             .build();
         let mut to_any = routes(options, true);
         if let Some(node) = options.beside {
-            to_any = Toward::policy(node, to_any);
+            to_any = Toward::policy(node, options.within(), to_any);
         }
         let plain = base()
             .load_balancing_policy(Arc::clone(&to_any))

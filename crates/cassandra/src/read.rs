@@ -4,13 +4,15 @@
 //! that goes on referring to it is damaged.
 
 use crate::cells::Pieces;
+use crate::chunks::Found;
+use crate::codec::ChunkId;
 use crate::link::Link;
 use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, StoreError};
 use std::sync::Arc;
 
-/// How often a cell is read anew because a chunk was gone.
-pub(crate) const MOVES_MAX: usize = 16;
+/// How often something is read anew because it changed while it was read.
+const MOVES_MAX: usize = 64;
 
 /// Some bytes of a cell; none if it is absent.
 pub(crate) async fn read(
@@ -23,16 +25,17 @@ pub(crate) async fn read(
     if is_vowed && let Some(bytes) = read_vowed(shared, partition, sort, range).await? {
         return Ok(bytes);
     }
-    for _ in 0..MOVES_MAX {
+    let mut moves = Moves::default();
+    loop {
         let pieces = read_pieces(shared, partition, sort).await?;
         if pieces.is_empty() {
             return Ok(None);
         }
-        if let Some(bytes) = shared.link.joined(sort, &pieces, range).await? {
-            return Ok(Some(bytes));
+        match shared.link.joined(sort, &pieces, range).await? {
+            Found::Bytes(bytes) => return Ok(Some(bytes)),
+            Found::Gone(id) => moves.gone(&shared.link, sort, id)?,
         }
     }
-    Err(chunk_lost(&shared.link, sort))
 }
 
 /// The pieces of a cell, at SERIAL.
@@ -53,7 +56,7 @@ async fn read_vowed(
 ) -> Result<Option<Option<Buffer>>, StoreError> {
     let link = &shared.link;
     if let Some(created) = link.kept.cell(partition, sort)
-        && let Some(bytes) = link.of_created(&created, range).await?
+        && let Found::Bytes(bytes) = link.of_created(&created, range).await?
     {
         return Ok(Some(Some(bytes)));
     }
@@ -62,18 +65,62 @@ async fn read_vowed(
             let _permit = link.permit().await;
             link.cell_by(statement, partition, sort).await?
         };
-        let bytes = match &pieces[..] {
-            [] => None,
+        let found = match &pieces[..] {
+            [] => continue,
             [piece] => link.of_created(&link.take_in(partition, sort, piece)?, range).await?,
             pieces => link.joined(sort, pieces, range).await?,
         };
-        if bytes.is_some() {
-            return Ok(Some(bytes));
+        if let Found::Bytes(bytes) = found {
+            return Ok(Some(Some(bytes)));
         }
     }
     Ok(None)
 }
 
-pub(crate) fn chunk_lost(link: &Link, sort: &[u8]) -> StoreError {
-    link.damaged(sort, "a chunk of its value is gone")
+/// What was seen of something that is read again and again because it changes meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    count: usize,
+    /// The chunks that the last read named and that were gone.
+    gone: Option<ChunkId>,
+}
+
+impl Moves {
+    /// A cell, read at SERIAL, named chunks of which one is gone. Chunks go only after a cell has let go of them: to
+    /// name them once is to be a moment late, to name them again is damage.
+    pub(crate) fn gone(&mut self, link: &Link, sort: &[u8], id: ChunkId) -> Result<(), StoreError> {
+        if self.gone == Some(id) {
+            return Err(link.damaged(sort, "a chunk of its value is gone"));
+        }
+        self.gone = Some(id);
+        self.again(&link.place)
+    }
+
+    /// It changed while it was read.
+    pub(crate) fn again(&mut self, place: &str) -> Result<(), StoreError> {
+        self.count += 1;
+        if self.count < MOVES_MAX {
+            return Ok(());
+        }
+        Err(crate::failure::told(
+            atoll_store::ErrorKind::Unavailable,
+            format!(
+                "{place} could not be read as of one moment: what was read changed {MOVES_MAX} times meanwhile"
+            ),
+            "try again when fewer clients write there",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::ErrorKind;
+
+    #[test]
+    fn what_changes_all_the_time_is_busy_and_not_damaged() {
+        let mut moves = Moves::default();
+        let error = (0..1000).find_map(|_| moves.again("here").err()).unwrap();
+        assert_eq!((error.kind(), moves.count), (ErrorKind::Unavailable, MOVES_MAX));
+    }
 }

@@ -148,7 +148,12 @@ mod tests {
     use crate::codec::{PieceHead, checksum, sealed};
 
     fn cell(value: &[u8]) -> Pieces {
-        let head = PieceHead { checksum: checksum(value), bytes: value.len() as u64, body: Body::Inline };
+        let head = PieceHead {
+            checksum: checksum(value),
+            bytes: value.len() as u64,
+            body: Body::Inline,
+            is_created: false,
+        };
         vec![Piece { number: 0, head, sealed: Some(sealed(checksum(value), value).into()) }]
     }
 

@@ -4,9 +4,10 @@
 //! Invariant: a read has a limit of rows, so that no page needs unbounded memory.
 
 use crate::cells::{Pieces, length, raw_rows};
-use crate::codec::{KIND_CELL, KIND_HEAD};
+use crate::chunks::Found;
+use crate::codec::{ChunkId, KIND_CELL, KIND_HEAD};
 use crate::net::{after, half_open};
-use crate::read::{MOVES_MAX, chunk_lost};
+use crate::read::Moves;
 use crate::store::Shared;
 use atoll_store::{
     Buffer, ByteRange, Direction, Limits, Projection, ScanEntry, ScanPage, ScanRequest, SortKey, StoreError,
@@ -25,13 +26,26 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
     if request.range.is_empty() {
         return Ok(ScanPage { entries: Vec::new(), resume: None });
     }
-    for _ in 0..MOVES_MAX {
-        let read = read_cells(shared, &request, last.as_deref()).await?;
-        if let Some(page) = project(shared, &request, read).await? {
-            return Ok(page);
+    let partition = shared.key(&request.partition);
+    let mut moves = Moves::default();
+    let mut has_settled = false;
+    loop {
+        let read = read_cells(shared, &partition, &request, last.as_deref()).await?;
+        let cells = read.cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
+        let settling = shared.link.settle(&partition, cells).await?;
+        // What a minority had was not there when the page was read, and is now: the page is read again, so that it is
+        // of one moment.
+        if !settling.others.is_empty() || (settling.asked > 0 && !has_settled) {
+            has_settled = true;
+            moves.again(&shared.link.place)?;
+            continue;
+        }
+        match project(shared, &request, read).await? {
+            Projected::Page(page) => return Ok(page),
+            Projected::Moved => moves.again(&shared.link.place)?,
+            Projected::Gone(sort, id) => moves.gone(&shared.link, &sort, id)?,
         }
     }
-    Err(chunk_lost(&shared.link, last.as_deref().unwrap_or_default()))
 }
 
 /// Whole cells in the order of the scan, and whether there may be more.
@@ -42,6 +56,7 @@ struct Cells {
 
 async fn read_cells(
     shared: &Arc<Shared>,
+    partition: &[u8],
     request: &ScanRequest,
     last: Option<&[u8]>,
 ) -> Result<Cells, StoreError> {
@@ -58,16 +73,17 @@ async fn read_cells(
         false => (&link.statements.reads.page_heads, KEYS_MAX),
     };
     let rows = request.limit.saturating_add(1).min(most);
-    let partition = shared.key(&request.partition);
-    let values = (&partition, from, kind, to, i32::try_from(rows).unwrap_or(i32::MAX));
+    let values = (partition, from, kind, to, i32::try_from(rows).unwrap_or(i32::MAX));
     let answer = {
         let _permit = link.permit().await;
         link.rows("scan", &statements[direction], &values).await?
     };
     let is_cut = answer.rows_num() >= rows;
     let mut cells: Vec<(SortKey, Pieces)> = Vec::new();
+    let mut last_row = SortKey::new();
     for row in raw_rows(link, &answer, with_values)? {
         let sort = row.sort.to_vec();
+        last_row.clone_from(&sort);
         let Some(piece) = link.piece(row)? else { continue };
         match cells.last_mut() {
             Some((of, pieces)) if *of == sort => pieces.push(piece),
@@ -77,8 +93,12 @@ async fn read_cells(
     if request.direction == Direction::Backward {
         cells.iter_mut().for_each(|(_, pieces)| pieces.reverse());
     }
+    if is_cut && cells.is_empty() {
+        // The end of the scan would be told where only the read ended.
+        return Err(link.damaged(&last_row, "rows of it have no head"));
+    }
     if is_cut {
-        whole(shared, &partition, &mut cells).await?;
+        whole(shared, partition, &mut cells).await?;
     }
     Ok(Cells { cells, has_more: is_cut })
 }
@@ -107,12 +127,17 @@ fn rest(request: &ScanRequest, last: Option<&[u8]>) -> (SortKey, Option<SortKey>
     }
 }
 
-/// The page of these cells; none if a chunk is gone because its cell moved on.
-async fn project(
-    shared: &Arc<Shared>,
-    request: &ScanRequest,
-    read: Cells,
-) -> Result<Option<ScanPage>, StoreError> {
+/// What became of the cells of a page.
+enum Projected {
+    Page(ScanPage),
+    /// A cell is gone since.
+    Moved,
+    /// Chunks of a cell are gone.
+    Gone(SortKey, ChunkId),
+}
+
+/// The page of these cells.
+async fn project(shared: &Arc<Shared>, request: &ScanRequest, read: Cells) -> Result<Projected, StoreError> {
     let mut page = ScanPage { entries: Vec::new(), resume: None };
     let range = match request.projection {
         Projection::KeysOnly => ByteRange::new(0, 0),
@@ -124,7 +149,7 @@ async fn project(
     for (sort, pieces) in &read.cells {
         // A cell that was there alone when the page was cut, and is gone since: the page is read again.
         if pieces.is_empty() {
-            return Ok(None);
+            return Ok(Projected::Moved);
         }
         let (start, end) = range.within(length(pieces));
         page_bytes += sort.len() as u64 + (end - start);
@@ -136,8 +161,8 @@ async fn project(
         let value = match request.projection {
             Projection::KeysOnly => Buffer::new(),
             _ => match shared.link.joined(sort, pieces, range).await? {
-                Some(value) => value,
-                None => return Ok(None),
+                Found::Bytes(value) => value,
+                Found::Gone(id) => return Ok(Projected::Gone(sort.clone(), id)),
             },
         };
         page.entries.push(ScanEntry { sort: sort.clone(), value, value_bytes: length(pieces) });
@@ -147,7 +172,7 @@ async fn project(
     {
         page.resume = Some(request.token_after(&last.sort));
     }
-    Ok(Some(page))
+    Ok(Projected::Page(page))
 }
 
 fn exceeds(bytes: u64, limits: &Limits) -> bool {

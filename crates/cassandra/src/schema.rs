@@ -18,8 +18,8 @@ use scylla::statement::unprepared::Statement;
 use scylla::statement::{Consistency, SerialConsistency};
 use std::sync::Arc;
 
-/// The format of the tables that this build writes, and the newest that it reads.
-pub(crate) const FORMAT: i32 = 1;
+/// The format of the tables that this build writes, and the only one that it reads: no release wrote an older one.
+pub(crate) const FORMAT: i32 = 2;
 
 /// The tables, in the order in which they are made; the one that says that all is there comes last.
 fn tables(keyspace: &str) -> [String; 3] {
@@ -66,8 +66,18 @@ struct Schema<'a> {
 
 impl Schema<'_> {
     fn check(&self, format: i32) -> Result<(), StoreError> {
-        if format <= FORMAT {
+        if format == FORMAT {
             return Ok(());
+        }
+        if format < FORMAT {
+            return Err(told(
+                ErrorKind::Unsupported,
+                format!("{} has format {format}, from before the first release", self.place),
+                format!(
+                    "no build reads it any more: name another keyspace, or drop this one (DROP KEYSPACE {};)",
+                    self.options.keyspace_quoted()
+                ),
+            ));
         }
         let (place, found) = (self.place.clone(), u32::try_from(format).unwrap_or(0));
         Err(StoreError::NewerFormat { place, found, supported: FORMAT as u32 })
@@ -142,9 +152,10 @@ impl Schema<'_> {
             let rows = result.map_err(|error| self.refused("opening", error))?.into_rows_result();
             rows.map_err(|error| self.unread(table, &error))
         };
-        let (columns, tables) = futures::try_join!(
+        let (columns, tables, keyspaces) = futures::try_join!(
             read("table_name, column_name, type, kind", "columns"),
-            read("table_name, default_time_to_live", "tables")
+            read("table_name, default_time_to_live", "tables"),
+            read("durable_writes", "keyspaces")
         )?;
         let mut found = Found::default();
         let rows = columns.rows::<(String, String, String, String)>();
@@ -156,6 +167,9 @@ impl Schema<'_> {
             let (table, seconds) = row.map_err(|error| self.unread("tables", &error))?;
             found.times_to_live.insert(table, seconds.unwrap_or(0));
         }
+        let logged =
+            keyspaces.maybe_first_row::<(bool,)>().map_err(|error| self.unread("keyspaces", &error))?;
+        found.is_unlogged = logged == Some((false,));
         drift::check(&self.place, &self.options.keyspace_quoted(), &found)
     }
 

@@ -8,8 +8,10 @@ use crate::profiles::Profiles;
 use futures::try_join;
 use scylla::client::session::Session;
 use scylla::errors::PrepareError;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
+use std::sync::Arc;
 
 /// The statements of one store.
 #[derive(Debug)]
@@ -37,6 +39,9 @@ pub(crate) struct Reads {
     pub(crate) cell: PreparedStatement,
     /// Rows by (kind, sort key) with the time at which they were written, at a majority: before `create`.
     pub(crate) look: PreparedStatement,
+    /// Creations that were seen, at a majority, which all of them have afterwards: read repair brings the columns that
+    /// are asked for, so values are, and stay in the cluster.
+    pub(crate) settle: PreparedStatement,
     /// A page in order, with values: serial.
     pub(crate) page: [PreparedStatement; 2],
     /// The same without values.
@@ -177,6 +182,7 @@ impl Reads {
             cell_near: preparing.prepare(&one, Sent::Near).await?,
             cell: majority(&one).await?,
             look: majority(&before_create).await?,
+            settle: majority(&names("kind, s, piece, head, writetime(value)")).await?,
             page: [serial(page(VALUES, "ASC")).await?, serial(page(VALUES, "DESC")).await?],
             page_heads: [serial(page(HEADS, "ASC")).await?, serial(page(HEADS, "DESC")).await?],
             range_heads: majority(&range_heads).await?,
@@ -217,8 +223,11 @@ impl Plain {
         let chunk = "SELECT data FROM {k}.chunks WHERE id = ? AND n = ?";
         let list = "SELECT p, kind FROM {k}.cells WHERE token(p) >= ? AND token(p) <= ? LIMIT ?";
         let of = async |text: &str| preparing.prepare(text, Sent::Majority).await;
+        let mut create = of(&create).await?;
+        // The driver would tell how the last of its tries ended, and what became of the first would be lost.
+        create.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
         Ok(Self {
-            create: of(&create).await?,
+            create,
             put_chunk: of("INSERT INTO {k}.chunks (id, n, data, p, s) VALUES (?, ?, ?, ?, ?)").await?,
             chunk_near: preparing.prepare(chunk, Sent::Near).await?,
             chunk: of(chunk).await?,

@@ -1,11 +1,12 @@
 //! The store: limits and deadlines in front of the paths, and what they share.
 
 use crate::clock::StoreClock;
-use crate::codec::ChunkId;
-use crate::connect::{ClusterSettings, connect};
+use crate::connect::connect;
 use crate::lanes::Lanes;
+use crate::leaving::{Gone, Leaving, delete_later};
 use crate::link::Link;
 use crate::options::Options;
+use crate::settings::ClusterSettings;
 use crate::sweep::Swept;
 use crate::wait::Polls;
 use crate::write::{Done, Writing};
@@ -42,6 +43,7 @@ pub struct CassandraStore {
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) lanes: Arc<Lanes>,
+    leaving: Arc<Leaving>,
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
     pub(crate) polls: Polls,
@@ -68,6 +70,7 @@ impl CassandraStore {
         let shared = Shared {
             link: Arc::new(link),
             lanes: Arc::default(),
+            leaving: Arc::default(),
             limits: limits(settings),
             watches: Watches::new(waiters_max),
             polls: Polls::default(),
@@ -120,8 +123,13 @@ impl Shared {
         hasher.finish().value()
     }
 
-    /// Deletes chunks that nothing refers to, without keeping anybody waiting.
-    pub(crate) fn let_go(&self, chunks: Vec<(ChunkId, u64)>) {
+    /// Deletes chunks that a cell referred to, when nobody reads them any more.
+    pub(crate) fn let_go_later(&self, chunks: Vec<Gone>) {
+        delete_later(&self.link, &self.leaving, chunks);
+    }
+
+    /// Deletes chunks that nothing ever referred to, without keeping anybody waiting.
+    pub(crate) fn let_go(&self, chunks: Vec<Gone>) {
         if chunks.is_empty() {
             return;
         }
@@ -335,6 +343,10 @@ impl Store for CassandraStore {
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.shared.close();
+            // Nobody comes back for them. A reader that is late reads its cell anew.
+            for (id, count) in self.shared.leaving.all() {
+                self.shared.link.delete_chunks(id, count).await;
+            }
             Ok(())
         })
     }

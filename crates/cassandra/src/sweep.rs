@@ -1,13 +1,14 @@
 //! Sweeping: chunks that no cell refers to, left by clients that ended between writing them and referring to
 //! them, or between letting go of them and deleting them.
 //!
-//! Invariant: only chunks older than any write that may still be on its way are looked at, and before one is
-//! deleted, its cell is made such that a write that comes late cannot refer to it: a cell that is absent is
-//! deleted by a conditional write.
+//! Invariant: before a chunk is deleted the head of its partition moves, after the chunk was old already. So a write
+//! that was begun before does not apply any more, and one that begins later does not go by chunks that are old. A
+//! cell that is absent is deleted with it, above whatever a creation may have written before.
 //! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
 //! timestamp of what was seen.
 
 use crate::bind::Bind;
+use crate::cells::Piece;
 use crate::codec::{Body, ChunkId};
 use crate::store::Shared;
 use crate::write::Writing;
@@ -30,8 +31,14 @@ const EVERY: Duration = Duration::from_secs(7 * 86_400);
 /// that stays.
 const SETTLED: Duration = Duration::from_secs(60);
 
+/// How often a store looks whether it is time for a sweep.
+const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
+
 /// Chunks looked at with one request.
 const PAGE: i32 = 500;
+
+/// Values of which a sweep keeps in mind whether they are referred to.
+const KNOWN_MAX: usize = 100_000;
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,9 +64,13 @@ pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, 
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
     let mut swept = Swept::default();
     let mut from = i64::MIN + 1;
+    // Chunks of one value lie on all nodes, and so on many pages.
+    let mut referred: HashMap<ChunkId, bool> = HashMap::new();
     loop {
         let (page, next) = look(shared, from).await?;
-        let mut referred: HashMap<ChunkId, bool> = HashMap::new();
+        if referred.len() > KNOWN_MAX {
+            referred.clear();
+        }
         for chunk in page {
             swept.looked_at += 1;
             // Other stores of the keyspace look after their own.
@@ -111,18 +122,44 @@ async fn look(shared: &Shared, from: i64) -> Result<(Vec<Found>, Option<i64>), S
 async fn is_referred(shared: &Arc<Shared>, partition: &[u8], chunk: &Found) -> Result<bool, StoreError> {
     let key = shared.key(partition);
     let pieces = crate::read::read_pieces(shared, &key, &chunk.sort).await?;
-    if pieces.iter().any(|piece| matches!(piece.head.body, Body::Chunks(id, _) if id == chunk.id)) {
-        return Ok(true);
+    match standing(&pieces, &chunk.id) {
+        Standing::Refers => Ok(true),
+        // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
+        Standing::Absent => {
+            let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
+            match Writing::new(shared, &batch, None, &AtomicBool::new(false)).run().await {
+                Ok(_) => Ok(false),
+                Err(StoreError::Conflict(_)) => Ok(true),
+                Err(error) => Err(error),
+            }
+        }
+        Standing::Other => {
+            let batch = Batch::on(partition);
+            Writing::new(shared, &batch, None, &AtomicBool::new(false)).moving().run().await?;
+            let pieces = crate::read::read_pieces(shared, &key, &chunk.sort).await?;
+            // One that was deleted meanwhile is left to the next sweep.
+            Ok(standing(&pieces, &chunk.id) != Standing::Other)
+        }
     }
-    if !pieces.is_empty() {
-        return Ok(false);
-    }
-    // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
-    let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
-    match Writing::new(shared, &batch, None, &AtomicBool::new(false)).run().await {
-        Ok(_) => Ok(false),
-        Err(StoreError::Conflict(_)) => Ok(true),
-        Err(error) => Err(error),
+}
+
+/// How a cell stands to chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It refers to them.
+    Refers,
+    /// It is not there.
+    Absent,
+    /// It is there, and refers to others or none.
+    Other,
+}
+
+fn standing(pieces: &[Piece], chunks: &ChunkId) -> Standing {
+    let refers = |piece: &Piece| matches!(piece.head.body, Body::Chunks(id, _) if id == *chunks);
+    match pieces {
+        [] => Standing::Absent,
+        pieces if pieces.iter().any(refers) => Standing::Refers,
+        _ => Standing::Other,
     }
 }
 
@@ -132,14 +169,19 @@ async fn delete(shared: &Shared, chunk: &Found) -> Result<(), StoreError> {
     link.write("sweeping", &link.statements.plain.delete_old_chunk, &values).await
 }
 
-/// Sweeps if nobody has this week, once the store has been open for a while.
+/// Sweeps each week in which nobody else does, as long as the store is open.
 pub(crate) async fn sweep_now_and_then(shared: std::sync::Weak<Shared>) {
-    tokio::time::sleep(SETTLED).await;
-    let Some(strong) = shared.upgrade() else { return };
-    if claim(&strong).await == Some(true) {
+    let mut pause = SETTLED;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = LOOK_AGAIN;
+        let Some(strong) = shared.upgrade() else { return };
+        if claim(&strong).await != Some(true) {
+            continue;
+        }
         match sweep(&strong, AGE_MIN).await {
             Ok(swept) => tracing::debug!(?swept, "swept"),
-            Err(error) => tracing::debug!(%error, "a sweep is left to the next client"),
+            Err(error) => tracing::warn!(%error, "a sweep ended early; the next one is in a week"),
         }
     }
 }

@@ -4,11 +4,13 @@
 //! request, again after 5 ms at first and up to 250 ms later. A wait costs an entry in a map and a timer; who
 //! is woken reads the cell at SERIAL.
 //!
-//! Invariant: a cell that differs from what its first waiter read wakes all its waiters at the next glance.
+//! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next glance.
 //! Invariant: nothing polls a partition for which nobody waits.
 
 use crate::cells::{Pieces, raw_rows};
+use crate::chunks::Found;
 use crate::codec::KIND_CELL;
+use crate::read::Moves;
 use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, Cell, Expectation, PartitionKey, SortKey, StoreError, Waited};
 use parking_lot::Mutex;
@@ -43,15 +45,37 @@ struct Polled {
 #[derive(Default)]
 struct Seen {
     waiters: usize,
-    /// What the cell was when it was last read or glanced at; none before.
+    /// What the cell was when it was first read or last glanced at; none before.
     last: Option<Fingerprint>,
+    /// Whether a waiter read something else since.
+    is_doubtful: bool,
 }
 
-/// What tells one state of a cell from another: the heads of its pieces.
-type Fingerprint = Vec<(i32, u64, u64)>;
+/// What tells one state of a cell from another: the heads of its pieces, as they lie in its rows.
+type Fingerprint = Vec<(i32, Vec<u8>)>;
 
 fn fingerprint(pieces: &Pieces) -> Fingerprint {
-    pieces.iter().map(|piece| (piece.number, piece.head.checksum, piece.head.bytes)).collect()
+    pieces.iter().map(|piece| (piece.number, piece.head.encode())).collect()
+}
+
+impl Seen {
+    /// A waiter read this.
+    fn read(&mut self, now: Fingerprint) {
+        match &self.last {
+            None => self.last = Some(now),
+            // Either may be the newer one, and what the cell is now may be like the one that is not told here.
+            Some(last) => self.is_doubtful |= *last != now,
+        }
+    }
+
+    /// A glance found this: whether the waiters must read.
+    fn glanced(&mut self, now: Fingerprint) -> bool {
+        // Nobody has read it yet: who will, reads something at least as new as what was glanced at.
+        let Some(last) = &self.last else { return false };
+        let is_changed = *last != now || std::mem::take(&mut self.is_doubtful);
+        self.last = Some(now);
+        is_changed
+    }
 }
 
 /// One waiter; dropping it ends the polling if it was the last.
@@ -81,8 +105,7 @@ impl<'a> Waiter<'a> {
         let mut partitions = self.shared.polls.partitions.lock();
         let seen = partitions.get_mut(&self.partition).and_then(|polled| polled.cells.get_mut(self.sort));
         if let Some(seen) = seen {
-            // What a glance saw may be newer than this.
-            seen.last.get_or_insert_with(|| fingerprint(pieces));
+            seen.read(fingerprint(pieces));
         }
     }
 }
@@ -114,20 +137,18 @@ pub(crate) async fn wait(
     let watch = shared.watches.watch(cell)?;
     let waiter = Waiter::join(shared, cell);
     let ends = Instant::now().checked_add(time_out);
-    loop {
-        // The first look happens however short the time is; the time of others is not watched either, because
-        // each answers soon or fails.
-        let current = look(shared, &waiter, cell).await?;
-        if expectation.is_met(current.as_deref()) {
-            return Ok(Waited::Met(current));
+    // The first look happens however short the time is; no later one makes it longer.
+    let mut current = look(shared, &waiter, cell).await?;
+    let watching = async {
+        while !expectation.is_met(current.as_deref()) {
+            watch.changed().await?;
+            current = look(shared, &waiter, cell).await?;
         }
-        match ends {
-            None => watch.changed().await?,
-            Some(ends) => match tokio::time::timeout_at(ends, watch.changed()).await {
-                Ok(changed) => changed?,
-                Err(_) => return Ok(Waited::TimedOut),
-            },
-        }
+        Ok(Waited::Met(current))
+    };
+    match ends {
+        None => watching.await,
+        Some(ends) => tokio::time::timeout_at(ends, watching).await.unwrap_or(Ok(Waited::TimedOut)),
     }
 }
 
@@ -136,17 +157,18 @@ async fn look(
     waiter: &Waiter<'_>,
     cell: Cell<'_>,
 ) -> Result<Option<Buffer>, StoreError> {
-    for _ in 0..crate::read::MOVES_MAX {
+    let mut moves = Moves::default();
+    loop {
         let pieces = crate::read::read_pieces(shared, &waiter.partition, cell.sort).await?;
         waiter.saw(&pieces);
         if pieces.is_empty() {
             return Ok(None);
         }
-        if let Some(value) = shared.link.joined(cell.sort, &pieces, ByteRange::ALL).await? {
-            return Ok(Some(value));
+        match shared.link.joined(cell.sort, &pieces, ByteRange::ALL).await? {
+            Found::Bytes(value) => return Ok(Some(value)),
+            Found::Gone(id) => moves.gone(&shared.link, cell.sort, id)?,
         }
     }
-    Err(crate::read::chunk_lost(&shared.link, cell.sort))
 }
 
 /// Glances at the cells of one partition until nobody waits for any.
@@ -202,11 +224,11 @@ async fn glance(
     let statement =
         if is_serial { &link.statements.reads.names_heads } else { &link.statements.reads.names_glance };
     let answer = link.rows("waiting", statement, &(partition, names)).await?;
-    let mut found: HashMap<SortKey, Pieces> = HashMap::new();
+    // As they lie there: one that cannot be read is told to who waits for it, and to nobody else.
+    let mut found: HashMap<SortKey, Fingerprint> = HashMap::new();
     for row in raw_rows(link, &answer, false)? {
-        let sort = row.sort.to_vec();
-        if let Some(piece) = link.piece(row)? {
-            found.entry(sort).or_default().push(piece);
+        if let Some(head) = row.head {
+            found.entry(row.sort.to_vec()).or_default().push((row.piece, head.to_vec()));
         }
     }
     let mut changed = Vec::new();
@@ -215,13 +237,8 @@ async fn glance(
         let Some(polled) = partitions.get_mut(partition) else { return Ok(false) };
         for sort in sorts {
             let Some(seen) = polled.cells.get_mut(sort) else { continue };
-            let now = found.get(sort).map(fingerprint).unwrap_or_default();
-            // Nobody has read it yet: who will, reads something at least as new as what was glanced at.
-            if seen.last.as_ref().is_some_and(|last| *last != now) {
+            if seen.glanced(found.remove(sort).unwrap_or_default()) {
                 changed.push(sort);
-            }
-            if seen.last.is_some() {
-                seen.last = Some(now);
             }
         }
     }
@@ -230,4 +247,37 @@ async fn glance(
         shared.watches.wrote_cell(Cell::new(of_caller, sort.as_slice()));
     }
     Ok(!changed.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(byte: u8) -> Fingerprint {
+        vec![(0, vec![byte])]
+    }
+
+    #[test]
+    fn a_value_that_came_back_between_glance_and_read_wakes_who_waits_for_it() {
+        const BUSY: u8 = 1;
+        const FREE: u8 = 2;
+        let mut seen = Seen::default();
+        seen.read(state(BUSY));
+        assert!(!seen.glanced(state(BUSY)));
+        assert!(seen.glanced(state(FREE)), "the waiter is woken");
+        // Before it reads somebody was faster.
+        seen.read(state(BUSY));
+        assert!(seen.glanced(state(FREE)), "free again");
+        seen.read(state(FREE));
+        assert!(!seen.glanced(state(FREE)));
+    }
+
+    #[test]
+    fn whoever_read_something_else_than_the_first_waiter_is_woken_too() {
+        let mut seen = Seen::default();
+        seen.read(state(1));
+        seen.read(state(2));
+        assert!(seen.glanced(state(1)));
+        assert!(!seen.glanced(state(1)));
+    }
 }

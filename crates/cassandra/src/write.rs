@@ -11,17 +11,18 @@
 //! Invariant: a write ends as refused only if no try of it can apply any more.
 
 use crate::bind::Bind;
-use crate::codec::{
-    FLAG_COMPOUND, KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot,
-};
-use crate::failure::{refused, unknown};
+use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
+use crate::failure::refused;
 use crate::link::{Decided, Patience};
 use crate::net::half_open;
+use crate::numbers;
 use crate::options::REQUEST_MEMORY_MARGIN;
 use crate::plan::{Judged, Plan, View, Written as WrittenChunks, judge, lay_out};
+use crate::read::Moves;
 use crate::recall::Known;
 use crate::store::Shared;
-use atoll_store::{Batch, Mutation, PartitionKey, RequestId, SortKey, StoreError};
+use crate::verdict::{Attempt, Traces, Verdict, honest, lost_track, verdict};
+use atoll_store::{Batch, Mutation, Outcome, PartitionKey, RequestId, SortKey, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,15 +42,6 @@ const RACES_MAX: usize = 10_000;
 /// Heads in deleted ranges that are looked at for chunks; what is behind them is left to a sweep.
 const LEFT_BEHIND_MAX: i32 = 10_000;
 
-/// A try that was sent.
-#[derive(Clone, Copy, Debug)]
-struct Attempt {
-    expected: Option<PartitionHead>,
-    number: u64,
-    /// Whether it is not known what became of it.
-    is_doubtful: bool,
-}
-
 /// One write on its way.
 pub(crate) struct Writing<'a> {
     shared: &'a Arc<Shared>,
@@ -58,18 +50,19 @@ pub(crate) struct Writing<'a> {
     request: Option<RequestId>,
     /// Set when something was sent that may apply.
     is_sent: &'a AtomicBool,
+    /// Whether the head moves even if nothing else changes.
+    must_move: bool,
     chunks: WrittenChunks,
-    /// How often a chunk was gone that a cell referred to.
-    moves: usize,
+    moves: Moves,
 }
 
 /// What was read for a try.
 struct Look {
     head: Option<PartitionHead>,
     view: View,
-    is_repeated: bool,
-    /// Version and number of the attempt in the slot of the last try.
-    winner: Option<PartitionHead>,
+    traces: Traces,
+    /// Whether what was read is of more than one moment.
+    has_moved: bool,
 }
 
 /// What a try came to.
@@ -87,7 +80,14 @@ impl<'a> Writing<'a> {
         is_sent: &'a AtomicBool,
     ) -> Self {
         let partition = shared.key(&batch.partition);
-        Self { shared, partition, batch, request, is_sent, chunks: WrittenChunks::new(), moves: 0 }
+        let (chunks, moves) = (WrittenChunks::new(), Moves::default());
+        Self { shared, partition, batch, request, is_sent, must_move: false, chunks, moves }
+    }
+
+    /// The same, which moves the head even if the batch changes nothing: whoever read the partition before must read
+    /// it again.
+    pub(crate) fn moving(self) -> Self {
+        Self { must_move: true, ..self }
     }
 
     /// Writes; and gives back the chunks that came to nothing.
@@ -95,9 +95,11 @@ impl<'a> Writing<'a> {
         let lane = self.shared.lanes.writes(&self.partition);
         let mut known = lane.lock().await;
         let result = self.attempts(&mut known).await;
-        let is_refused = result.as_ref().is_err_and(|error| error.outcome() == atoll_store::Outcome::Refused);
+        // No try may apply any more then, and none did.
+        let is_refused = result.as_ref().is_err_and(|error| error.outcome() == Outcome::Refused);
         if is_refused || matches!(result, Ok(Done::Before)) {
-            self.shared.let_go(self.chunks.into_values().collect());
+            let chunks = self.chunks.into_values().map(|written| (written.id, written.count));
+            self.shared.let_go(chunks.collect());
         }
         result
     }
@@ -126,11 +128,12 @@ impl<'a> Writing<'a> {
                 }
             }
         }
-        Err(StoreError::Unavailable {
+        let lost = StoreError::Unavailable {
             place: self.shared.link.place.clone(),
             reason: format!("{RACES_MAX} tries of a write lost against others"),
             source: None,
-        })
+        };
+        Err(honest(last, lost))
     }
 
     async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, patience: &mut Patience) -> Tried {
@@ -138,42 +141,67 @@ impl<'a> Writing<'a> {
         let recalled = if last.is_none() && self.request.is_none() { known.recall(self.batch) } else { None };
         let is_recalled = recalled.is_some();
         let look = match recalled {
-            Some((head, view)) => Look { head: Some(head), view, is_repeated: false, winner: None },
+            Some((head, view)) => {
+                Look { head: Some(head), view, traces: Traces::default(), has_moved: false }
+            }
             None => match self.look(last).await {
                 Ok(look) => look,
-                Err(error) => return Tried::Fails(self.honest(last, error)),
+                Err(error) => return Tried::Fails(honest(last, error)),
             },
         };
-        if let Some(last) = last
-            && let Some(end) = self.verdict(&look, last, known)
-        {
-            return end;
-        }
-        if look.is_repeated {
+        let last = match last {
+            Some(last) => match verdict(last, look.head, look.traces, self.request.is_some()) {
+                Verdict::Applied => {
+                    known.learn_head(look.head);
+                    return Tried::Done(Done::Now);
+                }
+                Verdict::Lost => return Tried::Fails(lost_track()),
+                Verdict::Dead => None,
+                Verdict::Stands => Some(last),
+            },
+            None => None,
+        };
+        if look.traces.request.is_some() {
             return Tried::Done(Done::Before);
         }
-        match judge(&self.shared.link, self.batch, &look.view).await {
-            Err(error) => return Tried::Fails(self.honest(last, error)),
-            Ok(Judged::Conflict(_)) if is_recalled => return Tried::Again(None),
-            Ok(Judged::Conflict(conflict)) => return Tried::Fails(StoreError::Conflict(conflict)),
-            Ok(Judged::Moved) if self.has_patience_with_moves() => return Tried::Again(last),
-            Ok(Judged::Moved) => return Tried::Fails(self.honest(last, self.chunk_lost())),
-            Ok(Judged::Holds) => {}
-        }
-        let (link, limits) = (&self.shared.link, &self.shared.limits);
-        let plan = lay_out(link, &self.partition, self.batch, &look.view, limits, &mut self.chunks).await;
-        let plan = match plan {
-            Ok(plan) => plan,
-            Err(error) => return Tried::Fails(self.honest(last, error)),
+        let judged = match look.has_moved {
+            true => self.moves.again(&self.shared.link.place).map(|()| None),
+            false => judge(&self.shared.link, self.batch, &look.view).await.map(Some),
         };
-        if plan.is_empty() && self.request.is_none() {
-            return Tried::Done(Done::Now);
+        match judged {
+            Err(error) => return Tried::Fails(honest(last, error)),
+            Ok(Some(Judged::Conflict(_))) if is_recalled => return Tried::Again(None),
+            // The last try may apply yet, where only a creation that few have seen stands in its way.
+            Ok(Some(Judged::Conflict(conflict))) => {
+                return Tried::Fails(honest(last, StoreError::Conflict(conflict)));
+            }
+            Ok(Some(Judged::Gone(sort, id))) => {
+                return match self.moves.gone(&self.shared.link, &sort, id) {
+                    Ok(()) => Tried::Again(last),
+                    Err(error) => Tried::Fails(honest(last, error)),
+                };
+            }
+            Ok(None) => return Tried::Again(last),
+            Ok(Some(Judged::Holds)) => {}
         }
-        let stands = last.filter(|last| last.is_doubtful && last.expected == look.head);
-        let number = stands.map_or_else(|| fastrand::u64(..), |last| last.number);
-        let is_doubtful = stands.is_some();
-        self.send(known, look.view, &plan, Attempt { expected: look.head, number, is_doubtful }, patience)
-            .await
+        match self.prepare(&look, last).await {
+            Ok((plan, _)) if plan.is_empty() && self.request.is_none() && !self.must_move => {
+                Tried::Done(Done::Now)
+            }
+            Ok((plan, attempt)) => self.send(known, look.view, &plan, attempt, patience).await,
+            Err(error) => Tried::Fails(honest(last, error)),
+        }
+    }
+
+    /// What is sent, and under which number.
+    async fn prepare(&mut self, look: &Look, last: Option<Attempt>) -> Result<(Plan, Attempt), StoreError> {
+        let (link, limits) = (&self.shared.link, &self.shared.limits);
+        let plan = lay_out(link, &self.partition, self.batch, &look.view, limits, &mut self.chunks).await?;
+        let attempt = match last.filter(|last| last.is_doubtful) {
+            Some(last) => last,
+            None => Attempt { expected: look.head, number: numbers::attempt()?, is_doubtful: false },
+        };
+        Ok((plan, attempt))
     }
 
     /// Sends the plan as one conditional batch.
@@ -207,69 +235,23 @@ impl<'a> Writing<'a> {
         match link.decide(&sendings).await {
             Decided::Applied => {
                 known.learn(attempt.expected, next, view, plan);
-                self.shared.let_go(plan.old_chunks.clone());
+                self.shared.let_go_later(plan.old_chunks.clone());
                 Tried::Done(Done::Now)
             }
             Decided::Lost => Tried::Again(Some(attempt)),
-            Decided::Refused(error) => Tried::Fails(self.honest(Some(attempt), error)),
+            Decided::Refused(error) => Tried::Fails(honest(Some(attempt), error)),
             Decided::Passing(error) if patience.goes_on().await => {
                 tracing::debug!(%error, "a write is tried again");
                 Tried::Again(Some(attempt))
             }
-            Decided::Passing(error) if attempt.is_doubtful => Tried::Fails(unknown("write", error)),
-            Decided::Passing(error) => Tried::Fails(refused(&link.place, "write", error)),
+            Decided::Passing(error) => {
+                Tried::Fails(honest(Some(attempt), refused(&link.place, "write", error)))
+            }
             Decided::Doubtful(error) if patience.goes_on().await => {
                 tracing::debug!(%error, "a write whose outcome is not known is sent again");
                 Tried::Again(Some(Attempt { is_doubtful: true, ..attempt }))
             }
-            Decided::Doubtful(error) => Tried::Fails(unknown("write", error)),
-        }
-    }
-
-    /// Whether the last try applied, as far as this needs no other try.
-    fn verdict(&self, look: &Look, last: Attempt, known: &mut Known) -> Option<Tried> {
-        let next = last.version();
-        let mine =
-            look.winner.filter(|winner| winner.version == next).map(|winner| winner.attempt == last.number);
-        match mine {
-            Some(true) => {
-                known.learn_head(look.head);
-                Some(Tried::Done(Done::Now))
-            }
-            // Somebody else made the version that this try was for, so it never will.
-            Some(false) => None,
-            None if look.head == last.expected || !last.is_doubtful || look.is_repeated => None,
-            // So many writes went by that the row of the version was used again.
-            None => Some(Tried::Fails(StoreError::Unknown {
-                what: "write",
-                reason: "its answer was lost, and too many other writes came before it could be looked for"
-                    .into(),
-                source: None,
-            })),
-        }
-    }
-
-    fn has_patience_with_moves(&mut self) -> bool {
-        self.moves += 1;
-        self.moves <= crate::read::MOVES_MAX
-    }
-
-    fn chunk_lost(&self) -> StoreError {
-        crate::read::chunk_lost(
-            &self.shared.link,
-            self.batch.conditions.first().map_or(&[], |first| first.sort()),
-        )
-    }
-
-    /// An error after a doubtful try means that the outcome is unknown.
-    fn honest(&self, last: Option<Attempt>, error: StoreError) -> StoreError {
-        match last {
-            Some(Attempt { is_doubtful: true, .. }) => StoreError::Unknown {
-                what: "write",
-                reason: "its answer was lost, and the cluster could not be asked again".into(),
-                source: Some(Arc::new(error)),
-            },
-            _ => error,
+            Decided::Doubtful(error) => Tried::Fails(error),
         }
     }
 
@@ -287,7 +269,8 @@ impl<'a> Writing<'a> {
             || self.batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Append(..)));
         let statement =
             if needs_values { &link.statements.reads.names } else { &link.statements.reads.names_heads };
-        let mut look = Look { head: None, view: View::default(), is_repeated: false, winner: None };
+        let mut look =
+            Look { head: None, view: View::default(), traces: Traces::default(), has_moved: false };
         for row in link.named(statement, &self.partition, &names, needs_values).await? {
             match row.kind {
                 KIND_CELL => {
@@ -296,7 +279,6 @@ impl<'a> Writing<'a> {
                         look.view.cells.entry(sort).or_default().push(piece);
                     }
                 }
-                KIND_REQUEST => look.is_repeated = true,
                 kind => {
                     let head = row.head.as_deref().map(PartitionHead::decode);
                     let head = head.map(|head| {
@@ -304,12 +286,25 @@ impl<'a> Writing<'a> {
                             link.damaged(&row.sort, "the head of its partition has another form")
                         })
                     });
-                    let target = if kind == KIND_HEAD { &mut look.head } else { &mut look.winner };
+                    let target = match kind {
+                        KIND_HEAD => &mut look.head,
+                        KIND_REQUEST => &mut look.traces.request,
+                        _ => &mut look.traces.winner,
+                    };
                     *target = head.transpose()?;
                 }
             }
         }
-        look.view.left_behind = self.left_behind().await?;
+        if needs_values {
+            let cells = &look.view.cells;
+            let cells = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
+            look.has_moved = !link.settle(&self.partition, cells).await?.others.is_empty();
+        }
+        // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the chunks.
+        look.view.left_behind = self.left_behind().await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "chunks of a deleted range are left to a sweep");
+            Vec::new()
+        });
         Ok(look)
     }
 
@@ -344,18 +339,6 @@ impl<'a> Writing<'a> {
             Mutation::DeleteRange(_) => None,
         });
         conditions.chain(mutations).collect()
-    }
-}
-
-impl Attempt {
-    /// The version that the attempt makes.
-    fn version(&self) -> u64 {
-        self.expected.map_or(0, |head| head.version) + 1
-    }
-
-    fn next(&self, is_compound: bool) -> PartitionHead {
-        let flags = self.expected.map_or(0, |head| head.flags) | if is_compound { FLAG_COMPOUND } else { 0 };
-        PartitionHead { version: self.version(), attempt: self.number, flags }
     }
 }
 

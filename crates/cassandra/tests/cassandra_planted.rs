@@ -56,7 +56,7 @@ impl Mixing {
     async fn put_plainly(&self, partition: &[u8], sort: &[u8], value: &[u8]) {
         let partition = [&self.namespace[..], partition].concat();
         let sum = XxHash3_64::oneshot(value).to_be_bytes();
-        let head = [&sum[..], &(value.len() as u64).to_be_bytes()].concat();
+        let head = [&sum[..], &(value.len() as u64).to_be_bytes(), &[0]].concat();
         let sealed = [&sum[..], value].concat();
         self.session.execute_unpaged(&self.put, (head, sealed, &partition, sort)).await.unwrap();
         self.session.execute_unpaged(&self.cut, (&partition, sort)).await.unwrap();

@@ -123,7 +123,8 @@ async fn chunks_that_nothing_refers_to_go_and_all_others_stay() {
         .unwrap();
     let of_one = CHUNKED.div_ceil(Options::default().chunk_bytes);
     let mut left = 0;
-    for _ in 0..200 {
+    // A reader of the former value has ten seconds.
+    for _ in 0..1200 {
         left = chunk_rows(&session, &partition).await;
         if left == 2 * of_one {
             break;

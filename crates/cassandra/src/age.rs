@@ -1,0 +1,55 @@
+//! How long ago something was, told by clocks that go on while the machine sleeps or the process is stopped.
+//!
+//! Invariant: no age is told too short. Where clocks disagree, because one was set meanwhile, the longest counts.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// Other systems' steady clock runs on while the machine sleeps, or none of theirs does.
+#[cfg(not(target_os = "linux"))]
+const STEADY: ClockId = ClockId::Monotonic;
+#[cfg(target_os = "linux")]
+const STEADY: ClockId = ClockId::Boottime;
+
+/// One moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    steady: Duration,
+    /// A virtual machine that was stopped may find that only this one was set right.
+    wall: Duration,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let read = |clock| {
+            let time = clock_gettime(clock);
+            Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+        };
+        Self { steady: read(STEADY), wall: read(ClockId::Realtime) }
+    }
+
+    /// At least the time since then.
+    pub(crate) fn age(&self) -> Duration {
+        self.until(&Self::now())
+    }
+
+    fn until(&self, now: &Self) -> Duration {
+        now.steady.saturating_sub(self.steady).max(self.wall.abs_diff(now.wall))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_clocks_the_one_that_saw_more_time_counts() {
+        let at =
+            |steady, wall| Moment { steady: Duration::from_secs(steady), wall: Duration::from_secs(wall) };
+        let cases = [(at(10, 100), 0), (at(70, 101), 60), (at(11, 90_100), 90_000), (at(11, 40), 60)];
+        for (now, seconds) in cases {
+            assert_eq!(at(10, 100).until(&now), Duration::from_secs(seconds), "{now:?}");
+        }
+        assert!(Moment::now().age() < Duration::from_secs(3600));
+    }
+}

@@ -1,0 +1,176 @@
+//! Sweeps beside creations and beside writers that slept, and chunks that are gone or not those that they should be.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod common;
+
+use atoll_cassandra::{CassandraStore, Options};
+use atoll_store::{Batch, Buffer, Cell, ErrorKind, ReadOptions, ScanRequest, Store, WriteOptions};
+use common::{Namespaces, contacts};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const CHUNKED: usize = 1_300_000;
+
+/// A store, its namespace, and a session beside it.
+async fn opened() -> Option<(CassandraStore, Vec<u8>, Session)> {
+    let contacts = contacts()?;
+    let namespaces = Namespaces::new(contacts.clone(), "conformance");
+    let namespace = namespaces.fresh();
+    // What this client keeps in memory would hide what was done to the tables.
+    let options = Options { memory_bytes: 0, ..namespaces.options(namespace.clone()) };
+    let store = CassandraStore::open(options).await.unwrap();
+    Some((store, namespace, SessionBuilder::new().known_nodes(contacts).build().await.unwrap()))
+}
+
+fn bytes(len: usize, seed: u64) -> Buffer {
+    Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
+}
+
+async fn value(store: &CassandraStore, sort: &str) -> Option<Buffer> {
+    store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
+}
+
+/// A chunk as a writer leaves it that ended, or sleeps, before it referred to it.
+async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
+    let leave = "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?)";
+    let id = fastrand::u128(..).to_be_bytes();
+    session.query_unpaged(leave, (&id[..], partition, sort)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
+    let Some((store, namespace, session)) = opened().await else { return };
+    let partition = [&namespace[..], b"p"].concat();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let sweeping = {
+        let (store, is_done) = (store.clone(), Arc::clone(&is_done));
+        tokio::spawn(async move {
+            let mut deleted = 0;
+            while !is_done.load(Ordering::SeqCst) {
+                deleted += store.sweep(Duration::ZERO).await.unwrap().deleted;
+            }
+            deleted
+        })
+    };
+    for round in 0..60 {
+        let (sort, made) = (format!("made {round}"), bytes(CHUNKED, round));
+        leave_chunk(&session, &partition, sort.as_bytes()).await;
+        store.create(Cell::new("p", &sort), made.clone(), WriteOptions::default()).await.unwrap();
+        assert_eq!(value(&store, &sort).await, Some(made), "{sort} was told done");
+    }
+    is_done.store(true, Ordering::SeqCst);
+    let swept = sweeping.await.unwrap();
+    assert!(swept > 0, "no sweep came between");
+    println!("{swept} chunks were swept beside creations");
+}
+
+async fn head_of(session: &Session, partition: &[u8]) -> Vec<u8> {
+    let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 1";
+    let rows = session.query_unpaged(read, (partition,)).await.unwrap().into_rows_result().unwrap();
+    rows.single_row::<(Vec<u8>,)>().unwrap().0
+}
+
+#[tokio::test]
+async fn no_chunk_goes_before_the_head_has_moved_even_if_its_cell_is_there() {
+    let Some((store, namespace, session)) = opened().await else { return };
+    let partition = [&namespace[..], b"p"].concat();
+    store.write(Batch::on(*b"p").put(*b"there", b"1".to_vec()), WriteOptions::default()).await.unwrap();
+    let before = head_of(&session, &partition).await;
+    leave_chunk(&session, &partition, b"there").await;
+    assert!(store.sweep(Duration::ZERO).await.unwrap().deleted >= 1);
+    assert_ne!(head_of(&session, &partition).await, before);
+    assert_eq!(value(&store, "there").await.as_deref(), Some(&b"1"[..]));
+}
+
+/// Name and chunks of the value of a cell.
+async fn chunks_of(session: &Session, partition: &[u8], sort: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 0 AND s = ?";
+    let rows = session.query_unpaged(read, (partition, sort.as_bytes())).await.unwrap().into_rows_result();
+    let head = rows.unwrap().single_row::<(Vec<u8>,)>().unwrap().0;
+    let id = head[head.len() - 16..].to_vec();
+    let mut chunks = Vec::new();
+    for number in 0.. {
+        let read = "SELECT data FROM conformance.chunks WHERE id = ? AND n = ?";
+        let rows = session.query_unpaged(read, (&id, number)).await.unwrap().into_rows_result().unwrap();
+        match rows.maybe_first_row::<(Vec<u8>,)>().unwrap() {
+            Some((chunk,)) => chunks.push(chunk),
+            None => return (id, chunks),
+        }
+    }
+    unreachable!()
+}
+
+#[tokio::test]
+async fn chunks_that_are_gone_or_belong_elsewhere_are_damage_and_never_an_answer() {
+    let Some((store, namespace, session)) = opened().await else { return };
+    let partition = [&namespace[..], b"p"].concat();
+    for (sort, is_vowed) in [("put", false), ("made", true)] {
+        let value = bytes(CHUNKED, 5);
+        match is_vowed {
+            true => drop(
+                store.create(Cell::new("p", sort), value.clone(), WriteOptions::default()).await.unwrap(),
+            ),
+            false => drop(
+                store.put(Cell::new("p", sort), value.as_slice(), WriteOptions::default()).await.unwrap(),
+            ),
+        }
+        let (id, chunks) = chunks_of(&session, &partition, sort).await;
+        let options = ReadOptions { immutable: is_vowed, ..ReadOptions::default() };
+        let write = "UPDATE conformance.chunks SET data = ? WHERE id = ? AND n = ?";
+        // Two of the same length, each right in itself, the one in the place of the other.
+        session.query_unpaged(write, (&chunks[1], &id, 0)).await.unwrap();
+        let error = store.get(Cell::new("p", sort), options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{sort}: {error}");
+        session.query_unpaged(write, (&chunks[0], &id, 0)).await.unwrap();
+        let delete = "DELETE FROM conformance.chunks WHERE id = ? AND n = 2";
+        session.query_unpaged(delete, (&id,)).await.unwrap();
+        let error = store.get(Cell::new("p", sort), options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{sort}: {error}");
+        assert!(error.to_string().contains("gone"), "{error}");
+        let error = store.scan(ScanRequest::all(*b"p")).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("gone"), "{error}");
+        // What is damaged can be replaced.
+        store.put(Cell::new("p", sort), b"new", WriteOptions::default()).await.unwrap();
+        assert_eq!(
+            store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap().as_deref(),
+            Some(&b"new"[..])
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_overwritten_all_the_time_is_read_and_not_taken_for_damaged() {
+    let Some((store, namespace, _)) = opened().await else { return };
+    let namespaces = Namespaces::new(contacts().unwrap(), "conformance");
+    let reader = CassandraStore::open(namespaces.options(namespace)).await.unwrap();
+    let put = async |round| {
+        let value = bytes(6 * CHUNKED, round);
+        store.put(Cell::new("p", "busy"), value.as_slice(), WriteOptions::default()).await.unwrap();
+    };
+    put(0).await;
+    let is_done = AtomicBool::new(false);
+    let writing = async {
+        let mut round = 0;
+        while !is_done.load(Ordering::SeqCst) {
+            round += 1;
+            put(round).await;
+        }
+    };
+    let reading = async {
+        for _ in 0..25 {
+            let read = value(&reader, "busy").await.unwrap();
+            assert_eq!(read.len(), 6 * CHUNKED);
+        }
+        is_done.store(true, Ordering::SeqCst);
+    };
+    futures::join!(writing, reading);
+}
