@@ -298,8 +298,10 @@ fn store_info_tells_the_limits() {
 }
 
 #[test]
-fn a_memory_store_is_not_served_because_nobody_could_attach() {
-    Place::new().run(&["serve", "--store", "mem:"]).fails(14);
+fn a_store_in_memory_or_on_a_cluster_is_not_served() {
+    for nothing_to_own in ["mem:", "cassandra://nobody.invalid/k"] {
+        Place::new().run(&["serve", "--store", nothing_to_own]).fails(14);
+    }
 }
 
 #[test]

@@ -22,12 +22,18 @@ impl Serve {
     /// Why the store could not be opened.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let url = session.store_url()?;
-        if StoreUrl::parse(&url).map_err(StoreError::from)?.location == Location::Memory {
-            return Err(StoreError::Unsupported {
-                what: "serving a memory store".to_owned(),
-                hint: "nobody could attach to it; name a folder, such as --store ./data",
+        let unserved = match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
+            Location::Memory => {
+                Some(("a memory store", "nobody could attach to it; name a folder, such as --store ./data"))
             }
-            .into());
+            Location::Cassandra(_) => Some((
+                "a `cassandra:` store",
+                "its nodes serve it already: every process opens the same URL itself",
+            )),
+            _ => None,
+        };
+        if let Some((store, hint)) = unserved {
+            return Err(StoreError::Unsupported { what: format!("serving {store}"), hint }.into());
         }
         let opened = session.open(Access::Create).await?;
         session.end_on_interrupt();
