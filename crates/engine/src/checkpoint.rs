@@ -110,7 +110,7 @@ impl Shared {
         drop(writer);
         let retired = retired.decided();
         let (freeing, _) = self.partition(retired.clone(), epoch + 1, &snapshots);
-        let standing = Standing { freeing: &freeing, log_number, held_up_to };
+        let standing = Standing { freeing: &freeing, log_number, held, held_up_to };
         if let Err(error) = self.clean(&standing) {
             tracing::warn!(store = self.backing.name(), %error, "log segments could not be cleaned; the file stays longer");
         }
@@ -353,6 +353,7 @@ impl Shared {
         }
         for segment in &commit.dead {
             space.remove_segment(segment.extent.offset);
+            self.fruitless.lock().remove(&segment.extent.offset);
         }
         let now = self.options.clock.now();
         for extent in &commit.extents {

@@ -7,7 +7,8 @@
 //! places as true as they were. Values that outlived one segment are likely to live on, so they lie apart from new ones.
 //!
 //! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two segments,
-//! but for those that snapshots hold.
+//! but for those that snapshots hold or that cannot be read. A checkpoint moves at most about as many bytes as make one
+//! due, and one segment when memory is short; where that is too little, the next ones go on.
 //!
 //! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece verifies.
 //! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
@@ -40,7 +41,9 @@ pub(crate) struct Standing<'a> {
     pub(crate) freeing: &'a [Retired],
     /// Number of the segment that the log writes to.
     pub(crate) log_number: u64,
-    /// Segments up to this number hold what a snapshot needs.
+    /// The newest epoch that a snapshot holds.
+    pub(crate) held: Option<u64>,
+    /// Log segments up to this number are from before its end.
     pub(crate) held_up_to: Option<u64>,
 }
 
@@ -68,22 +71,34 @@ impl Filling {
 }
 
 impl Shared {
-    /// Moves values until the bound holds. `checkpointing` is held, the writer lock is not.
+    /// Moves values until the bound holds, or as many bytes as the log may have. `checkpointing` is held, the writer lock
+    /// is not.
+    ///
+    /// What cannot be read stays where it is, and keeps nothing else from being moved.
     pub(crate) fn clean(&self, standing: &Standing<'_>) -> Result<(), EngineError> {
-        let victims = self.victims(standing);
-        let mut filling = Filling::new();
-        for victim in &victims {
-            self.clean_segment(victim, &mut filling)?;
+        let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
+        let (mut filling, mut moved) = (Filling::new(), 0);
+        let mut cleaned = Vec::new();
+        for victim in self.victims(standing) {
+            // Moving dirties leaves, which only the checkpoint that is to come can let go of.
+            if moved > most || (moved > 0 && self.backing.leaf_excess() > 0) {
+                break;
+            }
+            match self.clean_segment(&victim, standing.held, &mut filling)? {
+                0 => drop(self.fruitless.lock().insert(victim.extent.offset, standing.held)),
+                bytes => cleaned.push((victim, bytes)),
+            }
+            moved = cleaned.iter().map(|(_, bytes)| bytes).sum();
         }
         self.write_cold(filling)?;
         if planted::is(Bug::CleanedSegmentFreedEarly) {
             let mut space = self.space.lock();
-            for victim in &victims {
+            for (victim, _) in &cleaned {
                 space.remove_segment(victim.extent.offset);
                 space.insert_free(victim.extent);
             }
         }
-        self.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
+        self.segments_cleaned.fetch_add(cleaned.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -91,12 +106,18 @@ impl Shared {
     fn victims(&self, standing: &Standing<'_>) -> Vec<SegmentUse> {
         let segments: Vec<SegmentUse> = self.space.lock().segments().copied().collect();
         let segments = space::segments_after(segments, standing.freeing);
-        let is_held = |segment: &SegmentUse| standing.held_up_to.is_some_and(|held| segment.number <= held);
+        let fruitless = self.fruitless.lock();
+        // When a cold segment was made is not known; its values tell.
+        let is_held = |segment: &SegmentUse| {
+            segment.number != COLD_NUMBER && standing.held_up_to.is_some_and(|held| segment.number <= held)
+                || fruitless.get(&segment.extent.offset) == Some(&standing.held)
+        };
         let mut left: Vec<SegmentUse> = segments
             .into_iter()
             .filter(|segment| segment.number < standing.log_number && segment.live > 0)
             .filter(|segment| segment.extent.len <= READ_MAX && !is_held(segment))
             .collect();
+        drop(fruitless);
         left.sort_unstable_by_key(|segment| segment.live * 1000 / segment.extent.len);
         let mut taken: u64 = left.iter().map(|segment| segment.extent.len).sum();
         let alive: u64 = left.iter().map(|segment| segment.live).sum();
@@ -113,40 +134,65 @@ impl Shared {
         left
     }
 
-    /// Adds what is alive in a segment to the cold one, which is written whenever it is full.
-    fn clean_segment(&self, victim: &SegmentUse, filling: &mut Filling) -> Result<(), EngineError> {
-        let Extent { offset, len } = victim.extent;
-        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
-        let mut bytes = vec![0; end.saturating_sub(offset).min(len) as usize];
-        self.backing.read(offset, &mut bytes)?;
+    /// Adds what is alive in a segment to the cold one, which is written whenever it is full; how many bytes. None if
+    /// a snapshot needs any of it: the segment would stay, and all in it be there twice.
+    fn clean_segment(
+        &self,
+        victim: &SegmentUse,
+        held: Option<u64>,
+        filling: &mut Filling,
+    ) -> Result<u64, EngineError> {
+        let bytes = match self.bytes_of(victim) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.leave(&error);
+                return Ok(0);
+            }
+        };
         let values = match victim.number {
             COLD_NUMBER => cold::values_in(&bytes, &self.backing),
             _ => log::values_in(victim, &bytes, &self.backing),
         };
+        let mut alive = Vec::new();
         for value in &values {
-            let key = &bytes[value.key.clone()];
-            let content = &bytes[value.value.clone()];
-            let piece = match self.piece_at(value, key, offset)? {
-                Some(piece) => piece,
-                None if planted::is(Bug::MovedWithoutLook) => {
-                    Piece::on_disk(0, content.len() as u32, self.backing.checksum(content), 0)
-                }
-                None => continue,
-            };
-            if self.backing.checksum(content) != piece.checksum() {
-                // Reading it is an error, and moving it would be the same; it stays where it is.
-                continue;
+            let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
+            match self.piece_at(value, key, victim.extent.offset) {
+                Ok(Some(piece)) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
+                // Reading a value that does not verify is an error, and moving it would be the same.
+                Ok(Some(piece)) if self.backing.checksum(content) == piece.checksum() => alive.push(value),
+                Ok(None) if planted::is(Bug::MovedWithoutLook) => alive.push(value),
+                Ok(_) => {}
+                Err(error) => self.leave(&error),
             }
+        }
+        let mut added = 0;
+        for value in alive {
+            let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
                 > self.options.log_segment_bytes as usize
             {
                 self.write_cold(std::mem::replace(filling, Filling::new()))?;
             }
             let at = filling.segment.add(value.tree, key, content);
-            let (from, len, checksum) = (offset + value.value.start as u64, piece.len(), piece.checksum());
+            let (from, len) = (victim.extent.offset + value.value.start as u64, content.len() as u32);
+            let checksum = self.backing.checksum(content);
             filling.moving.push(Moving { tree: value.tree, key: key.to_vec(), from, len, checksum, at });
+            added += u64::from(len);
         }
-        Ok(())
+        Ok(added)
+    }
+
+    fn bytes_of(&self, segment: &SegmentUse) -> Result<Vec<u8>, EngineError> {
+        let Extent { offset, len } = segment.extent;
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        let mut bytes = vec![0; end.saturating_sub(offset).min(len) as usize];
+        self.backing.read(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Says that something stays where it is.
+    fn leave(&self, error: &EngineError) {
+        tracing::warn!(store = self.backing.name(), %error, "a value cannot be moved; its log segment stays");
     }
 
     /// The piece that lies at this place of a segment, if the key still has it.
@@ -184,47 +230,39 @@ impl Shared {
             space.land(extent);
             space.add_segment(SegmentUse { extent, number: COLD_NUMBER, live: 0 });
         }
-        let mut live = 0;
         for some in filling.moving.chunks(MOVED_AT_ONCE) {
-            let moved = self.tell(some, extent);
-            live += *moved.as_ref().unwrap_or(&0);
-            moved?;
-        }
-        let mut space = self.space.lock();
-        if let Some(segment) = space.segment_of(extent.offset)
-            && !planted::is(Bug::ColdNotCounted)
-        {
-            segment.live += live;
+            self.tell(some, extent);
         }
         Ok(())
     }
 
-    /// Moves some values, as one step for everybody else; how many bytes went.
-    fn tell(&self, values: &[Moving], extent: Extent) -> Result<u64, EngineError> {
-        let mut writer = loop {
-            let writer = self.writer.lock();
-            // Nothing is let go of while the writer lock is held, and nobody waits for the disk under it.
-            let Some((tree, missing, pin)) = self.first_missing(values) else { break writer };
-            drop(writer);
-            self.load_missing(tree, missing, pin)?;
-        };
+    /// Moves some values, as one step for everybody else.
+    fn tell(&self, values: &[Moving], extent: Extent) {
+        let mut writer = self.writer.lock();
+        for value in values {
+            // Mostly it is there still. While the writer lock is held nothing is let go of, so it stays.
+            if let Err(error) = self.make_key_resident(value.tree, &value.key) {
+                self.leave(&error);
+            }
+        }
         let mut forest = self.forest.write();
-        let mut bytes = 0;
         for value in values {
             let home = extent.offset + value.at;
             let piece = Piece::on_disk(home, value.len, value.checksum, forest.epoch);
-            bytes += u64::from(self.move_value(&mut forest, &mut writer.retired, value, piece)?);
+            match self.move_value(&mut forest, &mut writer.retired, value, piece) {
+                Ok(bytes) => self.count_in_cold(extent, bytes),
+                Err(error) => self.leave(&error),
+            }
         }
-        Ok(bytes)
     }
 
-    /// What the keys of some values miss in memory.
-    fn first_missing(&self, values: &[Moving]) -> Option<(u32, search::Missing, crate::pins::Pin)> {
-        let forest = self.forest.read();
-        values.iter().find_map(|value| {
-            let missing = search::leaf_of(&forest.tree(value.tree)?.root, &value.key).err()?;
-            Some((value.tree, missing, self.pins.pin(forest.epoch)))
-        })
+    /// Counts a value with the very step that puts it there: with nothing alive in it a segment is given back.
+    fn count_in_cold(&self, extent: Extent, bytes: u32) {
+        if let Some(segment) = self.space.lock().segment_of(extent.offset)
+            && !planted::is(Bug::ColdNotCounted)
+        {
+            segment.live += u64::from(bytes);
+        }
     }
 
     fn move_value(

@@ -269,7 +269,7 @@ impl Shared {
         Ok(())
     }
 
-    fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
+    pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
         loop {
             let Some((missing, pin)) = self.missing_for(tree, key) else { return Ok(()) };
             self.load_missing(tree, missing, pin)?;

@@ -84,6 +84,7 @@ impl Engine {
             checkpoints: AtomicU64::new(0),
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),
+            fruitless: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };
@@ -116,6 +117,7 @@ impl Engine {
             checkpoints: AtomicU64::new(0),
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),
+            fruitless: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
         };

@@ -16,7 +16,7 @@ use crate::search::Missing;
 use crate::space::{Extent, Space};
 use crate::sync::Syncer;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) values_moved: AtomicU64,
+    /// Log segments, by offset, of which nothing could be moved, and the newest epoch that was held then.
+    pub(crate) fruitless: Mutex<BTreeMap<u64, Option<u64>>>,
     /// Which copy of the superblock was written last, and may be damaged if that failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
+use atoll_disk::{Disk, DiskError, FileDisk, MemoryDisk, Mode, Operation};
 use atoll_engine::{Durability, Engine, Options, Stats, Tree};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const SEGMENT: u64 = 64 << 10;
 const VALUE: usize = 1000;
@@ -156,6 +156,138 @@ fn appended_pieces_move_and_the_value_stays_whole() {
     }
     assert!(engine.stats().values_moved > 0, "{:?}", engine.stats());
     assert!(engine.check().unwrap().damage.is_empty());
+}
+
+/// A disk in memory of which one read of a page fails, however often it is tried.
+#[derive(Default)]
+struct BadPage {
+    bytes: MemoryDisk,
+    /// Reads of pages before that; the page, once it was met.
+    left: AtomicU64,
+    page: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Disk for BadPage {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        // Segments are longer.
+        if target.len() < 16 << 10 && offset > 8192 {
+            if self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| match left {
+                NEVER => None,
+                left => Some(left.saturating_sub(1)),
+            }) == Ok(0)
+                && self.page.load(Ordering::Acquire) == NEVER
+            {
+                self.page.store(offset, Ordering::Release);
+            }
+            if self.page.load(Ordering::Acquire) == offset {
+                let source = std::io::Error::other("a bad page");
+                return Err(DiskError { operation: Operation::Read, name: "bad".into(), offset, source });
+            }
+        }
+        self.bytes.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.bytes.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.bytes.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.bytes.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.bytes.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.bytes.len()
+    }
+
+    fn name(&self) -> &str {
+        "bad"
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_keeps_nothing_else_from_being_moved_and_loses_nothing() {
+    for left in [0, 1, 2, 5, 11, 17, 23, 40] {
+        let disk = Arc::new(BadPage { left: NEVER.into(), page: NEVER.into(), ..BadPage::default() });
+        let small = Options { memory_bytes: 64 << 10, ..options() };
+        let engine = Engine::open(disk.clone(), small.clone()).unwrap();
+        let tree = engine.tree("records").unwrap();
+        (0..3000).for_each(|number| put(&tree, number, 0));
+        engine.close().unwrap();
+        let engine = Engine::open(disk.clone(), small.clone()).unwrap();
+        let tree = engine.tree("records").unwrap();
+        (0..3000).filter(|number| number % 3 > 0).for_each(|number| put(&tree, number, 1));
+        disk.left.store(left, Ordering::Release);
+        // Whether it fails hangs on whose page it is; what matters is what is there afterwards.
+        let (first, _) = (engine.checkpoint(), engine.checkpoint());
+        disk.left.store(NEVER, Ordering::Release);
+        disk.page.store(NEVER, Ordering::Release);
+        for number in 0..3000 {
+            assert_holds(&tree, number, u64::from(number % 3 > 0));
+        }
+        (0..3000).filter(|number| number % 3 == 1).for_each(|number| put(&tree, number, 2));
+        engine.checkpoint().unwrap();
+        assert!(engine.check().unwrap().damage.is_empty(), "{left} {first:?}");
+        assert!(engine.stats().values_moved > 0, "{left} {first:?}");
+        for number in 0..3000 {
+            assert_holds(&tree, number, [0, 2, 1][number as usize % 3]);
+        }
+    }
+}
+
+#[test]
+fn cleaning_ends_where_memory_is_full_of_what_cannot_go() {
+    let (ended, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let small = Options { memory_bytes: 256 << 10, ..options() };
+        let engine = Engine::open(Arc::new(MemoryDisk::new()), small).unwrap();
+        let tree = engine.tree("records").unwrap();
+        (0..20_000).for_each(|number| put(&tree, number, 0));
+        engine.checkpoint().unwrap();
+        for number in (0..20_000).filter(|number| number % 4 > 0) {
+            put(&tree, number, 1);
+        }
+        engine.checkpoint().unwrap();
+        engine.checkpoint().unwrap();
+        (0..20_000).step_by(37).for_each(|number| assert_holds(&tree, number, u64::from(number % 4 > 0)));
+        ended.send(engine.stats().values_moved).unwrap();
+    });
+    let moved = wait.recv_timeout(std::time::Duration::from_secs(240));
+    assert!(moved.is_ok_and(|moved| moved > 0), "{moved:?}");
+}
+
+#[test]
+fn segments_of_after_a_snapshot_are_cleaned_while_it_is_held() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    (0..200).for_each(|number| put(&tree, number, 0));
+    engine.create_snapshot("for ever").unwrap();
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut most = 0;
+    for version in 1..60 {
+        for _ in 0..300 {
+            put(&tree, random.u64(..1000).min(random.u64(..1000)), version);
+        }
+        engine.checkpoint().unwrap();
+        most = most.max(engine.stats().log_segment_bytes);
+    }
+    // What is alive, what the snapshot holds, and then the bound.
+    let bound = (1200 * VALUE as u64) * 4 / 3 + 10 * SEGMENT;
+    assert!(most <= bound, "{most} {bound} {:?}", engine.stats());
+    let before = engine.open_snapshot("for ever").unwrap();
+    for number in 0..200 {
+        let found = before.get(&tree, &key(number)).unwrap().expect("it was there");
+        assert_eq!(&*found.to_buffer().unwrap(), value(number, 0).as_slice());
+    }
 }
 
 #[cfg(target_os = "linux")]
