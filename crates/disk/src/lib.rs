@@ -2,18 +2,21 @@
 //!
 //! A [`Disk`] is one file that the engine fills as it likes: reads and writes at offsets, a sync, a length.
 //! Everything that differs by operating system, and every fault that can be planted, sits behind it.
-//! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power when it is told to.
+//! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power when it is told to;
+//! a [`Relay`] stands in front of any of them.
 //!
 //! Invariant: after `sync` returned, every write that returned before `sync` was called survives power loss.
 
 pub use fault::{DiskError, Operation};
 pub use file::{FileDisk, Mode};
 pub use memory::MemoryDisk;
+pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 
 mod fault;
 mod file;
 mod memory;
+mod relay;
 mod sim;
 
 /// One file, or what stands in for one.

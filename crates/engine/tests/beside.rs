@@ -1,7 +1,7 @@
 //! What a reader of the last state sees while the owner of the store goes on.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, SimDisk};
+use atoll_disk::{Disk, DiskError, Relay, SimDisk};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,36 +55,16 @@ impl Overtaken {
     }
 }
 
-impl Disk for Overtaken {
+impl Relay for Overtaken {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         if self.is_due(offset) {
             (self.happening.lock().unwrap())();
         }
         self.disk.read_at(offset, target)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.disk.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.disk.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.disk.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.disk.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.disk.len()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 

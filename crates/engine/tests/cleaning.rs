@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_disk::{Disk, DiskError, FileDisk, MemoryDisk, Mode, Operation};
+use atoll_disk::{Disk, DiskError, FileDisk, MemoryDisk, Mode, Operation, Relay};
 use atoll_engine::{Durability, Engine, Options, Stats, Tree};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,7 +169,11 @@ struct BadPage {
 
 const NEVER: u64 = u64::MAX;
 
-impl Disk for BadPage {
+impl Relay for BadPage {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         // Segments are longer.
         if target.len() < 16 << 10 && offset > 8192 {
@@ -187,30 +191,6 @@ impl Disk for BadPage {
             }
         }
         self.bytes.read_at(offset, target)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.bytes.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.bytes.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.bytes.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.bytes.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.bytes.len()
-    }
-
-    fn name(&self) -> &str {
-        "bad"
     }
 }
 

@@ -1,7 +1,7 @@
 //! Edges where a promise is easily broken: what was found by reading the engine, each kept as a test.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, MemoryDisk, Operation};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use atoll_engine::{Direction, Durability, Engine, Options, Tree};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,13 +144,9 @@ impl Gate {
     }
 }
 
-impl Disk for Gate {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.bytes.read_at(offset, target)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.bytes.write_at(offset, bytes)
+impl Relay for Gate {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
     }
 
     fn sync(&self) -> Result<(), DiskError> {
@@ -164,22 +160,6 @@ impl Disk for Gate {
             return Err(DiskError { operation: Operation::Sync, name: "gate".into(), offset: 0, source });
         }
         Ok(())
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.bytes.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.bytes.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.bytes.len()
-    }
-
-    fn name(&self) -> &str {
-        "gate"
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_buffer::Buffer;
-use atoll_disk::{Disk, DiskError, MemoryDisk};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,34 +15,14 @@ struct Counted {
     read: AtomicU64,
 }
 
-impl Disk for Counted {
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
         self.bytes.read_at(offset, target)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.bytes.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.bytes.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.bytes.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.bytes.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.bytes.len()
-    }
-
-    fn name(&self) -> &str {
-        "counted"
     }
 }
 

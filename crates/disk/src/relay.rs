@@ -1,0 +1,63 @@
+//! Disks in front of disks: a relay passes every call on to the disk behind it, but for those that it takes over to
+//! count, hold or fail them.
+//!
+//! Invariant: what a relay does not take over reaches the disk behind it unchanged.
+
+use crate::{Disk, DiskError};
+
+/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told; the other methods
+/// are those of [`Disk`], and pass the call on.
+pub trait Relay: Send + Sync + 'static {
+    /// The disk behind.
+    fn inner(&self) -> &dyn Disk;
+
+    /// See [`Disk::read_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.inner().read_at(offset, target)
+    }
+
+    /// See [`Disk::sync`].
+    ///
+    /// # Errors
+    /// As there.
+    fn sync(&self) -> Result<(), DiskError> {
+        self.inner().sync()
+    }
+}
+
+impl<R: Relay> Disk for R {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        Relay::read_at(self, offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.inner().write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        Relay::sync(self)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.inner().reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.inner().truncate(len)
+    }
+
+    fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.inner().release(offset, len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.inner().len()
+    }
+
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+}
