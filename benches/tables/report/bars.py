@@ -65,7 +65,6 @@ TOUCHED = [
     Bar("requests median", "requests a query less 1 per 25 K rows returned, median", "", 40, 15),
     Bar("requests p95", "requests a query less 1 per 25 K rows returned, p95", "", 40, 15),
 ]
-
 """Counts of work, which do not depend on the store."""
 
 _WHILE_WRITING = [
