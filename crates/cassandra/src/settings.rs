@@ -1,4 +1,4 @@
-//! What the nodes say about how they are set up. Each answers for itself alone, so all are asked, and the weakest counts:
+//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked, and the weakest counts:
 //! a node that was set up otherwise, as in the middle of a change, may be the one that a write depends on.
 //!
 //! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise.
@@ -26,11 +26,12 @@ pub(crate) struct ClusterSettings {
     pub(crate) is_paxos_v2: bool,
 }
 
-/// Asks all nodes how they are set up.
+/// Asks all nodes that are up how they are set up.
 pub(crate) async fn cluster_settings(session: &Session) -> ClusterSettings {
     let state = session.get_cluster_state();
-    let nodes = state.get_nodes_info();
-    weakest(join_all(nodes.iter().map(|node| of_node(session, node))).await)
+    // One that is down says nothing about how it is set up, and takes part in nothing.
+    let nodes = state.get_nodes_info().iter().filter(|node| node.is_connected());
+    weakest(join_all(nodes.map(|node| of_node(session, node))).await)
 }
 
 async fn of_node(session: &Session, node: &Arc<Node>) -> ClusterSettings {
