@@ -14,9 +14,8 @@ use atoll_store::{Batch, Buffer, Cell, ErrorKind, ReadOptions, ScanRequest, Stor
 use common::{Namespaces, contacts};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const CHUNKED: usize = 1_300_000;
 
@@ -39,38 +38,34 @@ async fn value(store: &CassandraStore, sort: &str) -> Option<Buffer> {
     store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
 }
 
-/// A chunk as a writer leaves it that ended, or sleeps, before it referred to it.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A chunk as a writer left it two hours ago that ended, or sleeps, before it referred to it.
 async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
-    let leave = "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?)";
+    let leave =
+        "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?) USING TIMESTAMP ?";
     let id = fastrand::u128(..).to_be_bytes();
-    session.query_unpaged(leave, (&id[..], partition, sort)).await.unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let then = i64::try_from((now - 2 * HOUR).as_micros()).unwrap();
+    session.query_unpaged(leave, (&id[..], partition, sort, then)).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
     let Some((store, namespace, session)) = opened().await else { return };
     let partition = [&namespace[..], b"p"].concat();
-    let is_done = Arc::new(AtomicBool::new(false));
-    let sweeping = {
-        let (store, is_done) = (store.clone(), Arc::clone(&is_done));
-        tokio::spawn(async move {
-            let mut deleted = 0;
-            while !is_done.load(Ordering::SeqCst) {
-                deleted += store.sweep(Duration::ZERO).await.unwrap().deleted;
-            }
-            deleted
-        })
-    };
-    for round in 0..60 {
-        let (sort, made) = (format!("made {round}"), bytes(CHUNKED, round));
+    for round in 0..20 {
+        let (sort, made) = (format!("made {round}"), bytes(6 * CHUNKED, round));
         leave_chunk(&session, &partition, sort.as_bytes()).await;
-        store.create(Cell::new("p", &sort), made.clone(), WriteOptions::default()).await.unwrap();
+        let creating = store.create(Cell::new("p", &sort), made.clone(), WriteOptions::default());
+        let sweeping = async {
+            tokio::time::sleep(Duration::from_millis(5 + 3 * round)).await;
+            store.sweep(HOUR).await
+        };
+        let (created, swept) = futures::join!(creating, sweeping);
+        assert_eq!((created.unwrap().repeated, swept.unwrap().deleted), (false, 1));
         assert_eq!(value(&store, &sort).await, Some(made), "{sort} was told done");
     }
-    is_done.store(true, Ordering::SeqCst);
-    let swept = sweeping.await.unwrap();
-    assert!(swept > 0, "no sweep came between");
-    println!("{swept} chunks were swept beside creations");
 }
 
 async fn head_of(session: &Session, partition: &[u8]) -> Vec<u8> {
@@ -86,7 +81,7 @@ async fn no_chunk_goes_before_the_head_has_moved_even_if_its_cell_is_there() {
     store.write(Batch::on(*b"p").put(*b"there", b"1".to_vec()), WriteOptions::default()).await.unwrap();
     let before = head_of(&session, &partition).await;
     leave_chunk(&session, &partition, b"there").await;
-    assert!(store.sweep(Duration::ZERO).await.unwrap().deleted >= 1);
+    assert!(store.sweep(HOUR).await.unwrap().deleted == 1);
     assert_ne!(head_of(&session, &partition).await, before);
     assert_eq!(value(&store, "there").await.as_deref(), Some(&b"1"[..]));
 }
