@@ -1,5 +1,6 @@
-//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked, and the weakest counts:
-//! a node that was set up otherwise, as in the middle of a change, may be the one that a write depends on.
+//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked, and the
+//! weakest counts: a node that was set up otherwise, as in the middle of a change, may be the one that a write
+//! depends on.
 //!
 //! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise.
 
