@@ -6,7 +6,7 @@
 
 use crate::age::Moment;
 use crate::failure::told;
-use crate::link::Link;
+use crate::link::{Link, Patience};
 use atoll_store::{ErrorKind, StoreError, Timestamp};
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -27,6 +27,12 @@ const LOOK_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// Nodes that are asked.
 const NODES: usize = 3;
+
+/// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would tell.
+const VOICES_MIN: usize = 2;
+
+/// How far what was told may lie ahead of what the nodes say now.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// Between the epochs of time UUIDs (October 1582) and of Unix, in 100 ns.
 const EPOCHS_APART: u64 = 0x01b2_1dd2_1381_4000;
@@ -66,15 +72,15 @@ impl StoreClock {
     /// The time now.
     pub(crate) async fn now(&self, link: &Link) -> Result<Timestamp, StoreError> {
         if let Some(now) = self.recent() {
-            return Ok(self.told(now));
+            return self.told(now, &link.place);
         }
         let _only_one_looks = self.looking.lock().await;
         if let Some(now) = self.recent() {
-            return Ok(self.told(now));
+            return self.told(now, &link.place);
         }
-        let looked = look(link).await?;
+        let looked = look(link, NODES).await?;
         *self.looked.lock() = Some(looked);
-        Ok(self.told(looked.now()))
+        self.told(looked.now(), &link.place)
     }
 
     fn recent(&self) -> Option<u64> {
@@ -82,21 +88,58 @@ impl StoreClock {
         looked.filter(|looked| looked.moment.age() < LOOK_AGE_MAX).map(|looked| looked.now())
     }
 
-    /// A new look may find the clocks a little behind what was told; then time stands still until they are there.
-    fn told(&self, now: u64) -> Timestamp {
-        Timestamp(now.max(self.latest.fetch_max(now, Ordering::AcqRel)))
+    /// A new look may find the clocks a little behind what was told; then time stands still until they are there. It
+    /// does not stand still for longer: this client would take the leases of all others for expired.
+    fn told(&self, now: u64, place: &str) -> Result<Timestamp, StoreError> {
+        let latest = self.latest.fetch_max(now, Ordering::AcqRel);
+        let ahead = Duration::from_nanos(latest.saturating_sub(now));
+        if ahead <= AHEAD_MAX {
+            return Ok(Timestamp(now.max(latest)));
+        }
+        Err(told(
+            ErrorKind::Unavailable,
+            format!(
+                "{place} tells no time: its nodes' clocks were set back by {ahead:?} since this program asked first"
+            ),
+            "end this program and start it again, once the clocks are right (`chronyc tracking` or `timedatectl`)",
+        ))
     }
 }
 
-/// Asks some nodes for the time and takes the middle one.
-async fn look(link: &Link) -> Result<Looked, StoreError> {
+/// The time in nanoseconds, if the clocks of all nodes that are up agree.
+pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
+    Ok(look(link, usize::MAX).await?.now())
+}
+
+/// Asks nodes for the time until enough of them answer, and takes the middle one.
+async fn look(link: &Link, most: usize) -> Result<Looked, StoreError> {
+    let mut patience = Patience::new(link.options.request_time_out);
+    loop {
+        match look_once(link, most).await {
+            Ok(looked) => return Ok(looked),
+            Err(Dumb::Differ(error)) => return Err(error),
+            Err(Dumb::Few(error)) if !patience.goes_on().await => return Err(error),
+            Err(Dumb::Few(_)) => {}
+        }
+    }
+}
+
+/// Why there is no time.
+enum Dumb {
+    /// The nodes do not agree.
+    Differ(StoreError),
+    /// Too few answered.
+    Few(StoreError),
+}
+
+async fn look_once(link: &Link, most: usize) -> Result<Looked, Dumb> {
     let state = link.session.get_cluster_state();
     let near = &link.options.datacenter;
     let mut nodes: Vec<&Arc<Node>> =
         state.get_nodes_info().iter().filter(|node| node.is_connected()).collect();
     // All clients ask the same nodes, as long as these are up.
     nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
-    nodes.truncate(NODES);
+    nodes.truncate(most);
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
     let (at, moment) = (Instant::now(), Moment::now());
     let mut times: Vec<Told> = asked
@@ -108,15 +151,25 @@ async fn look(link: &Link) -> Result<Looked, StoreError> {
         })
         .collect();
     times.sort_unstable_by_key(|told| told.time_ns);
-    check_difference(&link.place, &times)?;
+    check_difference(&link.place, &times).map_err(Dumb::Differ)?;
     match times.get(times.len() / 2) {
-        Some(told) => Ok(Looked { at, moment, time_ns: told.time_ns }),
-        None => Err(StoreError::Unavailable {
-            place: link.place.clone(),
-            reason: "no node tells the time".to_owned(),
-            source: None,
-        }),
+        Some(told) if times.len() >= VOICES_MIN.min(state.get_nodes_info().len()) => {
+            Ok(Looked { at, moment, time_ns: told.time_ns })
+        }
+        _ => Err(Dumb::Few(too_few(&link.place, &times))),
     }
+}
+
+fn too_few(place: &str, times: &[Told]) -> StoreError {
+    let who = match times {
+        [] => "no node answers".to_owned(),
+        [only, ..] => format!("only {} answers, whose clock may be wrong", only.node),
+    };
+    told(
+        ErrorKind::Unavailable,
+        format!("{place} tells no time: {who}"),
+        "start the nodes that are down (`nodetool status` names them), then try again",
+    )
 }
 
 /// Names the node whose clock is far from the others, if that is beyond doubt.
@@ -200,6 +253,16 @@ mod tests {
     fn a_node_that_was_slow_to_answer_is_not_taken_for_one_with_a_wrong_clock() {
         assert!(check_difference("here", &[at(1_000, 300, "a"), at(1_900, 200, "b")]).is_ok());
         assert!(check_difference("here", &[at(1_000, 300, "a"), at(1_900, 99, "b")]).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_a_little_stands_still_and_by_more_is_an_error() {
+        let (clock, second) = (StoreClock::default(), 1_000_000_000);
+        assert_eq!(clock.told(100 * second, "here").unwrap(), Timestamp(100 * second));
+        assert_eq!(clock.told(100 * second - second / 2, "here").unwrap(), Timestamp(100 * second));
+        let error = clock.told(40 * second, "here").unwrap_err();
+        assert!(error.to_string().contains("set back by 60s") && error.hint().is_some(), "{error}");
+        assert_eq!(clock.told(101 * second, "here").unwrap(), Timestamp(101 * second));
     }
 
     #[test]

@@ -14,11 +14,13 @@ use crate::store::Shared;
 use crate::write::Writing;
 use atoll_store::{Batch, StoreError};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlValue, Row};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// No write is on its way for longer than this.
@@ -60,7 +62,8 @@ struct Found {
 
 /// Deletes chunks older than `age` that no cell refers to.
 pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, StoreError> {
-    let now_us = shared.clock.now(&shared.link).await?.0 / 1000;
+    // The age of a chunk is what the clock of some node says: a sweep goes by them only if all of them agree.
+    let now_us = crate::clock::of_all(&shared.link).await? / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
     let mut swept = Swept::default();
     let mut from = i64::MIN + 1;
@@ -170,20 +173,35 @@ async fn delete(shared: &Shared, chunk: &Found) -> Result<(), StoreError> {
 }
 
 /// Sweeps each week in which nobody else does, as long as the store is open.
-pub(crate) async fn sweep_now_and_then(shared: std::sync::Weak<Shared>) {
-    let mut pause = SETTLED;
+pub(crate) async fn sweep_now_and_then(shared: Weak<Shared>) {
+    now_and_then(|is_owed| turn(shared.clone(), is_owed).boxed()).await;
+}
+
+/// Takes one turn after the other, until one says that there are to be no more. Each is told what the one before left.
+async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bool>>) {
+    let (mut pause, mut is_owed) = (SETTLED, false);
     loop {
         tokio::time::sleep(pause).await;
+        is_owed = match turn(is_owed).await {
+            Some(is_owed) => is_owed,
+            None => return,
+        };
         pause = LOOK_AGAIN;
-        let Some(strong) = shared.upgrade() else { return };
-        if claim(&strong).await != Some(true) {
-            continue;
-        }
-        match sweep(&strong, AGE_MIN).await {
-            Ok(swept) => tracing::debug!(?swept, "swept"),
-            Err(error) => tracing::warn!(%error, "a sweep ended early; the next one is in a week"),
-        }
     }
+}
+
+/// Sweeps if it is time for it. A week that was claimed and not swept to the end is owed: it is nobody else's any more.
+async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
+    let shared = shared.upgrade()?;
+    if !is_owed && claim(&shared).await != Some(true) {
+        return Some(false);
+    }
+    let swept = sweep(&shared, AGE_MIN).await;
+    match &swept {
+        Ok(swept) => tracing::debug!(?swept, "swept"),
+        Err(error) => tracing::warn!(%error, "a sweep ended early; it is tried again in some hours"),
+    }
+    Some(swept.is_err())
 }
 
 /// Notes in the keyspace that it is being swept this week; of all clients, one succeeds.
@@ -204,4 +222,30 @@ async fn claim(shared: &Shared) -> Option<bool> {
     let rows = link.session.query_unpaged(write, (week, before)).await.ok()?.into_rows_result().ok()?;
     let row = rows.first_row::<Row>().ok()?;
     Some(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::ready;
+    use parking_lot::Mutex;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_stays_open_looks_for_a_sweep_again_and_again() {
+        let (started, turns) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let noted = Arc::clone(&turns);
+        now_and_then(move |is_owed| {
+            let mut turns = noted.lock();
+            turns.push((started.elapsed().as_secs(), is_owed));
+            // The second one breaks off.
+            let next = (turns.len() < 4).then_some(turns.len() == 2);
+            ready(next).boxed()
+        })
+        .await;
+        let hours = 6 * 3600;
+        let expected = [(60, false), (60 + hours, false), (60 + 2 * hours, true), (60 + 3 * hours, false)];
+        assert_eq!(*turns.lock(), expected);
+        assert!(LOOK_AGAIN < EVERY, "no week goes by");
+    }
 }

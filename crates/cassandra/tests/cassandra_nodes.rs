@@ -211,6 +211,9 @@ async fn nodes_that_are_down_at_the_start_are_named_and_do_no_harm_while_a_major
         }
         assert!(started.elapsed() < Duration::from_secs(60), "nobody noticed that two nodes are down");
     }
+    let error = store.now().await.unwrap_err();
+    println!("{error} [{:?}]", error.hint());
+    assert!(error.to_string().contains(&format!("only {} answers", nodes.address(1))), "{error}");
     nodes.all_up();
     let read = store.get(Cell::new("p", "a"), ReadOptions::default()).await.unwrap();
     assert!([&b"1"[..], b"2"].contains(&read.as_deref().unwrap()), "{read:?}");
