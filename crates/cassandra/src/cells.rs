@@ -4,7 +4,8 @@
 
 use crate::chunks::{Chunks, Found};
 use crate::codec::{Body, ChunkId, KIND_CELL, PieceHead, unsealed};
-use crate::kept::Created;
+use crate::failure::damage;
+use crate::kept::{Created, Turn};
 use crate::link::Link;
 use atoll_store::{Buffer, ByteRange, SortKey, StoreError};
 use bytes::Bytes;
@@ -76,10 +77,7 @@ impl Link {
     }
 
     pub(crate) fn damaged(&self, sort: &[u8], problem: &str) -> StoreError {
-        StoreError::Corrupt {
-            place: format!("{} sort key \"{}\"", self.place, sort.escape_ascii()),
-            problem: problem.to_owned(),
-        }
+        damage(&format!("{} sort key \"{}\"", self.place, sort.escape_ascii()), problem)
     }
 
     /// Rows by kind and sort key, of one partition, at one moment.
@@ -179,6 +177,7 @@ impl Link {
     /// Keeps a created cell, which is one piece, as it was read.
     pub(crate) fn take_in(
         &self,
+        turn: Turn,
         partition: &[u8],
         sort: &[u8],
         piece: &Piece,
@@ -188,7 +187,7 @@ impl Link {
             Body::Chunks(..) => Buffer::new(),
         };
         let created = Created { head: piece.head, inline };
-        self.kept.keep_cell(partition, sort, created.clone());
+        self.kept.keep_cell(turn, partition, sort, created.clone());
         Ok(created)
     }
 

@@ -7,6 +7,7 @@
 
 use crate::bind::Bind;
 use crate::codec::{ChunkId, PieceHead, sealed_chunk, unsealed_chunk};
+use crate::failure::damage;
 use crate::link::Link;
 use atoll_store::{Buffer, Outcome, StoreError};
 use bytes::Bytes;
@@ -150,10 +151,7 @@ impl Link {
     }
 
     fn torn(&self, id: &ChunkId, problem: &str) -> StoreError {
-        StoreError::Corrupt {
-            place: format!("{} chunks {}", self.place, hexadecimal(id)),
-            problem: problem.to_owned(),
-        }
+        damage(&format!("{} chunks {}", self.place, hexadecimal(id)), problem)
     }
 
     /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.

@@ -13,7 +13,6 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::client::{PoolSize, SelfIdentity};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use tokio::time::Instant;
 
 /// The port of Cassandra's native protocol.
@@ -35,10 +34,12 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
     let round_trip = started.elapsed();
     let keyspace = options.keyspace_quoted();
     let statements = Statements::prepare(&session, &profiles, options.consistency, &keyspace);
-    let statements = statements.await.map_err(|error| StoreError::Unavailable {
-        place: place.clone(),
-        reason: "its tables are not those of this release, or a node does not know them yet".to_owned(),
-        source: Some(Arc::new(error)),
+    let statements = statements.await.map_err(|error| {
+        told(
+            ErrorKind::Unavailable,
+            format!("{place} does not know its own tables: {error}"),
+            "a node may not know them yet: `nodetool describecluster` tells whether all agree; then try again",
+        )
     })?;
     let is_final = settings.is_paxos_v2;
     Ok((Link::new(session, statements, profiles, options, is_final, round_trip), settings))

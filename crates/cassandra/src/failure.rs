@@ -39,7 +39,7 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
             Failure::Final
         }
         RequestAttemptError::UnableToAllocStreamId => Failure::Passing,
-        RequestAttemptError::DbError(error, _) => match error {
+        RequestAttemptError::DbError(error, text) => match error {
             DbError::SyntaxError
             | DbError::Invalid
             | DbError::AlreadyExists { .. }
@@ -47,6 +47,8 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
             | DbError::Unauthorized
             | DbError::ConfigError
             | DbError::ProtocolError => Failure::Final,
+            // It finds as many when it is asked again.
+            DbError::ReadFailure { .. } if is_too_dead(text) => Failure::Final,
             DbError::Unavailable { .. }
             | DbError::Overloaded
             | DbError::IsBootstrapping
@@ -56,6 +58,20 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
         },
         _ => Failure::Doubtful,
     }
+}
+
+/// What to do about too many deleted rows.
+pub(crate) const REMEDY_FOR_TOMBSTONES: &str = "repair the keyspace, then compact it (`nodetool repair`, `nodetool compact`) once gc_grace_seconds have passed; \
+     or raise tombstone_failure_threshold in cassandra.yaml";
+
+/// Whether a read met more deleted rows than a node passes over, which Cassandra says in words alone.
+fn is_too_dead(text: &str) -> bool {
+    text.contains("TOO_MANY_TOMBSTONES")
+}
+
+/// Whether a request failed because of too many deleted rows.
+pub(crate) fn is_of_tombstones(error: &ExecutionError) -> bool {
+    matches!(database_error(error), Some((DbError::ReadFailure { .. }, text)) if is_too_dead(text))
 }
 
 /// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional batch.
@@ -90,12 +106,36 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
         ),
         Some((DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. }, _)) => slow(place, what, &error),
         None if matches!(error, ExecutionError::RequestTimeout(_)) => slow(place, what, &error),
-        _ => StoreError::Unavailable {
-            place: place.to_owned(),
-            reason: format!("{what} failed: {}", first_line(&error)),
-            source: Some(Arc::new(error)),
-        },
+        None if matches!(error, ExecutionError::SchemaAgreementError(_)) => told(
+            ErrorKind::Unavailable,
+            format!("the nodes of {place} do not agree on its tables: {}", first_line(&error)),
+            "`nodetool describecluster` names the nodes that differ: start those that are down, set clocks right that \
+             are far off, then try again",
+        ),
+        _ if is_of_tombstones(&error) => told(
+            ErrorKind::Unavailable,
+            format!("{place} is unavailable: {what} met more deleted rows than a node passes over"),
+            REMEDY_FOR_TOMBSTONES,
+        ),
+        _ => {
+            tracing::debug!(%error, what, "a request failed");
+            told(
+                ErrorKind::Unavailable,
+                format!("{place} is unavailable: {what} failed: {}", first_line(&error)),
+                "`nodetool status` and the nodes' logs (system.log) tell more",
+            )
+        }
     }
+}
+
+/// Something that is not as it was written.
+pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
+    told(
+        ErrorKind::Corrupt,
+        format!("{place} is damaged: {problem}"),
+        "`nodetool scrub` and `nodetool repair --full` mend what a copy has; what no copy has is in a snapshot \
+         (docs/guide/cassandra.md, \"Backup and restore\"); whoever writes the cell anew can go on",
+    )
 }
 
 /// What a caller is told about a request that may have happened.

@@ -30,6 +30,10 @@ pub(crate) struct Created {
 type CellKey = (PartitionKey, SortKey);
 type ChunkKey = (ChunkId, u64);
 
+/// How often something was forgotten before a read began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn(u64);
+
 /// The memory of one store.
 pub(crate) struct Kept {
     cells: [Mutex<Shelf<CellKey, Created>>; SHARDS],
@@ -51,9 +55,19 @@ impl Kept {
         self.cells_of(partition).lock().get(&(partition.to_vec(), sort.to_vec()))
     }
 
-    pub(crate) fn keep_cell(&self, partition: &[u8], sort: &[u8], created: Created) {
-        let bytes = partition.len() + sort.len() + created.inline.allocated_bytes();
-        self.cells_of(partition).lock().put((partition.to_vec(), sort.to_vec()), created, bytes);
+    /// To be asked for before a cell is read that is to be kept.
+    pub(crate) fn turn(&self, partition: &[u8]) -> Turn {
+        Turn(self.cells_of(partition).lock().forgotten)
+    }
+
+    /// Keeps a cell, unless something was forgotten since `turn`: it may be this one.
+    pub(crate) fn keep_cell(&self, turn: Turn, partition: &[u8], sort: &[u8], created: Created) {
+        // The key lies in the map and in the queue.
+        let bytes = 2 * (partition.len() + sort.len()) + created.inline.allocated_bytes();
+        let mut shelf = self.cells_of(partition).lock();
+        if shelf.forgotten == turn.0 {
+            shelf.put((partition.to_vec(), sort.to_vec()), created, bytes);
+        }
     }
 
     pub(crate) fn chunk(&self, id: &ChunkId, number: u64) -> Option<Buffer> {
@@ -68,6 +82,7 @@ impl Kept {
     /// Forgets what this client itself deletes: its vow would allow to answer with it, and nobody expects that.
     pub(crate) fn forget(&self, partition: &[u8], batch: &Batch) {
         let mut shelf = self.cells_of(partition).lock();
+        shelf.forgotten += 1;
         for mutation in &batch.mutations {
             match mutation {
                 Mutation::Delete(sort) => shelf.remove(&(partition.to_vec(), sort.clone())),
@@ -96,6 +111,8 @@ struct Shelf<K, V> {
     turns: VecDeque<K>,
     bytes: usize,
     bytes_max: usize,
+    /// How often something was forgotten, whether it was here or only on its way.
+    forgotten: u64,
 }
 
 struct Entry<V> {
@@ -106,7 +123,7 @@ struct Entry<V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Shelf<K, V> {
     fn new(bytes_max: usize) -> Self {
-        Self { entries: HashMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max }
+        Self { entries: HashMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max, forgotten: 0 }
     }
 
     fn get(&mut self, key: &K) -> Option<V> {
@@ -215,12 +232,18 @@ mod tests {
             inline: bytes.into(),
         };
         for (partition, sort) in [(&b"p"[..], &b"a"[..]), (b"p", b"b"), (b"p", b"c"), (b"q", b"b")] {
-            kept.keep_cell(partition, sort, created(sort));
+            kept.keep_cell(kept.turn(partition), partition, sort, created(sort));
         }
+        let before = kept.turn(b"p");
         kept.forget(b"p", &Batch::on(*b"p").delete(*b"a"));
         kept.forget(b"p", &Batch::on(*b"p").delete_range(atoll_store::SortRange::prefix(b"b")));
         let is_there = |partition: &[u8], sort: &[u8]| kept.cell(partition, sort).is_some();
         assert!(!is_there(b"p", b"a") && !is_there(b"p", b"b"));
         assert!(is_there(b"p", b"c") && is_there(b"q", b"b"));
+        // It was read before it was deleted, and the answer comes after.
+        kept.keep_cell(before, b"p", b"a", created(b"a"));
+        assert!(!is_there(b"p", b"a"));
+        kept.keep_cell(kept.turn(b"p"), b"p", b"d", created(b"d"));
+        assert!(is_there(b"p", b"d"));
     }
 }

@@ -89,14 +89,32 @@ pub(crate) async fn read(
     answer.await.unwrap_or_else(|_| Err(StoreError::closed(link.place.clone())))
 }
 
+/// Whoever serves a partition. If it ends before its time, those who wait are told so, and the next read starts anew.
+struct Serving {
+    lanes: Arc<Lanes>,
+    partition: PartitionKey,
+    is_done: bool,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.lanes.shard(&self.partition).reads.lock().remove(&self.partition);
+        }
+    }
+}
+
 /// Answers the reads of one partition until none is left.
 async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
+    let mut serving = Serving { lanes: Arc::clone(&lanes), partition: partition.clone(), is_done: false };
     loop {
         let waiting = {
             let mut reads = lanes.shard(&partition).reads.lock();
             let Some(waiting) = reads.get_mut(&partition) else { return };
             if waiting.is_empty() {
                 reads.remove(&partition);
+                // From here on the next read has a task of its own.
+                serving.is_done = true;
                 return;
             }
             let most = waiting.len().min(TOGETHER_MAX);
@@ -131,5 +149,23 @@ async fn settled(
             return Ok(cells);
         }
         moves.again(&link.place)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reads_whose_task_broke_off_end_and_the_next_one_starts_anew() {
+        let lanes = Arc::new(Lanes::default());
+        let (sender, answer) = oneshot::channel();
+        lanes.shard(b"p").reads.lock().insert(b"p".to_vec(), vec![(b"s".to_vec(), sender)]);
+        let serving = |is_done| Serving { lanes: Arc::clone(&lanes), partition: b"p".to_vec(), is_done };
+        drop(serving(true));
+        assert!(lanes.shard(b"p").reads.lock().contains_key(&b"p"[..]), "it is another task's");
+        drop(serving(false));
+        assert!(answer.await.is_err());
+        assert!(lanes.shard(b"p").reads.lock().is_empty());
     }
 }

@@ -5,13 +5,13 @@
 //! answer means for it.
 
 use crate::bind::Bind;
-use crate::failure::{Failure, is_of_replicas, judge, refused, unknown};
+use crate::failure::{Failure, is_of_replicas, is_of_tombstones, judge, refused, told, unknown};
 use crate::kept::Kept;
 use crate::options::Options;
 use crate::profiles::Profiles;
 use crate::settle::Settled;
 use crate::statements::Statements;
-use atoll_store::StoreError;
+use atoll_store::{ErrorKind, StoreError};
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
@@ -104,17 +104,32 @@ impl Link {
         statement: &PreparedStatement,
         values: &impl SerializeRow,
     ) -> Result<QueryRowsResult, StoreError> {
-        let result = self.run(what, statement, values).await?;
+        let result = self.run(what, statement, values).await;
+        let result = result.map_err(|error| refused(&self.place, what, error))?;
         result.into_rows_result().map_err(|error| self.not_understood(&error))
     }
 
-    /// Sends a statement that is harmless when it is sent twice, until it is answered or the time is up.
-    pub(crate) async fn run(
+    /// Rows as [`rows`](Self::rows) has them; none if too many deleted ones are among them.
+    pub(crate) async fn rows_among_dead(
         &self,
         what: &'static str,
         statement: &PreparedStatement,
         values: &impl SerializeRow,
-    ) -> Result<QueryResult, StoreError> {
+    ) -> Result<Option<QueryRowsResult>, StoreError> {
+        match self.run(what, statement, values).await {
+            Ok(result) => result.into_rows_result().map(Some).map_err(|error| self.not_understood(&error)),
+            Err(error) if is_of_tombstones(&error) => Ok(None),
+            Err(error) => Err(refused(&self.place, what, error)),
+        }
+    }
+
+    /// Sends a statement that is harmless when it is sent twice, until it is answered or the time is up.
+    async fn run(
+        &self,
+        what: &'static str,
+        statement: &PreparedStatement,
+        values: &impl SerializeRow,
+    ) -> Result<QueryResult, ExecutionError> {
         let mut patience = Patience::new(self.options.request_time_out);
         loop {
             let started = Instant::now();
@@ -124,7 +139,7 @@ impl Link {
                     return Ok(result);
                 }
                 Err(error) if judge(&error) == Failure::Final || !patience.goes_on().await => {
-                    return Err(refused(&self.place, what, error));
+                    return Err(error);
                 }
                 Err(error) => tracing::debug!(what, %error, "a request is tried again"),
             }
@@ -205,10 +220,11 @@ impl Link {
 
     /// An answer that has another form than the schema says.
     pub(crate) fn not_understood(&self, error: &dyn std::fmt::Display) -> StoreError {
-        StoreError::Corrupt {
-            place: self.place.clone(),
-            problem: format!("the cluster answered in a form that does not fit the tables: {error}"),
-        }
+        told(
+            ErrorKind::Corrupt,
+            format!("{}: the cluster answered in a form that does not fit the tables: {error}", self.place),
+            "the tables may have been altered: open the store again, which names what differs",
+        )
     }
 
     /// Each answer counts an eighth.

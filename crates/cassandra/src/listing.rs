@@ -7,11 +7,14 @@
 //! Invariant: the ranges of all splits together hold every token exactly once.
 
 use crate::codec::KIND_CELL;
+use crate::failure::{REMEDY_FOR_TOMBSTONES, told};
+use crate::link::Link;
 use crate::near::{Toward, is_here, is_within};
 use crate::store::Shared;
-use atoll_store::{PartitionKey, PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
+use atoll_store::{ErrorKind, PartitionKey, PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
 use bytes::Bytes;
 use scylla::routing::Token as RingToken;
+use scylla::statement::prepared::PreparedStatement;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,6 +23,9 @@ use std::sync::Arc;
 /// one row of each partition would be the obvious way, but Cassandra 5.0.5 fails to answer that (PER PARTITION
 /// LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
 const ROWS: i32 = 1000;
+
+/// Partitions of a page where each needs a request of its own.
+const STEPS: usize = 100;
 
 /// More readers than this gain nothing.
 const SPLITS_MAX: usize = 1024;
@@ -82,9 +88,48 @@ async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result
             Arc::clone(&link.profiles.routes),
         )));
     }
-    let answer = link.rows("listing", &list, &(range.0, range.1, ROWS)).await?;
+    if let Some(looked) = rows_of(link, &list, range, ROWS).await? {
+        return Ok(looked);
+    }
+    // Rows that were deleted by themselves lie behind all others of their partition: who asks for its first row alone
+    // meets none of them.
+    let mut looked = Looked { keys: Vec::new(), is_done: false };
+    let mut from = range.0;
+    while looked.keys.len() < STEPS {
+        let found = rows_of(link, &list, (from, range.1), 1).await?.ok_or_else(|| too_dead(link))?;
+        looked.keys.extend(found.keys);
+        let next = looked.keys.last().and_then(|(key, _)| shared.token(key).checked_add(1));
+        match next.filter(|next| !found.is_done && *next <= range.1) {
+            Some(next) => from = next,
+            None => return Ok(Looked { is_done: true, ..looked }),
+        }
+    }
+    Ok(looked)
+}
+
+fn too_dead(link: &Link) -> StoreError {
+    told(
+        ErrorKind::Unavailable,
+        format!(
+            "{} cannot be listed: a partition begins with more deleted rows than a node passes over",
+            link.place
+        ),
+        REMEDY_FOR_TOMBSTONES,
+    )
+}
+
+/// What so many rows of a range tell of partitions; none if too many deleted ones are among them.
+async fn rows_of(
+    link: &Link,
+    list: &PreparedStatement,
+    range: TokenRange,
+    most: i32,
+) -> Result<Option<Looked>, StoreError> {
+    let Some(answer) = link.rows_among_dead("listing", list, &(range.0, range.1, most)).await? else {
+        return Ok(None);
+    };
     let rows = answer.rows::<(Bytes, i8)>().map_err(|error| link.not_understood(&error))?;
-    let mut looked = Looked { keys: Vec::new(), is_done: answer.rows_num() < ROWS as usize };
+    let mut looked = Looked { keys: Vec::new(), is_done: answer.rows_num() < most as usize };
     for row in rows {
         let (key, kind) = row.map_err(|error| link.not_understood(&error))?;
         // Cells come before all other rows, so the first row tells whether there are any.
@@ -92,7 +137,7 @@ async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result
             looked.keys.push((key.to_vec(), kind == KIND_CELL));
         }
     }
-    Ok(looked)
+    Ok(Some(looked))
 }
 
 /// Partitions in their order.

@@ -78,7 +78,9 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// Bytes of what never changes that are kept in memory after they were read.
     pub memory_bytes: u64,
-    /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes.
+    /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes. None may begin
+    /// with another one, or the two would share partitions: give all of a keyspace the same length, and none of them
+    /// an empty one.
     pub namespace: Vec<u8>,
 }
 

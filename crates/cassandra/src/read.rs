@@ -60,6 +60,7 @@ async fn read_vowed(
     {
         return Ok(Some(Some(bytes)));
     }
+    let turn = link.kept.turn(partition);
     for statement in [&link.statements.reads.cell_near, &link.statements.reads.cell] {
         let pieces = {
             let _permit = link.permit().await;
@@ -67,7 +68,7 @@ async fn read_vowed(
         };
         let found = match &pieces[..] {
             [] => continue,
-            [piece] => link.of_created(&link.take_in(partition, sort, piece)?, range).await?,
+            [piece] => link.of_created(&link.take_in(turn, partition, sort, piece)?, range).await?,
             pieces => link.joined(sort, pieces, range).await?,
         };
         if let Found::Bytes(bytes) = found {

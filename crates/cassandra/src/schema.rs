@@ -46,7 +46,14 @@ pub(crate) async fn ensure(
     match schema.format().await {
         Ok(Some(format)) => schema.check(format)?,
         Ok(None) if options.create && !options.read_only => schema.create().await?,
-        Ok(None) => return Err(StoreError::NotFound { what: "store", name: schema.place }),
+        Ok(None) => {
+            return Err(told(
+                ErrorKind::NotFound,
+                format!("there is no store at {}", schema.place),
+                "the first command that may write makes one: leave out mode=read and create=no; and look whether the \
+                 keyspace is spelt right, capitals included",
+            ));
+        }
         // What was altered says more than the statement that could not be understood.
         Err(error) => return Err(schema.check_drift().await.err().filter(is_drift).unwrap_or(error)),
     }

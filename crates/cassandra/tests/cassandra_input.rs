@@ -12,10 +12,15 @@ mod common;
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_conformance::SharedStore;
-use atoll_store::{Buffer, Cell, ErrorKind, Outcome, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{
+    Buffer, Cell, ErrorKind, Outcome, PartitionQuery, ReadOptions, ScanRequest, Store, StoreError,
+    WriteOptions,
+};
 use common::{Namespaces, Paused, contacts};
+use futures::StreamExt;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -206,4 +211,50 @@ async fn writes_that_a_node_does_not_answer_are_done_refused_or_unknown_and_each
     }
     println!("{done} done, {unknown} unknown, {refused} refused");
     assert!(done > 0 && unknown + refused > 0, "the node was never missed");
+}
+
+#[tokio::test]
+async fn a_partition_with_more_dead_request_ids_than_a_node_passes_over_is_listed_like_all_others() {
+    let Some(contacts) = contacts() else { return };
+    let _turn = TURN.lock().await;
+    let (session, namespaces) = (session().await, Namespaces::new(contacts, "conformance"));
+    let namespace = namespaces.fresh();
+    let store = namespaces.open_as(namespace.clone()).await.unwrap();
+    let names: BTreeSet<Vec<u8>> = (0..12).map(|at| format!("p{at}").into_bytes()).collect();
+    for name in &names {
+        store.put(Cell::new(name, "a"), b"1", WriteOptions::default()).await.unwrap();
+    }
+    let delete =
+        session.prepare("DELETE FROM conformance.cells WHERE p = ? AND kind = 3 AND s = ?").await.unwrap();
+    let partition = [&namespace[..], b"p7"].concat();
+    let deleting = futures::stream::iter(0..1_005_u32).map(async |hundreds| {
+        let mut batch = scylla::statement::batch::Batch::new(scylla::statement::batch::BatchType::Unlogged);
+        (0..100).for_each(|_| batch.append_statement(delete.clone()));
+        let names = (0..100_u32).map(|at| (hundreds * 100 + at).to_be_bytes().to_vec());
+        let values: Vec<_> = names.map(|name| (&partition, name)).collect();
+        session.batch(&batch, &values).await.unwrap();
+    });
+    deleting.buffer_unordered(16).collect::<Vec<()>>().await;
+    let read = "SELECT p FROM conformance.cells WHERE p = ?";
+    let error = session.query_unpaged(read, (&partition,)).await.unwrap_err();
+    assert!(error.to_string().contains("TOO_MANY_TOMBSTONES"), "{error}");
+    let started = tokio::time::Instant::now();
+    let (mut query, mut listed) = (PartitionQuery::prefix("p"), BTreeSet::new());
+    loop {
+        let page = store.partition_keys(query.clone()).await.unwrap();
+        listed.extend(page.partitions);
+        query.resume = page.resume;
+        if query.resume.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, names);
+    assert!(started.elapsed() < Duration::from_secs(10), "nothing that fails again is tried again");
+    assert_eq!(
+        store.scan(ScanRequest::all(*b"p7")).await.unwrap().entries.len(),
+        1,
+        "they lie behind its cells"
+    );
+    let delete = "DELETE FROM conformance.cells WHERE p = ?";
+    session.query_unpaged(delete, (partition,)).await.unwrap();
 }
