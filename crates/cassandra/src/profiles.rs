@@ -12,7 +12,15 @@ use std::time::Duration;
 
 /// How long the driver waits for one attempt, at most. Cassandra itself gives up after 2 to 10 seconds, and its answer
 /// tells more.
-pub(crate) const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
+const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
+
+/// How long the driver waits for one attempt, at least.
+const ATTEMPT_TIME_OUT_MIN: Duration = Duration::from_millis(500);
+
+/// A third of the time there is: enough is left to look what became of an attempt whose answer was lost.
+fn attempt_time_out(time_out: Duration) -> Duration {
+    (time_out / 3).clamp(ATTEMPT_TIME_OUT_MIN, ATTEMPT_TIME_OUT)
+}
 
 /// The ways in which requests are sent.
 #[derive(Clone, Debug)]
@@ -37,7 +45,7 @@ impl Profiles {
                 .consistency(majority)
                 .serial_consistency(Some(serial))
                 .speculative_execution_policy(None)
-                .request_timeout(Some(ATTEMPT_TIME_OUT.min(options.request_time_out)))
+                .request_timeout(Some(attempt_time_out(options.request_time_out)))
         };
         let serial = base()
             .load_balancing_policy(routes(options, false))

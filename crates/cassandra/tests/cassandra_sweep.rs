@@ -1,4 +1,4 @@
-//! Sweeps beside creations and beside writers that slept, and chunks that are gone or not those that they should be.
+//! Sweeps beside writers that slept, and chunks that are gone or not those that they should be.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -14,7 +14,6 @@ use atoll_store::{Batch, Buffer, Cell, ErrorKind, ReadOptions, ScanRequest, Stor
 use common::{Namespaces, contacts};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 const CHUNKED: usize = 1_300_000;
@@ -48,24 +47,6 @@ async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let then = i64::try_from((now - 2 * HOUR).as_micros()).unwrap();
     session.query_unpaged(leave, (&id[..], partition, sort, then)).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
-    let Some((store, namespace, session)) = opened().await else { return };
-    let partition = [&namespace[..], b"p"].concat();
-    for round in 0..20 {
-        let (sort, made) = (format!("made {round}"), bytes(6 * CHUNKED, round));
-        leave_chunk(&session, &partition, sort.as_bytes()).await;
-        let creating = store.create(Cell::new("p", &sort), made.clone(), WriteOptions::default());
-        let sweeping = async {
-            tokio::time::sleep(Duration::from_millis(5 + 3 * round)).await;
-            store.sweep(HOUR).await
-        };
-        let (created, swept) = futures::join!(creating, sweeping);
-        assert_eq!((created.unwrap().repeated, swept.unwrap().deleted), (false, 1));
-        assert_eq!(value(&store, &sort).await, Some(made), "{sort} was told done");
-    }
 }
 
 async fn head_of(session: &Session, partition: &[u8]) -> Vec<u8> {
@@ -140,32 +121,4 @@ async fn chunks_that_are_gone_or_belong_elsewhere_are_damage_and_never_an_answer
             Some(&b"new"[..])
         );
     }
-}
-
-#[tokio::test]
-async fn a_value_that_is_overwritten_all_the_time_is_read_and_not_taken_for_damaged() {
-    let Some((store, namespace, _)) = opened().await else { return };
-    let namespaces = Namespaces::new(contacts().unwrap(), "conformance");
-    let reader = CassandraStore::open(namespaces.options(namespace)).await.unwrap();
-    let put = async |round| {
-        let value = bytes(6 * CHUNKED, round);
-        store.put(Cell::new("p", "busy"), value.as_slice(), WriteOptions::default()).await.unwrap();
-    };
-    put(0).await;
-    let is_done = AtomicBool::new(false);
-    let writing = async {
-        let mut round = 0;
-        while !is_done.load(Ordering::SeqCst) {
-            round += 1;
-            put(round).await;
-        }
-    };
-    let reading = async {
-        for _ in 0..25 {
-            let read = value(&reader, "busy").await.unwrap();
-            assert_eq!(read.len(), 6 * CHUNKED);
-        }
-        is_done.store(true, Ordering::SeqCst);
-    };
-    futures::join!(writing, reading);
 }

@@ -1,0 +1,186 @@
+//! What is lost, late or garbled between client and cluster, at just the moment at which it matters.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod common;
+#[path = "common/way.rs"]
+mod way;
+
+use atoll_cassandra::{CassandraStore, Options};
+use atoll_store::{Buffer, Cell, Expectation, Outcome, ReadOptions, Store, Waited, WriteOptions};
+use common::{Namespaces, contacts};
+use scylla::client::session_builder::SessionBuilder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+use way::{Answer, Fate, Way};
+
+/// A large value: it lies in chunks.
+const CHUNKED: usize = 900_000;
+
+/// Two clients of one store, of which the first goes a way that a test can bar.
+struct Two {
+    way: Way,
+    far: CassandraStore,
+    near: CassandraStore,
+    partition: Vec<u8>,
+}
+
+impl Two {
+    async fn open(time_out: Duration) -> Option<Self> {
+        let contacts = contacts()?;
+        let way = Way::to(&contacts).await;
+        let namespaces = Namespaces::new(contacts, "conformance");
+        let namespace = namespaces.fresh();
+        let partition = [&namespace[..], b"p"].concat();
+        // What a client keeps in memory need not be asked for.
+        let near = Options { memory_bytes: 0, ..namespaces.options(namespace) };
+        let far = Options { contacts: way.contacts.clone(), request_time_out: time_out, ..near.clone() };
+        let near = CassandraStore::open(near).await.unwrap();
+        let far = CassandraStore::open(far).await.unwrap();
+        Some(Self { way, far, near, partition })
+    }
+
+    async fn value(&self, sort: &str) -> Option<Buffer> {
+        self.near.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
+    }
+}
+
+fn bytes(len: usize, seed: u64) -> Buffer {
+    Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
+}
+
+fn is_row_of_creation(text: &str) -> bool {
+    text.starts_with("UPDATE") && text.contains(".cells USING TIMESTAMP")
+}
+
+#[tokio::test]
+async fn a_creation_of_which_one_try_may_have_come_through_is_never_told_refused() {
+    let Some(two) = Two::open(Duration::from_secs(1)).await else { return };
+    let mut tries = 0;
+    two.way.rule(move |text| {
+        if !is_row_of_creation(text) {
+            return Fate::Passes;
+        }
+        tries += 1;
+        match tries {
+            1 => Fate::Replaced(Answer::write_time_out()),
+            _ => Fate::Refused(Answer::unavailable()),
+        }
+    });
+    let created = two.far.create(Cell::new("p", "made"), bytes(9, 1), WriteOptions::default()).await;
+    let error = created.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+    assert_eq!(two.value("made").await, Some(bytes(9, 1)), "it is there");
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_cannot_be_read_is_looked_for() {
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
+    let mut batches = 0;
+    two.way.rule(move |text| match text {
+        "BATCH" => {
+            batches += 1;
+            if batches == 1 { Fate::Replaced(Answer::void()) } else { Fate::Passes }
+        }
+        _ => Fate::Passes,
+    });
+    let value = bytes(CHUNKED, 2);
+    two.far.put(Cell::new("p", "put"), &value, WriteOptions::default()).await.unwrap();
+    assert_eq!(two.value("put").await, Some(value), "with all its chunks");
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_looked_for_while_there_is_time() {
+    let Some(two) = Two::open(Duration::from_secs(6)).await else { return };
+    let batches = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&batches);
+    two.way.rule(move |text| match text {
+        "BATCH" if counted.fetch_add(1, Ordering::SeqCst) == 0 => Fate::Unanswered,
+        _ => Fate::Passes,
+    });
+    two.far.append(Cell::new("p", "log"), b"once", WriteOptions::default()).await.unwrap();
+    assert_eq!(two.value("log").await.as_deref(), Some(&b"once"[..]));
+    assert_eq!(batches.load(Ordering::SeqCst), 1, "what is there is not sent again");
+}
+
+#[tokio::test]
+async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    let cell = Cell::new("p", "flag");
+    two.far.put(cell, b"1", WriteOptions::default()).await.unwrap();
+    // Reads are held; a batch goes through, and the writer needs no read because it remembers the head.
+    let started = Instant::now();
+    let expectation = Expectation::Equals(Some(Buffer::from(&b"3"[..])));
+    let waiting = two.far.wait(cell, expectation, Duration::from_secs(1));
+    let writing = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        two.way.rule(|text| if text == "BATCH" { Fate::Passes } else { Fate::Held });
+        two.far.put(cell, b"2", WriteOptions::default()).await.unwrap();
+        two.way.holds().await;
+    };
+    let (waited, ()) = futures::join!(waiting, writing);
+    assert_eq!(waited.unwrap(), Waited::TimedOut);
+    assert!(started.elapsed() < Duration::from_secs(3), "it took {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn who_reads_slowly_reads_the_value_that_it_began_with() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    let cell = Cell::new("p", "busy");
+    two.near.put(cell, &bytes(CHUNKED, 1), WriteOptions::default()).await.unwrap();
+    let heads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&heads);
+    two.way.rule(move |text| {
+        if text.contains(".chunks WHERE id") {
+            return Fate::Held;
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fate::Passes
+    });
+    let replacing = async {
+        two.way.holds().await;
+        two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
+        // Long enough to delete what the cell let go of.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        two.way.open();
+    };
+    let (read, ()) = futures::join!(two.far.get(cell, ReadOptions::default()), replacing);
+    assert_eq!(read.unwrap(), Some(bytes(CHUNKED, 1)));
+    assert_eq!(heads.load(Ordering::SeqCst), 1, "nothing was read anew");
+}
+
+/// A chunk as a writer left it two hours ago that ended before it referred to it.
+async fn leave_chunk(partition: &[u8], sort: &str) {
+    let leave =
+        "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?) USING TIMESTAMP ?";
+    let session = SessionBuilder::new().known_nodes(contacts().unwrap()).build().await.unwrap();
+    let id = fastrand::u128(..).to_be_bytes();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let then = i64::try_from((now - Duration::from_secs(7200)).as_micros()).unwrap();
+    session.query_unpaged(leave, (&id[..], partition, sort.as_bytes(), then)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    leave_chunk(&two.partition, "made").await;
+    two.way.rule(|text| if is_row_of_creation(text) { Fate::Held } else { Fate::Passes });
+    let value = bytes(CHUNKED, 3);
+    let creating = two.far.create(Cell::new("p", "made"), value.clone(), WriteOptions::default());
+    let sweeping = async {
+        two.way.holds().await;
+        let swept = two.near.sweep(Duration::from_secs(3600)).await;
+        two.way.open();
+        swept
+    };
+    let (created, swept) = futures::join!(creating, sweeping);
+    assert_eq!((created.unwrap().repeated, swept.unwrap().deleted), (false, 1));
+    assert_eq!(two.value("made").await, Some(value), "it was told done");
+}
