@@ -114,8 +114,13 @@ impl Grown {
     }
 
     fn encode(&self, shape: &Shape) -> Vec<CubeObject> {
+        self.encode_by(shape, 1)
+    }
+
+    /// By so many threads.
+    fn encode_by(&self, shape: &Shape, threads: usize) -> Vec<CubeObject> {
         let (rows, weights, origins) = (self.rows.clone(), self.weights.clone(), self.origins.clone());
-        let tree = Tree::grow(&self.schema, rows, weights, origins, shape, 1).unwrap();
+        let tree = Tree::grow(&self.schema, rows, weights, origins, shape, threads).unwrap();
         tree.objects().collect::<Result<_, _>>().unwrap()
     }
 
@@ -241,7 +246,7 @@ fn every_query_of_a_tree_equals_plain_filtering_of_its_rows() {
 }
 
 #[test]
-fn the_order_in_which_rows_come_changes_no_byte_of_their_objects() {
+fn neither_the_order_in_which_rows_come_nor_the_threads_change_a_byte_of_their_objects() {
     for seed in seeds() {
         println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables cube");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -256,10 +261,10 @@ fn the_order_in_which_rows_come_changes_no_byte_of_their_objects() {
             origins: grown.origins.taken(&turned),
             schema: Arc::clone(&grown.schema),
         };
-        let bytes = |grown: &Grown| -> Vec<Vec<u8>> {
-            grown.encode(&shape).iter().map(|object| object.bytes.to_vec()).collect()
+        let bytes = |grown: &Grown, threads| -> Vec<Vec<u8>> {
+            grown.encode_by(&shape, threads).iter().map(|object| object.bytes.to_vec()).collect()
         };
-        assert!(bytes(&grown) == bytes(&other), "{shape:?}");
+        assert!(bytes(&grown, 1) == bytes(&other, random.usize(2..5)), "{shape:?}");
     }
 }
 
@@ -499,5 +504,23 @@ fn filters_lead_to_every_row_of_a_particle_and_objects_without_them_are_read_too
             decoded >= 240 && decoded <= decoded_without && decoded < 400,
             "{decoded} rows, {decoded_without}"
         );
+    }
+}
+
+#[test]
+fn what_lies_between_the_directory_and_the_filters_is_passed_over() {
+    let grown = particles(&mut fastrand::Rng::with_seed(9), 100);
+    let objects: Vec<Vec<u8>> =
+        grown.encode(&Shape::default()).into_iter().map(|object| object.bytes.to_vec()).collect();
+    let with_more = |object: &Vec<u8>| {
+        let end = HEAD_BYTES + u32::from_le_bytes(*object[12..].first_chunk().unwrap()) as usize;
+        let mut bytes = [&object[..end], &[0xA5; 77], &object[end..]].concat();
+        bytes[48..52].copy_from_slice(&77_u32.to_le_bytes());
+        mend_head(&mut bytes);
+        bytes
+    };
+    let more: Vec<Vec<u8>> = objects.iter().map(with_more).collect();
+    for weight in grown.weights.iter().step_by(50) {
+        assert_eq!(of_weight(&grown.schema, &more, *weight), of_weight(&grown.schema, &objects, *weight));
     }
 }

@@ -331,6 +331,22 @@ fn weights_of_all_sizes_are_sorted_however_they_are_spread() {
 }
 
 #[test]
+fn more_rows_than_fit_a_cache_are_ordered_as_few_are_by_however_many_threads() {
+    for_seeds("more_rows_than_fit_a_cache_are_ordered_as_few_are_by_however_many_threads", 12, |random| {
+        let (rows, shift) = (random.usize(30_000..90_000), random.u32(0..64));
+        let weights: Vec<Weight> =
+            (0..rows).map(|_| Weight::new((random.u64(..) >> shift).max(1)).unwrap()).collect();
+        // They fall, so that rows of one weight have to be turned around.
+        let ids = column(Int64Array::from_iter_values((0..rows as i64).rev()));
+        let mut expected: Vec<u32> = (0..rows as u32).collect();
+        expected.sort_by_key(|&row| (weights[row as usize], std::cmp::Reverse(row)));
+        let threads = random.usize(1..5);
+        let ordered = order_of_rows(&weights, &[ids], threads);
+        assert!(ordered == Ok(expected), "{rows} rows, shift {shift}, {threads} threads");
+    });
+}
+
+#[test]
 fn a_prefix_in_this_order_is_the_sample() {
     let ids = column(Int64Array::from_iter_values(0..10_000));
     let weights = of(from_ref(&ids));
