@@ -13,7 +13,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use atoll_memory::MemoryStore;
 
-fn schema() -> TableSchema {
+pub(super) fn schema() -> TableSchema {
     let columns = Schema::new(vec![
         column("pid", DataType::Int64, false),
         column("step", DataType::Int64, false),

@@ -112,6 +112,52 @@ fn part_of(name: &[u8]) -> Option<(ObjectId, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_conformance::{Relay, Relayed};
+    use atoll_memory::MemoryStore;
+    use atoll_store::{ScanPage, ScanRequest, Store, StoreFuture};
+    use std::sync::Arc;
+
+    /// A store in which another process begins a session, and writes a part of a whole manifest under it, right before the
+    /// parts are listed.
+    struct Beside {
+        inner: Arc<dyn Store>,
+        other: Table,
+    }
+
+    impl Beside {
+        async fn write_part(&self) -> Result<(), atoll_store::StoreError> {
+            let session = self.other.ledger.session().await.unwrap().id;
+            let part = Cell::Part(ObjectId { session, sequence: 1 }, 0).sort_key();
+            let write = Batch::on(self.other.names.manifest()).put(part, b"on its way".to_vec());
+            self.inner.write(write, WriteOptions::default()).await.map(drop)
+        }
+    }
+
+    impl Relay for Beside {
+        fn inner(&self) -> &dyn Store {
+            &*self.inner
+        }
+
+        fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+            let lists_parts = request.range.contains(&Cell::Part(LOWEST, 0).sort_key());
+            Box::pin(async move {
+                if lists_parts {
+                    self.write_part().await?;
+                }
+                self.inner.scan(request).await
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_stays_whose_session_began_while_a_vacuum_was_under_way() {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let other = Table::create(Arc::clone(&inner), "run", crate::table::tests::schema()).await.unwrap();
+        let store = Relayed(Beside { inner, other: other.clone() });
+        let table = Table::open(Arc::new(store), "run").await.unwrap();
+        table.vacuum().await.unwrap();
+        assert_eq!(other.ledger.names_of(Cell::Part(LOWEST, 0)).await.unwrap().len(), 1);
+    }
 
     fn set<const N: usize>(versions: [u64; N]) -> BTreeSet<Version> {
         versions.map(Version).into()
