@@ -217,7 +217,7 @@ impl GrowingNumbers {
     }
 }
 
-/// Appends the numbers of some bytes, all of them so many times.
+/// Appends the numbers of some bytes; a single one so many times.
 fn extend<const WIDTH: usize, N: Copy>(
     values: &mut Vec<N>,
     bytes: &[u8],

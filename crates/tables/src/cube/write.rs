@@ -240,13 +240,12 @@ fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, 
     // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
     portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, _)| (*layer).min(1)));
     let mut order = Vec::with_capacity(rows);
-    let placed = |(cube, layer, rows): (CubeId, u8, BandRows)| {
+    let mut placed = |(cube, layer, rows): (CubeId, u8, BandRows)| {
         let from = order.len();
         order.extend_from_slice(&rows.rows);
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
         Layer { cube, layer, bands }
     };
-    let mut placed = placed;
     let portions =
         portions.into_iter().map(|portion| portion.into_iter().map(&mut placed).collect()).collect();
     (portions, order)

@@ -19,7 +19,7 @@ impl Extent {
     pub fn of(column: &ArrayRef) -> Result<Self, LatticeError> {
         let not_indexable = || LatticeError::NotIndexable { data_type: column.data_type().clone() };
         let has_nulls = column.null_count() > 0;
-        if let Some(extent) = plain(column).filter(|_| !has_nulls) {
+        if !has_nulls && let Some(extent) = plain(column) {
             return Ok(extent);
         }
         let comparable = |row: usize| !has_nulls || column.is_valid(row);
