@@ -37,7 +37,7 @@ def _killed(bench: Bench, cluster: Cluster) -> None:
     """Nodes killed under load, once for each seed; the fewest operations that any of them answered."""
     failed, fewest = [], []
     for seed in _SEEDS[:1] if bench.is_quick else _SEEDS:
-        said, count = _ran(cluster, f"kill-{seed}", "cassandra_kill", {"KILL_SEED": str(seed)})
+        said, count = ran_test(cluster, f"kill-{seed}", "cassandra_kill", {"KILL_SEED": str(seed)})
         for line in said.splitlines():
             if "definite operations" in line:
                 told(f"    {line}")
@@ -53,14 +53,14 @@ def _killed(bench: Bench, cluster: Cluster) -> None:
 def _one(bench: Bench, cluster: Cluster, key: str, test: str) -> None:
     """One test program; how many of its tests fail is the figure."""
     name = key.replace(" ", "-")
-    _, failed = _ran(cluster, name, test)
+    _, failed = ran_test(cluster, name, test)
     if failed is None:
         bench.leave_out(key, f"it did not run; see {name}.log")
     else:
         bench.measured.record(key, failed)
 
 
-def _ran(cluster: Cluster, name: str, test: str, settings: dict[str, str] | None = None) -> tuple[str, int | None]:
+def ran_test(cluster: Cluster, name: str, test: str, settings: dict[str, str] | None = None) -> tuple[str, int | None]:
     """What a test program said, and how many of its tests failed; none if it did not run."""
     words = [os.environ.get("CARGO", "cargo"), "test", "--package", _PACKAGE, "--test", test, "--", "--show-output"]
     # What Cargo says to the program that started this one would make it build things again.
