@@ -126,6 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn the_tables_are_compared_with_what_they_are_made_as() {
+        for (made, (table, columns)) in crate::schema::tables("k").iter().zip(TABLES) {
+            let (_, definition) = made.split_once(&format!("k.{table} (")).unwrap();
+            let named = |column: &&Column| definition.contains(&format!("{} {}", column.0, column.1));
+            assert_eq!(columns.iter().filter(named).count(), columns.len(), "{made}");
+            let key = |part| {
+                columns.iter().filter(|column| column.2 == part).map(|column| column.0).collect::<Vec<_>>()
+            };
+            let written = match (key("partition_key"), key("clustering")) {
+                (one, more) if more.is_empty() && one.len() == 1 => format!("{} text PRIMARY KEY", one[0]),
+                (several, more) if more.is_empty() => format!("PRIMARY KEY (({}))", several.join(", ")),
+                (several, more) => format!("PRIMARY KEY (({}), {})", several.join(", "), more.join(", ")),
+            };
+            assert!(definition.contains(&written), "{written} is not in {made}");
+        }
+    }
+
+    #[test]
     fn each_difference_that_loses_something_is_named() {
         let key = |table: &str, name: &str| (table.to_owned(), name.to_owned());
         check("here", "\"k\"", &right()).unwrap();

@@ -107,7 +107,7 @@ impl Kept {
 /// Entries in the order in which they came; at the end of its turn one that was asked for gets another turn.
 struct Shelf<K, V> {
     entries: HashMap<K, Entry<V>>,
-    /// Holds each entry once, and keys of entries that were removed.
+    /// The key of each entry, once.
     turns: VecDeque<K>,
     bytes: usize,
     bytes_max: usize,

@@ -11,7 +11,8 @@ use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, StoreError};
 use std::sync::Arc;
 
-/// How often something is read anew because it changed while it was read.
+/// How often something is read anew because it changed while it was read. A partition takes some hundred writes a second,
+/// and a read some milliseconds: as often as this in a row it changes only where nobody could read it.
 const MOVES_MAX: usize = 64;
 
 /// Some bytes of a cell; none if it is absent.

@@ -32,6 +32,10 @@ impl Known {
     /// Nothing of it may be true any more.
     pub(crate) fn forget(&mut self) {
         self.head = None;
+        self.forget_cells();
+    }
+
+    fn forget_cells(&mut self) {
         self.cells.clear();
         self.bytes = 0;
     }
@@ -93,8 +97,7 @@ impl Known {
             self.drop_cell(sort);
         }
         if !plan.ranges().is_empty() {
-            self.cells.clear();
-            self.bytes = 0;
+            self.forget_cells();
         }
         for (sort, piece) in plan.whole_cells() {
             self.remember(sort.clone(), vec![piece]);
@@ -111,8 +114,7 @@ impl Known {
         let Some(bytes) = bytes_of(&sort, &pieces).filter(|bytes| *bytes <= VALUE_BYTES_MAX) else { return };
         self.drop_cell(&sort);
         if self.bytes + bytes > BYTES_MAX {
-            self.cells.clear();
-            self.bytes = 0;
+            self.forget_cells();
         }
         self.bytes += bytes;
         self.cells.insert(sort, pieces);

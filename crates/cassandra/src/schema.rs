@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) const FORMAT: i32 = 2;
 
 /// The tables, in the order in which they are made; the one that says that all is there comes last.
-fn tables(keyspace: &str) -> [String; 3] {
+pub(crate) fn tables(keyspace: &str) -> [String; 3] {
     [
         format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.cells (p blob, kind tinyint, s blob, piece int, head blob, \

@@ -16,6 +16,9 @@ use std::time::Duration;
 const READ: &str = "SELECT name, value FROM system_views.settings WHERE name IN \
                     ('commitlog_sync', 'max_mutation_size', 'commitlog_segment_size', 'paxos_variant')";
 
+/// Largest change of one partition that a node takes unless it is told otherwise.
+const MUTATION_BYTES_MAX: u64 = 16 << 20;
+
 /// What the cluster says about itself that the store needs to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClusterSettings {
@@ -67,7 +70,10 @@ fn weakest(nodes: Vec<ClusterSettings>) -> ClusterSettings {
     let all = |is: fn(&ClusterSettings) -> bool| !nodes.is_empty() && nodes.iter().all(is);
     ClusterSettings {
         is_synced: all(|node| node.is_synced),
-        mutation_bytes_max: nodes.iter().filter_map(|node| node.mutation_bytes_max).min(),
+        mutation_bytes_max: nodes
+            .iter()
+            .map(|node| node.mutation_bytes_max.unwrap_or(MUTATION_BYTES_MAX))
+            .min(),
         is_paxos_v2: all(|node| node.is_paxos_v2),
     }
 }
@@ -120,6 +126,9 @@ mod tests {
         let mixed = ClusterSettings { is_paxos_v2: false, mutation_bytes_max: Some(4 << 20), ..told };
         assert_eq!(of(&[&strong, &first]), mixed);
         assert_eq!(of(&[&strong, &[]]), ClusterSettings { is_synced: false, is_paxos_v2: false, ..told });
+        let large = [("commitlog_sync", "batch"), ("paxos_variant", "v2"), ("max_mutation_size", "64MiB")];
+        assert_eq!(of(&[&large, &large]).mutation_bytes_max, Some(64 << 20));
+        assert_eq!(of(&[&large, &[]]).mutation_bytes_max, Some(16 << 20));
         assert_eq!(of(&[]), ClusterSettings::default());
     }
 }
