@@ -207,3 +207,37 @@ fn pool_refused(error: &ConnectionPoolError) -> bool {
             | ConnectionSetupRequestErrorKind::MissingAuthentication
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scylla::errors::SchemaAgreementError;
+    use std::time::Duration;
+
+    #[test]
+    fn nodes_that_do_not_agree_on_the_tables_are_told_with_what_shows_who_differs() {
+        let late = SchemaAgreementError::Timeout(Duration::from_secs(15));
+        let error = refused("here", "creating tables", ExecutionError::SchemaAgreementError(late));
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("do not agree"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("describecluster") && hint.contains("clock")));
+    }
+
+    #[test]
+    fn a_read_that_met_too_many_deleted_rows_is_not_tried_again_and_others_that_failed_are() {
+        let failed = |text: &str| {
+            let error = DbError::ReadFailure {
+                consistency: scylla::statement::Consistency::Quorum,
+                received: 1,
+                required: 2,
+                numfailures: 1,
+                data_present: false,
+            };
+            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, text.to_owned()))
+        };
+        let dead = failed("Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES");
+        assert_eq!((judge(&dead), is_of_tombstones(&dead)), (Failure::Final, true));
+        let other = failed("Operation failed - received 0 responses and 1 failures: UNKNOWN");
+        assert_eq!((judge(&other), is_of_tombstones(&other)), (Failure::Doubtful, false));
+    }
+}
