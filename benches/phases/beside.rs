@@ -13,14 +13,26 @@ pub const READER_RATIO: &str = "reader p99 beside a checkpoint over quiet";
 /// How many checkpoints the reader is beside.
 const CHECKPOINTS: u64 = 5;
 
+/// Records have versions below this: request `n` of a phase on this store writes version `n + 1`, the checkpoints' rounds
+/// are fewer than that, and a value of another key would have to be of some version far beyond.
+fn versions(spec: &Spec) -> u64 {
+    spec.requests + 1
+}
+
+/// Reads every record once, so that all of it is cached.
+fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<(), EngineError> {
+    for counter in 0..spec.records {
+        let key = Key::of_counter(counter);
+        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
+    }
+    Ok(())
+}
+
 /// YCSB A by two threads, half of the calls each; what they read is checked, versions up to the last one.
 pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
-    for counter in 0..spec.records {
-        let key = Key::of_counter(counter);
-        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, u64::MAX, value))?;
-    }
+    read_all(engine.as_mut(), spec, &mut verifier)?;
     let requests = update_requests(spec.records, spec.requests, SEED + 9);
     let (ours, theirs) = requests.split_at(requests.len() / 2);
     let beside = engine.beside()?;
@@ -55,7 +67,7 @@ fn run_updates(
             fill_value(&key, number + 1, &mut value);
             engine.put(&key.0, &value)?;
         } else {
-            engine.get(&key.0, &mut |value| verifier.check_any(&key.0, u64::MAX, value))?;
+            engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
         }
     }
     Ok(verifier)
@@ -66,15 +78,12 @@ fn run_updates(
 pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
-    for counter in 0..spec.records {
-        let key = Key::of_counter(counter);
-        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, u64::MAX, value))?;
-    }
+    read_all(engine.as_mut(), spec, &mut verifier)?;
     let requests = point_requests(spec.records, spec.requests, SEED + 11);
     let mut window = Window::start_with_control();
     let mut quiet = LatencyMeter::start();
     let ended = AtomicBool::new(false);
-    read_until(engine.as_mut(), requests.iter().copied(), &ended, &mut quiet, &mut verifier)?;
+    read_until(engine.as_mut(), spec, requests.iter().copied(), &ended, &mut quiet, &mut verifier)?;
     let mut value = vec![0; spec.value_bytes];
     let mut meter = LatencyMeter::start();
     for round in 0..CHECKPOINTS {
@@ -90,7 +99,7 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
                 let passes = requests.len().saturating_mul(1000);
                 let calls = requests.iter().cycle().copied().take(passes);
                 meter.resume();
-                read_until(reader.as_mut(), calls, &ended, &mut meter, &mut verifier)
+                read_until(reader.as_mut(), spec, calls, &ended, &mut meter, &mut verifier)
             });
             let written = engine.checkpoint();
             ended.store(true, Ordering::Release);
@@ -108,6 +117,7 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
 /// Timed gets of these records, until they are over or `ended` says so.
 fn read_until(
     engine: &mut dyn Engine,
+    spec: &Spec,
     requests: impl IntoIterator<Item = u32>,
     ended: &AtomicBool,
     meter: &mut LatencyMeter,
@@ -118,7 +128,7 @@ fn read_until(
             break;
         }
         let key = Key::of_counter(u64::from(record));
-        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, u64::MAX, value))?;
+        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
         meter.lap();
     }
     Ok(())
