@@ -255,14 +255,28 @@ impl Table {
         loop {
             let manifest = self.manifest_for(query).await?;
             let version = manifest.version;
-            let error = match act(self.at(&manifest)?, query, manifest).await {
+            match act(self.at(&manifest)?, query, manifest).await {
                 Ok(done) => return Ok(done),
-                Err(error) => self.if_vacuumed(version, error).await,
-            };
-            if query.as_of.is_some() || !matches!(error, TableError::VersionGone { .. }) {
-                return Err(error);
+                Err(error) => self.may_begin_again(query, version, 0, error).await?,
             }
         }
+    }
+
+    /// Whether a query whose reading failed may begin again, of which so many rows were handed over: if a vacuum took its
+    /// version away, nobody has seen a row of it, and the version that is current now will do as well.
+    ///
+    /// # Errors
+    /// Why it may not.
+    async fn may_begin_again(
+        &self,
+        query: &Query,
+        version: Version,
+        handed_rows: usize,
+        error: TableError,
+    ) -> Result<(), TableError> {
+        let error = self.if_vacuumed(version, error).await;
+        let is_gone = matches!(error, TableError::VersionGone { .. });
+        if is_gone && handed_rows == 0 && query.as_of.is_none() { Ok(()) } else { Err(error) }
     }
 
     /// What the version that a query is about has.

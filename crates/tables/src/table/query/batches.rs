@@ -50,14 +50,10 @@ impl Batches {
         loop {
             let error = match self.read_on().await {
                 Ok(batch) => return Ok(batch),
-                Err(error) => self.table.if_vacuumed(self.version, error).await,
+                Err(error) => error,
             };
-            let is_begun = self.reading.as_ref().is_some_and(|reading| reading.handed_rows() > 0);
-            let is_gone = matches!(error, TableError::VersionGone { .. });
-            if !is_gone || is_begun || self.query.as_of.is_some() {
-                return Err(error);
-            }
-            // Nobody has seen a row of it: the version that is current now will do as well.
+            let handed = self.reading.as_ref().map_or(0, Reading::handed_rows);
+            self.table.may_begin_again(&self.query, self.version, handed, error).await?;
             self.reading = None;
         }
     }

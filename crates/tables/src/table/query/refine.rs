@@ -89,12 +89,7 @@ impl Refinement {
             let Err(error) = reading.read_toward(Some(handed.saturating_add(rows))).await else {
                 break (*version, reading);
             };
-            let error = self.table.if_vacuumed(*version, error).await;
-            let is_gone = matches!(error, TableError::VersionGone { .. });
-            if !is_gone || handed > 0 || self.query.as_of.is_some() {
-                return Err(error);
-            }
-            // Nobody has seen a row of it: the version that is current now will do as well.
+            self.table.may_begin_again(&self.query, *version, handed, error).await?;
             self.reading = None;
         };
         let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
