@@ -6,7 +6,6 @@ use super::asked::Asked;
 use super::fetch::Range;
 use super::source::{Source, in_object};
 use super::{Table, TableError, Work};
-use crate::expression::Verdict;
 use crate::part::Part;
 use crate::protocol::{Form, ObjectId, Piece};
 use atoll_store::Buffer;
@@ -63,13 +62,18 @@ fn keep(source: &Source, bytes: &[u8]) -> Result<(), TableError> {
 
 /// Whether many bands may have rows of the weights that are known.
 fn is_worth_it(asked: &Asked, source: &Source) -> bool {
-    let may_hold = |extents: &[_]| asked.bounds.verdict(extents) != Verdict::Never;
-    let bands = source.part.bands(source.window, may_hold);
-    let is_candidate = |band: &&usize| {
-        let facts = source.part.facts(**band, source.window);
+    let judge = |extents: &[_]| asked.bounds.verdict(extents);
+    let is_candidate = |band: usize| {
+        let facts = source.part.facts(band, source.window);
         let range = source.window.clipped(facts.least, facts.greatest);
         let known = asked.known.as_ref().zip(range);
         known.is_some_and(|(known, (least, greatest))| !known.between(least, greatest).is_empty())
     };
-    bands.iter().filter(is_candidate).count() > BANDS_MIN
+    let mut candidates = 0;
+    // Planning judges all bands anyway: here it ends with the layer that has one too many.
+    source.part.judged_layers(source.window, judge).iter().any(|layer| {
+        let count = |band, _| candidates += usize::from(is_candidate(band));
+        source.part.judged_bands_of(layer, source.window, judge, count);
+        candidates > BANDS_MIN
+    })
 }
