@@ -39,6 +39,6 @@ pub use schema::{
 pub use table::{
     Answer, Attributes, AttributesOf, Batches, Count, Explanation, KeepPacked, OfRuns, PackOptions,
     PackReport, Query, Refined, Refinement, RunSummary, Scanned, SnapshotSummary, StepSummary, Table,
-    TableError, TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, Within, Work,
+    TableError, TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, WholeStep, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

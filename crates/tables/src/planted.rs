@@ -27,6 +27,10 @@ pub enum Bug {
     FencedPackCommits,
     /// A delete strikes rows that become visible after it.
     DeleteReachesForward,
+    /// A delete strikes rows that were loaded after it.
+    DeleteReachesLoads,
+    /// A load writes a step of which a rank's rows have come, or a later one's.
+    LoadIgnoresArriving,
     /// A whole manifest is written without the deletes.
     WholeManifestForgets,
     /// Deletes of runs and steps are not judged on packed rows.
@@ -81,7 +85,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
         Self::OldAttemptWrites,
@@ -93,6 +97,8 @@ impl Bug {
         Self::PackRevivesRows,
         Self::FencedPackCommits,
         Self::DeleteReachesForward,
+        Self::DeleteReachesLoads,
+        Self::LoadIgnoresArriving,
         Self::WholeManifestForgets,
         Self::OriginIgnored,
         Self::NullsPruned,

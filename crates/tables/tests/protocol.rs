@@ -74,6 +74,12 @@ fn a_new_attempt_takes_over_in_one_version() {
 }
 
 #[test]
+fn a_load_becomes_true_as_a_whole() {
+    holds(scenario::loads(), &["Made", "InputGone", "StaleAttempt"]);
+    holds(scenario::slow_load(), &["Made", "Fenced", "Forgotten"]);
+}
+
+#[test]
 fn a_vacuum_takes_nothing_from_under_a_reader() {
     holds(scenario::vacuum(), &["Made"]);
     holds(scenario::two_vacuums(), &["Made", "AlreadyDone"]);

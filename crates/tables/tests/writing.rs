@@ -20,6 +20,8 @@ mod history;
 mod line;
 #[path = "writing/listing.rs"]
 mod listing;
+#[path = "writing/load.rs"]
+mod load;
 #[path = "writing/of_runs.rs"]
 mod of_runs;
 #[path = "writing/rows.rs"]

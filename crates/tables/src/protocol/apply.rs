@@ -3,7 +3,7 @@
 //! The current version may be newer than the one that the wish was made for. What is checked here is all
 //! that stands between two processes that changed the table at the same time.
 
-use super::run::not_begun;
+use super::run::{Shown, not_begun};
 use super::{AddedColumn, Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, Version};
 use crate::planted::{self, Bug};
 
@@ -28,6 +28,7 @@ impl Manifest {
         let gone = match edit {
             Edit::Begin { run, attempt, ranks } => next.begin(run, *attempt, *ranks)?,
             Edit::Append { blocks } => next.append(blocks)?,
+            Edit::Load { run, attempt, steps, add } => next.load(run, *attempt, steps, add)?,
             Edit::Pack { base, remove, add, dropped } => next.pack(*base, remove, add, *dropped)?,
             Edit::Delete { scope } => next.delete(scope),
             Edit::RaiseFloor { to } => next.raise_floor(*to)?,
@@ -119,15 +120,11 @@ impl Manifest {
     /// it and of all later steps: both in this version, so that nobody sees neither or both.
     fn publish(&mut self, run: &RunId, step: u64) -> Vec<Placed> {
         let Some(state) = self.runs.get_mut(run) else { return Vec::new() };
-        let (blocks, steps, superseded) = state.publish(step);
-        self.steps = self.steps + 1 - superseded;
+        let (blocks, shown) = state.publish(step);
         if state.arriving.is_empty() {
             self.busy.remove(run);
         }
-        let mut gone = Vec::new();
-        if superseded > 0 && !planted::is(Bug::SupersededShown) {
-            gone = self.strike(&Scope { run: Some(run.clone()), steps, expression: None });
-        }
+        let gone = self.supersede(run, shown);
         for mut placed in blocks {
             // Only now can anybody see the rows: what was deleted before was not about them.
             if !planted::is(Bug::DeleteReachesForward) {
@@ -136,6 +133,15 @@ impl Manifest {
             self.pieces.insert(placed.piece.key(), placed);
         }
         gone
+    }
+
+    /// Counts a step that became visible just now, and strikes those whose place it takes.
+    pub(super) fn supersede(&mut self, run: &RunId, Shown { superseded, steps }: Shown) -> Vec<Placed> {
+        self.steps = self.steps + 1 - superseded;
+        if superseded == 0 || planted::is(Bug::SupersededShown) {
+            return Vec::new();
+        }
+        self.strike(&Scope { run: Some(run.clone()), steps, expression: None })
     }
 
     /// Strikes rows; a step that goes as a whole is noted, so that it is listed no longer.

@@ -27,6 +27,17 @@ pub struct Block {
     pub piece: Option<Piece>,
 }
 
+/// A step of which all ranks' rows come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LoadedStep {
+    /// The step.
+    pub step: u64,
+    /// Its time, if the writer told it.
+    pub time: Option<StepTime>,
+    /// How many rows it has.
+    pub rows: u64,
+}
+
 /// Rows that a pack takes over from a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Removal {
@@ -68,6 +79,18 @@ pub enum Edit {
     Append {
         /// The blocks; those that are there already are passed over.
         blocks: Vec<Block>,
+    },
+    /// Adds whole steps of one run, whose rows lie together in pieces. All of them become visible in one version, each
+    /// as with its last rank's block; either all are there afterwards, or none.
+    Load {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: u64,
+        /// The steps, in rising order.
+        steps: Vec<LoadedStep>,
+        /// Where their rows lie, and no others.
+        add: Vec<Piece>,
     },
     /// Replaces pieces, or ranges of them, by pieces in new objects that hold the same rows.
     Pack {

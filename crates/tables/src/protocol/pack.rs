@@ -72,7 +72,7 @@ impl Manifest {
     }
 
     /// New pieces lie in objects that nobody named before, and do not overlap.
-    fn check_new(&self, add: &[Piece]) -> Result<(), EditError> {
+    pub(super) fn check_new(&self, add: &[Piece]) -> Result<(), EditError> {
         let objects: BTreeSet<_> = add.iter().map(|piece| piece.object).collect();
         for object in objects {
             self.check_unused(object)?;

@@ -44,6 +44,12 @@ pub struct Arrived {
     pub placed: Option<Placed>,
 }
 
+/// Which steps of earlier attempts a step takes the place of as it becomes visible, and how many of them there are.
+pub(super) struct Shown {
+    pub(super) steps: StepRange,
+    pub(super) superseded: usize,
+}
+
 impl Run {
     pub(super) fn begin(attempt: u64, ranks: u32) -> Self {
         Self { attempt, ranks, published: None, complete: SharedMap::default(), arriving: BTreeMap::new() }
@@ -59,8 +65,12 @@ impl Run {
     #[must_use]
     pub fn has(&self, id: &BlockId) -> bool {
         let arrived = self.arriving.get(&id.step).is_some_and(|ranks| ranks.contains_key(&id.rank));
-        let complete = self.complete.get(&id.step);
-        complete.is_some_and(|step| step.attempt == id.attempt) || (id.attempt == self.attempt && arrived)
+        self.has_step(id.attempt, id.step) || (id.attempt == self.attempt && arrived)
+    }
+
+    /// Whether the step is visible as this attempt wrote it.
+    pub(super) fn has_step(&self, attempt: u64, step: u64) -> bool {
+        self.complete.get(&step).is_some_and(|step| step.attempt == attempt)
     }
 
     /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks.
@@ -75,6 +85,24 @@ impl Run {
 
     /// Whether this attempt, rank and step may be written now.
     fn admit(&self, id: &BlockId) -> Result<(), EditError> {
+        self.admit_attempt(id)?;
+        if id.rank >= self.ranks {
+            return Err(EditError::Ranks {
+                run: id.run.clone(),
+                actual: self.ranks,
+                asked: id.rank.saturating_add(1),
+            });
+        }
+        self.admit_step(id, |ranks| ranks.contains_key(&id.rank))
+    }
+
+    /// Whether this attempt may write all of a step now, whatever its rank.
+    pub(super) fn admit_whole(&self, id: &BlockId) -> Result<(), EditError> {
+        self.admit_attempt(id)?;
+        self.admit_step(id, |_| !planted::is(Bug::LoadIgnoresArriving))
+    }
+
+    fn admit_attempt(&self, id: &BlockId) -> Result<(), EditError> {
         let run = || id.run.clone();
         if id.attempt < self.attempt && !planted::is(Bug::OldAttemptWrites) {
             return Err(EditError::StaleAttempt { run: run(), attempt: id.attempt, current: self.attempt });
@@ -82,14 +110,16 @@ impl Run {
         if id.attempt > self.attempt {
             return Err(EditError::NotBegun { run: run(), attempt: id.attempt });
         }
-        if id.rank >= self.ranks {
-            return Err(EditError::Ranks {
-                run: run(),
-                actual: self.ranks,
-                asked: id.rank.saturating_add(1),
-            });
-        }
-        let arriving = self.arriving.range(id.step..).filter(|(_, ranks)| ranks.contains_key(&id.rank));
+        Ok(())
+    }
+
+    /// Whether the step lies behind all that is visible of this attempt, and all that is arriving of these ranks.
+    fn admit_step(
+        &self,
+        id: &BlockId,
+        is_of: impl Fn(&BTreeMap<u32, Arrived>) -> bool,
+    ) -> Result<(), EditError> {
+        let arriving = self.arriving.range(id.step..).filter(|(_, ranks)| is_of(ranks));
         let later = arriving.map(|(step, _)| *step).chain(self.published.filter(|last| *last >= id.step));
         match later.max() {
             Some(last) => Err(EditError::StepOrder { id: id.clone(), last }),
@@ -97,23 +127,28 @@ impl Run {
         }
     }
 
-    /// Makes an arriving step visible; answers its pieces, which steps of earlier attempts it takes the place of, and
-    /// how many of them there are: those from it on. A later one than the first takes the place of one at most,
-    /// and that only in what is looked at as if it were complete: ranks that skip a step leave it arriving for ever.
-    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, StepRange, usize) {
+    /// Makes an arriving step visible; answers its pieces.
+    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, Shown) {
+        let blocks = self.arriving.remove(&step).unwrap_or_default();
+        let time = blocks.values().find_map(|arrived| arrived.time);
+        let pieces: Vec<Placed> = blocks.into_values().filter_map(|arrived| arrived.placed).collect();
+        let rows = pieces.iter().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
+        (pieces, self.show(step, time, rows))
+    }
+
+    /// Makes a step visible. The first of an attempt takes the place of those from it on of earlier attempts; a later one
+    /// of one at most, and that only in what is looked at as if it were complete: ranks that skip a step leave it
+    /// arriving for ever.
+    pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> Shown {
         let is_first = self.published.replace(step).is_none();
         let (steps, superseded) = if is_first {
             (StepRange::since(step), self.complete.split_off(&step).len())
         } else {
             (StepRange::only(step), usize::from(self.complete.get(&step).is_some()))
         };
-        let blocks = self.arriving.remove(&step).unwrap_or_default();
-        let time = blocks.values().find_map(|arrived| arrived.time);
-        let pieces: Vec<Placed> = blocks.into_values().filter_map(|arrived| arrived.placed).collect();
-        let rows = pieces.iter().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
         let published = Published { attempt: self.attempt, time, rows, is_deleted: false };
         self.complete.insert(step, published);
-        (pieces, steps, superseded)
+        Shown { steps, superseded }
     }
 
     /// Notes that the visible steps of a range were deleted as a whole.

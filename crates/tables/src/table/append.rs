@@ -19,7 +19,7 @@ use std::sync::Arc;
 const SESSIONS_MAX: usize = 5;
 
 /// A block as it will lie in an object.
-struct Encoded {
+pub(super) struct Encoded {
     id: BlockId,
     time: Option<StepTime>,
     rows: u64,
@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// Looks for columns that somebody else added, if rows have more than this handle knows of.
-    async fn notice_columns<'r>(
+    pub(super) async fn notice_columns<'r>(
         &self,
         rows: impl IntoIterator<Item = &'r RecordBatch>,
     ) -> Result<(), TableError> {
@@ -195,7 +195,12 @@ impl Table {
         TableError::Block { object: "new rows".to_owned(), source }
     }
 
-    fn encode(&self, id: BlockId, time: Option<f64>, rows: &RecordBatch) -> Result<Encoded, TableError> {
+    pub(super) fn encode(
+        &self,
+        id: BlockId,
+        time: Option<f64>,
+        rows: &RecordBatch,
+    ) -> Result<Encoded, TableError> {
         // Checked without rows too: a rank that has none now will have some later.
         // Rows without the columns that were added are written as before these were.
         let schema = self.lineage.with_columns(rows.num_columns());
@@ -214,7 +219,7 @@ impl Table {
     }
 
     /// Creates the object of a block, if it has rows.
-    async fn put_block(&self, block: &Encoded, session: SessionId) -> Result<Block, TableError> {
+    pub(super) async fn put_block(&self, block: &Encoded, session: SessionId) -> Result<Block, TableError> {
         let (id, time) = (block.id.clone(), block.time);
         if block.rows == 0 {
             return Ok(Block { id, time, piece: None });

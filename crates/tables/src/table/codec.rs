@@ -18,8 +18,11 @@ use crate::TableSchema;
 use crate::protocol::{Head, Version};
 use serde::{Deserialize, Serialize};
 
-/// The newest format that is known, of each kind of cell.
+/// The format of each kind of cell.
 const FORMAT: u64 = 1;
+
+/// The newest format that is known: that of edits which the first release does not know.
+const FORMAT_NEWEST: u64 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct StoredEntry {
@@ -112,8 +115,8 @@ fn from_json<'a, T: Deserialize<'a>>(table: &str, what: &str, text: &'a [u8]) ->
     }
     let unreadable = |error: serde_json::Error| damaged(table, &format!("{what} cannot be read: {error}"));
     let Format { format } = serde_json::from_slice(text).map_err(unreadable)?;
-    if format > FORMAT {
-        let newer = crate::SchemaError::NewerFormat { found: format, supported: FORMAT };
+    if format > FORMAT_NEWEST {
+        let newer = crate::SchemaError::NewerFormat { found: format, supported: FORMAT_NEWEST };
         return Err(newer.into());
     }
     serde_json::from_slice(text).map_err(unreadable)

@@ -216,7 +216,7 @@ impl Ledger {
 
     /// As [`Ledger::commit`]; an edit that changes nothing is an error.
     pub(super) async fn commit_new(&self, edit: Edit) -> Result<Version, TableError> {
-        let names_objects = matches!(edit, Edit::Append { .. } | Edit::Pack { .. });
+        let names_objects = matches!(edit, Edit::Append { .. } | Edit::Load { .. } | Edit::Pack { .. });
         let _turn = self.turn().await;
         loop {
             match self.commit_once(edit.clone()).await? {

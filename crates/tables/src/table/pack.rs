@@ -9,27 +9,25 @@
 //! takes those.
 
 mod background;
+mod growth;
 mod input;
+mod load;
 mod pace;
 mod plan;
 
-use super::codec::tight_box;
-use super::ledger::{Fate, create};
+use super::ledger::Fate;
 use super::{Table, TableError};
 use crate::block::BlockError;
-use crate::cube::{CubeObject, Shape, Tree};
-use crate::protocol::{
-    Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, Removal, SessionId, StepRange, Version,
-    WeightRange,
-};
-use crate::threads::{map, threads};
-use atoll_store::{Cell, Outcome};
+use crate::cube::{Shape, Tree};
+use crate::protocol::{Edit, EditError, Manifest, ObjectId, Removal, Version};
+use crate::threads::threads;
 use input::Input;
 use pace::Pace;
 use plan::Group;
 use std::ops::AddAssign;
 
 pub use background::KeepPacked;
+pub use load::WholeStep;
 
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
@@ -209,21 +207,10 @@ impl Table {
         if rows > 0 {
             let Input { rows, weights, origins, .. } = input;
             let tree = Tree::grow(&self.schema, rows, weights, origins, &options.shape, threads);
-            let tree = tree.map_err(in_new_cubes)?;
-            let numbers: Vec<usize> = (0..tree.object_count()).collect();
-            for numbers in numbers.chunks(threads) {
-                for object in map(numbers, threads, |&number| tree.object(number)) {
-                    let object = object.map_err(in_new_cubes)?;
-                    let name = self.ledger.new_object_of(session);
-                    let partition = self.names.object(name);
-                    create(&*self.store, Cell::new(&partition, b""), &object.bytes).await?;
-                    report.bytes_written += object.bytes.len() as u64;
-                    report.cubes += object.cubes as u64;
-                    add.push(piece(name, &object));
-                    pace.moved(object.bytes.len());
-                    pace.rest().await?;
-                }
-            }
+            let written = self.write_tree(&tree.map_err(in_new_cubes)?, session, threads, &mut pace).await?;
+            report.bytes_written += written.pieces.iter().map(|piece| piece.bytes).sum::<u64>();
+            report.cubes += written.cubes;
+            add = written.pieces;
         }
         let (before, after) = (group.pieces.len() as u64, add.len() as u64);
         let remove = group.pieces.iter().map(|placed| Removal {
@@ -235,62 +222,18 @@ impl Table {
         let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
         let edit = Edit::Pack { base: manifest.version, remove: remove.collect(), add, dropped };
         report.bytes_read += bytes_read;
-        let committed = self.commit_pack(edit, session).await;
-        if let Err(error) = &committed
-            && error.outcome() == Outcome::Refused
-        {
-            // No version names them or ever will, and otherwise they would stay as long as this session does; what is
-            // left all the same goes with a vacuum.
-            let _ = self.remove_objects(&written).await;
-        }
-        let version = committed?;
+        let version = match self.commit_written(edit, session, &written, Vec::new()).await? {
+            Fate::Made(version) => version,
+            Fate::Refused(error) => return Err(error.into()),
+            Fate::Fenced => return Err(TableError::Fenced { table: self.name.clone() }),
+            Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),
+        };
         report.trees += u64::from(after > 0);
         report.objects_before += before;
         report.objects_after += after;
         report.rows += rows;
         report.dropped += dropped;
         Ok(version)
-    }
-}
-
-impl Table {
-    /// Makes a pack true, unless the session has ended under which its objects were written: those may be swept
-    /// at any time.
-    async fn commit_pack(&self, edit: Edit, session: SessionId) -> Result<Version, TableError> {
-        let fenced = || TableError::Fenced { table: self.name.clone() };
-        // Nobody else ends or begins a session meanwhile.
-        let _turn = self.ledger.turn().await;
-        if self.ledger.session().await?.id != session {
-            return Err(fenced());
-        }
-        match self.ledger.commit_once(edit).await? {
-            Fate::Made(version) => Ok(version),
-            Fate::Refused(error) => Err(error.into()),
-            Fate::Fenced => Err(fenced()),
-            Fate::Forgotten => Err(TableError::Forgotten { table: self.name.clone() }),
-        }
-    }
-}
-
-fn piece(object: ObjectId, encoded: &CubeObject) -> Piece {
-    let (first, last) = encoded.steps;
-    let run = match encoded.runs.as_slice() {
-        [run] => Some(run.clone()),
-        _ => None,
-    };
-    // Tight, so that a sample leaves out what lies deep without opening it.
-    let (least, greatest) = encoded.weights;
-    let weights = WeightRange { from: least.get(), to: greatest.get().checked_add(1) };
-    Piece {
-        object,
-        part: 0,
-        form: Form::Cube,
-        weights,
-        rows: encoded.rows,
-        bytes: encoded.bytes.len() as u64,
-        front_bytes: encoded.front_bytes,
-        extent: Extent { run, steps: StepRange { from: first, to: last.checked_add(1) } },
-        tight: Some(tight_box(&encoded.extents)),
     }
 }
 

@@ -11,9 +11,9 @@ use crate::world::{Hand, World, charge};
 use arrow_array::RecordBatch;
 use atoll_store::{Cell, Outcome, PartitionQuery, ScanRequest, SortRange, Store, WriteOptions};
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{Table, TableError};
+use atoll_tables::{Table, TableError, WholeStep};
 use fastrand::Rng;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The runs.
@@ -100,8 +100,9 @@ async fn append_some(
         // The ranks of a step come in any order.
         blocks.sort_by_key(|id| (id.step, id.rank.wrapping_mul(2_654_435_761)));
     }
-    match random.u8(..3) {
+    match random.u8(..4) {
         0 => {}
+        3 => load(world, table, random, &blocks).await,
         1 => {
             let appends = blocks.iter().map(|id| append_once(world, table, id));
             let outcomes = futures::future::join_all(appends).await;
@@ -133,6 +134,41 @@ async fn append_together(world: &World, table: &Table, ids: &[BlockId]) -> Resul
         blocks.push((id.clone(), None, batch_of(world, table, id).await?));
     }
     table.append_all(&blocks).await.map(drop)
+}
+
+/// Loads all ranks' rows of some steps of one attempt; what is acknowledged must be true, and what is refused against
+/// the rules.
+async fn load(world: &World, table: &Table, random: &mut Rng, ids: &[BlockId]) {
+    let Some(BlockId { run, attempt, .. }) = ids.first().cloned() else { return };
+    let mut of_steps: BTreeMap<u64, Vec<BlockId>> = BTreeMap::new();
+    ids.iter().for_each(|id| of_steps.entry(id.step).or_default().push(id.clone()));
+    let mut steps = Vec::new();
+    for (step, mut ranks) in of_steps {
+        ranks.sort();
+        match step_of(world, table, &ranks).await {
+            Ok(rows) => steps.push(WholeStep { step, time: None, rows }),
+            Err(error) => return judge_refusal(Some(error)),
+        }
+    }
+    match table.load(&run.0, attempt, &steps, &some_options(random, 300)).await {
+        Ok(version) => {
+            let late = ids.iter().find(|id| world.accepted(id).is_none_or(|accepted| accepted > version));
+            assert!(late.is_none(), "{late:?} was loaded in {version:?}, and is not there");
+        }
+        Err(TableError::Edit(error @ EditError::StepOrder { .. })) => {
+            assert!(!world.now_true().admits_load(ids), "a load of {ids:?} was refused: {error}");
+        }
+        Err(error) => judge_refusal(Some(error)),
+    }
+}
+
+/// The rows of all ranks of a step.
+async fn step_of(world: &World, table: &Table, ranks: &[BlockId]) -> Result<RecordBatch, TableError> {
+    let charged = ranks.iter().find(|id| world.is_charged(id));
+    let widest = batch_of(world, table, charged.unwrap_or(&ranks[0])).await?;
+    let rows: Vec<_> = ranks.iter().flat_map(|id| world.rows_of(id).to_vec()).collect();
+    let is_wide = widest.num_columns() > world.schema.columns().fields().len();
+    Ok(batch(if is_wide { &world.widened } else { &world.schema }, &rows))
 }
 
 /// The rows of a block. Whoever writes values of the column that comes later adds it; others write without it, or with

@@ -127,6 +127,14 @@ impl Truth {
         self.runs.get(&*id.run.0).is_some_and(|run| run.has(id) || run.admits(id))
     }
 
+    /// Whether all ranks' blocks of some steps may come at once now, none of which is there.
+    pub fn admits_load(&self, ids: &[BlockId]) -> bool {
+        ids.iter().all(|id| {
+            let run = self.runs.get(&*id.run.0);
+            run.is_some_and(|run| run.admits(id) && run.arriving.range(id.step..).next().is_none())
+        })
+    }
+
     /// The runs.
     pub fn runs(&self) -> Vec<String> {
         self.runs.keys().cloned().collect()

@@ -318,6 +318,19 @@ impl World {
         known.history.push(truth);
     }
 
+    /// Blocks became true together.
+    fn append(&self, truth: &mut Truth, version: Version, ids: &[BlockId]) {
+        let blocks: Vec<(BlockId, Rows)> = ids.iter().map(|id| (id.clone(), self.rows_of(id))).collect();
+        if self.schema.has_unique_ids() {
+            let repeated = truth.repeated(&blocks);
+            assert!(repeated.is_none(), "an id is there twice in version {version:?}: {repeated:?}");
+        }
+        for (id, rows) in blocks {
+            truth.append(&id, rows);
+            self.known().accepted.entry(id).or_insert(version);
+        }
+    }
+
     fn apply(&self, truth: &mut Truth, version: Version, edit: &Value, deed: Option<&Deed>) {
         let number = |value: &Value, name: &str| value[name].as_u64().unwrap();
         if let Some(begin) = edit.get("begin") {
@@ -331,15 +344,16 @@ impl World {
                 rank: number(block, "rank") as u32,
             };
             let ids: Vec<BlockId> = append["blocks"].as_array().unwrap().iter().map(id).collect();
-            let blocks: Vec<(BlockId, Rows)> =
-                ids.into_iter().map(|id| (id.clone(), self.rows_of(&id))).collect();
-            if self.schema.has_unique_ids() {
-                let repeated = truth.repeated(&blocks);
-                assert!(repeated.is_none(), "an id is there twice in version {version:?}: {repeated:?}");
-            }
-            for (id, rows) in blocks {
-                truth.append(&id, rows);
-                self.known().accepted.entry(id).or_insert(version);
+            self.append(truth, version, &ids);
+        } else if let Some(load) = edit.get("load") {
+            let (run, attempt) = (load["run"].as_str().unwrap(), number(load, "attempt"));
+            let (_, ranks) = truth.attempt(run).expect("a run that nobody began");
+            for step in load["steps"].as_array().unwrap() {
+                let step = number(step, "step");
+                let id = |rank| BlockId { run: run.into(), attempt, step, rank };
+                let ids: Vec<BlockId> = (0..ranks).map(id).collect();
+                assert!(truth.admits_load(&ids), "{ids:?} were loaded and must not be");
+                self.append(truth, version, &ids);
             }
         } else if edit.get("add-column").is_some() {
             let before = self.known().has_charge.replace(version);

@@ -290,7 +290,7 @@ impl Model {
             (Some(Mistake::PackIgnoresSupersede), Edit::Pack { base, .. }) => {
                 state.history[usize::try_from(base.0).unwrap()]
             }
-            (Some(Mistake::AppendWithoutLooking), Edit::Append { .. }) => {
+            (Some(Mistake::AppendWithoutLooking), Edit::Append { .. } | Edit::Load { .. }) => {
                 state.history[usize::from(self.start)]
             }
             _ => state.at_head(),

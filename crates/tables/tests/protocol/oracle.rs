@@ -89,6 +89,10 @@ impl Oracle {
         let mut next = self.clone();
         match edit {
             Edit::Append { blocks } => blocks.iter().for_each(|block| next.come(table, &block.id)),
+            Edit::Load { run, attempt, steps, .. } => {
+                let id = |step| BlockId { run: run.clone(), attempt: *attempt, step, rank: 0 };
+                steps.iter().for_each(|step| next.come(table, &id(step.step)));
+            }
             Edit::Delete { scope } => next.visible &= !table.rows_in_scope(scope),
             Edit::Begin { run, attempt, .. } => {
                 let earlier = table.rows_where(|row| row.block.run == *run && row.block.attempt < *attempt);

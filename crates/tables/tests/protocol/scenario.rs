@@ -7,7 +7,7 @@ use atoll_tables::protocol::{AddedColumn, BlockId, Scope, StepRange};
 #[derive(Clone, Debug)]
 pub enum Role {
     /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks, and adds a
-    /// column to the table first if it says which.
+    /// column to the table first if it says which. One that loads writes all of them at once, for all ranks.
     Writer {
         attempt: u64,
         rank: u32,
@@ -15,6 +15,7 @@ pub enum Role {
         begins: Option<u32>,
         opens_late: bool,
         adds: Option<AddedColumn>,
+        loads: bool,
     },
     /// Adds a column.
     Adder { column: AddedColumn },
@@ -99,11 +100,25 @@ fn slow(role: Role, doubts: u8) -> Part {
 }
 
 fn writer(attempt: u64, rank: u32, steps: &[u64]) -> Role {
-    Role::Writer { attempt, rank, steps: steps.to_vec(), begins: None, opens_late: false, adds: None }
+    Role::Writer {
+        attempt,
+        rank,
+        steps: steps.to_vec(),
+        begins: None,
+        opens_late: false,
+        adds: None,
+        loads: false,
+    }
 }
 
 fn restarted(attempt: u64, steps: &[u64]) -> Role {
-    Role::Writer { attempt, rank: 0, steps: steps.to_vec(), begins: Some(1), opens_late: false, adds: None }
+    let (steps, begins) = (steps.to_vec(), Some(1));
+    Role::Writer { attempt, rank: 0, steps, begins, opens_late: false, adds: None, loads: false }
+}
+
+fn loader(attempt: u64, steps: &[u64]) -> Role {
+    let (steps, begins) = (steps.to_vec(), Some(1));
+    Role::Writer { attempt, rank: 0, steps, begins, opens_late: false, adds: None, loads: true }
 }
 
 fn packer(tries: u8) -> Role {
@@ -127,7 +142,7 @@ fn charge(text: &str) -> AddedColumn {
 pub fn columns() -> Scenario {
     let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
     let adds = Some(charge("float32"));
-    let writer = Role::Writer { attempt, rank, steps, begins: None, opens_late: false, adds };
+    let writer = Role::Writer { attempt, rank, steps, begins: None, opens_late: false, adds, loads: false };
     let parts = vec![
         part(writer, 2),
         part(Role::Adder { column: charge("float64") }, 1),
@@ -178,6 +193,23 @@ pub fn restart_over_cubes() -> Scenario {
     Scenario { is_packed: true, ..scenario }.with_crashes(1)
 }
 
+/// Attempt 2 loads two steps at once, while a rank of attempt 1 still writes, somebody deletes and somebody packs.
+pub fn loads() -> Scenario {
+    let parts = vec![
+        part(loader(2, &[2, 3]), 1),
+        part(writer(1, 0, &[3]), 0),
+        part(delete(StepRange::since(2), Some(LIGHT)), 0),
+        part(packer(2), 0),
+    ];
+    Scenario::new("a load, an older attempt, a delete, a packer", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// The session of a load ends while it writes, and a vacuum sweeps what it wrote.
+pub fn slow_load() -> Scenario {
+    let parts = vec![slow(loader(2, &[2, 3]), 1), part(packer(1), 0), part(Role::Vacuum { sweeps: true }, 0)];
+    Scenario::new("a slow load, a packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
+}
+
 /// Two readers, one of a version of the past, while a packer packs and a vacuum goes on.
 pub fn vacuum() -> Scenario {
     let parts = vec![
@@ -202,8 +234,9 @@ pub fn snapshots() -> Scenario {
 
 /// Sessions end though their processes live, while a vacuum sweeps what ended sessions left.
 pub fn slow_processes() -> Scenario {
+    let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
     let late =
-        Role::Writer { attempt: 1, rank: 0, steps: vec![3], begins: None, opens_late: true, adds: None };
+        Role::Writer { attempt, rank, steps, begins: None, opens_late: true, adds: None, loads: false };
     let parts = vec![slow(late, 1), slow(packer(1), 0), part(Role::Vacuum { sweeps: true }, 0)];
     Scenario::new("a slow writer, a slow packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }

@@ -256,7 +256,7 @@ impl World {
         let is_pack = matches!(edit, Edit::Pack { .. });
         let keeps_old = match self.mistake {
             Some(Mistake::PackLeavesRange) => is_pack,
-            Some(Mistake::SupersedeInTwoWrites) => matches!(edit, Edit::Append { .. }),
+            Some(Mistake::SupersedeInTwoWrites) => matches!(edit, Edit::Append { .. } | Edit::Load { .. }),
             _ => false,
         };
         if self.has(Mistake::PublishBeforeAllRanks) {
@@ -294,6 +294,9 @@ impl World {
                 };
                 let visible = blocks.iter().filter(is_visible);
                 (visible.filter_map(|block| block.piece.clone()).collect(), next.version)
+            }
+            (Mistake::AppendWithoutLooking, Edit::Load { add, .. }, EditError::AlreadyDone) => {
+                (add.clone(), next.version)
             }
             _ => return None,
         };

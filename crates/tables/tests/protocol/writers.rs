@@ -6,7 +6,7 @@ use super::scenario::{RUN, Role, block};
 use super::state::{At, Flight, Packer, Plan, SESSIONS_EACH, State, Writer};
 use super::world::{CUBES, CommitIndex, ObjectIndex, RecordIndex, Violation};
 use atoll_tables::protocol::{
-    Edit, EditError, Ended, Extent, Placed, Removal, RunId, SessionId, StepRange, WeightRange,
+    Edit, EditError, Ended, Extent, LoadedStep, Placed, Removal, RunId, SessionId, StepRange, WeightRange,
 };
 
 /// The weights of light rows.
@@ -102,9 +102,13 @@ impl Model {
     }
 
     fn create_block(&mut self, state: &State, actor: usize, step: u8) -> Next {
-        let Role::Writer { attempt, rank, steps, adds, .. } = &self.scenario.parts[actor].role else {
+        let Role::Writer { attempt, rank, steps, adds, loads, .. } = &self.scenario.parts[actor].role else {
             return Vec::new();
         };
+        if *loads {
+            let (attempt, steps) = (*attempt, steps.clone());
+            return self.create_load(state, actor, attempt, &steps);
+        }
         let id = block(*attempt, steps[usize::from(step)], *rank);
         let me = session_id(state.session(actor));
         // With the columns of the newest version that it can have seen.
@@ -113,6 +117,29 @@ impl Model {
         let tag = step + 16 * state.actors[actor].tries;
         let (object, block) = self.block(me, (tag, seen.max(believed)), id);
         let commit = self.world.commit(me, Edit::Append { blocks: vec![block] });
+        self.create(state, actor, object, At::Writer(Writer::Append { step, commit }))
+    }
+
+    /// Creates one object for all steps of a rank.
+    fn create_load(&mut self, state: &State, actor: usize, attempt: u64, steps: &[u64]) -> Next {
+        let me = session_id(state.session(actor));
+        let rows_of = |model: &Self, step: &u64| model.world.table.step(&block(attempt, *step, 0));
+        let rows = steps.iter().fold(0, |rows, step| rows | rows_of(self, step));
+        let light = rows & self.world.table.rows_where(|row| row.weight == 1);
+        let parts = vec![light, rows & !light];
+        let columns = self.world.record(state.at_head()).manifest.columns.len();
+        let object = self.world.object(me, CUBES + state.actors[actor].tries, parts.clone(), columns);
+        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        let extent = Extent { run: Some(RUN.into()), steps: StepRange { from: first, to: Some(last + 1) } };
+        let piece = |(part, rows)| self.piece(object, part, WeightRange::ALL, rows, extent.clone());
+        let add = (0..).zip(parts).map(piece).collect();
+        let loaded = |step: &u64| {
+            let rows = u64::from(rows_of(self, step).count_ones());
+            LoadedStep { step: *step, time: None, rows }
+        };
+        let steps: Vec<LoadedStep> = steps.iter().map(loaded).collect();
+        let step = u8::try_from(steps.len() - 1).unwrap();
+        let commit = self.world.commit(me, Edit::Load { run: RUN.into(), attempt, steps, add });
         self.create(state, actor, object, At::Writer(Writer::Append { step, commit }))
     }
 

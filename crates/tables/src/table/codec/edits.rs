@@ -1,9 +1,9 @@
 //! Edits as JSON.
 
-use super::{FORMAT, TableError, damaged, from_json, to_json};
+use super::{FORMAT, FORMAT_NEWEST, TableError, damaged, from_json, to_json};
 use crate::protocol::{
-    AddedColumn, Block, BlockId, Edit, EditId, Extent, Form, ObjectId, Piece, Removal, RunId, Scope,
-    SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
+    AddedColumn, Block, BlockId, Edit, EditId, Extent, Form, LoadedStep, ObjectId, Piece, Removal, RunId,
+    Scope, SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,15 @@ struct StoredBlock {
 }
 
 #[derive(Serialize, Deserialize)]
+struct StoredStep {
+    step: u64,
+    rows: u64,
+    /// As of a block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct StoredRemoval {
     object: (String, u64),
     part: u32,
@@ -70,6 +79,7 @@ struct StoredRemoval {
 enum StoredEdit {
     Begin { run: String, attempt: u64, ranks: u32 },
     Append { blocks: Vec<StoredBlock> },
+    Load { run: String, attempt: u64, steps: Vec<StoredStep>, add: Vec<StoredPiece> },
     Pack { base: u64, remove: Vec<StoredRemoval>, add: Vec<StoredPiece>, dropped: u64 },
     Delete { scope: StoredScope },
     RaiseFloor { to: u64 },
@@ -87,7 +97,12 @@ struct StoredNamedEdit {
 
 pub(in crate::table) fn edit_to_json(id: EditId, edit: &Edit) -> String {
     let session = session_name(id.session);
-    to_json(&StoredNamedEdit { format: FORMAT, session, sequence: id.sequence, edit: edit.into() })
+    // Who does not know an edit is told that it is newer, not that it is damaged.
+    let format = match edit {
+        Edit::Load { .. } | Edit::AddColumn { .. } => FORMAT_NEWEST,
+        _ => FORMAT,
+    };
+    to_json(&StoredNamedEdit { format, session, sequence: id.sequence, edit: edit.into() })
 }
 
 pub(in crate::table) fn edit_from_json(table: &str, text: &[u8]) -> Result<(EditId, Edit), TableError> {
@@ -163,6 +178,12 @@ impl From<&Edit> for StoredEdit {
                 Self::Begin { run: run.0.to_string(), attempt: *attempt, ranks: *ranks }
             }
             Edit::Append { blocks } => Self::Append { blocks: blocks.iter().map(stored_block).collect() },
+            Edit::Load { run, attempt, steps, add } => Self::Load {
+                run: run.0.to_string(),
+                attempt: *attempt,
+                steps: steps.iter().map(stored_step).collect(),
+                add: add.iter().map(Into::into).collect(),
+            },
             Edit::Pack { base, remove, add, dropped } => Self::Pack {
                 base: base.0,
                 remove: remove.iter().map(stored_removal).collect(),
@@ -187,6 +208,14 @@ fn stored_block(block: &Block) -> StoredBlock {
     StoredBlock { run: run.0.to_string(), attempt: *attempt, step: *step, rank: *rank, time, piece }
 }
 
+fn stored_step(step: &LoadedStep) -> StoredStep {
+    StoredStep { step: step.step, rows: step.rows, time: step.time.map(|time| time.0) }
+}
+
+fn step_of(stored: &StoredStep) -> LoadedStep {
+    LoadedStep { step: stored.step, rows: stored.rows, time: stored.time.map(StepTime) }
+}
+
 fn stored_removal(removal: &Removal) -> StoredRemoval {
     StoredRemoval {
         object: object_name(removal.object),
@@ -202,6 +231,12 @@ fn edit_of(stored: StoredEdit) -> Option<Edit> {
         StoredEdit::Append { blocks } => {
             Edit::Append { blocks: blocks.into_iter().map(block_of).collect::<Option<_>>()? }
         }
+        StoredEdit::Load { run, attempt, steps, add } => Edit::Load {
+            run: run.as_str().into(),
+            attempt,
+            steps: steps.iter().map(step_of).collect(),
+            add: add.into_iter().map(piece_of).collect::<Option<_>>()?,
+        },
         StoredEdit::Pack { base, remove, add, dropped } => Edit::Pack {
             base: Version(base),
             remove: remove.into_iter().map(removal_of).collect::<Option<_>>()?,

@@ -7,6 +7,7 @@ use super::super::strike::{Strike, bound};
 use super::super::{Table, TableError};
 use super::pace::Pace;
 use super::plan::Group;
+use crate::TableSchema;
 use crate::block::{BlockError, HEAD_BYTES, Wanted};
 use crate::cube::{Growing, Origins};
 use crate::part::Part;
@@ -210,23 +211,13 @@ impl<'t> Gathered<'t> {
         let rows =
             RecordBatch::try_new_with_options(Arc::clone(self.table.schema.columns()), columns, &options);
         let rows = rows.map_err(|error| in_cubes(&error.to_string()))?;
-        let weights = self.weights(&rows, threads)?;
+        let weights = weighed(&self.table.schema, &rows, threads)?;
+        self.check_order(&weights)?;
         Ok(Input { rows, weights, origins: self.origins, dropped: self.dropped, bytes: self.bytes })
     }
 
-    /// The weights of all rows, which are in their order where they were written so.
-    fn weights(&self, rows: &RecordBatch, threads: usize) -> Result<Vec<Weight>, BlockError> {
-        let (schema, count) = (&self.table.schema, rows.num_rows());
-        let starts: Vec<usize> = (0..count).step_by(WEIGHED_AT_ONCE).collect();
-        let weighed = map(&starts, threads, |&from| {
-            let len = WEIGHED_AT_ONCE.min(count - from);
-            let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, len));
-            weights(&key.collect::<Vec<_>>(), Salt(schema.salt()))
-        });
-        let mut weights = Vec::with_capacity(count);
-        for weighed in weighed {
-            weights.extend(weighed?);
-        }
+    /// Whether rows are in the order of their weights where they were written so.
+    fn check_order(&self, weights: &[Weight]) -> Result<(), BlockError> {
         let mut from = 0;
         for &(end, window) in &self.sorted {
             let of_band = &weights[from..end];
@@ -236,8 +227,28 @@ impl<'t> Gathered<'t> {
                 return Err(in_cubes("rows of a band are not in the order of their weights"));
             }
         }
-        Ok(weights)
+        Ok(())
     }
+}
+
+/// The weights of all rows.
+pub(super) fn weighed(
+    schema: &TableSchema,
+    rows: &RecordBatch,
+    threads: usize,
+) -> Result<Vec<Weight>, BlockError> {
+    let count = rows.num_rows();
+    let starts: Vec<usize> = (0..count).step_by(WEIGHED_AT_ONCE).collect();
+    let parts = map(&starts, threads, |&from| {
+        let len = WEIGHED_AT_ONCE.min(count - from);
+        let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, len));
+        weights(&key.collect::<Vec<_>>(), Salt(schema.salt()))
+    });
+    let mut weights = Vec::with_capacity(count);
+    for part in parts {
+        weights.extend(part?);
+    }
+    Ok(weights)
 }
 
 fn in_cubes(problem: &str) -> BlockError {

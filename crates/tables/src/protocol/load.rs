@@ -1,0 +1,46 @@
+//! Loading: whole steps of a run at once, whose rows are packed as they come.
+//!
+//! What a load adds is as good as packed, and clean: nobody could see its rows before, so no tombstone is about them.
+//! It waits for no other rank, since it speaks for all of them.
+
+use super::run::not_begun;
+use super::{BlockId, EditError, LoadedStep, Manifest, Piece, Placed, RunId, Version};
+use crate::planted::{self, Bug};
+
+impl Manifest {
+    pub(super) fn load(
+        &mut self,
+        run: &RunId,
+        attempt: u64,
+        steps: &[LoadedStep],
+        add: &[Piece],
+    ) -> Result<Vec<Placed>, EditError> {
+        let id = |step: &LoadedStep| BlockId { run: run.clone(), attempt, step: step.step, rank: 0 };
+        let known = self.runs.get(run).ok_or_else(|| not_begun(run, attempt))?;
+        if steps.iter().all(|step| known.has_step(attempt, step.step)) {
+            return Err(EditError::AlreadyDone);
+        }
+        check_sum(steps, add)?;
+        self.check_new(add)?;
+        let mut gone = Vec::new();
+        for step in steps {
+            let state = self.runs.get_mut(run).ok_or_else(|| not_begun(run, attempt))?;
+            state.admit_whole(&id(step))?;
+            let shown = state.show(step.step, step.time, step.rows);
+            gone.extend(self.supersede(run, shown));
+        }
+        for piece in add {
+            // Only now can anybody see the rows: what was deleted before was not about them.
+            let clean_to = if planted::is(Bug::DeleteReachesLoads) { Version::EMPTY } else { self.version };
+            self.pieces.insert(piece.key(), Placed { piece: piece.clone(), born: self.version, clean_to });
+        }
+        Ok(gone)
+    }
+}
+
+/// Every row of a step lies in a piece.
+fn check_sum(steps: &[LoadedStep], add: &[Piece]) -> Result<(), EditError> {
+    let asked = steps.iter().map(|step| step.rows).fold(0, u64::saturating_add);
+    let added = add.iter().map(|piece| piece.rows).fold(0, u64::saturating_add);
+    if asked == added { Ok(()) } else { Err(EditError::RowsDoNotAddUp { removed: asked, added, dropped: 0 }) }
+}

@@ -1,0 +1,157 @@
+//! Loading: many rows of a run at once, which are packed as they come and written once.
+//!
+//! An append is there to be seen, and to be kept, as soon as a step is computed; packing it later writes each row again.
+//! Rows that are all there already, as those of an import are, need not go that way: they become a tree of cubes in
+//! memory, and all their steps become visible in one version.
+//!
+//! Invariant: either all steps of a load are there afterwards, or none.
+
+use super::super::append::Encoded;
+use super::super::ledger::Fate;
+use super::super::query::NewIds;
+use super::super::{Table, TableError};
+use super::input::weighed;
+use super::pace::Pace;
+use super::{PackOptions, in_new_cubes};
+use crate::TableSchema;
+use crate::block::check;
+use crate::cube::{Origins, Tree};
+use crate::protocol::{BlockId, Edit, EditError, LoadedStep, ObjectId, RunId, StepTime, Version};
+use crate::threads::map;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_select::concat::concat;
+use std::sync::Arc;
+
+/// How often objects are written, should the session end each time.
+const SESSIONS_MAX: usize = 5;
+
+/// A step with the rows of all ranks.
+#[derive(Clone, Debug)]
+pub struct WholeStep {
+    /// The step.
+    pub step: u64,
+    /// Its time in the unit of the simulation, if it has one.
+    pub time: Option<f64>,
+    /// Its rows, with the columns of the table.
+    pub rows: RecordBatch,
+}
+
+/// What is about to be written.
+enum Loading<'s> {
+    Tree(Tree<'s>),
+    Blocks(Vec<Encoded>),
+}
+
+impl Table {
+    /// Adds whole steps of a run, in rising order, packed as they come; the version that has them.
+    ///
+    /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows, below
+    /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others. The memory that it
+    /// takes is about three times that of the rows.
+    ///
+    /// # Errors
+    /// As [`Table::append`]; [`TableError::PackOptions`].
+    pub async fn load(
+        &self,
+        run: &str,
+        attempt: u64,
+        steps: &[WholeStep],
+        options: &PackOptions,
+    ) -> Result<Version, TableError> {
+        options.validate()?;
+        let run = RunId::from(run);
+        self.notice_columns(steps.iter().map(|step| &step.rows)).await?;
+        let mut pace = Pace::begin(self, options).await?;
+        let rows = steps.iter().map(|step| step.rows.num_rows() as u64).sum::<u64>();
+        let (schema, threads) = (self.lineage.newest(), options.threads(rows));
+        let ids = self.new_ids(&run, attempt, steps)?;
+        let loading = if rows < options.rows_min {
+            let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
+            let blocks = steps.iter().map(|step| self.encode(id(step.step), step.time, &step.rows));
+            Loading::Blocks(blocks.collect::<Result<_, _>>()?)
+        } else {
+            let (rows, origins) = self.together(&schema, &run, steps, threads)?;
+            let weights = weighed(&schema, &rows, threads).map_err(Self::of_new_rows)?;
+            let tree = Tree::grow(&schema, rows, weights, origins, &options.shape, threads);
+            Loading::Tree(tree.map_err(in_new_cubes)?)
+        };
+        for _ in 0..SESSIONS_MAX {
+            let session = self.ledger.session().await?.id;
+            let add = match &loading {
+                Loading::Tree(tree) => self.write_tree(tree, session, threads, &mut pace).await?.pieces,
+                Loading::Blocks(blocks) => {
+                    let put = blocks.iter().map(|block| self.put_block(block, session));
+                    let put = futures::future::try_join_all(put).await?;
+                    put.into_iter().filter_map(|block| block.piece).collect()
+                }
+            };
+            let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
+            let steps = steps.iter().map(loaded).collect();
+            let edit = Edit::Load { run: run.clone(), attempt, steps, add };
+            match self.commit_written(edit, session, &written, ids.clone()).await? {
+                Fate::Made(version) => return Ok(version),
+                Fate::Refused(EditError::AlreadyDone) => return Ok(self.ledger.known_version()),
+                Fate::Refused(error) => return Err(error.into()),
+                Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),
+                // What was written under an ended session may be swept at any time: written again.
+                Fate::Fenced => {}
+            }
+        }
+        Err(TableError::Fenced { table: self.name.clone() })
+    }
+
+    /// Of the rows, where ids are unique.
+    fn new_ids(
+        &self,
+        run: &RunId,
+        attempt: u64,
+        steps: &[WholeStep],
+    ) -> Result<Vec<Arc<NewIds>>, TableError> {
+        if !self.schema.has_unique_ids() {
+            return Ok(Vec::new());
+        }
+        let of_step = |step: &WholeStep| {
+            let id = BlockId { run: run.clone(), attempt, step: step.step, rank: 0 };
+            NewIds::of(&self.schema, &id, &step.rows).map(Arc::new)
+        };
+        steps.iter().map(of_step).collect()
+    }
+
+    /// All rows one behind the other, with all columns, and where they come from.
+    fn together(
+        &self,
+        schema: &TableSchema,
+        run: &RunId,
+        steps: &[WholeStep],
+        threads: usize,
+    ) -> Result<(RecordBatch, Origins), TableError> {
+        let mut origins = Origins::default();
+        for step in steps {
+            // Rows from before a column was added have no value in it.
+            let known = self.lineage.with_columns(step.rows.num_columns());
+            check(&known, &step.rows).map_err(Self::of_new_rows)?;
+            origins.append_alike(run, step.step, step.rows.num_rows());
+        }
+        let places: Vec<usize> = (0..schema.columns().fields().len()).collect();
+        let columns = map(&places, threads, |&place| {
+            let data_type = schema.columns().field(place).data_type();
+            let of_step = |step: &WholeStep| -> ArrayRef {
+                let column = step.rows.columns().get(place).cloned();
+                column.unwrap_or_else(|| new_null_array(data_type, step.rows.num_rows()))
+            };
+            let columns: Vec<ArrayRef> = steps.iter().map(of_step).collect();
+            concat(&columns.iter().map(AsRef::<dyn Array>::as_ref).collect::<Vec<_>>())
+        });
+        let columns = columns.into_iter().collect::<Result<Vec<_>, _>>();
+        let options = RecordBatchOptions::new().with_row_count(Some(origins.rows()));
+        let rows = columns.and_then(|columns| {
+            RecordBatch::try_new_with_options(Arc::clone(schema.columns()), columns, &options)
+        });
+        Ok((rows.map_err(|error| Self::of_new_rows(error.into()))?, origins))
+    }
+}
+
+fn loaded(step: &WholeStep) -> LoadedStep {
+    let rows = step.rows.num_rows() as u64;
+    LoadedStep { step: step.step, time: step.time.map(StepTime::from), rows }
+}

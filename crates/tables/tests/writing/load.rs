@@ -1,0 +1,189 @@
+//! Loading: whole steps at once, packed as they come.
+
+use super::rows::{block, create, open, rows, schema, steps_seen};
+use arrow_schema::DataType;
+use atoll_conformance::{Relay, Relayed};
+use atoll_memory::MemoryStore;
+use atoll_store::{Batch, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written};
+use atoll_tables::block::BlockError;
+use atoll_tables::cube::Shape;
+use atoll_tables::protocol::EditError;
+use atoll_tables::{PackOptions, Table, TableError, WholeStep, column};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Small enough that few rows are a tree.
+fn options() -> PackOptions {
+    PackOptions { rows_min: 100, ..PackOptions::default() }
+}
+
+fn step(step: u64, count: usize) -> WholeStep {
+    WholeStep { step, time: Some(step as f64 / 2.0), rows: rows(step, 0, count) }
+}
+
+fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<WholeStep> {
+    numbers.map(|number| step(number, 60)).collect()
+}
+
+async fn table(ranks: u32) -> (Arc<dyn Store>, Table) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    table.begin("a", 1, ranks).await.unwrap();
+    (store, table)
+}
+
+#[tokio::test]
+async fn what_is_loaded_is_packed_and_listed_with_its_times() {
+    let (store, table) = table(3).await;
+    let before = table.version().await.unwrap();
+    let version = table.load("a", 1, &steps(1..=4), &options()).await.unwrap();
+    assert_eq!(version.0, before.0 + 1, "four steps of three ranks in one version");
+    let info = open(&store).await.info().await.unwrap();
+    assert_eq!((info.rows, info.blocks), (240, 0));
+    assert!(info.cubes > 0);
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 60), (2, 60), (3, 60), (4, 60)]);
+    let listed = table.steps(Some("a")).await.unwrap();
+    let told: Vec<_> = listed.iter().map(|step| (step.step, step.time, step.rows)).collect();
+    assert_eq!(told[2], (3, Some(1.5), 60));
+}
+
+#[tokio::test]
+async fn loading_again_changes_nothing_and_leaves_no_objects() {
+    let (store, table) = table(1).await;
+    let version = table.load("a", 1, &steps(1..=3), &options()).await.unwrap();
+    let cells = objects(&store).await;
+    assert_eq!(table.load("a", 1, &steps(1..=3), &options()).await.unwrap(), version);
+    assert_eq!(objects(&store).await, cells, "what the second load wrote is gone");
+    assert_eq!(steps_seen(&table).await.len(), 3);
+}
+
+/// Partitions of the store, other than those of the table's own cells.
+async fn objects(store: &Arc<dyn Store>) -> usize {
+    store.partition_keys(atoll_store::PartitionQuery::prefix("")).await.unwrap().partitions.len()
+}
+
+#[tokio::test]
+async fn steps_of_which_some_are_there_are_refused_as_a_whole() {
+    let (store, table) = table(1).await;
+    table.load("a", 1, &steps(1..=3), &options()).await.unwrap();
+    let cells = objects(&store).await;
+    let refused = table.load("a", 1, &steps(3..=6), &options()).await.unwrap_err();
+    assert!(matches!(&refused, TableError::Edit(EditError::StepOrder { last: 3, .. })), "{refused}");
+    assert_eq!((steps_seen(&table).await.len(), objects(&store).await), (3, cells));
+    table.load("a", 1, &steps(4..=6), &options()).await.unwrap();
+    assert_eq!(steps_seen(&table).await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_step_that_is_arriving_is_not_loaded_over() {
+    let (_, table) = table(2).await;
+    table.append(block("a", 1, 2, 0), &rows(2, 0, 10)).await.unwrap();
+    let refused = table.load("a", 1, &steps(1..=4), &options()).await.unwrap_err();
+    assert!(matches!(&refused, TableError::Edit(EditError::StepOrder { last: 2, .. })), "{refused}");
+    table.append(block("a", 1, 2, 1), &rows(2, 100, 10)).await.unwrap();
+    table.load("a", 1, &steps(3..=4), &options()).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(2, 20), (3, 60), (4, 60)]);
+}
+
+#[tokio::test]
+async fn a_new_attempt_takes_the_place_of_what_was_loaded_and_the_other_way_round() {
+    let (_, table) = table(1).await;
+    table.load("a", 1, &steps(1..=4), &options()).await.unwrap();
+    table.begin("a", 2, 1).await.unwrap();
+    table.append(block("a", 2, 3, 0), &rows(3, 500, 7)).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(1, 60), (2, 60), (3, 7)]);
+    table.begin("a", 3, 1).await.unwrap();
+    let stale = table.load("a", 2, &steps(4..=6), &options()).await.unwrap_err();
+    assert!(matches!(stale, TableError::Edit(EditError::StaleAttempt { .. })), "{stale}");
+    table.load("a", 3, &steps(2..=5), &options()).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(1, 60), (2, 60), (3, 60), (4, 60), (5, 60)]);
+}
+
+#[tokio::test]
+async fn a_delete_reaches_what_was_loaded_before_it_and_not_what_comes_after() {
+    let (_, table) = table(1).await;
+    table.load("a", 1, &steps(1..=3), &options()).await.unwrap();
+    table.delete(None, None, Some("x < 0.5")).await.unwrap();
+    table.load("a", 1, &steps(4..=6), &options()).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(1, 30), (2, 30), (3, 30), (4, 60), (5, 60), (6, 60)]);
+    table.pack(&PackOptions::whole()).await.unwrap();
+    assert_eq!(steps_seen(&table).await, [(1, 30), (2, 30), (3, 30), (4, 60), (5, 60), (6, 60)]);
+}
+
+#[tokio::test]
+async fn few_rows_come_as_blocks_and_unique_ids_are_compared() {
+    let (_, few) = table(2).await;
+    few.load("a", 1, &[step(1, 20), step(2, 20)], &options()).await.unwrap();
+    assert_eq!((few.info().await.unwrap().cubes, steps_seen(&few).await), (0, vec![(1, 20), (2, 20)]));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let unique = Table::create(Arc::clone(&store), "run", schema().with_unique_ids()).await.unwrap();
+    unique.begin("a", 1, 1).await.unwrap();
+    unique.load("a", 1, &steps(1..=4), &options()).await.unwrap();
+    let mut repeated = step(5, 60);
+    repeated.rows = rows(4, 0, 60);
+    let refused = unique.load("a", 1, &[repeated, step(6, 60)], &options()).await.unwrap_err();
+    assert!(matches!(refused, TableError::Edit(EditError::RepeatedIds { .. })), "{refused}");
+    assert_eq!(steps_seen(&unique).await.len(), 4);
+}
+
+#[tokio::test]
+async fn rows_from_before_a_column_was_added_have_no_value_in_it() {
+    let (_, table) = table(1).await;
+    table.add_column(column("charge", DataType::Float32, true).as_ref().clone()).await.unwrap();
+    table.load("a", 1, &steps(1..=2), &options()).await.unwrap();
+    let rows = table.query(&atoll_tables::Query::default()).await.unwrap().rows;
+    assert_eq!((rows.num_rows(), rows.column(3).null_count()), (120, 120));
+}
+
+#[tokio::test]
+async fn rows_that_do_not_fit_are_refused_by_name_and_nothing_is_written() {
+    let (store, table) = table(1).await;
+    let cells = objects(&store).await;
+    let narrow = WholeStep { step: 2, time: None, rows: rows(2, 0, 60).project(&[0, 1]).unwrap() };
+    let refused = table.load("a", 1, &[step(1, 60), narrow], &options()).await.unwrap_err();
+    assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+    let nobody = table.load("b", 1, &steps(1..=3), &options()).await.unwrap_err();
+    assert!(matches!(nobody, TableError::Edit(EditError::NotBegun { .. })), "{nobody}");
+    assert_eq!(objects(&store).await, cells);
+    assert_eq!(table.load("a", 1, &[], &options()).await.unwrap(), table.version().await.unwrap());
+}
+
+/// A store that fails one creation of many.
+struct Failing {
+    store: Arc<dyn Store>,
+    left: AtomicUsize,
+}
+
+impl Relay for Failing {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        // Objects have no key; what is the table's own has.
+        let is_object = batch
+            .mutations
+            .iter()
+            .any(|mutation| matches!(mutation, Mutation::Put(sort, _) if sort.is_empty()));
+        if is_object && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let error = StoreError::OutOfSpace { place: "the disk".to_owned(), source: None };
+            return Box::pin(async { Err(error) });
+        }
+        self.store.write(batch, options)
+    }
+}
+
+#[tokio::test]
+async fn a_load_whose_store_fails_shows_nothing_and_may_be_done_again() {
+    let (store, _) = table(1).await;
+    let failing = Failing { store: Arc::clone(&store), left: AtomicUsize::new(3) };
+    let failing: Arc<dyn Store> = Arc::new(Relayed(failing));
+    let table = open(&failing).await;
+    let shape = Shape { object_bytes: 512, cube_rows: 20, leaf_rows: 40, ..Default::default() };
+    let options = PackOptions { shape, ..options() };
+    let error = table.load("a", 1, &steps(1..=6), &options).await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Refused, "{error}");
+    assert!(steps_seen(&open(&store).await).await.is_empty());
+    table.load("a", 1, &steps(1..=6), &options).await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 6);
+}
