@@ -90,6 +90,9 @@ pub struct LoadArguments {
     /// How many writers share the steps, each as a run of its own.
     #[arg(long, default_value_t = 1)]
     writers: usize,
+    /// Load many steps at once, packed as they come, instead of appending each.
+    #[arg(long, conflicts_with = "writers")]
+    loaded: bool,
     /// Where goes what it took, as JSON.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -131,7 +134,9 @@ pub fn run(half: &Half) -> Result<(), EngineError> {
             Half::TablesLoad(its) => {
                 let sample_key = its.sample_key.as_deref();
                 let out = its.out.as_deref();
-                counts::load(&its.store, &its.table, &its.rows, sample_key, its.writers, out).await
+                let appended = counts::Way::Appended { writers: its.writers };
+                let way = if its.loaded { counts::Way::Loaded } else { appended };
+                counts::load(&its.store, &its.table, &its.rows, sample_key, way, out).await
             }
             Half::TablesPack(its) => counts::pack(&its.store, &its.table, &its.out).await,
             Half::TablesCount(its) => counts::count(&its.store, &its.table, &its.questions, &its.out).await,

@@ -9,7 +9,7 @@ use arrow_ipc::reader::FileReader;
 use arrow_select::filter::filter_record_batch;
 use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, RunId};
-use atoll_tables::{Roles, Table, TableSchema};
+use atoll_tables::{PackOptions, Roles, Table, TableSchema, WholeStep};
 use futures::future::try_join_all;
 use serde::Serialize;
 use std::fs::File;
@@ -40,21 +40,33 @@ struct Loaded {
     seconds: f64,
 }
 
-/// Appends every record batch of an Arrow file as a step; then closes the store, and writes what it took to `out`.
+/// How rows are written.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// Each step as it comes, by so many writers.
+    Appended { writers: usize },
+    /// As many steps at once as a tree is made from, packed as they come.
+    Loaded,
+}
+
+/// Writes every record batch of an Arrow file as a step; then closes the store, and writes what it took to `out`.
 ///
-/// The table is sampled by row, or by the column `sample_key`; so many writers share the steps.
+/// The table is sampled by row, or by the column `sample_key`.
 pub async fn load(
     folder: &Path,
     table: &str,
     rows: &Path,
     sample_key: Option<&str>,
-    writers: usize,
+    way: Way,
     out: Option<&Path>,
 ) -> Result<(), EngineError> {
     let store = open(folder).await?;
     let rows = Rows::open(rows)?;
     let started = Instant::now();
-    write_into(&store, table, rows, sample_key, writers).await?;
+    match way {
+        Way::Appended { writers } => write_into(&store, table, rows, sample_key, writers).await?,
+        Way::Loaded => load_into(&store, table, rows, sample_key).await?,
+    }
     let seconds = started.elapsed().as_secs_f64();
     if let Some(out) = out {
         std::fs::write(out, serde_json::to_string(&Loaded { seconds })?)?;
@@ -63,7 +75,23 @@ pub async fn load(
     Ok(())
 }
 
-/// Appends all rows to a new table of the store.
+async fn create(
+    store: &Arc<dyn Store>,
+    table: &str,
+    rows: &Steps,
+    sample_key: Option<&str>,
+) -> Result<Table, EngineError> {
+    let roles = Roles {
+        id: vec!["pid".to_owned(), "step".to_owned()],
+        sample_key: sample_key.into_iter().map(str::to_owned).collect(),
+        index: ["x", "y", "z", "step"].map(str::to_owned).to_vec(),
+        salt: 0,
+    };
+    let schema = TableSchema::new(rows.schema().as_ref().clone(), &roles)?;
+    Ok(Table::create(Arc::clone(store), table, schema).await?)
+}
+
+/// Appends all rows to a new table of the store; so many writers share the steps.
 pub async fn write_into(
     store: &Arc<dyn Store>,
     table: &str,
@@ -72,14 +100,7 @@ pub async fn write_into(
     writers: usize,
 ) -> Result<(), EngineError> {
     let file = rows.0;
-    let roles = Roles {
-        id: vec!["pid".to_owned(), "step".to_owned()],
-        sample_key: sample_key.into_iter().map(str::to_owned).collect(),
-        index: ["x", "y", "z", "step"].map(str::to_owned).to_vec(),
-        salt: 0,
-    };
-    let schema = TableSchema::new(file.schema().as_ref().clone(), &roles)?;
-    let table = Arc::new(Table::create(Arc::clone(store), table, schema).await?);
+    let table = Arc::new(create(store, table, &file, sample_key).await?);
     let file = Arc::new(Mutex::new(file));
     let writers = (0..writers.max(1)).map(|writer| {
         let (table, file) = (Arc::clone(&table), Arc::clone(&file));
@@ -88,6 +109,40 @@ pub async fn write_into(
     });
     try_join_all(writers).await?;
     Ok(())
+}
+
+/// Loads all rows into a new table of the store.
+async fn load_into(
+    store: &Arc<dyn Store>,
+    table: &str,
+    rows: Rows,
+    sample_key: Option<&str>,
+) -> Result<(), EngineError> {
+    let file = rows.0;
+    let table = create(store, table, &file, sample_key).await?;
+    table.begin(RUN, 1, 1).await?;
+    let options = PackOptions::default();
+    let (mut steps, mut bytes) = (Vec::new(), 0);
+    for rows in file {
+        let rows = rows?;
+        let of_step = rows.get_array_memory_size() as u64;
+        if bytes + of_step > options.tree_bytes_max {
+            table.load(RUN, 1, &std::mem::take(&mut steps), &options).await?;
+            bytes = 0;
+        }
+        if let Some(step) = step_of(&rows)? {
+            bytes += of_step;
+            steps.push(WholeStep { step, time: None, rows });
+        }
+    }
+    table.load(RUN, 1, &steps, &options).await?;
+    Ok(())
+}
+
+/// The step of some rows, if there are any.
+fn step_of(rows: &RecordBatch) -> Result<Option<u64>, EngineError> {
+    let steps = column(rows, "step")?.as_primitive_opt::<Int64Type>().ok_or("step is no int64")?;
+    Ok(steps.values().first().map(|&step| step.try_into()).transpose()?)
 }
 
 /// Takes steps from the file, as long as there are any, and appends them as those of one run.
@@ -101,15 +156,12 @@ async fn write(table: Arc<Table>, file: Arc<Mutex<Steps>>, run: String) -> Resul
 }
 
 async fn append(table: &Table, run: &str, batch: &RecordBatch) -> Result<(), EngineError> {
-    if batch.num_rows() == 0 {
-        return Ok(());
-    }
-    let step = column(batch, "step")?.as_primitive_opt::<Int64Type>().ok_or("step is no int64")?.value(0);
+    let Some(step) = step_of(batch)? else { return Ok(()) };
     let x = column(batch, "x")?.as_primitive_opt::<Float32Type>().ok_or("x is no float32")?;
     let is_right: BooleanArray = x.values().iter().map(|&x| Some(x >= 0.0)).collect();
     let is_left: BooleanArray = x.values().iter().map(|&x| Some(x < 0.0)).collect();
     for (rank, of_rank) in [is_left, is_right].iter().enumerate() {
-        let id = BlockId { run: RunId::from(run), attempt: 1, step: step.try_into()?, rank: rank as u32 };
+        let id = BlockId { run: RunId::from(run), attempt: 1, step, rank: rank as u32 };
         table.append(id, &filter_record_batch(batch, of_rank)?).await?;
     }
     Ok(())

@@ -13,7 +13,7 @@ mod pack;
 mod questions;
 
 pub use ask::count;
-pub use load::{Rows, load, write_into};
+pub use load::{Rows, Way, load, write_into};
 pub use pack::pack;
 
 use crate::peers::EngineError;

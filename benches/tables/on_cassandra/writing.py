@@ -21,6 +21,9 @@ RIVALS = "rivals"
 _WRITERS = 4
 """Writers of Atoll, each with one step after the other; its rivals have 64 requests in flight."""
 
+_APPENDED = "appended"
+"""The table of rows that come step by step."""
+
 _WARMING = "warming"
 """The keyspace of what is written before anything is timed."""
 _WARMING_STEPS = 8
@@ -30,6 +33,9 @@ def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
     """Whatever is not there yet; then the figures, from what each took."""
     _kept(bench, "warmed", lambda: _warm(bench, cluster, with_rivals=with_rivals))
     took = {"atoll": load(bench, ROWS_TABLE)}
+    took["atoll in two steps"] = _kept(
+        bench, "atoll-appended", lambda: _append_into(bench, bench.url, bench.dataset.by_step, _APPENDED)
+    )
     if with_rivals:
         took["blobs"] = _kept(bench, "plain-blobs", lambda: _blobs(bench, cluster))
         took["rows"] = rows(bench, cluster)
@@ -39,18 +45,22 @@ def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
 
 def _record(bench: Bench, took: dict[str, dict[str, float]]) -> None:
     count = bench.dataset.rows
-    atoll = took["atoll"]
+    apart = took["atoll in two steps"]
     rates = {
-        "atoll packed": count / (atoll["appended, s"] + atoll["packed, s"]),
-        "atoll appended": count / atoll["appended, s"],
+        "atoll packed": count / took["atoll"]["loaded, s"],
+        "atoll appended": count / apart["appended, s"],
+        "atoll appended, then packed": count / (apart["appended, s"] + apart["packed, s"]),
     }
-    for name in took.keys() - {"atoll"}:
-        rates[name] = count / took[name]["seconds"]
+    for name in ("blobs", "rows"):
+        if name in took:
+            rates[name] = count / took[name]["seconds"]
     told("  " + ", ".join(f"{name} {rate:,.0f} rows/s" for name, rate in rates.items()))
     for name in ("rows", "blobs"):
         if name in rates:
             bench.measured.record(f"over {name}", rates["atoll packed"] / rates[name], rates)
             bench.measured.record(f"appended over {name}", rates["atoll appended"] / rates[name])
+            in_two_steps = rates["atoll appended, then packed"] / rates[name]
+            bench.measured.record(f"in two steps over {name}", in_two_steps)
 
 
 def _kept(bench: Bench, name: str, make) -> dict[str, float]:  # noqa: ANN001
@@ -69,34 +79,46 @@ def forget(bench: Bench) -> None:
 
 
 def load(bench: Bench, table: str, sample_key: str | None = None) -> dict[str, float]:
-    """A table of the kept store, appended and packed; what that took, now or before."""
-    return _kept(bench, f"atoll-{table}", lambda: _load(bench, table, sample_key))
-
-
-def _load(bench: Bench, table: str, sample_key: str | None) -> dict[str, float]:
-    return _load_into(bench, bench.url, bench.dataset.by_step, table, sample_key)
+    """A table of the kept store, loaded, and packed by that; what it took, now or before."""
+    steps = bench.dataset.by_step
+    return _kept(bench, f"atoll-{table}", lambda: _load_into(bench, bench.url, steps, table, sample_key))
 
 
 def _load_into(bench: Bench, url: str, steps: Path, table: str, sample_key: str | None = None) -> dict[str, float]:
+    """Rows that are all there already, packed as they come."""
+    more = ["--sample-key", sample_key] if sample_key else []
+    words = ["--store", _made(url), "--table", table, "--rows", steps, "--loaded", *more]
+    return {"loaded, s": _seconds(bench, "tables-load", *words)}
+
+
+def _append_into(bench: Bench, url: str, steps: Path, table: str) -> dict[str, float]:
+    """Rows that come step by step, each kept and seen as it comes; packed when all are there."""
+    words = ["--store", _made(url), "--table", table]
+    appended = _seconds(bench, "tables-load", *words, "--rows", steps, "--writers", _WRITERS)
+    return {"appended, s": appended, "packed, s": _seconds(bench, "tables-pack", *words)}
+
+
+def _made(url: str) -> str:
+    """The store's own tables are made before anything is timed; those of rivals are as well."""
     import atoll
 
-    # The store's own tables are made before anything is timed; those of rivals are as well.
     atoll.open(url).close()
-    words = ["--store", url, "--table", table]
-    more = ["--sample-key", sample_key] if sample_key else []
-    # As with rivals, time begins when the program is connected.
-    loaded, packed = bench.folder / f"load-{table}.json", bench.folder / f"pack-{table}.json"
-    bench.run_counter("tables-load", *words, "--rows", steps, "--writers", _WRITERS, "--out", loaded, *more)
-    bench.run_counter("tables-pack", *words, "--out", packed)
-    seconds = [json.loads(each.read_text())["seconds"] for each in (loaded, packed)]
-    return dict(zip(("appended, s", "packed, s"), seconds, strict=True))
+    return url
+
+
+def _seconds(bench: Bench, *words: object) -> float:
+    """What a program says it took: as with rivals, from when it is connected."""
+    out = bench.folder / "atoll.json"
+    bench.run_counter(*words, "--out", out)
+    return json.loads(out.read_text())["seconds"]
 
 
 def _warm(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> dict[str, float]:
     """The first steps, by every program."""
     steps = bench.folder / "steps-to-warm.arrow"
     _first_steps(_with_priority(bench) if with_rivals else bench.dataset.by_step, steps)
-    took = _load_into(bench, cluster.url(_WARMING), steps, ROWS_TABLE)
+    url = cluster.url(_WARMING)
+    took = _load_into(bench, url, steps, ROWS_TABLE) | _append_into(bench, url, steps, _APPENDED)
     if with_rivals:
         for rival in ("blobs", "rows"):
             took[f"{rival}, s"] = _rival(bench, cluster, f"cassandra-{rival}", steps, _WARMING)["seconds"]
