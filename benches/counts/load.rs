@@ -21,6 +21,9 @@ use std::time::Instant;
 /// How the runs are called that everything is written as, one for each writer.
 const RUN: &str = "run";
 
+/// Bytes of rows that are loaded as one tree.
+const TREE_BYTES: u64 = 64 << 20;
+
 /// The steps of a file, in order.
 type Steps = FileReader<BufReader<File>>;
 
@@ -121,21 +124,14 @@ async fn load_into(
     let file = rows.0;
     let table = create(store, table, &file, sample_key).await?;
     table.begin(RUN, 1, 1).await?;
-    let options = PackOptions::default();
-    let (mut steps, mut bytes) = (Vec::new(), 0);
+    let mut loader = table.loader(RUN, 1, TREE_BYTES, PackOptions::default())?;
     for rows in file {
         let rows = rows?;
-        let of_step = rows.get_array_memory_size() as u64;
-        if bytes + of_step > options.tree_bytes_max {
-            table.load(RUN, 1, &std::mem::take(&mut steps), &options).await?;
-            bytes = 0;
-        }
         if let Some(step) = step_of(&rows)? {
-            bytes += of_step;
-            steps.push(WholeStep { step, time: None, rows });
+            loader.push(WholeStep { step, time: None, rows }).await?;
         }
     }
-    table.load(RUN, 1, &steps, &options).await?;
+    loader.finish().await?;
     Ok(())
 }
 

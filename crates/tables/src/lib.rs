@@ -37,7 +37,7 @@ pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };
 pub use table::{
-    Answer, Attributes, AttributesOf, Batches, Count, Explanation, KeepPacked, OfRuns, PackOptions,
+    Answer, Attributes, AttributesOf, Batches, Count, Explanation, KeepPacked, Loader, OfRuns, PackOptions,
     PackReport, Query, Refined, Refinement, RunSummary, Scanned, SnapshotSummary, StepSummary, Table,
     TableError, TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, WholeStep, Within, Work,
 };

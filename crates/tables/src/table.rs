@@ -26,7 +26,7 @@ mod strike;
 mod vacuum;
 
 pub use attributes::{Attributes, AttributesOf};
-pub use pack::{KeepPacked, PackOptions, PackReport, WholeStep};
+pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
 pub use query::{
     Answer, Batches, Count, Explanation, OfRuns, Query, Refined, Refinement, Scanned, Union, UnionRefinement,
     Within, Work,

@@ -57,8 +57,8 @@ struct Layer {
 
 /// Rows grown into a tree, ready to be encoded object by object.
 #[derive(Debug)]
-pub struct Tree<'s> {
-    schema: &'s TableSchema,
+pub struct Tree {
+    schema: Arc<TableSchema>,
     root: Root,
     /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each other.
     sources: Vec<Source>,
@@ -68,14 +68,14 @@ pub struct Tree<'s> {
     portions: Vec<Vec<Layer>>,
 }
 
-impl<'s> Tree<'s> {
+impl Tree {
     /// Grows a tree over rows in any order, by so many threads. What comes out does not depend on that order, as long as
     /// no two rows have one weight and one id, nor on the threads.
     ///
     /// # Errors
     /// As [`crate::block::encode_block`].
     pub fn grow(
-        schema: &'s TableSchema,
+        schema: &Arc<TableSchema>,
         rows: RecordBatch,
         weights: Vec<Weight>,
         origins: Origins,
@@ -99,7 +99,7 @@ impl<'s> Tree<'s> {
         let hidden = HiddenOfTree::of(origins, step_column, &order);
         let columns = in_order(rows, order, threads)?;
         Ok(Self {
-            schema,
+            schema: Arc::clone(schema),
             root,
             sources: columns.iter().map(Source::of).collect(),
             weights,
@@ -159,7 +159,7 @@ impl<'s> Tree<'s> {
         let least = of_object.iter().min().copied().unwrap_or(Weight::LEAST);
         let weights = (least, of_object.iter().max().copied().unwrap_or(least));
         let sections = Sections { filters, bands: bytes };
-        Ok(assemble(self.schema, directory, &sections, weights, hidden.steps))
+        Ok(assemble(&self.schema, directory, &sections, weights, hidden.steps))
     }
 
     /// Appends the columns of a band; what its rows span, and how long its columns are.

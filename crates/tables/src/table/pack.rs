@@ -12,6 +12,7 @@ mod background;
 mod growth;
 mod input;
 mod load;
+mod loader;
 mod pace;
 mod plan;
 
@@ -28,6 +29,7 @@ use std::ops::AddAssign;
 
 pub use background::KeepPacked;
 pub use load::WholeStep;
+pub use loader::Loader;
 
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;

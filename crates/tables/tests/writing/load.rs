@@ -187,3 +187,64 @@ async fn a_load_whose_store_fails_shows_nothing_and_may_be_done_again() {
     table.load("a", 1, &steps(1..=6), &options).await.unwrap();
     assert_eq!(steps_seen(&open(&store).await).await.len(), 6);
 }
+
+#[tokio::test]
+async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
+    let (_, table) = table(2).await;
+    // A row has 24 bytes here, a step 60 rows.
+    let mut loader = table.loader("a", 1, 3 * 60 * 24, options()).unwrap();
+    for step in steps(1..=8) {
+        loader.push(step).await.unwrap();
+    }
+    // The first tree is written once the second one grows.
+    assert_eq!((loader.last(), steps_seen(&table).await.len()), (Some(3), 3));
+    let version = loader.finish().await.unwrap();
+    assert_eq!(version, table.version().await.unwrap());
+    assert_eq!(steps_seen(&table).await.len(), 8);
+    let info = table.info().await.unwrap();
+    assert_eq!((info.blocks, info.rows), (0, 480));
+    let nothing = table.loader("a", 1, 1, options()).unwrap();
+    assert_eq!(nothing.finish().await.unwrap(), version);
+}
+
+#[tokio::test]
+async fn after_a_step_that_fails_a_loader_takes_none() {
+    let (store, _) = table(1).await;
+    let failing = Failing { store: Arc::clone(&store), left: AtomicUsize::new(2) };
+    let failing: Arc<dyn Store> = Arc::new(Relayed(failing));
+    let table = open(&failing).await;
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    let mut failed = None;
+    for step in steps(1..=12) {
+        if let Err(error) = loader.push(step).await {
+            failed.get_or_insert(error);
+        }
+    }
+    assert!(matches!(failed, Some(TableError::Store(StoreError::OutOfSpace { .. }))), "{failed:?}");
+    assert_eq!(loader.last(), Some(2));
+    let behind = loader.finish().await.unwrap_err();
+    assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
+    // Whoever goes on begins where it failed.
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(3..=12) {
+        loader.push(step).await.unwrap();
+    }
+    loader.finish().await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 12);
+}
+
+#[tokio::test]
+async fn rows_that_do_not_fit_end_a_loader_behind_those_that_do() {
+    let (_, table) = table(1).await;
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(1..=4) {
+        loader.push(step).await.unwrap();
+    }
+    let narrow = WholeStep { step: 5, time: None, rows: rows(5, 0, 60).project(&[0, 1]).unwrap() };
+    let pushed = loader.push(narrow).await;
+    assert!(pushed.is_ok(), "nothing was looked at yet");
+    let refused = loader.finish().await.unwrap_err();
+    assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+    assert_eq!(steps_seen(&table).await.len(), 4);
+}

@@ -32,7 +32,7 @@ impl Table {
     /// Creates the objects of a tree, in the name of a session.
     pub(super) async fn write_tree(
         &self,
-        tree: &Tree<'_>,
+        tree: &Tree,
         session: SessionId,
         threads: usize,
         pace: &mut Pace<'_>,

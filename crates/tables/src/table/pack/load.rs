@@ -37,8 +37,18 @@ pub struct WholeStep {
 }
 
 /// What is about to be written.
-enum Loading<'s> {
-    Tree(Tree<'s>),
+pub(super) struct Loading {
+    run: RunId,
+    attempt: u64,
+    steps: Vec<LoadedStep>,
+    /// Of the rows, where ids are unique.
+    ids: Vec<Arc<NewIds>>,
+    rows: Rows,
+    threads: usize,
+}
+
+enum Rows {
+    Tree(Tree),
     Blocks(Vec<Encoded>),
 }
 
@@ -47,7 +57,7 @@ impl Table {
     ///
     /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows, below
     /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others. The memory that it
-    /// takes is about three times that of the rows.
+    /// takes is about three times that of the rows; [`Table::loader`] takes more steps than fit.
     ///
     /// # Errors
     /// As [`Table::append`]; [`TableError::PackOptions`].
@@ -59,36 +69,56 @@ impl Table {
         options: &PackOptions,
     ) -> Result<Version, TableError> {
         options.validate()?;
-        let run = RunId::from(run);
         self.notice_columns(steps.iter().map(|step| &step.rows)).await?;
-        let mut pace = Pace::begin(self, options).await?;
-        let rows = steps.iter().map(|step| step.rows.num_rows() as u64).sum::<u64>();
-        let (schema, threads) = (self.lineage.newest(), options.threads(rows));
-        let ids = self.new_ids(&run, attempt, steps)?;
-        let loading = if rows < options.rows_min {
+        let loading = self.loading(&RunId::from(run), attempt, steps, options)?;
+        self.write_loading(&loading, options).await
+    }
+
+    /// Makes all ready to be written: no store is asked.
+    pub(super) fn loading(
+        &self,
+        run: &RunId,
+        attempt: u64,
+        steps: &[WholeStep],
+        options: &PackOptions,
+    ) -> Result<Loading, TableError> {
+        let count = steps.iter().map(|step| step.rows.num_rows() as u64).sum::<u64>();
+        let (schema, threads) = (self.lineage.newest(), options.threads(count));
+        let ids = self.new_ids(run, attempt, steps)?;
+        let rows = if count < options.rows_min {
             let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
             let blocks = steps.iter().map(|step| self.encode(id(step.step), step.time, &step.rows));
-            Loading::Blocks(blocks.collect::<Result<_, _>>()?)
+            Rows::Blocks(blocks.collect::<Result<_, _>>()?)
         } else {
-            let (rows, origins) = self.together(&schema, &run, steps, threads)?;
+            let (rows, origins) = self.together(&schema, run, steps, threads)?;
             let weights = weighed(&schema, &rows, threads).map_err(Self::of_new_rows)?;
             let tree = Tree::grow(&schema, rows, weights, origins, &options.shape, threads);
-            Loading::Tree(tree.map_err(in_new_cubes)?)
+            Rows::Tree(tree.map_err(in_new_cubes)?)
         };
+        let steps = steps.iter().map(loaded).collect();
+        Ok(Loading { run: run.clone(), attempt, steps, ids, rows, threads })
+    }
+
+    pub(super) async fn write_loading(
+        &self,
+        loading: &Loading,
+        options: &PackOptions,
+    ) -> Result<Version, TableError> {
+        let mut pace = Pace::begin(self, options).await?;
         for _ in 0..SESSIONS_MAX {
             let session = self.ledger.session().await?.id;
-            let add = match &loading {
-                Loading::Tree(tree) => self.write_tree(tree, session, threads, &mut pace).await?.pieces,
-                Loading::Blocks(blocks) => {
+            let add = match &loading.rows {
+                Rows::Tree(tree) => self.write_tree(tree, session, loading.threads, &mut pace).await?.pieces,
+                Rows::Blocks(blocks) => {
                     let put = blocks.iter().map(|block| self.put_block(block, session));
                     let put = futures::future::try_join_all(put).await?;
                     put.into_iter().filter_map(|block| block.piece).collect()
                 }
             };
             let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
-            let steps = steps.iter().map(loaded).collect();
-            let edit = Edit::Load { run: run.clone(), attempt, steps, add };
-            match self.commit_written(edit, session, &written, ids.clone()).await? {
+            let (run, steps) = (loading.run.clone(), loading.steps.clone());
+            let edit = Edit::Load { run, attempt: loading.attempt, steps, add };
+            match self.commit_written(edit, session, &written, loading.ids.clone()).await? {
                 Fate::Made(version) => return Ok(version),
                 Fate::Refused(EditError::AlreadyDone) => return Ok(self.ledger.known_version()),
                 Fate::Refused(error) => return Err(error.into()),
