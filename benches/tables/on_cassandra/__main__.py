@@ -118,9 +118,14 @@ def _sample(bench: Bench, cluster: Cluster, asked: argparse.Namespace) -> None:
 
 
 def _counts(bench: Bench) -> None:
-    """What is asked by particle is asked of a table that is sampled by particle."""
-    writing.load(bench, ROWS_TABLE)
-    writing.load(bench, PATHS_TABLE, "pid")
+    """What is asked by particle is asked of a table that is sampled by particle.
+
+    As in a folder, each table is one tree: what was loaded lies in several.
+    """
+    for table, key in ((ROWS_TABLE, None), (PATHS_TABLE, "pid")):
+        writing.load(bench, table, key)
+        out = bench.folder / f"{table}-whole.json"
+        bench.run_counter("tables-pack", "--store", bench.url, "--table", table, "--out", out)
     counts.run(bench)
 
 
