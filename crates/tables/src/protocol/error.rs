@@ -58,8 +58,8 @@ pub enum EditError {
         /// The object.
         object: ObjectId,
     },
-    /// A pack does not account for every row that it takes.
-    #[error("a pack takes {removed} rows, but adds {added} and drops {dropped}")]
+    /// A pack or a load does not account for every row that it takes.
+    #[error("{removed} rows are taken, but {added} are added and {dropped} dropped")]
     RowsDoNotAddUp {
         /// Rows taken.
         removed: u64,

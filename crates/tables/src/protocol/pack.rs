@@ -19,7 +19,7 @@ impl Manifest {
         if base >= self.version {
             return Err(EditError::Ahead { asked: base, current: self.version });
         }
-        check_sum(remove, add, dropped)?;
+        check_sum(remove.iter().map(|removal| removal.rows), add, dropped)?;
         self.check_new(add)?;
         let mut gone = Vec::with_capacity(remove.len());
         for removal in remove {
@@ -88,9 +88,13 @@ impl Manifest {
     }
 }
 
-/// Every row that is taken is added again or was struck.
-fn check_sum(remove: &[Removal], add: &[Piece], dropped: u64) -> Result<(), EditError> {
-    let removed = remove.iter().map(|removal| removal.rows).fold(0, u64::saturating_add);
+/// Every row that is taken, of pieces or of a writer, lies in a new piece or was struck.
+pub(super) fn check_sum(
+    taken: impl Iterator<Item = u64>,
+    add: &[Piece],
+    dropped: u64,
+) -> Result<(), EditError> {
+    let removed = taken.fold(0, u64::saturating_add);
     let added = add.iter().map(|piece| piece.rows).fold(0, u64::saturating_add);
     if added.checked_add(dropped) == Some(removed) {
         Ok(())

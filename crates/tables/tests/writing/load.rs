@@ -189,6 +189,17 @@ async fn a_load_whose_store_fails_shows_nothing_and_may_be_done_again() {
 }
 
 #[tokio::test]
+async fn steps_without_rows_are_loaded_too() {
+    let (_, table) = table(2).await;
+    let version = table.version().await.unwrap();
+    assert_eq!(table.load("a", 1, &[], &PackOptions::whole()).await.unwrap(), version);
+    table.load("a", 1, &[step(1, 0), step(2, 0)], &PackOptions::whole()).await.unwrap();
+    table.load("a", 1, &[step(3, 0), step(4, 5)], &PackOptions::whole()).await.unwrap();
+    let listed = table.steps(Some("a")).await.unwrap();
+    assert_eq!(listed.iter().map(|step| step.rows).collect::<Vec<_>>(), [0, 0, 0, 5]);
+}
+
+#[tokio::test]
 async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
     let (_, table) = table(2).await;
     // A row has 24 bytes here, a step 60 rows.

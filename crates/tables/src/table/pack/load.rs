@@ -57,7 +57,7 @@ impl Table {
     ///
     /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows, below
     /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others. The memory that it
-    /// takes is about three times that of the rows; [`Table::loader`] takes more steps than fit.
+    /// takes is about six times that of the rows; [`Table::loader`] takes more steps than fit.
     ///
     /// # Errors
     /// As [`Table::append`]; [`TableError::PackOptions`].
@@ -85,7 +85,7 @@ impl Table {
         let count = steps.iter().map(|step| step.rows.num_rows() as u64).sum::<u64>();
         let (schema, threads) = (self.lineage.newest(), options.threads(count));
         let ids = self.new_ids(run, attempt, steps)?;
-        let rows = if count < options.rows_min {
+        let rows = if count < options.rows_min || count == 0 {
             let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
             let blocks = steps.iter().map(|step| self.encode(id(step.step), step.time, &step.rows));
             Rows::Blocks(blocks.collect::<Result<_, _>>()?)
