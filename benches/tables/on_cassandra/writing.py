@@ -1,4 +1,5 @@
-"""Writing: rows into a packed table, the same rows as plain inserts, and as the same blocks in blobs without an index.
+"""Writing: rows loaded into a packed table; the same rows appended step by step and packed then, as plain inserts, and as
+the same blocks in blobs without an index.
 
 What was written is kept for the questions; a later run that finds it there measures nothing anew.
 
@@ -19,7 +20,7 @@ RIVALS = "rivals"
 """The keyspace of plain rows and blobs."""
 
 _WRITERS = 4
-"""Writers of Atoll, each with one step after the other; its rivals have 64 requests in flight."""
+"""Writers of rows that come step by step, each with one step after the other; rivals have 64 requests in flight."""
 
 _APPENDED = "appended"
 """The table of rows that come step by step."""
