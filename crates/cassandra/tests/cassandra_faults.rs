@@ -147,7 +147,7 @@ async fn who_reads_slowly_reads_the_value_that_it_began_with() {
     let replacing = async {
         two.way.holds().await;
         two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
-        // Long enough to delete what the cell let go of.
+        // Long enough to delete what the cell let go of, if that were done at once.
         tokio::time::sleep(Duration::from_millis(700)).await;
         two.way.open();
     };

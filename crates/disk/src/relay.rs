@@ -1,12 +1,12 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, but for those that it takes over to
-//! count, hold or fail them.
+//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads and syncs that it takes
+//! over to count, hold or fail them.
 //!
 //! Invariant: what a relay does not take over reaches the disk behind it unchanged.
 
 use crate::{Disk, DiskError};
 
-/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told; the other methods
-/// are those of [`Disk`], and pass the call on.
+/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads and syncs pass
+/// unless they are taken over, and all other calls pass always.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;
