@@ -94,8 +94,9 @@ pub fn execute(
 /// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing.
 fn tell_warnings(json: bool) {
     let wanted = std::env::var_os("ATOLL_LOG").and_then(|filter| EnvFilter::try_new(filter.to_str()?).ok());
-    // Who reads our JSON expects nothing else, unless they asked for it.
-    let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn" }));
+    // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra warns of is a node
+    // that it does without, or comes back as our own error.
+    let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn,scylla=off" }));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
