@@ -78,7 +78,7 @@ impl StoreClock {
         if let Some(now) = self.recent() {
             return self.told(now, &link.place);
         }
-        let looked = look(link, NODES).await?;
+        let looked = look(link, Wanted::Some).await?;
         *self.looked.lock() = Some(looked);
         self.told(looked.now(), &link.place)
     }
@@ -106,16 +106,25 @@ impl StoreClock {
     }
 }
 
-/// The time in nanoseconds, if the clocks of all nodes that are up agree.
+/// The time in nanoseconds, if all nodes that are up tell it and agree.
 pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
-    Ok(look(link, usize::MAX).await?.now())
+    Ok(look(link, Wanted::All).await?.now())
+}
+
+/// Which nodes must tell the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Most of a few, the same ones for all clients.
+    Some,
+    /// All that are up: the one that hangs may be the one that is wrong.
+    All,
 }
 
 /// Asks nodes for the time until enough of them answer, and takes the middle one.
-async fn look(link: &Link, most: usize) -> Result<Looked, StoreError> {
+async fn look(link: &Link, wanted: Wanted) -> Result<Looked, StoreError> {
     let mut patience = Patience::new(link.options.request_time_out);
     loop {
-        match look_once(link, most).await {
+        match look_once(link, wanted).await {
             Ok(looked) => return Ok(looked),
             Err(Dumb::Differ(error)) => return Err(error),
             Err(Dumb::Few(error)) if !patience.goes_on().await => return Err(error),
@@ -132,14 +141,16 @@ enum Dumb {
     Few(StoreError),
 }
 
-async fn look_once(link: &Link, most: usize) -> Result<Looked, Dumb> {
+async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     let state = link.session.get_cluster_state();
     let near = &link.options.datacenter;
     let mut nodes: Vec<&Arc<Node>> =
         state.get_nodes_info().iter().filter(|node| node.is_connected()).collect();
     // All clients ask the same nodes, as long as these are up.
     nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
-    nodes.truncate(most);
+    if wanted == Wanted::Some {
+        nodes.truncate(NODES);
+    }
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
     let (at, moment) = (Instant::now(), Moment::now());
     let mut times: Vec<Told> = asked
@@ -152,12 +163,26 @@ async fn look_once(link: &Link, most: usize) -> Result<Looked, Dumb> {
         .collect();
     times.sort_unstable_by_key(|told| told.time_ns);
     check_difference(&link.place, &times).map_err(Dumb::Differ)?;
+    if wanted == Wanted::All && times.len() < nodes.len() {
+        let heard = |node: &&Arc<Node>| times.iter().any(|told| told.node == node.address.ip().to_string());
+        let silent: Vec<String> =
+            nodes.iter().filter(|node| !heard(node)).map(|node| node.address.ip().to_string()).collect();
+        return Err(Dumb::Few(not_all(&link.place, &silent)));
+    }
     match times.get(times.len() / 2) {
         Some(told) if times.len() >= VOICES_MIN.min(state.get_nodes_info().len()) => {
             Ok(Looked { at, moment, time_ns: told.time_ns })
         }
         _ => Err(Dumb::Few(too_few(&link.place, &times))),
     }
+}
+
+fn not_all(place: &str, silent: &[String]) -> StoreError {
+    told(
+        ErrorKind::Unavailable,
+        format!("{place} tells no time that all nodes agree on: {} does not answer", silent.join(", ")),
+        "see what the node is busy with (`nodetool tpstats` there), or end it; then try again",
+    )
 }
 
 fn too_few(place: &str, times: &[Told]) -> StoreError {

@@ -52,7 +52,7 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
                 place,
                 format!("its table {table} is missing"),
                 "somebody dropped it, and its rows with it: restore the keyspace from a snapshot \
-                 (docs/guide/cassandra.md, \"Backup and restore\")"
+                 (\"Backup and restore\" in the guide to Cassandra)"
                     .to_owned(),
             ));
         };
@@ -69,7 +69,7 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
                 Some(_) => continue,
             };
             let hint = "somebody altered the table, and a column that is made again has none of its values: restore \
-                        the keyspace from a snapshot (docs/guide/cassandra.md, \"Backup and restore\")";
+                        the keyspace from a snapshot (\"Backup and restore\" in the guide to Cassandra)";
             return Err(altered(place, problem, hint.to_owned()));
         }
         if seconds != 0 {

@@ -134,7 +134,7 @@ pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
         ErrorKind::Corrupt,
         format!("{place} is damaged: {problem}"),
         "`nodetool scrub` and `nodetool repair --full` mend what a copy has; what no copy has is in a snapshot \
-         (docs/guide/cassandra.md, \"Backup and restore\"); whoever writes the cell anew can go on",
+         (\"Backup and restore\" in the guide to Cassandra); whoever writes the cell anew can go on",
     )
 }
 

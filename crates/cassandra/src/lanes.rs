@@ -110,13 +110,13 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
     loop {
         let waiting = {
             let mut reads = lanes.shard(&partition).reads.lock();
-            let Some(waiting) = reads.get_mut(&partition) else { return };
-            if waiting.is_empty() {
+            let waiting = reads.get_mut(&partition).filter(|waiting| !waiting.is_empty());
+            let Some(waiting) = waiting else {
                 reads.remove(&partition);
                 // From here on the next read has a task of its own.
                 serving.is_done = true;
                 return;
-            }
+            };
             let most = waiting.len().min(TOGETHER_MAX);
             waiting.drain(..most).collect::<Vec<_>>()
         };

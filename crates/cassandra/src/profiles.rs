@@ -17,8 +17,10 @@ const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
 /// How long the driver waits for one attempt, at least.
 const ATTEMPT_TIME_OUT_MIN: Duration = Duration::from_millis(500);
 
-/// A third of the time there is: enough is left to look what became of an attempt whose answer was lost.
-fn attempt_time_out(time_out: Duration) -> Duration {
+/// The longest that one attempt of what is decided by consensus may take: a third of the time there is, so that enough
+/// is left to look what became of an attempt whose answer was lost. Anything else may take longer: a node answers a
+/// listing after up to ten seconds.
+fn serial_time_out(time_out: Duration) -> Duration {
     (time_out / 3).clamp(ATTEMPT_TIME_OUT_MIN, ATTEMPT_TIME_OUT)
 }
 
@@ -40,14 +42,14 @@ impl Profiles {
             Majority::Quorum => (Consistency::Quorum, SerialConsistency::Serial),
             Majority::LocalQuorum => (Consistency::LocalQuorum, SerialConsistency::LocalSerial),
         };
-        let base = || {
+        let base = |time_out: Duration| {
             ExecutionProfile::builder()
                 .consistency(majority)
                 .serial_consistency(Some(serial))
                 .speculative_execution_policy(None)
-                .request_timeout(Some(attempt_time_out(options.request_time_out)))
+                .request_timeout(Some(time_out))
         };
-        let serial = base()
+        let serial = base(serial_time_out(options.request_time_out))
             .load_balancing_policy(routes(options, false))
             .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
             .build();
@@ -55,7 +57,7 @@ impl Profiles {
         if let Some(node) = options.beside {
             to_any = Toward::policy(node, options.within(), to_any);
         }
-        let plain = base()
+        let plain = base(ATTEMPT_TIME_OUT.min(options.request_time_out))
             .load_balancing_policy(Arc::clone(&to_any))
             .retry_policy(Arc::new(DefaultRetryPolicy::new()))
             .build();

@@ -202,8 +202,8 @@ impl Schema<'_> {
         Err(told(
             ErrorKind::Corrupt,
             format!("{} holds cells, and its table meta does not say by which format", self.place),
-            "somebody dropped or emptied the table meta: restore it from a snapshot (docs/guide/cassandra.md, \
-             \"Backup and restore\"), or name another keyspace",
+            "somebody dropped or emptied the table meta: restore it from a snapshot (\"Backup and restore\" in the \
+             guide to Cassandra), or name another keyspace",
         ))
     }
 

@@ -63,7 +63,7 @@ impl CassandraStore {
         options.validate().map_err(|error| StoreError::InvalidInput {
             what: "options",
             problem: error.to_string(),
-            hint: "docs/guide/cassandra.md lists them",
+            hint: "the guide to Cassandra lists them",
         })?;
         let waiters_max = options.waiters_max;
         let (link, settings) = connect(options).await?;

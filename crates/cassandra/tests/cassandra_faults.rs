@@ -12,12 +12,15 @@ mod common;
 mod way;
 
 use atoll_cassandra::{CassandraStore, Options};
-use atoll_store::{Buffer, Cell, Expectation, Outcome, ReadOptions, Store, Waited, WriteOptions};
-use common::{Namespaces, contacts};
+use atoll_store::{
+    Buffer, Cell, Expectation, Outcome, ReadOptions, ScanRequest, Store, Waited, WriteOptions,
+};
+use common::{Namespaces, bytes, chunks_of, contacts, leave_chunk};
+use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::Instant;
 use way::{Answer, Fate, Way};
 
@@ -30,12 +33,15 @@ struct Two {
     far: CassandraStore,
     near: CassandraStore,
     partition: Vec<u8>,
+    /// Past both of them.
+    session: Session,
 }
 
 impl Two {
     async fn open(time_out: Duration) -> Option<Self> {
         let contacts = contacts()?;
         let way = Way::to(&contacts).await;
+        let session = SessionBuilder::new().known_nodes(&contacts).build().await.unwrap();
         let namespaces = Namespaces::new(contacts, "conformance");
         let namespace = namespaces.fresh();
         let partition = [&namespace[..], b"p"].concat();
@@ -44,16 +50,12 @@ impl Two {
         let far = Options { contacts: way.contacts.clone(), request_time_out: time_out, ..near.clone() };
         let near = CassandraStore::open(near).await.unwrap();
         let far = CassandraStore::open(far).await.unwrap();
-        Some(Self { way, far, near, partition })
+        Some(Self { way, far, near, partition, session })
     }
 
     async fn value(&self, sort: &str) -> Option<Buffer> {
         self.near.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
     }
-}
-
-fn bytes(len: usize, seed: u64) -> Buffer {
-    Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
 }
 
 fn is_row_of_creation(text: &str) -> bool {
@@ -156,21 +158,49 @@ async fn who_reads_slowly_reads_the_value_that_it_began_with() {
     assert_eq!(heads.load(Ordering::SeqCst), 1, "nothing was read anew");
 }
 
-/// A chunk as a writer left it two hours ago that ended before it referred to it.
-async fn leave_chunk(partition: &[u8], sort: &str) {
-    let leave =
-        "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?) USING TIMESTAMP ?";
-    let session = SessionBuilder::new().known_nodes(contacts().unwrap()).build().await.unwrap();
-    let id = fastrand::u128(..).to_be_bytes();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let then = i64::try_from((now - Duration::from_secs(7200)).as_micros()).unwrap();
-    session.query_unpaged(leave, (&id[..], partition, sort.as_bytes(), then)).await.unwrap();
+#[tokio::test]
+async fn who_finds_a_chunk_gone_reads_the_newer_value() {
+    let cell = Cell::new("p", "busy");
+    for is_scan in [false, true] {
+        let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+        two.near.put(cell, &bytes(CHUNKED, 1), WriteOptions::default()).await.unwrap();
+        let (id, chunks) = chunks_of(&two.session, &two.partition, "busy").await;
+        let heads = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&heads);
+        two.way.rule(move |text| {
+            if text.contains(".chunks WHERE id") {
+                return Fate::Held;
+            }
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fate::Passes
+        });
+        let replacing = async {
+            two.way.holds().await;
+            two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
+            // As if this reader had slept for longer than chunks are kept for readers.
+            for number in 0..chunks.len() as i32 {
+                let delete = "DELETE FROM conformance.chunks WHERE id = ? AND n = ?";
+                two.session.query_unpaged(delete, (&id, number)).await.unwrap();
+            }
+            two.way.open();
+        };
+        let reading = async {
+            if is_scan {
+                let page = two.far.scan(ScanRequest::all(*b"p")).await.unwrap();
+                return page.entries.into_iter().next().map(|entry| entry.value);
+            }
+            two.far.get(cell, ReadOptions::default()).await.unwrap()
+        };
+        let (read, ()) = futures::join!(reading, replacing);
+        assert_eq!(read, Some(bytes(CHUNKED, 2)), "by a scan: {is_scan}");
+        assert_eq!(heads.load(Ordering::SeqCst), 2, "it was read anew, once; by a scan: {is_scan}");
+    }
 }
 
 #[tokio::test]
 async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
-    leave_chunk(&two.partition, "made").await;
+    leave_chunk(&two.session, &two.partition, b"made").await;
     two.way.rule(|text| if is_row_of_creation(text) { Fate::Held } else { Fate::Passes });
     let value = bytes(CHUNKED, 3);
     let creating = two.far.create(Cell::new("p", "made"), value.clone(), WriteOptions::default());

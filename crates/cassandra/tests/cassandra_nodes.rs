@@ -15,7 +15,7 @@ use atoll_cassandra::{CassandraStore, Options};
 use atoll_store::{
     Buffer, Cell, ErrorKind, Outcome, PartitionQuery, Place, Read, ReadOptions, Split, Store, WriteOptions,
 };
-use common::{Namespaces, contacts};
+use common::{Namespaces, Paused, contacts};
 use futures::StreamExt;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -260,4 +260,26 @@ async fn the_node_whose_clock_is_far_off_is_named_and_costs_leases_alone() {
     store.now().await.unwrap();
     let read = store.get(cell, ReadOptions::default()).await.unwrap().map(|read| read[0]);
     assert!(possible.contains(&read), "{read:?} is left, and only {possible:?} can be");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
+    let (Some(nodes), Some(third)) = (Nodes::there(), Paused::node(3)) else { return };
+    let _turn = TURN.lock().await;
+    nodes.all_up();
+    let namespaces = nodes.namespaces();
+    let options =
+        Options { request_time_out: Duration::from_secs(4), ..namespaces.options(namespaces.fresh()) };
+    let store = CassandraStore::open(options).await.unwrap();
+    store.sweep(Duration::from_secs(3600)).await.unwrap();
+    third.stop();
+    let error = store.sweep(Duration::from_secs(3600)).await.unwrap_err();
+    // Leases need two voices, and have them.
+    let now = store.now().await;
+    third.go_on();
+    println!("{error} [{:?}]", error.hint());
+    assert!(error.kind() == ErrorKind::Unavailable && error.hint().is_some(), "{error}");
+    assert!(error.to_string().contains(&format!("{} does not answer", nodes.address(3))), "{error}");
+    now.unwrap();
+    store.sweep(Duration::from_secs(3600)).await.unwrap();
 }

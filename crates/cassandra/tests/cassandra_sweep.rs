@@ -11,10 +11,10 @@ mod common;
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_store::{Batch, Buffer, Cell, ErrorKind, ReadOptions, ScanRequest, Store, WriteOptions};
-use common::{Namespaces, contacts};
+use common::{Namespaces, bytes, chunks_of, contacts, leave_chunk};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 const CHUNKED: usize = 1_300_000;
 
@@ -29,25 +29,11 @@ async fn opened() -> Option<(CassandraStore, Vec<u8>, Session)> {
     Some((store, namespace, SessionBuilder::new().known_nodes(contacts).build().await.unwrap()))
 }
 
-fn bytes(len: usize, seed: u64) -> Buffer {
-    Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
-}
-
 async fn value(store: &CassandraStore, sort: &str) -> Option<Buffer> {
     store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// A chunk as a writer left it two hours ago that ended, or sleeps, before it referred to it.
-async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
-    let leave =
-        "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?) USING TIMESTAMP ?";
-    let id = fastrand::u128(..).to_be_bytes();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let then = i64::try_from((now - 2 * HOUR).as_micros()).unwrap();
-    session.query_unpaged(leave, (&id[..], partition, sort, then)).await.unwrap();
-}
 
 async fn head_of(session: &Session, partition: &[u8]) -> Vec<u8> {
     let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 1";
@@ -65,24 +51,6 @@ async fn no_chunk_goes_before_the_head_has_moved_even_if_its_cell_is_there() {
     assert!(store.sweep(HOUR).await.unwrap().deleted == 1);
     assert_ne!(head_of(&session, &partition).await, before);
     assert_eq!(value(&store, "there").await.as_deref(), Some(&b"1"[..]));
-}
-
-/// Name and chunks of the value of a cell.
-async fn chunks_of(session: &Session, partition: &[u8], sort: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 0 AND s = ?";
-    let rows = session.query_unpaged(read, (partition, sort.as_bytes())).await.unwrap().into_rows_result();
-    let head = rows.unwrap().single_row::<(Vec<u8>,)>().unwrap().0;
-    let id = head[head.len() - 16..].to_vec();
-    let mut chunks = Vec::new();
-    for number in 0.. {
-        let read = "SELECT data FROM conformance.chunks WHERE id = ? AND n = ?";
-        let rows = session.query_unpaged(read, (&id, number)).await.unwrap().into_rows_result().unwrap();
-        match rows.maybe_first_row::<(Vec<u8>,)>().unwrap() {
-            Some((chunk,)) => chunks.push(chunk),
-            None => return (id, chunks),
-        }
-    }
-    unreachable!()
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_conformance::SharedStore;
-use atoll_store::StoreError;
+use atoll_store::{Buffer, StoreError};
+use scylla::client::session::Session;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 /// The contact points of the cluster that tests may use; none, said aloud, if there is no such cluster.
 pub fn contacts() -> Option<Vec<String>> {
@@ -67,6 +69,41 @@ impl Namespaces {
 
 fn address(store: &SharedStore) -> usize {
     Arc::as_ptr(store).cast::<()>().addr()
+}
+
+#[allow(dead_code)]
+pub fn bytes(len: usize, seed: u64) -> Buffer {
+    Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
+}
+
+/// A chunk as a writer left it two hours ago that ended, or sleeps, before it referred to it.
+#[allow(dead_code)]
+pub async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
+    let leave =
+        "INSERT INTO conformance.chunks (id, n, data, p, s) VALUES (?, 0, 0x00, ?, ?) USING TIMESTAMP ?";
+    let id = fastrand::u128(..).to_be_bytes();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let then = i64::try_from((now - Duration::from_secs(7200)).as_micros()).unwrap();
+    session.query_unpaged(leave, (&id[..], partition, sort, then)).await.unwrap();
+}
+
+/// Name and chunks of the value of a cell.
+#[allow(dead_code)]
+pub async fn chunks_of(session: &Session, partition: &[u8], sort: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 0 AND s = ?";
+    let rows = session.query_unpaged(read, (partition, sort.as_bytes())).await.unwrap().into_rows_result();
+    let head = rows.unwrap().single_row::<(Vec<u8>,)>().unwrap().0;
+    let id = head[head.len() - 16..].to_vec();
+    let mut chunks = Vec::new();
+    for number in 0.. {
+        let read = "SELECT data FROM conformance.chunks WHERE id = ? AND n = ?";
+        let rows = session.query_unpaged(read, (&id, number)).await.unwrap().into_rows_result().unwrap();
+        match rows.maybe_first_row::<(Vec<u8>,)>().unwrap() {
+            Some((chunk,)) => chunks.push(chunk),
+            None => return (id, chunks),
+        }
+    }
+    unreachable!()
 }
 
 /// A node that can be stopped without being ended, so that it answers nothing for a while.
