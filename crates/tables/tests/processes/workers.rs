@@ -64,7 +64,15 @@ pub fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
     }
 }
 
+/// Opens the folder, or the keyspace that stands in its place: `cassandra:KEYSPACE`, in the cluster that
+/// `ATOLL_CASSANDRA` names.
 pub async fn open(folder: &Path, mode: Mode) -> Result<Arc<dyn Store>, StoreError> {
+    if let Some(keyspace) = folder.to_str().and_then(|name| name.strip_prefix("cassandra:")) {
+        let contacts = std::env::var("ATOLL_CASSANDRA").unwrap();
+        let options = atoll_cassandra::Options::of(contacts.split(','), keyspace);
+        let options = atoll_cassandra::Options { read_only: mode == Mode::Read, ..options };
+        return Ok(Arc::new(atoll_cassandra::CassandraStore::open(options).await?));
+    }
     let engine = atoll_engine::Options { memory_bytes: 64 << 20, ..atoll_engine::Options::default() };
     let options = OpenOptions {
         mode,
