@@ -55,6 +55,11 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().partition_keys(query)
     }
 
+    /// See [`Store::place`].
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        self.inner().place(partition)
+    }
+
     /// See [`Store::now`].
     fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.inner().now()
@@ -112,7 +117,7 @@ impl<R: Relay> Store for Relayed<R> {
     }
 
     fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        self.0.inner().place(partition)
+        self.0.place(partition)
     }
 
     fn now(&self) -> StoreFuture<'_, Timestamp> {

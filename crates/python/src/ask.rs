@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Boundary, BoundaryError, Cut, OfRuns, Query};
+use atoll_tables::{Boundary, BoundaryError, Cut, OfObjects, OfRuns, Query};
 use pyo3::prelude::*;
 
 /// The attributes of a Python query that the native half reads.
@@ -16,6 +16,7 @@ pub(crate) struct Ask {
     rows: Option<usize>,
     columns: Option<Vec<String>>,
     runs: Option<Vec<String>>,
+    objects: Option<Vec<u8>>,
     version: Option<u64>,
     arriving: bool,
     pub(crate) ordered: bool,
@@ -30,6 +31,7 @@ impl Ask {
             limit: self.rows,
             columns: self.columns,
             runs: self.runs.map(|names| OfRuns::new(names.iter().map(String::as_str))),
+            objects: self.objects.as_deref().map(OfObjects::from_bytes).transpose()?,
             as_of: self.version.map(Version),
             with_arriving: self.arriving,
         })

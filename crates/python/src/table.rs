@@ -9,14 +9,15 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::{Schema, field_of};
+use atoll_store::Place;
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{
-    Attributes, AttributesOf, KeepPacked, PackOptions, PackReport, Readable, Table as Opened, TableSchema,
-    Union, Work,
+    Attributes, AttributesOf, KeepPacked, PackOptions, PackReport, QuerySplit, Readable, Table as Opened,
+    TableSchema, Union, Work,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,6 +261,23 @@ impl Table {
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }
 
+    /// A query divided among about so many readers: of each split its objects, the version, the host, about how many
+    /// rows, and bytes.
+    fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
+        let (table, query) = (self.handle()?, ask.query()?);
+        let splits = wait(py, async move { table.splits(&query, readers).await })?;
+        let told = splits.into_iter().map(|QuerySplit { query, place, rows, bytes }| {
+            let objects = query.objects.map(|objects| objects.to_bytes()).unwrap_or_default();
+            let version = query.as_of.unwrap_or_default().0;
+            let host = match place {
+                Place::Here => None,
+                Place::Host(host) => Some(host),
+            };
+            (PyBytes::new(py, &objects), version, host, rows, bytes)
+        });
+        Ok(told.collect())
+    }
+
     /// Packs what is worth packing, or everything; what was done, by name.
     fn pack<'py>(&self, py: Python<'py>, is_whole: bool, share: f64) -> PyResult<Bound<'py, PyDict>> {
         let table = self.handle()?;
@@ -386,6 +404,9 @@ fn attributes_of(run: Option<&str>, step: Option<u64>) -> AttributesOf<'_> {
 
 /// Name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
 type Run = (String, u64, u32, Option<u64>, Option<u64>, u64, u64);
+
+/// Objects, version, host, rows, bytes.
+type Split<'py> = (Bound<'py, PyBytes>, u64, Option<String>, u64, u64);
 
 /// Run, step, time, attempt, rows.
 type Step = (String, u64, Option<f64>, u64, u64);

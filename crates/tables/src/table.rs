@@ -28,8 +28,8 @@ mod vacuum;
 pub use attributes::{Attributes, AttributesOf};
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
 pub use query::{
-    Answer, Batches, Count, Explanation, OfRuns, Query, Refined, Refinement, Scanned, Union, UnionRefinement,
-    Within, Work,
+    Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
+    Union, UnionRefinement, Within, Work,
 };
 pub use registry::TableSummary;
 pub use runs::{RunSummary, StepSummary, TableInfo};
@@ -202,6 +202,15 @@ pub enum TableError {
         /// The column whose name is nearest, if one is near.
         nearest: Option<String>,
     },
+    /// A query of the first rows or units was to be divided.
+    #[error("the first rows or units of a query cannot be divided among readers")]
+    Indivisible,
+    /// A query was to be divided among nobody.
+    #[error("a query cannot be divided among 0 readers")]
+    NoReaders,
+    /// A split names objects that the version does not have.
+    #[error("this is no split of a query of this table and version")]
+    NoSplit,
     /// A step of one rank has more rows than one object holds.
     #[error("the rows of one rank and step take {bytes} bytes, and an object of this store holds {max}")]
     TooLarge {
@@ -272,6 +281,9 @@ impl TableError {
             | Self::Steps { .. }
             | Self::NoNumbers { .. }
             | Self::PackOptions { .. }
+            | Self::Indivisible
+            | Self::NoReaders
+            | Self::NoSplit
             | Self::Unlike { .. }
             | Self::UnlikeColumn { .. } => ErrorKind::InvalidInput,
             Self::Boundary(_) => ErrorKind::InvalidInput,
@@ -321,6 +333,11 @@ impl TableError {
                 ));
             }
             Self::Steps { .. } => "the first step comes before the end, which is not among them",
+            Self::Indivisible => {
+                "divide it without them, and take the first of what comes: only the order of all rows tells which they are"
+            }
+            Self::NoReaders => "ask for one split at least",
+            Self::NoSplit => "pass a split unchanged, with its version, to the table that gave it out",
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
             Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",

@@ -1,4 +1,4 @@
-//! Tables on a real cluster: several processes that are killed.
+//! Tables on a real cluster: several processes that are killed, and readers beside its nodes.
 //!
 //! `ATOLL_CASSANDRA` names the cluster; `ATOLL_ROUNDS` and `ATOLL_SEED` are those of `processes.rs`.
 #![allow(
@@ -13,6 +13,8 @@
 mod killed;
 #[path = "processes/packers.rs"]
 mod packers;
+#[path = "cassandra/splits.rs"]
+mod splits;
 #[path = "processes/workers.rs"]
 mod workers;
 

@@ -29,6 +29,8 @@ mod particles;
 mod random;
 #[path = "../src/seeds.rs"]
 mod seeds;
+#[path = "queries/splits.rs"]
+mod splits;
 #[path = "queries/world.rs"]
 mod world;
 

@@ -19,7 +19,7 @@ from ._atoll import __version__
 from ._cell import Cell
 from ._estimate import Bin, Estimate, Groups
 from ._expression import Expression, col
-from ._query import Query, Refined
+from ._query import Query, Refined, Split
 from ._store import Store, Stores, open
 from ._table import Info, Packed, Run, Step, Table, Vacuumed
 from .errors import AtollError
@@ -38,6 +38,7 @@ __all__ = [
     "Query",
     "Refined",
     "Run",
+    "Split",
     "Step",
     "Store",
     "Stores",

@@ -173,6 +173,27 @@ class Asking(Estimating):
             version = query.table._native.snapshot_version(version)
         return dataclasses.replace(query, version=version)
 
+    def splits(self, readers: int) -> list[Split]:
+        """The query divided among about so many readers: each split is a query of its own, and all of them together have
+        each row once, of one version. There is one at least, and none without a share of what is read.
+
+        Splits take about equal bytes. Where a store has its data on several hosts, as Cassandra has, each split is of one
+        of them, which it names: a reader there reads locally. Send them to other processes, as they are pickled, and there
+        ask them like any query; what they have is to be put together by whoever asked, in any order.
+
+        Raises ``InvalidInputError`` for a query of the first units or rows, which only their order tells, and for no
+        readers.
+        """
+        query = self.query()
+        if isinstance(readers, bool) or not hasattr(readers, "__index__") or readers < 1:
+            raise InvalidInputError(f"{readers!r} is no number of readers")
+        found = query.table._native.splits(query, int(readers))
+        own = {field.name: getattr(query, field.name) for field in dataclasses.fields(Query)}
+        return [
+            Split(**own | {"objects": objects, "version": version}, host=host, about_rows=rows, about_bytes=size)
+            for objects, version, host, rows, size in found
+        ]
+
     def unordered(self) -> Query:
         """The same rows in whatever order they lie, which spares a large answer half of its time.
 
@@ -402,6 +423,8 @@ class Query(Asking):
     version: int | None = None
     arriving: bool = False
     ordered: bool = True
+    #: The objects of a split, as bytes.
+    objects: bytes | None = None
 
     def query(self) -> Query:
         return self
@@ -441,6 +464,22 @@ class Query(Asking):
         if self.version is not None:
             said.append(f"as of version {self.version}")
         return f"<atoll query: {'; '.join(said)}>"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Split(Query):
+    """A share of a query, for one reader: see :meth:`Asking.splits`. It is a query like any other, of one version."""
+
+    #: The host that has the data; ``None`` for the machine on which the query was divided, and of stores that have no hosts.
+    host: str | None = None
+    #: About how many rows it has, before conditions.
+    about_rows: int = 0
+    #: About how many bytes they take.
+    about_bytes: int = 0
+
+    def __repr__(self) -> str:
+        place = f"on {self.host}" if self.host else "here"
+        return f"<atoll split {place}, about {self.about_rows:,} rows, of {super().__repr__()}>"
 
 
 def _side(name: str, ends: Any) -> str:

@@ -119,7 +119,9 @@ impl Readable {
     /// How many rows there are in all, and the query of that version.
     pub(super) async fn count_all(&self, query: &mut Query) -> Result<Count, TableError> {
         let Query { as_of, with_arriving, .. } = *query;
-        let everything = Query { columns: Some(Vec::new()), as_of, with_arriving, ..Query::default() };
+        let objects = query.objects.clone();
+        let everything =
+            Query { columns: Some(Vec::new()), as_of, with_arriving, objects, ..Query::default() };
         let count = self.count(&everything).await?;
         query.as_of = Some(count.version);
         Ok(count)

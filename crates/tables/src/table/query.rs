@@ -21,6 +21,7 @@ mod reading;
 mod refine;
 mod repeats;
 mod source;
+mod splits;
 mod union;
 
 pub use batches::Batches;
@@ -29,6 +30,7 @@ pub(super) use found::arrow;
 pub use of_runs::OfRuns;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
+pub use splits::{OfObjects, QuerySplit};
 pub use union::{Union, UnionRefinement};
 
 use super::{Table, TableError};
@@ -58,6 +60,8 @@ pub struct Query {
     pub columns: Option<Vec<String>>,
     /// Rows that these runs wrote; those of all for none.
     pub runs: Option<OfRuns>,
+    /// Rows of these objects, which are those of a split ([`Table::splits`]); of all for none.
+    pub objects: Option<OfObjects>,
     /// Of this version; of the one that is current for none.
     pub as_of: Option<Version>,
     /// Whether what has come of steps that are not complete yet is answered as well, as if they were complete.
@@ -73,6 +77,7 @@ impl Default for Query {
             limit: None,
             columns: None,
             runs: None,
+            objects: None,
             as_of: None,
             with_arriving: false,
         }

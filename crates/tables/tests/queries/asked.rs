@@ -35,6 +35,7 @@ impl Wish {
             limit: (random.u8(..4) == 0).then(|| some_count(random)),
             columns: (random.bool()).then(|| some_columns(random, schema)),
             runs: None,
+            objects: None,
             as_of: None,
             with_arriving: false,
         };

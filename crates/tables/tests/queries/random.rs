@@ -12,7 +12,7 @@ use fastrand::Rng;
 use std::sync::Arc;
 
 /// A query of the world as it is, or as it was.
-fn any(random: &mut Rng, world: &World) -> Asked {
+pub fn any(random: &mut Rng, world: &World) -> Asked {
     let with_arriving = random.u8(..8) == 0;
     let past = random.choice(&world.past).filter(|_| random.u8(..8) == 0 && !with_arriving);
     let runs = random.choice(world.runs()).filter(|_| random.u8(..6) == 0 && past.is_none());

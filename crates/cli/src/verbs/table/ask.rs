@@ -108,6 +108,7 @@ impl QuestionArguments {
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
             runs: self.of_runs(table).await?,
+            objects: None,
             as_of: self.version(table).await?,
             with_arriving: self.arriving,
         })

@@ -4,6 +4,7 @@ use super::bounds::Bounds;
 use super::known::Known;
 use super::of_runs::OfRuns;
 use super::portion::Planned;
+use super::splits::OfObjects;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
 use crate::part::Part;
@@ -19,6 +20,7 @@ pub(super) struct Asked {
     pub(super) units: Option<usize>,
     pub(super) limit: Option<usize>,
     pub(super) runs: Option<OfRuns>,
+    pub(super) objects: Option<OfObjects>,
     /// Places of the columns to read. Those of conditions alone come last.
     pub(super) columns: Vec<usize>,
     /// How many of these are needed of rows that are known to answer.
@@ -56,8 +58,22 @@ impl Asked {
         let known = filter.as_ref().and_then(|filter| Known::of(&table.schema, filter));
         let (columns, answered) = (Vec::new(), Vec::new());
         let Query { window, units, limit, .. } = *query;
-        let runs = query.runs.clone();
-        Ok(Self { filter, bounds, known, window, units, limit, runs, columns, needed: 0, answered, is_count })
+        let (runs, objects) = (query.runs.clone(), query.objects.clone());
+        let needed = 0;
+        Ok(Self {
+            filter,
+            bounds,
+            known,
+            window,
+            units,
+            limit,
+            runs,
+            objects,
+            columns,
+            needed,
+            answered,
+            is_count,
+        })
     }
 
     fn with_filter(mut self, schema: &TableSchema) -> Self {

@@ -28,7 +28,7 @@ const CUBES_FRONT_BYTES: u64 = 32 << 10;
 
 /// What a version says of a part that a query may have to read.
 pub(super) struct Piece {
-    object: ObjectId,
+    pub(super) object: ObjectId,
     /// How many pieces the version names before it.
     place: usize,
     /// No row of it that is wanted is lighter.
@@ -39,6 +39,8 @@ pub(super) struct Piece {
     struck: Vec<Strike>,
     /// Rows that the version names, struck ones included.
     pub(super) rows: u64,
+    /// Bytes that these take, about.
+    bytes: u64,
     /// How much of it to read at first.
     front_bytes: u64,
     /// What the filter says of all its rows, by their box.
@@ -51,6 +53,16 @@ impl Piece {
         let takes_all = asked.window.intersection(self.named) == self.named;
         let is_untouched = self.struck.is_empty() || planted::is(Bug::CountForgetsStruck);
         self.verdict == Verdict::Always && is_untouched && takes_all
+    }
+
+    /// About how many rows it has of the weights that are asked for, and how many bytes they take.
+    pub(super) fn about(&self, asked: &Asked) -> (u64, u64) {
+        let width = |window: Window| (window.until().share() - window.after().share()).max(0.0);
+        let share = width(asked.window.intersection(self.named)) / width(self.named);
+        // Of a window without any width all is taken.
+        let share = if share.is_finite() { share.min(1.0) } else { 1.0 };
+        let of = |count: u64| (count as f64 * share).ceil() as u64;
+        (of(self.rows), of(self.bytes.max(self.rows)))
     }
 }
 
@@ -90,7 +102,13 @@ pub(super) fn pieces(
     if let Some(runs) = &asked.runs {
         runs.check(table, manifest)?;
     }
+    if let Some(objects) = &asked.objects {
+        objects.check(manifest)?;
+    }
     for (place, placed) in manifest.pieces.values().enumerate() {
+        if asked.objects.as_ref().is_some_and(|objects| !objects.has(placed.piece.object)) {
+            continue;
+        }
         let (named, verdict) = (window_of(placed.piece.weights), verdict_on(&placed.piece, asked));
         let wanted = asked.window.intersection(named).clipped(Weight::LEAST, Weight::GREATEST);
         let Some((lightest, _)) = wanted.filter(|_| verdict != Verdict::Never && asked.may_weigh(named))
@@ -111,9 +129,9 @@ pub(super) fn pieces(
             })?;
             struck.push(strike);
         }
-        let (object, rows) = (placed.piece.object, placed.piece.rows);
+        let protocol::Piece { object, rows, bytes, .. } = placed.piece;
         let front_bytes = front_bytes(&placed.piece) + filters_bytes(table, asked, &placed.piece);
-        pieces.push(Piece { object, place, lightest, named, struck, rows, front_bytes, verdict });
+        pieces.push(Piece { object, place, lightest, named, struck, rows, bytes, front_bytes, verdict });
     }
     for condition in conditions.values() {
         asked.also_read_for(condition, &table.schema);

@@ -1,0 +1,216 @@
+//! Splits: together they are the query, each row once, each on one host, of about equal bytes.
+
+use crate::particles::{batch, schema, some};
+use crate::run;
+use crate::seeds::for_seeds;
+use crate::world::World;
+use arrow_array::{Int64Array, RecordBatch};
+use atoll_conformance::{Relay, Relayed};
+use atoll_errors::ErrorKind;
+use atoll_memory::MemoryStore;
+use atoll_store::{Place, Store, StoreFuture};
+use atoll_tables::cube::Shape;
+use atoll_tables::protocol::BlockId;
+use atoll_tables::{OfObjects, PackOptions, Query, QuerySplit, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A store whose partitions lie on three machines: here, and two others.
+struct Spread(MemoryStore);
+
+fn place_of(partition: &[u8]) -> Place {
+    let sum = partition.iter().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    match sum / 8 % 3 {
+        0 => Place::Here,
+        other => Place::Host(format!("host {other}")),
+    }
+}
+
+impl Relay for Spread {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        Box::pin(async move { Ok(place_of(partition)) })
+    }
+}
+
+pub fn spread() -> Arc<dyn Store> {
+    Arc::new(Relayed(Spread(MemoryStore::new())))
+}
+
+/// Many small objects of few rows.
+fn small() -> Shape {
+    Shape { cube_rows: 200, leaf_rows: 400, layer_rows: 100, band_rows: 50, object_bytes: 8 << 10 }
+}
+
+/// A table of 24 steps in small objects.
+async fn many_objects(store: Arc<dyn Store>) -> Table {
+    let schema = schema(false, 0);
+    let table = Table::create(store, "run", schema.clone()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    let mut random = fastrand::Rng::with_seed(7);
+    for step in 0..24_i64 {
+        let rows = some(&mut random, &schema, step, step * 500..(step + 1) * 500);
+        let id = BlockId { run: "run".into(), attempt: 1, step: step as u64, rank: 0 };
+        table.append(id, &batch(&schema, &rows)).await.unwrap();
+        if step == 19 {
+            let shape = small();
+            table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap();
+        }
+    }
+    table
+}
+
+/// Step and id of each row of batches, in their order.
+fn rows(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
+    let column = |batch: &RecordBatch, name| {
+        let column = batch.column_by_name(name).unwrap().as_any().downcast_ref::<Int64Array>();
+        column.unwrap().values().to_vec()
+    };
+    let each = |batch| column(batch, "step").into_iter().zip(column(batch, "pid"));
+    let mut rows: Vec<(i64, i64)> = batches.iter().flat_map(each).collect();
+    rows.sort_unstable();
+    rows
+}
+
+async fn rows_of(table: &Table, query: &Query) -> Vec<(i64, i64)> {
+    rows(&[table.query(query).await.unwrap().rows])
+}
+
+async fn rows_of_all(table: &Table, splits: &[QuerySplit]) -> Vec<(i64, i64)> {
+    let mut found = Vec::new();
+    for split in splits {
+        let rows = rows_of(table, &split.query).await;
+        assert_eq!(table.count(&split.query).await.unwrap().rows, rows.len() as u64);
+        found.extend(rows);
+    }
+    found.sort_unstable();
+    found
+}
+
+fn only(text: &str) -> Query {
+    Query::default().filter(text.parse().unwrap())
+}
+
+#[test]
+fn splits_are_the_query_each_row_once() {
+    run(async {
+        for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, spread()] {
+            let table = many_objects(store).await;
+            table.delete(None, Some(3..5), Some("kind = 1")).await.unwrap();
+            let queries = [
+                Query::default(),
+                only("x < 0.25"),
+                only("step = 23"),
+                only("x > 100"),
+                Query::default().sample(0.1).unwrap(),
+                only("kind = 1").window(0.3, 0.7).unwrap(),
+            ];
+            for query in queries {
+                let expected = rows_of(&table, &query).await;
+                for readers in [1, 3, 8, 1000] {
+                    let splits = table.splits(&query, readers).await.unwrap();
+                    assert!(!splits.is_empty());
+                    assert_eq!(
+                        rows_of_all(&table, &splits).await,
+                        expected,
+                        "{readers} readers of {query:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_split_is_of_the_version_in_which_it_was_given_out() {
+    run(async {
+        let table = many_objects(spread()).await;
+        let expected = rows_of(&table, &Query::default()).await;
+        let splits = table.splits(&Query::default(), 5).await.unwrap();
+        let rows = some(&mut fastrand::Rng::with_seed(1), &table.schema(), 24, 90_000..90_100);
+        let id = BlockId { run: "run".into(), attempt: 1, step: 24, rank: 0 };
+        table.append(id, &batch(&table.schema(), &rows)).await.unwrap();
+        table.pack(&PackOptions::whole()).await.unwrap();
+        assert_eq!(rows_of_all(&table, &splits).await, expected);
+        // It can be divided further, and travel as bytes.
+        let mut parts = Vec::new();
+        for split in &splits {
+            parts.extend(table.splits(&split.query, 3).await.unwrap());
+        }
+        assert!(parts.len() > splits.len());
+        for part in &mut parts {
+            let bytes = part.query.objects.as_ref().unwrap().to_bytes();
+            part.query.objects = Some(OfObjects::from_bytes(&bytes).unwrap());
+        }
+        assert_eq!(rows_of_all(&table, &parts).await, expected);
+    });
+}
+
+#[test]
+fn each_split_lies_on_one_host_and_all_are_of_about_equal_bytes() {
+    run(async {
+        let here = many_objects(Arc::new(MemoryStore::new())).await;
+        for readers in [1, 4, 7] {
+            let splits = here.splits(&Query::default(), readers).await.unwrap();
+            assert!(splits.len() == readers && splits.iter().all(|split| split.place == Place::Here));
+            let bytes: Vec<u64> = splits.iter().map(|split| split.bytes).collect();
+            assert!(bytes.iter().max() < bytes.iter().min().map(|least| least * 3 / 2).as_ref(), "{bytes:?}");
+            let rows: u64 = splits.iter().map(|split| split.rows).sum();
+            assert_eq!(rows, 12_000);
+        }
+        let all = here.splits(&Query::default(), 4).await.unwrap();
+        let some = here.splits(&Query::default().sample(0.25).unwrap(), 4).await.unwrap();
+        let bytes = |splits: &[QuerySplit]| splits.iter().map(|split| split.bytes).sum::<u64>() as f64;
+        assert!((0.2..0.3).contains(&(bytes(&some) / bytes(&all))), "a quarter of the units");
+
+        let spread = many_objects(spread()).await;
+        for readers in [1, 6, 30] {
+            let splits = spread.splits(&Query::default(), readers).await.unwrap();
+            let mut hosts = BTreeMap::<String, usize>::new();
+            splits.iter().for_each(|split| *hosts.entry(format!("{:?}", split.place)).or_default() += 1);
+            assert!(hosts.len() == 3 && splits.len().abs_diff(readers.max(3)) <= 2, "{readers}: {hosts:?}");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_divided_and_what_is_no_split_is_said() {
+    run(async {
+        let (table, other) = (many_objects(spread()).await, many_objects(spread()).await);
+        for (query, readers) in
+            [(Query::default().first(5), 2), (Query::default().limit(5), 2), (Query::default(), 0)]
+        {
+            let error = table.splits(&query, readers).await.unwrap_err();
+            assert!(error.kind() == ErrorKind::InvalidInput && error.hint().is_some(), "{error}");
+        }
+        let split = table.splits(&Query::default(), 2).await.unwrap().remove(0);
+        let error = other.query(&Query { as_of: None, ..split.query.clone() }).await.unwrap_err();
+        assert_eq!(error.to_string(), "this is no split of a query of this table and version");
+        assert!(OfObjects::from_bytes(b"garbage").is_err());
+    });
+}
+
+#[test]
+fn splits_of_random_queries_of_random_tables_are_their_answers() {
+    for_seeds("splits_of_random_queries", 10, |random| {
+        run(async {
+            let table = Table::create(spread(), "run", crate::particles::any_schema(random)).await.unwrap();
+            let mut world = World::new(table, random.i64(10..1200));
+            for _ in 0..8 {
+                world.act(random).await;
+                if random.u8(..3) == 0 {
+                    world.pack(random).await;
+                }
+                let asked = crate::random::any(random, &world);
+                let columns = ["step", "pid"].map(str::to_owned).to_vec();
+                let query = Query { columns: Some(columns), units: None, limit: None, ..asked.query };
+                let splits = world.table.splits(&query, random.usize(1..9)).await.unwrap();
+                let expected = rows_of(&world.table, &query).await;
+                assert_eq!(rows_of_all(&world.table, &splits).await, expected, "{query:?}");
+            }
+        });
+    });
+}
