@@ -22,7 +22,7 @@ use std::time::Instant;
 const RUN: &str = "run";
 
 /// Bytes of rows that are loaded as one tree.
-const TREE_BYTES: u64 = 64 << 20;
+const TREE_BYTES: u64 = 32 << 20;
 
 /// The steps of a file, in order.
 type Steps = FileReader<BufReader<File>>;

@@ -25,10 +25,10 @@ mod groups;
 mod growing;
 mod head;
 mod hidden;
+mod long;
 mod origin;
 mod rank;
 mod read;
-mod room;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -38,6 +38,7 @@ mod write;
 
 pub use directory::{CubeDirectory, CubeEntry};
 pub(crate) use growing::Growing;
+pub(crate) use long::joined;
 pub use origin::Origins;
 pub use read::CubeReader;
 pub use tree::{CubeId, Root};

@@ -20,6 +20,7 @@ pub mod part;
 mod planted;
 pub mod protocol;
 mod readable;
+mod room;
 mod schema;
 #[cfg(test)]
 mod seeds;

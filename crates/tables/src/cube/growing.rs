@@ -5,8 +5,8 @@
 //! Invariant: what grew is what the arrays of the bands would be, one behind the other.
 
 use super::column::{Number, Numeric, OTHER, Packed, build, decode};
-use super::room::{buffer, room};
 use crate::block::{BlockError, slice};
+use crate::room::{buffer, room};
 use arrow_array::BooleanArray;
 use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder};
@@ -208,10 +208,10 @@ impl GrowingNumbers {
 
     fn finish(mut self, data_type: &DataType) -> Result<ArrayRef, BlockError> {
         let buffer = match self.values {
-            Values::One(values) => buffer(values),
-            Values::Two(values) => buffer(values),
-            Values::Four(values) => buffer(values),
-            Values::Eight(values) => buffer(values),
+            Values::One(values) => buffer(values.into()),
+            Values::Two(values) => buffer(values.into()),
+            Values::Four(values) => buffer(values.into()),
+            Values::Eight(values) => buffer(values.into()),
         };
         build(data_type, self.numeric, self.rows, buffer, self.nulls.finish())
     }

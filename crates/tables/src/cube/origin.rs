@@ -2,6 +2,7 @@
 
 use crate::lattice::Numbers;
 use crate::protocol::RunId;
+use crate::room::{give_back, room};
 use arrow_array::{Array, ArrayRef};
 
 /// Rows whose steps are compared at a time.
@@ -21,6 +22,12 @@ impl Origins {
     #[must_use]
     pub fn of_block(run: RunId, step: u64, rows: usize) -> Self {
         Self { names: vec![run], runs: vec![0; rows], steps: vec![step; rows] }
+    }
+
+    /// Of no rows, with room for some.
+    #[must_use]
+    pub(crate) fn with_room(rows: usize) -> Self {
+        Self { names: Vec::new(), runs: room(rows), steps: room(rows) }
     }
 
     /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each row
@@ -107,6 +114,13 @@ impl Origins {
             self.names.push(name.clone());
             self.names.len() - 1
         }) as u32
+    }
+}
+
+impl Drop for Origins {
+    fn drop(&mut self) {
+        give_back(std::mem::take(&mut self.runs));
+        give_back(std::mem::take(&mut self.steps));
     }
 }
 

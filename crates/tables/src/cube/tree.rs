@@ -9,6 +9,7 @@
 use super::Shape;
 use crate::TableSchema;
 use crate::lattice::{Axis, Extent, FRACTION_BITS, LatticeError, Missing, Scalar, Span, fractions};
+use crate::room::Lent;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::ops::Range;
 
@@ -28,10 +29,10 @@ pub(super) struct Spot<const AXES: usize> {
 }
 
 /// Where rows lie in the root of a tree.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Places<const AXES: usize> {
     /// As in [`Spot`], of each row.
-    at: Vec<[u32; AXES]>,
+    at: Lent<[u32; AXES]>,
     /// Rows without a place, in rising order: some index column is null, NaN or infinite.
     missing: Vec<u32>,
     axes: u32,
@@ -52,7 +53,7 @@ pub struct CubeId {
 #[derive(Debug)]
 pub(super) struct Divided<const AXES: usize> {
     /// Rows of two turns: those of the cubes of even levels are in the first, the others in the second.
-    spots: [Vec<Spot<AXES>>; 2],
+    spots: [Lent<Spot<AXES>>; 2],
     /// The cubes, a father before its children, and which rows of its turn live in each; these are in the order of
     /// (weight, id).
     cubes: Vec<(CubeId, usize, Range<usize>)>,
@@ -98,7 +99,7 @@ impl Root {
         schema: &TableSchema,
         rows: &RecordBatch,
     ) -> Result<Places<AXES>, LatticeError> {
-        let mut at = vec![[0; AXES]; rows.num_rows()];
+        let mut at = Lent::filled(rows.num_rows(), [0; AXES]);
         let mut missing = Vec::new();
         let columns = schema.index_values(rows.columns())?;
         let axes = self.axes.iter().zip(&self.spans).zip(columns).take(AXES);
@@ -140,16 +141,18 @@ impl<const AXES: usize> Places<AXES> {
     pub(super) fn divided(&self, order: &[u32], shape: &Shape) -> Divided<AXES> {
         let spot = |&row: &u32| Spot { at: self.at[row as usize], row };
         let is_missing = |row: &u32| self.missing.binary_search(row).is_ok();
-        let (spots, side): (Vec<_>, Vec<_>) = match self.missing.as_slice() {
-            [] => (order.iter().map(spot).collect(), Vec::new()),
+        let mut spots = Lent::new(order.len());
+        let mut side: Vec<Spot<AXES>> = Vec::new();
+        match self.missing.as_slice() {
+            [] => spots.extend(order.iter().map(spot)),
             _ => {
-                let (side, spots): (Vec<u32>, Vec<u32>) = order.iter().partition(|row| is_missing(row));
-                (spots.iter().map(spot).collect(), side.iter().map(spot).collect())
+                spots.extend(order.iter().filter(|row| !is_missing(row)).map(spot));
+                side.extend(order.iter().filter(|row| is_missing(row)).map(spot));
             }
-        };
+        }
         let levels = (u64::BITS / self.axes).min(FRACTION_BITS);
         let empty = Spot { at: [0; AXES], row: 0 };
-        let other = vec![empty; spots.len()];
+        let other = Lent::filled(spots.len(), empty);
         let rows = spots.len();
         let mut divided = Divided { spots: [spots, other], cubes: Vec::new() };
         let root = CubeId { level: 0, code: 0, is_side: false };

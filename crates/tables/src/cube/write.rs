@@ -6,6 +6,7 @@ use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
 use super::head::Head;
 use super::hidden::HiddenOfTree;
+use super::long::rearranged;
 use super::origin::says_steps;
 use super::source::{Room, Source};
 use super::tree::{CubeId, Root, Spot};
@@ -13,11 +14,12 @@ use super::{Origins, Shape};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
 use crate::lattice::{Extent, joined};
 use crate::protocol::RunId;
+use crate::room::{Lent, buffer};
 use crate::threads::map;
 use crate::weight::order_of_rows;
 use crate::{IndexColumn, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow_select::take::take;
+use arrow_buffer::ScalarBuffer;
 use atoll_store::Buffer;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,7 +64,7 @@ pub struct Tree {
     root: Root,
     /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each other.
     sources: Vec<Source>,
-    weights: Vec<Weight>,
+    weights: Lent<Weight>,
     hidden: HiddenOfTree,
     /// What each object holds.
     portions: Vec<Vec<Layer>>,
@@ -82,6 +84,7 @@ impl Tree {
         shape: &Shape,
         threads: usize,
     ) -> Result<Self, BlockError> {
+        let weights = Lent::from(weights);
         check(schema, &rows)?;
         if weights.len() != rows.num_rows() || origins.rows() != rows.num_rows() {
             return Err(damaged("rows to pack have no weights and origins"));
@@ -95,7 +98,7 @@ impl Tree {
             if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
         let (portions, order) = portions(cubes, shape, row_bytes(&rows));
-        let weights = order.iter().map(|&row| weights[row as usize]).collect();
+        let weights = Lent::collect(order.len(), order.iter().map(|&row| weights[row as usize]));
         let hidden = HiddenOfTree::of(origins, step_column, &order);
         let columns = in_order(rows, order, threads)?;
         Ok(Self {
@@ -219,7 +222,7 @@ fn row_bytes(rows: &RecordBatch) -> usize {
 /// Which cubes share an object: those of one level that follow each other along the curve through their codes.
 /// A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes first, which
 /// second, and so on, over all objects.
-fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, Vec<u32>) {
+fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, Lent<u32>) {
     let mut portions: Vec<Vec<(CubeId, u8, BandRows)>> = Vec::new();
     let (mut bytes, mut rows) = (usize::MAX, 0);
     for (cube, layers) in cubes {
@@ -239,7 +242,7 @@ fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, 
     // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
     // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
     portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, _)| (*layer).min(1)));
-    let mut order = Vec::with_capacity(rows);
+    let mut order = Lent::new(rows);
     let mut placed = |(cube, layer, rows): (CubeId, u8, BandRows)| {
         let from = order.len();
         order.extend_from_slice(&rows.rows);
@@ -253,16 +256,16 @@ fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, 
 
 /// Columns in another order. One column after the other is rearranged, and the old one let go of: what is read at random
 /// then stays in a cache as long as it can.
-fn in_order(rows: RecordBatch, order: Vec<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
+fn in_order(rows: RecordBatch, order: Lent<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
     let (_, columns, _) = rows.into_parts();
     let columns: Vec<_> = columns.into_iter().map(|column| Mutex::new(Some(column))).collect();
-    let order = UInt32Array::from(order);
+    let order = UInt32Array::new(ScalarBuffer::from(buffer(order)), None);
     let taken = map(&columns, threads, |column| {
         let column = column.lock().unwrap_or_else(PoisonError::into_inner).take();
-        column.map(|column| take(&column, &order, None))
+        column.map(|column| rearranged(&column, &order))
     });
     // Each was there once.
-    taken.into_iter().flatten().map(|column| Ok(column?)).collect()
+    taken.into_iter().flatten().collect()
 }
 
 /// A column that holds the step already, as the tables of most simulations do.

@@ -5,6 +5,7 @@
 
 use super::keys::KeyColumns;
 use super::{Salt, Weight, WeightError};
+use crate::room::Lent;
 use crate::threads::map;
 use arrow_array::ArrayRef;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,7 @@ pub(crate) fn order_of_rows(
     weights: &[Weight],
     ids: &[ArrayRef],
     threads: usize,
-) -> Result<Vec<u32>, WeightError> {
+) -> Result<Lent<u32>, WeightError> {
     let too_many = |_| WeightError::TooManyRows { rows: weights.len(), max: u32::MAX };
     let rows = u32::try_from(weights.len()).map_err(too_many)?;
     let (sorted, mut order) = by_weight(weights, rows, threads);
@@ -64,7 +65,7 @@ fn in_order(weights: &[Weight], ids: &KeyColumns) -> Result<(Vec<Weight>, Vec<u3
     }
     let (sorted, mut order) = by_weight(weights, rows, 1);
     settle_all(&sorted, &mut order, ids);
-    Ok((sorted, order))
+    Ok((sorted.into_vec(), order.into_vec()))
 }
 
 /// Puts rows of equal weights in the order of their ids.
@@ -112,8 +113,8 @@ const ROWS_IN_CACHE: usize = 1 << 15;
 const ROUGH_PARTS_MAX: u32 = 1 << 10;
 
 /// Weights in their order with their rows, those of equal weight in the order in which they came.
-fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Vec<Weight>, Vec<u32>) {
-    let order: Vec<u32> = (0..rows).collect();
+fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Lent<Weight>, Lent<u32>) {
+    let order = Lent::collect(weights.len(), 0..rows);
     if weights.len() <= ROWS_IN_CACHE {
         return deal_fully(weights, &order);
     }
@@ -141,7 +142,7 @@ fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Vec<Weight>, Vec
 
 /// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there are
 /// rows, they are almost in order.
-fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Vec<Weight>, Vec<u32>) {
+fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Lent<Weight>, Lent<u32>) {
     let (mut dealt, mut order, ends) = deal(weights, rows, (rows.len() as u32).next_power_of_two());
     let mut from = 0;
     for end in ends {
@@ -156,9 +157,9 @@ fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Vec<Weight>, Vec<u32>) {
 
 /// Weights and their rows, part by part of the range of the weights, and where each part ends; those of one part stay in
 /// the order in which they came.
-fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Vec<Weight>, Vec<u32>, Vec<u32>) {
+fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Lent<Weight>, Lent<u32>, Vec<u32>) {
     let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
-        return (Vec::new(), Vec::new(), Vec::new());
+        return (Lent::new(0), Lent::new(0), Vec::new());
     };
     let range = greatest.get() - least.get();
     let shift = (u64::BITS - range.leading_zeros()).saturating_sub(parts.trailing_zeros());
@@ -170,7 +171,7 @@ fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Vec<Weight>, Vec<u32>,
         ends[place] += ends[place - 1];
     }
     // What is the beginning of each part becomes its end.
-    let (mut dealt, mut order) = (vec![*least; weights.len()], vec![0; weights.len()]);
+    let (mut dealt, mut order) = (Lent::filled(weights.len(), *least), Lent::filled(weights.len(), 0));
     for (&weight, &row) in weights.iter().zip(rows) {
         let end = &mut ends[part(weight)];
         (dealt[*end as usize], order[*end as usize]) = (weight, row);

@@ -12,6 +12,7 @@ use crate::block::{BlockError, HEAD_BYTES, Wanted};
 use crate::cube::{Growing, Origins};
 use crate::part::Part;
 use crate::protocol::{Manifest, Placed, Struck, WeightRange};
+use crate::room::room;
 use crate::threads::map;
 use crate::weight::{Cut, Salt, Weight, Window, weights};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
@@ -97,7 +98,7 @@ impl<'t> Gathered<'t> {
         Self {
             table,
             columns: fields.map(|field| Growing::new(field.data_type(), rows)).collect(),
-            origins: Origins::default(),
+            origins: Origins::with_room(rows),
             steps_of: Vec::new(),
             sorted: Vec::new(),
             rows: 0,
@@ -244,7 +245,7 @@ pub(super) fn weighed(
         let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, len));
         weights(&key.collect::<Vec<_>>(), Salt(schema.salt()))
     });
-    let mut weights = Vec::with_capacity(count);
+    let mut weights = room(count);
     for part in parts {
         weights.extend(part?);
     }

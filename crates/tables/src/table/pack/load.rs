@@ -15,11 +15,10 @@ use super::pace::Pace;
 use super::{PackOptions, in_new_cubes};
 use crate::TableSchema;
 use crate::block::check;
-use crate::cube::{Origins, Tree};
+use crate::cube::{Origins, Tree, joined};
 use crate::protocol::{BlockId, Edit, EditError, LoadedStep, ObjectId, RunId, StepTime, Version};
 use crate::threads::map;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_select::concat::concat;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use std::sync::Arc;
 
 /// How often objects are written, should the session end each time.
@@ -155,7 +154,8 @@ impl Table {
         steps: &[WholeStep],
         threads: usize,
     ) -> Result<(RecordBatch, Origins), TableError> {
-        let mut origins = Origins::default();
+        let count = steps.iter().map(|step| step.rows.num_rows()).sum();
+        let mut origins = Origins::with_room(count);
         for step in steps {
             // Rows from before a column was added have no value in it.
             let known = self.lineage.with_columns(step.rows.num_columns());
@@ -170,13 +170,11 @@ impl Table {
                 column.unwrap_or_else(|| new_null_array(data_type, step.rows.num_rows()))
             };
             let columns: Vec<ArrayRef> = steps.iter().map(of_step).collect();
-            concat(&columns.iter().map(AsRef::<dyn Array>::as_ref).collect::<Vec<_>>())
+            joined(data_type, &columns)
         });
-        let columns = columns.into_iter().collect::<Result<Vec<_>, _>>();
+        let columns = columns.into_iter().collect::<Result<Vec<_>, _>>().map_err(Self::of_new_rows)?;
         let options = RecordBatchOptions::new().with_row_count(Some(origins.rows()));
-        let rows = columns.and_then(|columns| {
-            RecordBatch::try_new_with_options(Arc::clone(schema.columns()), columns, &options)
-        });
+        let rows = RecordBatch::try_new_with_options(Arc::clone(schema.columns()), columns, &options);
         Ok((rows.map_err(|error| Self::of_new_rows(error.into()))?, origins))
     }
 }

@@ -8,9 +8,13 @@ use super::super::{Table, TableError};
 use super::load::Loading;
 use super::{PackOptions, WholeStep};
 use crate::protocol::{BlockId, RunId, Version};
+use crate::room::{Keeping, keep};
 use arrow_array::{Array, RecordBatch};
 use futures::channel::oneshot;
 use std::sync::Arc;
+
+/// How many times as large as its rows is what a tree takes while it grows.
+const TREE_TIMES: usize = 6;
 
 /// Takes the steps of a run in rising order, and packs and writes them as they come.
 ///
@@ -30,6 +34,8 @@ pub struct Loader {
     last: Option<u64>,
     /// The first step of those that could not be loaded.
     failed: Option<u64>,
+    /// Each tree takes as much room as the one before.
+    _keeping: Keeping,
 }
 
 /// A tree that grows, and its steps.
@@ -71,6 +77,7 @@ impl Table {
             version: None,
             last: None,
             failed: None,
+            _keeping: keep(usize::try_from(tree_bytes).unwrap_or(usize::MAX).saturating_mul(TREE_TIMES)),
         })
     }
 }
