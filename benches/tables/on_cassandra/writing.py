@@ -4,10 +4,12 @@ the same blocks in blobs without an index.
 What was written is kept for the questions; a later run that finds it there measures nothing anew.
 
 A node that was just started is slow for everybody: before anything is timed, each program writes some steps that
-nobody asks for. Then Atoll goes first: plain rows leave the node much to compact.
+nobody asks for. Then loads and blobs take turns, and their medians are compared. Plain rows come last: they leave the node
+much to compact.
 """
 
 import json
+import statistics
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +27,11 @@ _WRITERS = 4
 _APPENDED = "appended"
 """The table of rows that come step by step."""
 
+_ROUNDS = 5
+"""Turns of loads and of blobs; what the first of them load is asked questions afterwards, the others are dropped."""
+_AGAIN = "again"
+"""The keyspace of what is loaded to be dropped."""
+
 _WARMING = "warming"
 """The keyspace of what is written before anything is timed."""
 _WARMING_STEPS = 8
@@ -34,27 +41,45 @@ def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
     """Whatever is not there yet; then the figures, from what each took."""
     _kept(bench, "warmed", lambda: _warm(bench, cluster, with_rivals=with_rivals))
     took = {"atoll": load(bench, ROWS_TABLE)}
+    if with_rivals:
+        took["blobs"] = _kept(bench, "plain-blobs", lambda: _blobs(bench, cluster))
+        took["in turns"] = _kept(bench, "in-turns", lambda: _in_turns(bench, cluster, took["atoll"], took["blobs"]))
     took["atoll in two steps"] = _kept(
         bench, "atoll-appended", lambda: _append_into(bench, bench.url, bench.dataset.by_step, _APPENDED)
     )
     if with_rivals:
-        took["blobs"] = _kept(bench, "plain-blobs", lambda: _blobs(bench, cluster))
         took["rows"] = rows(bench, cluster)
     bench.measured.detail["writing"] = took
     _record(bench, took)
 
 
-def _record(bench: Bench, took: dict[str, dict[str, float]]) -> None:
+def _in_turns(
+    bench: Bench, cluster: Cluster, loaded: dict[str, float], blobs: dict[str, float]
+) -> dict[str, list[float]]:
+    """Seconds of each turn, the first of them included."""
+    seconds = {"loaded, s": [loaded["loaded, s"]], "blobs, s": [blobs["seconds"]]}
+    for _ in range(1, _ROUNDS):
+        took = _load_into(bench, cluster.url(_AGAIN), bench.dataset.by_step, ROWS_TABLE)
+        seconds["loaded, s"].append(took["loaded, s"])
+        drop = f"DROP KEYSPACE {_AGAIN}"
+        bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", drop)
+        seconds["blobs, s"].append(_blobs(bench, cluster)["seconds"])
+    return seconds
+
+
+def _record(bench: Bench, took: dict[str, dict]) -> None:
     count = bench.dataset.rows
     apart = took["atoll in two steps"]
+    turns = took.get("in turns", {"loaded, s": [took["atoll"]["loaded, s"]]})
     rates = {
-        "atoll packed": count / took["atoll"]["loaded, s"],
+        "atoll packed": count / statistics.median(turns["loaded, s"]),
         "atoll appended": count / apart["appended, s"],
         "atoll appended, then packed": count / (apart["appended, s"] + apart["packed, s"]),
     }
-    for name in ("blobs", "rows"):
-        if name in took:
-            rates[name] = count / took[name]["seconds"]
+    if "blobs, s" in turns:
+        rates["blobs"] = count / statistics.median(turns["blobs, s"])
+    if "rows" in took:
+        rates["rows"] = count / took["rows"]["seconds"]
     told("  " + ", ".join(f"{name} {rate:,.0f} rows/s" for name, rate in rates.items()))
     for name in ("rows", "blobs"):
         if name in rates:
@@ -64,7 +89,7 @@ def _record(bench: Bench, took: dict[str, dict[str, float]]) -> None:
             bench.measured.record(f"in two steps over {name}", in_two_steps)
 
 
-def _kept(bench: Bench, name: str, make) -> dict[str, float]:  # noqa: ANN001
+def _kept(bench: Bench, name: str, make) -> dict:  # noqa: ANN001
     """What it took, from a file if it was made before in this very cluster."""
     file = bench.folder / f"cassandra-{name}.json"
     if not file.exists():
