@@ -245,6 +245,34 @@ fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
 }
 
 #[test]
+fn an_import_may_pack_as_it_goes_and_goes_on_where_its_last_step_is() {
+    let place = Place::new();
+    place.write("run.csv", csv(0..14, 10_000));
+    atoll(&place, CREATE).text();
+    let imported = atoll(&place, "table import t run.csv --packed --json").json();
+    assert_eq!((&imported["rows"], &imported["steps"]), (&140_000.into(), &14.into()));
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["blocks"]), (&140_000.into(), &0.into()), "{info}");
+    assert!(info["cubes"].as_u64().unwrap() > 0, "{info}");
+    // What came since is little, and comes as blocks.
+    place.write("run.csv", csv(0..16, 10_000));
+    let more = atoll(&place, "table import t run.csv --packed --json").json();
+    assert_eq!((&more["rows"], &more["steps"]), (&20_000.into(), &2.into()));
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["blocks"]), (&160_000.into(), &2.into()), "{info}");
+}
+
+#[test]
+fn what_comes_before_a_bad_record_of_a_packed_import_is_told_as_it_is() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("run.csv", csv(0..3, 10) + "x,30,0,a\n");
+    let refused = atoll(&place, "table import t run.csv --packed");
+    assert!(refused.stderr.contains("0 rows in 0 steps were imported"), "{}", refused.stderr);
+    assert_eq!(sorted(&place, "").len(), 0, "nothing was written yet, and nothing was said to be");
+}
+
+#[test]
 fn a_run_that_no_import_made_is_left_alone() {
     let place = Place::new();
     atoll(&place, CREATE).text();

@@ -16,12 +16,23 @@ use arrow_array::{
     new_empty_array, new_null_array,
 };
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use atoll_tables::Table;
 use std::sync::Arc;
+
+/// The columns as a batch of the table's schema, as it is now if they have one that this handle does not know: somebody
+/// else may have added it meanwhile.
+pub(crate) async fn conforming(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
+    let known = table.schema();
+    let is_known = |name: &str| known.columns().column_with_name(name).is_some();
+    let is_news = rows.schema_ref().fields().iter().any(|field| !is_known(field.name()));
+    let schema = if is_news { table.schema_now().await? } else { known };
+    conform(schema.columns(), rows)
+}
 
 /// The columns as a batch of the table's schema.
 ///
 /// Columns that may be null and are not there are null in every row.
-pub(crate) fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
+fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     if rows.schema_ref() == schema {
         return Ok(rows.clone());
     }

@@ -14,6 +14,7 @@ mod conform;
 mod error;
 mod estimate;
 mod input;
+mod loader;
 mod packer;
 mod refinement;
 mod rows;
@@ -31,6 +32,7 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<packer::Packer>()?;
+    module.add_class::<loader::Loader>()?;
     module.add_class::<refinement::Refinement>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<column::Column>()?;

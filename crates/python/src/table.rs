@@ -1,9 +1,10 @@
 //! A table: appended to, and asked.
 
 use crate::ask::Ask;
-use crate::conform::conform;
+use crate::conform::conforming;
 use crate::error::Failure;
 use crate::estimate::Question;
+use crate::loader::Loader;
 use crate::packer::Packer;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
@@ -236,15 +237,15 @@ impl Table {
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
         let batch = rows.whole()?;
         let append = async move {
-            let known = table.schema();
-            let is_known = |name: &str| known.columns().column_with_name(name).is_some();
-            // Somebody else may have added a column meanwhile.
-            let is_news = batch.schema_ref().fields().iter().any(|field| !is_known(field.name()));
-            let schema = if is_news { table.schema_now().await? } else { known };
-            let batch = conform(schema.columns(), &batch)?;
+            let batch = conforming(&table, &batch).await?;
             Ok::<_, Failure>(table.append_at(id, time, &batch).await?)
         };
         Ok(wait(py, append)?.0)
+    }
+
+    /// Begins to load steps of a run; about so many bytes of rows are packed together.
+    fn loader(&self, run: &str, attempt: u64, tree_bytes: u64) -> PyResult<Loader> {
+        Ok(Loader::begin(self.handle()?, run, attempt, tree_bytes)?)
     }
 
     /// Answers a query: the rows, the version that was read, and what it took.

@@ -448,11 +448,40 @@ class Table(Asking):
         if run is None:
             return self._append_own(held, time)
         if attempt is None:
-            attempt = self._attempts[run] if run in self._attempts else self.begin(run)
+            attempt = self._attempt_of(run)
         if step is None:
             last = self._native.last_complete(run)
             step = 0 if last is None else last + 1
         return self._native.append(run, attempt, step, rank, held, time)
+
+    def load(
+        self,
+        steps: Iterable[tuple[int, Any] | tuple[int, float | None, Any]],
+        *,
+        run: str,
+        attempt: int | None = None,
+        tree_bytes: int = 64 << 20,
+    ) -> int:
+        """Loads whole steps that are all there already, packed as they come, and says which version has the last of them::
+
+            t.load(((step, read(step)) for step in range(0, 1000, 10)), run="published")
+
+        Each of ``steps`` is ``(step, rows)`` or ``(step, time, rows)``, in rising order, with the rows of all ranks; rows
+        are what :meth:`append` takes. Nothing is written twice, as it is when rows are appended and packed later, and the
+        steps are visible some at a time, as many as have about ``tree_bytes`` of rows. That takes about thirteen times as much
+        memory; few large trees are asked faster. What came before an error stays, and never half a step:
+        :meth:`last_complete` says where to go on. Loading again what is there changes nothing.
+
+        Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where a step does not lie behind
+        those of the run, where another attempt has begun, or where ids are unique and the run has some of these already.
+        """
+        loader = self._native.loader(run, self._attempt_of(run) if attempt is None else attempt, tree_bytes)
+        for step, *time, data in steps:
+            loader.push(step, time[0] if time else None, rows(data))
+        return loader.finish()
+
+    def _attempt_of(self, run: str) -> int:
+        return self._attempts[run] if run in self._attempts else self.begin(run)
 
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
         """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""

@@ -8,6 +8,7 @@
 
 mod cut;
 mod mark;
+mod sink;
 
 use super::{TableArguments, parse_delimiter, parse_pair};
 use crate::options::ImportSection;
@@ -20,10 +21,10 @@ use arrow_schema::SchemaRef;
 use atoll_options::Section;
 use atoll_row_files::{Format, Input, PartLimits, ReadOptions, RowFileError, RowReader, open};
 use atoll_tables::Table;
-use atoll_tables::protocol::BlockId;
 use clap::Args;
 use cut::{Cutter, Grouping, Message};
 use mark::Mark;
+use sink::Sink;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
@@ -50,6 +51,9 @@ pub struct Import {
     /// Take parts of the file for steps, even if the table has a column of steps
     #[arg(long)]
     parts: bool,
+    /// Pack the rows as they come: written once, and seen some 64 MiB at a time
+    #[arg(long)]
+    packed: bool,
     /// Start from the beginning: what the run had is replaced
     #[arg(long)]
     restart: bool,
@@ -111,6 +115,13 @@ struct Imported {
 }
 
 impl Imported {
+    /// A step is in.
+    fn count(&mut self, step: u64, rows: u64) {
+        self.rows += rows;
+        self.steps += 1;
+        self.last = Some(step);
+    }
+
     /// What became of a file whose import fails: a step is in whole or not at all.
     fn tell_what_is_in(&self, run: &str) {
         let Self { rows, steps, last, .. } = self;
@@ -239,18 +250,16 @@ impl Import {
         tokio::task::spawn_blocking(move || cutter.run(&sender));
         let is_barred = self.progress == ProgressReport::Auto && !session.output.is_json();
         let progress = Progress::bytes(self.input().bytes(), is_barred);
+        let mut sink = Sink::begin(table, run, attempt, self.packed)?;
         while let Some(message) = messages.recv().await {
             match message? {
                 Message::End { skipped } => {
+                    sink.finish(imported).await?;
                     imported.skipped = skipped;
                     return Ok(());
                 }
                 Message::Step { step, rows, bytes_read } => {
-                    let id = BlockId { run: run.into(), attempt, step, rank: 0 };
-                    table.append(id, &rows).await?;
-                    imported.rows += rows.num_rows() as u64;
-                    imported.steps += 1;
-                    imported.last = Some(step);
+                    sink.take(step, rows, imported).await?;
                     progress.set(bytes_read, format!("{} rows", imported.rows));
                     self.tell_progress(step, imported, bytes_read);
                     // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.

@@ -52,7 +52,7 @@ enum Grown {
 }
 
 impl Table {
-    /// Begins to load steps of a run: about so many bytes of rows become one tree. It takes about ten times that in
+    /// Begins to load steps of a run: about so many bytes of rows become one tree. It takes about thirteen times that in
     /// memory: few large trees are asked faster, small ones take less.
     ///
     /// # Errors

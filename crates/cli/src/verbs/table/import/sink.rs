@@ -1,0 +1,69 @@
+//! Where the steps of a file go: each as a block, or many at a time as they will lie when they are packed.
+//!
+//! Invariant: a step counts as imported once the table has it.
+
+use super::Imported;
+use crate::Failure;
+use arrow_array::RecordBatch;
+use atoll_tables::protocol::{BlockId, RunId};
+use atoll_tables::{Loader, PackOptions, Table, WholeStep};
+use std::collections::VecDeque;
+
+/// Bytes of rows that are packed together.
+const TREE_BYTES: u64 = 64 << 20;
+
+/// Takes the steps of one run in rising order.
+pub(super) enum Sink<'t> {
+    /// Each step becomes a block.
+    Blocks { table: &'t Table, run: RunId, attempt: u64 },
+    /// Many steps become a tree; with the rows of each that is not there yet.
+    Trees { loader: Box<Loader>, waiting: VecDeque<(u64, u64)> },
+}
+
+impl<'t> Sink<'t> {
+    pub(super) fn begin(table: &'t Table, run: &str, attempt: u64, is_packed: bool) -> Result<Self, Failure> {
+        if !is_packed {
+            return Ok(Self::Blocks { table, run: run.into(), attempt });
+        }
+        let loader = Box::new(table.loader(run, attempt, TREE_BYTES, PackOptions::default())?);
+        Ok(Self::Trees { loader, waiting: VecDeque::new() })
+    }
+
+    pub(super) async fn take(
+        &mut self,
+        step: u64,
+        rows: RecordBatch,
+        imported: &mut Imported,
+    ) -> Result<(), Failure> {
+        let count = rows.num_rows() as u64;
+        match self {
+            Self::Blocks { table, run, attempt } => {
+                let id = BlockId { run: run.clone(), attempt: *attempt, step, rank: 0 };
+                table.append(id, &rows).await?;
+                imported.count(step, count);
+                Ok(())
+            }
+            Self::Trees { loader, waiting } => {
+                waiting.push_back((step, count));
+                let pushed = loader.push(WholeStep { step, time: None, rows }).await;
+                count_up_to(loader.last(), waiting, imported);
+                Ok(pushed?)
+            }
+        }
+    }
+
+    /// Returns once the table has all that was taken.
+    pub(super) async fn finish(&mut self, imported: &mut Imported) -> Result<(), Failure> {
+        let Self::Trees { loader, waiting } = self else { return Ok(()) };
+        let finished = loader.finish().await;
+        count_up_to(loader.last(), waiting, imported);
+        finished?;
+        Ok(())
+    }
+}
+
+fn count_up_to(last: Option<u64>, waiting: &mut VecDeque<(u64, u64)>, imported: &mut Imported) {
+    while let Some((step, rows)) = waiting.pop_front_if(|(step, _)| last.is_some_and(|last| *step <= last)) {
+        imported.count(step, rows);
+    }
+}

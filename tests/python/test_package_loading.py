@@ -1,0 +1,72 @@
+"""Loading whole steps: packed as they come, and written once."""
+
+import numpy
+import pytest
+
+import atoll
+
+
+def rows_of(step: int, count: int) -> dict[str, numpy.ndarray]:
+    pid = numpy.arange(count, dtype="int64")
+    return {"pid": pid, "step": numpy.full(count, step), "x": pid * 7919 % 1000 / 8.0}
+
+
+def made(store: atoll.Store, **words: object) -> atoll.Table:
+    return store.create_table("run", rows_of(0, 1), id=("pid", "step"), index=("x", "step"), **words)
+
+
+def test_what_is_loaded_is_packed_and_answers_as_what_was_appended(store: atoll.Store) -> None:
+    loaded = made(store)
+    version = loaded.load(((step, step / 4, rows_of(step, 30_000)) for step in range(5)), run="a")
+    assert version == loaded.version
+    info = loaded.info()
+    assert (info.rows, info.blocks) == (150_000, 0)
+    assert info.cubes > 0
+    assert [(step.step, step.time, step.rows) for step in loaded.steps("a")] == [
+        (step, step / 4, 30_000) for step in range(5)
+    ]
+    appended = store.create_table("other", rows_of(0, 1), id=("pid", "step"), index=("x", "step"))
+    for step in range(5):
+        appended.append(rows_of(step, 30_000), run="a", step=step)
+    for query in (lambda table: table.sample(0.01), lambda table: table.box(x=(3, 7), step=(1, 3))):
+        mine, theirs = (query(table).read().to_pandas() for table in (loaded, appended))
+        assert len(mine) > 0
+        assert mine.sort_values(["pid", "step"], ignore_index=True).equals(
+            theirs.sort_values(["pid", "step"], ignore_index=True)
+        )
+
+
+def test_steps_come_tree_by_tree_and_what_came_before_an_error_stays(store: atoll.Store) -> None:
+    table = made(store)
+
+    def steps():
+        for step in range(6):
+            yield step, rows_of(step, 100)
+        yield 6, {"pid": [1]}
+
+    with pytest.raises(atoll.errors.InvalidInputError, match="step"):
+        table.load(steps(), run="a", tree_bytes=100 * 24 * 2)
+    last = table.last_complete("a")
+    assert last in (1, 3, 5)
+    assert table.count() == (last + 1) * 100
+    table.load(((step, rows_of(step, 100)) for step in range(last + 1, 7)), run="a")
+    assert table.count() == 700
+
+
+def test_loading_again_changes_nothing_and_loading_between_is_refused(store: atoll.Store) -> None:
+    table = made(store)
+    steps = [(step, rows_of(step, 10)) for step in (10, 20)]
+    version = table.load(steps, run="a", attempt=table.begin("a"))
+    assert table.load(steps, run="a") == version
+    with pytest.raises(atoll.errors.ConflictError, match="20"):
+        table.load([(15, rows_of(15, 10))], run="a")
+    assert table.load([], run="a") == version
+    assert table.count() == 20
+
+
+def test_ids_of_a_run_that_are_there_are_refused(store: atoll.Store) -> None:
+    table = store.create_table("run", rows_of(0, 1), id=("pid",), index=("x",), unique=True)
+    table.load([(0, rows_of(0, 10))], run="a")
+    with pytest.raises(atoll.errors.ConflictError):
+        table.load([(1, rows_of(1, 10))], run="a")
+    assert table.count() == 10
