@@ -214,7 +214,7 @@ async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
     assert_eq!(steps_seen(&table).await.len(), 8);
     let info = table.info().await.unwrap();
     assert_eq!((info.blocks, info.rows), (0, 480));
-    let nothing = table.loader("a", 1, 1, options()).unwrap();
+    let mut nothing = table.loader("a", 1, 1, options()).unwrap();
     assert_eq!(nothing.finish().await.unwrap(), version);
 }
 
@@ -236,6 +236,7 @@ async fn after_a_step_that_fails_a_loader_takes_none() {
     let behind = loader.finish().await.unwrap_err();
     assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
     assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
+    assert_eq!(loader.last(), Some(2), "to be asked when all is over, too");
     // Whoever goes on begins where it failed.
     let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
     for step in steps(3..=12) {

@@ -19,7 +19,7 @@ const TREE_TIMES: usize = 6;
 /// Takes the steps of a run in rising order, and packs and writes them as they come.
 ///
 /// What was taken is there for sure only after [`Loader::finish`]; [`Loader::last`] says up to which step it is before.
-/// Dropping it leaves what is there, and never half a step.
+/// Dropping it leaves what is there, and never half a step. After an error a new loader goes on behind that step.
 pub struct Loader {
     table: Table,
     run: RunId,
@@ -104,7 +104,7 @@ impl Loader {
     ///
     /// # Errors
     /// As [`Loader::push`].
-    pub async fn finish(mut self) -> Result<Version, TableError> {
+    pub async fn finish(&mut self) -> Result<Version, TableError> {
         self.check()?;
         if !self.gathered.is_empty() {
             self.go_on().await?;
