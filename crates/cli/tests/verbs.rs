@@ -309,7 +309,7 @@ fn a_store_in_memory_or_on_a_cluster_is_not_served() {
 fn a_cluster_that_is_not_there_is_told_in_our_words_alone() {
     // Nobody listens at the lowest port.
     let url = "cassandra://127.0.0.1:1/k?connect-time-out=2s";
-    let answer = Place::new().run(&["kv", "get", "--store", url, "a"]);
+    let answer = Place::new().run(&["kv", "get", "--store", url, "p", "a"]);
     let told = answer.fails(16);
     assert!(told.starts_with("error: ") && told.contains("127.0.0.1:1"), "{told}");
     assert!(!told.contains("WARN") && !told.contains("ERROR"), "{told}");
