@@ -1,12 +1,22 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
+use crate::meter::{Kind, Meter, Weight};
 use crate::value::Piece;
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Of the budget, buffers of writing and reading have this share.
+const BUFFERS_SHARE: u64 = 16;
+
+/// Of the budget, values keep this share even where leaves want more.
+const VALUES_SHARE: u64 = 8;
+
+/// About what a value in memory takes beside its bytes: what the allocator adds, and its place in the queue.
+const VALUE_BYTES: u64 = 64;
 
 /// The disk under an engine, or none for a store in memory, and what it takes to read it back.
 pub struct Backing {
@@ -15,8 +25,7 @@ pub struct Backing {
     store_id: u64,
     /// Values in memory that could be read back, oldest first, each with the bytes it was counted for.
     values: Mutex<VecDeque<(Piece, u64)>>,
-    value_bytes: AtomicU64,
-    leaf_bytes: AtomicU64,
+    meter: Arc<Meter>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
     memory_bytes: u64,
@@ -30,8 +39,7 @@ impl Backing {
             name,
             store_id,
             values: Mutex::default(),
-            value_bytes: AtomicU64::new(0),
-            leaf_bytes: AtomicU64::new(0),
+            meter: Arc::default(),
             has_absent_nodes: AtomicBool::new(false),
             memory_bytes,
         }
@@ -70,23 +78,30 @@ impl Backing {
         if self.disk.is_none() {
             return;
         }
-        self.value_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let mut values = self.values.lock();
-        values.push_back((piece, bytes));
-        while self.value_bytes.load(Ordering::Relaxed) > self.memory_bytes / 2 {
-            let Some((oldest, counted)) = values.pop_front() else { break };
+        let bytes = bytes + VALUE_BYTES;
+        self.meter.add(Kind::Value, bytes);
+        self.values.lock().push_back((piece, bytes));
+        self.shed_values();
+    }
+
+    /// Lets go of the oldest values while memory is short, down to what values may always have.
+    pub(crate) fn shed_values(&self) {
+        let is_over = || self.excess() > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
+        while is_over() {
+            let Some((oldest, counted)) = self.values.lock().pop_front() else { break };
             oldest.evict();
             // What was counted, not what was let go of: two readers may have brought the same piece in.
-            self.value_bytes.fetch_sub(counted, Ordering::Relaxed);
+            self.meter.take_off(Kind::Value, counted);
         }
     }
 
-    pub(crate) fn leaves_grew(&self, bytes: usize) {
-        self.leaf_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
-    pub(crate) fn leaves_shrank(&self, bytes: usize) {
-        self.leaf_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    /// Counts a buffer for as long as the answer is kept.
+    pub(crate) fn buffer(&self, bytes: u64) -> Weight {
+        Weight::of(&self.meter, Kind::Buffer, bytes)
     }
 
     /// Notes that a node was let go of, or was never read.
@@ -100,15 +115,45 @@ impl Backing {
     }
 
     pub(crate) fn leaf_bytes(&self) -> u64 {
-        self.leaf_bytes.load(Ordering::Relaxed)
+        self.meter.leaf_bytes()
     }
 
     pub(crate) fn value_bytes(&self) -> u64 {
-        self.value_bytes.load(Ordering::Relaxed)
+        self.meter.bytes_of(Kind::Value)
     }
 
-    /// Bytes of leaves beyond the budget.
-    pub(crate) fn leaf_excess(&self) -> u64 {
-        self.leaf_bytes().saturating_sub(self.memory_bytes)
+    /// Bytes of nodes, values and buffers in memory.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.meter.bytes()
+    }
+
+    /// Bytes that may be held: a little of the budget is left for small buffers.
+    pub(crate) fn room(&self) -> u64 {
+        self.memory_bytes - self.memory_bytes / BUFFERS_SHARE
+    }
+
+    /// Bytes beyond what may be held.
+    pub(crate) fn excess(&self) -> u64 {
+        self.held_bytes().saturating_sub(self.room())
+    }
+
+    /// Bytes beyond what may be held, once `need` more are.
+    pub(crate) fn excess_with(&self, need: u64) -> u64 {
+        (self.held_bytes() + need).saturating_sub(self.room())
+    }
+
+    /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one go what
+    /// was changed since the last commit.
+    pub(crate) fn has_room(&self, need: u64) -> bool {
+        self.excess_with(need) == 0 && self.meter.replayed_bytes() <= self.room()
+    }
+
+    /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one could
+    /// not write counts for nothing: the next one could not either.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let room = self.room();
+        self.meter.unwritten_bytes() > room / 2
+            && self.meter.newly_unwritten_bytes() > room / 4
+            && self.held_bytes() > room / 4 * 3
     }
 }

@@ -6,6 +6,7 @@ use crate::engine::Tree;
 use crate::forest::Forest;
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
+use crate::meter::Meter;
 use crate::node::{FAN_OUT_MAX, Inner, Node, Slot, common_prefix};
 use crate::retired::RetiredList;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
@@ -127,8 +128,8 @@ impl<'a> Builder<'a> {
         let held = if value.len() < INLINE_BELOW {
             Held::Inline(value.to_vec())
         } else {
-            let checksum = self.tree.engine.shared.backing.checksum(value);
-            Held::Chain(Chain::One(Piece::resident(Buffer::copy_from(value), checksum, self.epoch)))
+            let backing = &self.tree.engine.shared.backing;
+            Held::Chain(Chain::One(Piece::waiting(Buffer::copy_from(value), self.epoch, backing)))
         };
         let bytes = Record { key: [key, &[]], fingerprint: 0, value: held.stored() }.memory(0);
         if self.pending_bytes + bytes > FILL_BYTES && !self.pending.is_empty() {
@@ -159,8 +160,10 @@ impl<'a> Builder<'a> {
                 value: held.stored(),
             })
             .collect();
-        let leaf = Leaf::build(prefix, self.epoch, &records, 0, Purpose::Writing);
-        self.tree.engine.shared.backing.leaves_grew(leaf.memory_bytes());
+        let mut leaf = Leaf::build(prefix, self.epoch, &records, 0, Purpose::Writing);
+        if let Some(fresh) = leaf.get_mut() {
+            fresh.count_in(self.tree.engine.shared.backing.meter());
+        }
         self.leaves.push((self.low.take(), Slot::resident(Node::Leaf(leaf))));
         self.low = high;
         self.pending.clear();
@@ -169,6 +172,7 @@ impl<'a> Builder<'a> {
 
     fn finish(mut self) -> Slot {
         self.end_leaf(None);
+        let meter = self.tree.engine.shared.backing.meter();
         let mut level = self.leaves;
         while level.len() > 1 {
             let nodes = level.len().div_ceil(FAN_OUT_MAX * 3 / 4);
@@ -176,7 +180,7 @@ impl<'a> Builder<'a> {
             let mut above = Vec::with_capacity(nodes);
             let mut rest = level.into_iter().peekable();
             while rest.peek().is_some() {
-                above.push(inner_of(rest.by_ref().take(each), self.epoch));
+                above.push(inner_of(rest.by_ref().take(each), self.epoch, meter));
             }
             level = above;
         }
@@ -184,7 +188,11 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn inner_of(parts: impl Iterator<Item = (Option<Box<[u8]>>, Slot)>, epoch: u64) -> (Option<Box<[u8]>>, Slot) {
+fn inner_of(
+    parts: impl Iterator<Item = (Option<Box<[u8]>>, Slot)>,
+    epoch: u64,
+    meter: &Arc<Meter>,
+) -> (Option<Box<[u8]>>, Slot) {
     let (mut low, mut pivots, mut children) = (None, Vec::new(), Vec::new());
     for (pivot, child) in parts {
         if children.is_empty() {
@@ -194,5 +202,7 @@ fn inner_of(parts: impl Iterator<Item = (Option<Box<[u8]>>, Slot)>, epoch: u64) 
         }
         children.push(child);
     }
-    (low, Slot::resident(Node::Inner(Arc::new(Inner::new(epoch, pivots, children)))))
+    let mut inner = Inner::new(epoch, pivots, children);
+    inner.count_in(meter);
+    (low, Slot::resident(Node::Inner(Arc::new(inner))))
 }

@@ -11,16 +11,20 @@ use crate::EngineError;
 use crate::cleaning::Standing;
 use crate::forest::{Forest, TreeState};
 use crate::log::LogPoint;
+use crate::meter::Weight;
 use crate::node::PageRef;
 use crate::page_writer::PageWriter;
 use crate::planted::{self, Bug};
 use crate::retired::{Retired, RetiredList};
+use crate::room::Looks;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
 use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
 use crate::sync::SyncError;
+use crate::view::View;
 use atoll_disk::Disk;
 use parking_lot::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a checkpoint did.
@@ -37,6 +41,8 @@ pub struct Checkpoint {
 /// The state that a checkpoint writes.
 struct Frozen {
     forest: Forest,
+    /// What readers hold and is to be written, so that memory need not.
+    views: Vec<Arc<View>>,
     point: LogPoint,
     /// Offset of the log's signpost.
     signpost: u64,
@@ -73,9 +79,22 @@ impl Shared {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
-        let retired = self.clean_first()?;
+        let (retired, _weight) = self.clean_first()?;
+        self.make_headroom();
         let frozen = self.freeze(&mut self.writer.lock());
         self.finish(&**disk, frozen, retired, clean, None)
+    }
+
+    /// Makes room for what writers change while the checkpoint holds what is in memory now.
+    fn make_headroom(&self) {
+        // Step by step, for nobody reads or writes meanwhile.
+        for part in 1..=4 {
+            let need = self.backing.room() / 16 * part;
+            if self.backing.excess_with(need) > 0 {
+                let _writer = self.writer.lock();
+                self.let_go_of_leaves(&mut self.forest.write().trees, Looks::Two, need);
+            }
+        }
     }
 
     /// Makes a change that is not in the log and the checkpoint that has it, with no commit in between.
@@ -93,9 +112,9 @@ impl Shared {
     }
 
     /// Looks through what left the trees so far, and cleans; what left them is the caller's.
-    fn clean_first(&self) -> Result<Vec<Retired>, EngineError> {
+    fn clean_first(&self) -> Result<(Vec<Retired>, Weight), EngineError> {
         let mut writer = self.writer.lock();
-        let Some(log) = &mut writer.log else { return Ok(Vec::new()) };
+        let Some(log) = &mut writer.log else { return Ok(Default::default()) };
         // What is in no group on disk has no home yet, and could not be told from what never gets one.
         log.flush(&self.backing)?;
         self.flushed.store(log.flushed(), Ordering::Release);
@@ -108,13 +127,15 @@ impl Shared {
         let held = self.pins.newest_before(epoch).max(snapshots.iter().copied().max());
         let held_up_to = held.and_then(|held| writer.last_segment_of(held));
         drop(writer);
-        let retired = retired.decided();
-        let (freeing, _) = self.partition(retired.clone(), epoch + 1, &snapshots);
-        let standing = Standing { freeing: &freeing, log_number, held, held_up_to };
-        if let Err(error) = self.clean(&standing) {
+        let (retired, weight) = retired.decided_and_counted();
+        let segments: Vec<SegmentUse> = self.space.lock().segments().copied().collect();
+        let freeing = retired.iter().filter(|retired| self.is_free(retired, epoch + 1, &snapshots));
+        let segments = space::segments_after(segments, freeing);
+        let standing = Standing { segments, log_number, held, held_up_to };
+        if let Err(error) = self.clean(standing) {
             tracing::warn!(store = self.backing.name(), %error, "log segments could not be cleaned; the file stays longer");
         }
-        Ok(retired)
+        Ok((retired, weight))
     }
 
     /// Commits what was frozen. `retired` left the trees before `frozen.retired` did.
@@ -124,7 +145,7 @@ impl Shared {
         frozen: Result<Frozen, EngineError>,
         retired: Vec<Retired>,
         clean: bool,
-        writer: Option<MutexGuard<'_, Writer>>,
+        mut writer: Option<MutexGuard<'_, Writer>>,
     ) -> Result<Checkpoint, EngineError> {
         let mut frozen = match frozen {
             Ok(frozen) => frozen,
@@ -139,7 +160,16 @@ impl Shared {
         let (epoch, position) = (frozen.epoch, frozen.point.position);
         // What it held can go now; there may be much of it, and nobody should wait for that.
         drop(frozen);
+        if self.backing.excess_with(self.backing.room() / 4) > 0 {
+            drop(self.let_go_of_views());
+        }
+        let nodes = match &mut writer {
+            Some(writer) => writer.retired.take_nodes(),
+            None => self.writer.lock().retired.take_nodes(),
+        };
+        let settled = nodes.decided();
         let mut writer = writer.unwrap_or_else(|| self.writer.lock());
+        writer.retired.put_back(settled);
         // Pages that only snapshots need are on disk whether the commit came about or not.
         pages.of_snapshots.drain(..).for_each(|retired| writer.retired.space(retired));
         writer.retired.put_back(sorted.kept);
@@ -147,10 +177,11 @@ impl Shared {
             Ok(commit) => {
                 writer.checkpointed = position;
                 self.release(&sorted.in_segments, &commit);
+                self.backing.meter().checkpoint_ended(true);
                 self.evict_above.store(0, Ordering::Relaxed);
                 let mut forest = self.forest.write();
                 let let_go = forest.let_go_of_snapshots();
-                self.let_go_of_leaves(&mut forest.trees);
+                self.let_go_of_leaves(&mut forest.trees, Looks::Two, 0);
                 drop(forest);
                 drop(writer);
                 drop(let_go);
@@ -161,6 +192,7 @@ impl Shared {
                 Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })
             }
             Err(error) => {
+                self.backing.meter().checkpoint_ended(false);
                 // What was to be freed is still referred to by the last commit that succeeded.
                 writer.retired.put_back(sorted.freeing);
                 Err(error)
@@ -180,6 +212,8 @@ impl Shared {
         let (point, signpost) = (log.point(), log.signpost_offset());
         let mut current = self.forest.write();
         let forest = current.clone();
+        let is_short = self.backing.excess_with(self.backing.room() / 4) > 0;
+        let views = if is_short { self.views.alive() } else { Vec::new() };
         current.epoch += 1;
         let epoch = current.epoch;
         drop(current);
@@ -188,13 +222,16 @@ impl Shared {
         let mut space = self.space.lock();
         space.freeze();
         let segments = space.segments().copied().collect();
-        Ok(Frozen { forest, point, signpost, epoch, retired, segments })
+        Ok(Frozen { forest, views, point, signpost, epoch, retired, segments })
     }
 
     /// What becomes free with the commit of `frozen`, and what stays.
     fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> Sorted {
         retired.extend(frozen.retired.take().decided());
-        let (freeing, kept) = self.partition(retired, frozen.epoch, &epochs_of(&frozen.forest));
+        let snapshots = epochs_of(&frozen.forest);
+        let is_needed = |retired: &mut Retired| !self.is_free(retired, frozen.epoch, &snapshots);
+        let kept: Vec<Retired> = retired.extract_if(.., is_needed).collect();
+        let freeing = retired;
         let segments = space::segments_after(frozen.segments.clone(), &freeing);
         let is_in_segment = |retired: &Retired| space::segment_at(&segments, retired.offset).is_some();
         let outside = freeing.iter().filter(|retired| !is_in_segment(retired));
@@ -217,19 +254,12 @@ impl Shared {
         Sorted { freeing, kept, extents, in_segments, segments }
     }
 
-    /// What nobody needs once `epoch` is committed, and the rest.
-    fn partition(
-        &self,
-        retired: Vec<Retired>,
-        epoch: u64,
-        snapshots: &[u64],
-    ) -> (Vec<Retired>, Vec<Retired>) {
-        retired.into_iter().partition(|retired| {
-            let in_snapshot = |epoch: &u64| (retired.birth..retired.death).contains(epoch);
-            retired.death <= epoch
-                && (planted::is(Bug::ReaderNotKept) || !self.pins.holds(retired.birth, retired.death))
-                && (planted::is(Bug::SnapshotNotKept) || !snapshots.iter().any(in_snapshot))
-        })
+    /// Whether nobody needs it once `epoch` is committed.
+    fn is_free(&self, retired: &Retired, epoch: u64, snapshots: &[u64]) -> bool {
+        let in_snapshot = |epoch: &u64| (retired.birth..retired.death).contains(epoch);
+        retired.death <= epoch
+            && (planted::is(Bug::ReaderNotKept) || !self.pins.holds(retired.birth, retired.death))
+            && (planted::is(Bug::SnapshotNotKept) || !snapshots.iter().any(in_snapshot))
     }
 
     fn write_checkpoint(
@@ -244,14 +274,7 @@ impl Shared {
         if planted::is(Bug::TreeForgotten) {
             table.trees.pop();
         }
-        // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
-        for snapshot in frozen.forest.snapshots.iter().rev() {
-            pages.for_snapshot(snapshot.epoch);
-            let trees = write_trees(pages, &snapshot.trees)?;
-            let (name, epoch, sequence) = (snapshot.name.clone(), snapshot.epoch, snapshot.sequence);
-            table.snapshots.push(SnapshotEntry { name, epoch, sequence, trees });
-        }
-        table.snapshots.reverse();
+        self.write_snapshots(pages, frozen, &mut table)?;
         pages.flush()?;
         table.retired = sorted.kept.iter().chain(&pages.of_snapshots).copied().collect();
         let (extents, dead) = self.freed_by(sorted, frozen.point.number);
@@ -274,6 +297,32 @@ impl Shared {
             return Err(error);
         }
         Ok(Written { written_bytes, extents, dead, table })
+    }
+
+    /// Writes what snapshots and views have alone.
+    fn write_snapshots(
+        &self,
+        pages: &mut PageWriter<'_>,
+        frozen: &Frozen,
+        table: &mut Table,
+    ) -> Result<(), EngineError> {
+        let mut views = frozen.views.clone();
+        views.sort_unstable_by_key(|view| view.epoch);
+        // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
+        for snapshot in frozen.forest.snapshots.iter().rev() {
+            while let Some(view) = views.pop_if(|view| view.epoch > snapshot.epoch) {
+                write_view(pages, &view)?;
+            }
+            pages.for_snapshot(snapshot.epoch);
+            let trees = write_trees(pages, &snapshot.trees)?;
+            let (name, epoch, sequence) = (snapshot.name.clone(), snapshot.epoch, snapshot.sequence);
+            table.snapshots.push(SnapshotEntry { name, epoch, sequence, trees });
+        }
+        table.snapshots.reverse();
+        while let Some(view) = views.pop() {
+            write_view(pages, &view)?;
+        }
+        Ok(())
     }
 
     /// What becomes free with this commit: extents, and log segments that nothing needs.
@@ -366,13 +415,15 @@ impl Shared {
     /// Gives free space in the middle of the file back to the file system, but for what will soon be used again.
     fn release_free(&self, disk: &dyn Disk) {
         let extents = self.space.lock().take_to_release(self.options.log_segment_bytes * 2);
-        for extent in extents {
+        let release = |extent: Extent| {
             let released = disk.release(extent.offset, extent.len);
             if let Err(error) = &released {
                 tracing::warn!(store = self.backing.name(), %error, "free space could not be given back");
             }
-            self.space.lock().released(extent, released.is_ok());
-        }
+            (extent, released.is_ok())
+        };
+        let released: Vec<(Extent, bool)> = extents.into_iter().map(release).collect();
+        self.space.lock().released(&released);
     }
 
     /// Cuts the file when a good part of its end is free.
@@ -393,6 +444,12 @@ impl Shared {
 /// Epochs of the named snapshots.
 fn epochs_of(forest: &Forest) -> Vec<u64> {
     forest.snapshots.iter().map(|snapshot| snapshot.epoch).collect()
+}
+
+/// Writes what a view has and no newer one: its pin keeps the pages, and nothing on disk refers to them.
+fn write_view(pages: &mut PageWriter<'_>, view: &View) -> Result<(), EngineError> {
+    pages.for_snapshot(view.epoch);
+    write_trees(pages, &view.trees()).map(|_| ())
 }
 
 fn write_trees(pages: &mut PageWriter<'_>, trees: &[TreeState]) -> Result<Vec<TreeEntry>, EngineError> {

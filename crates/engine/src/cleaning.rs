@@ -18,10 +18,10 @@ use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
 use crate::forest::Forest;
 use crate::log::{self, Written};
 use crate::planted::{self, Bug};
-use crate::retired::{Retired, RetiredList};
+use crate::retired::RetiredList;
 use crate::search;
 use crate::shared::Shared;
-use crate::space::{self, Extent, SegmentUse};
+use crate::space::{Extent, SegmentUse};
 use crate::value::{Piece, Stored};
 use std::sync::atomic::Ordering;
 
@@ -36,9 +36,9 @@ const READ_MAX: u64 = 256 << 20;
 const MOVED_AT_ONCE: usize = 32;
 
 /// What a checkpoint knows before it cleans.
-pub(crate) struct Standing<'a> {
-    /// What left the trees, as far as this checkpoint will give it back.
-    pub(crate) freeing: &'a [Retired],
+pub(crate) struct Standing {
+    /// Log segments, sorted by offset, with what this checkpoint will give back taken off.
+    pub(crate) segments: Vec<SegmentUse>,
     /// Number of the segment that the log writes to.
     pub(crate) log_number: u64,
     /// The newest epoch that a snapshot holds.
@@ -75,17 +75,20 @@ impl Shared {
     /// is not.
     ///
     /// What cannot be read stays where it is, and keeps nothing else from being moved.
-    pub(crate) fn clean(&self, standing: &Standing<'_>) -> Result<(), EngineError> {
+    pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
         let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
+        let held = standing.held;
         let (mut filling, mut moved) = (Filling::new(), 0);
         let mut cleaned = Vec::new();
-        for victim in self.victims(standing) {
+        let victims = self.victims(standing);
+        let _buffer = self.backing.buffer(if victims.is_empty() { 0 } else { self.cold_bytes() });
+        for victim in victims {
             // Moving dirties leaves, which only the checkpoint that is to come can let go of.
-            if moved > most || (moved > 0 && self.backing.leaf_excess() > 0) {
+            if moved > most || (moved > 0 && self.backing.excess() > 0) {
                 break;
             }
-            match self.clean_segment(&victim, standing.held, &mut filling)? {
-                0 => drop(self.fruitless.lock().insert(victim.extent.offset, standing.held)),
+            match self.clean_segment(&victim, held, &mut filling)? {
+                0 => drop(self.fruitless.lock().insert(victim.extent.offset, held)),
                 bytes => cleaned.push((victim, bytes)),
             }
             moved = cleaned.iter().map(|(_, bytes)| bytes).sum();
@@ -103,16 +106,15 @@ impl Shared {
     }
 
     /// The segments to be cleaned, those with the fewest bytes alive first.
-    fn victims(&self, standing: &Standing<'_>) -> Vec<SegmentUse> {
-        let segments: Vec<SegmentUse> = self.space.lock().segments().copied().collect();
-        let segments = space::segments_after(segments, standing.freeing);
+    fn victims(&self, standing: Standing) -> Vec<SegmentUse> {
         let fruitless = self.fruitless.lock();
         // When a cold segment was made is not known; its values tell.
         let is_held = |segment: &SegmentUse| {
             segment.number != COLD_NUMBER && standing.held_up_to.is_some_and(|held| segment.number <= held)
                 || fruitless.get(&segment.extent.offset) == Some(&standing.held)
         };
-        let mut left: Vec<SegmentUse> = segments
+        let mut left: Vec<SegmentUse> = standing
+            .segments
             .into_iter()
             .filter(|segment| segment.number < standing.log_number && segment.live > 0)
             .filter(|segment| segment.extent.len <= READ_MAX && !is_held(segment))
@@ -142,6 +144,8 @@ impl Shared {
         held: Option<u64>,
         filling: &mut Filling,
     ) -> Result<u64, EngineError> {
+        let _buffer = self.backing.buffer(victim.extent.len);
+        self.make_room();
         let bytes = match self.bytes_of(victim) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -169,7 +173,7 @@ impl Shared {
         for value in alive {
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
-                > self.options.log_segment_bytes as usize
+                > self.cold_bytes() as usize
             {
                 self.write_cold(std::mem::replace(filling, Filling::new()))?;
             }
@@ -180,6 +184,11 @@ impl Shared {
             added += u64::from(len);
         }
         Ok(added)
+    }
+
+    /// About how long a cold segment is.
+    fn cold_bytes(&self) -> u64 {
+        self.options.segment_bytes() / 2
     }
 
     fn bytes_of(&self, segment: &SegmentUse) -> Result<Vec<u8>, EngineError> {
@@ -198,19 +207,25 @@ impl Shared {
     /// The piece that lies at this place of a segment, if the key still has it.
     fn piece_at(&self, value: &Written, key: &[u8], segment: u64) -> Result<Option<Piece>, EngineError> {
         let home = segment + value.value.start as u64;
+        let piece_in = |stored: Option<Stored<'_>>| {
+            let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
+            piece.filter(|piece| piece.len() as usize == value.value.len())
+        };
         loop {
-            let missing = {
+            let (missing, pin) = {
                 let forest = self.forest.read();
                 let Some(tree) = forest.tree(value.tree) else { return Ok(None) };
                 match search::get(&tree.root, key) {
-                    Ok(stored) => {
-                        let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
-                        return Ok(piece.filter(|piece| piece.len() as usize == value.value.len()));
-                    }
+                    Ok(stored) => return Ok(piece_in(stored)),
                     Err(missing) => (missing, self.pins.pin(forest.epoch)),
                 }
             };
-            self.load_missing(value.tree, missing.0, missing.1)?;
+            // Only a look: what is moved is made resident once it is known how much that is.
+            if let Some(leaf) = self.leaf_apart(&missing)? {
+                let slot = leaf.find(key, crate::checksum::key_hash(key));
+                return Ok(piece_in(slot.map(|slot| leaf.value(slot))));
+            }
+            self.load_missing(value.tree, missing, pin)?;
         }
     }
 

@@ -8,11 +8,10 @@ use crate::pins::Pin;
 use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
 use crate::search::{self, Missing};
-use crate::shared::{Shared, Wanted, Writer};
+use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
 use crate::space::{Extent, SegmentUse};
 use crate::sync::SyncError;
-use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
 use atoll_disk::{DiskError, Operation};
@@ -70,6 +69,7 @@ impl Engine {
         &self,
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<SyncTicket>), E> {
+        self.shared.wait_for_room(1)?;
         let writer = self.shared.writer.lock();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
@@ -92,6 +92,10 @@ impl Shared {
         placed: Vec<Placed>,
         durability: Durability,
     ) -> Result<Commit, EngineError> {
+        if let Err(error) = self.wait_for_room(ops.len()) {
+            self.unplace(&placed.into_iter().map(Some).collect::<Vec<_>>());
+            return Err(error);
+        }
         let visible = self.commit_visible(self.writer.lock(), ops, placed, durability)?;
         self.make_durable(&visible, durability)
     }
@@ -138,8 +142,8 @@ impl Shared {
         // Space that only waits for a checkpoint is as good a reason for one as a long log.
         let waiting = tail.max(retired.added_bytes());
         drop(writer);
-        if waiting >= self.options.checkpoint_bytes && self.options.background {
-            self.nudge.ask(Wanted::Checkpoint);
+        if waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint() {
+            self.ask_for_checkpoint();
         }
         Ok(Visible { sequence, position })
     }
@@ -194,64 +198,6 @@ impl Shared {
         })
     }
 
-    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it made
-    /// resident.
-    fn relieve(&self, trees: &mut [forest::TreeState]) {
-        let tried = self.let_go_of_leaves(trees);
-        let still = self.backing.leaf_excess();
-        if tried
-            && still > self.options.memory_bytes / 4
-            && self.options.background
-            && !self.options.read_only
-        {
-            self.nudge.ask(Wanted::Checkpoint);
-        }
-    }
-
-    /// As [`Shared::relieve`], without asking for a checkpoint where too little could go; whether it was tried.
-    pub(crate) fn let_go_of_leaves(&self, trees: &mut [forest::TreeState]) -> bool {
-        if !self.may_relieve() {
-            return false;
-        }
-        let all_went = self.evict_leaves(trees, self.backing.leaf_excess());
-        // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
-        // with every write; and what was just read is not taken away before it is used.
-        let above = self.backing.leaf_bytes() + (self.options.memory_bytes / 16).max(64 << 10);
-        self.evict_above.store(if all_went { 0 } else { above }, Ordering::Relaxed);
-        true
-    }
-
-    /// Lets go of leaves when reads brought in too many.
-    ///
-    /// Only under the writer lock, which is not waited for: a write relies on the leaves it made resident.
-    pub(crate) fn make_room(&self) {
-        let slack = (self.options.memory_bytes / 8).max(1 << 20);
-        if self.backing.leaf_excess() <= slack || !self.may_relieve() {
-            return;
-        }
-        if let Some(_writer) = self.writer.try_lock()
-            && let Some(mut forest) = self.forest.try_write()
-        {
-            self.relieve(&mut forest.trees);
-        }
-    }
-
-    fn may_relieve(&self) -> bool {
-        self.backing.leaf_excess() > 0
-            && self.backing.leaf_bytes() > self.evict_above.load(Ordering::Relaxed)
-            && self.backing.disk().is_some()
-    }
-
-    /// Lets go of a tenth more leaves than the budget asks for, so that it is not done for every write; whether
-    /// so many could go.
-    fn evict_leaves(&self, trees: &mut [forest::TreeState], excess: u64) -> bool {
-        let mut wanted = (excess + self.options.memory_bytes / 10) as usize;
-        for state in trees {
-            wanted = wanted.saturating_sub(tree::evict(&mut state.root, wanted, &self.backing));
-        }
-        wanted == 0
-    }
-
     /// Reads what the changes will touch, so that applying them needs no disk.
     fn make_resident(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
         // Nodes are let go of only under the writer lock, which is held.
@@ -290,7 +236,8 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(()) };
-        forest::load_range(&state.root, (from, to), &self.backing)
+        // What has no room is read all the same: a page that cannot be read is an error before the log has anything.
+        forest::load_range(&state.root, (from, to), |slot| self.load_slot(slot))
     }
 
     /// Refuses appends that would make a value too long.
@@ -423,7 +370,7 @@ impl Shared {
         if log.fits(payload) {
             return Ok(());
         }
-        let len = Log::segment_for(payload).max(self.options.log_segment_bytes).next_multiple_of(4096);
+        let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
         let extent = self.space.lock().allocate_segment(len);
         if let Err(error) = log.switch(extent, self.syncer.synced(), &self.backing) {
             // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.

@@ -8,12 +8,14 @@ use crate::options::Options;
 use crate::pins::Pins;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
+use crate::room::Room;
 use crate::search;
 use crate::shared::{Nudge, Shared, Wanted, Writer};
 use crate::snapshot::{Reader, Snapshot};
 use crate::space::Space;
 use crate::sync::Syncer;
 use crate::value::{Value, ValueRef};
+use crate::view::Views;
 use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
@@ -46,6 +48,7 @@ impl Drop for Background {
 impl Background {
     fn stop(&self) {
         self.shared.nudge.ask(Wanted::Exit);
+        self.shared.end_waiting();
         if let Some(thread) = self.thread.lock().take() {
             // A checkpoint thread that panicked has left the store as a crash would; opening recovers it.
             let _ = thread.join();
@@ -87,6 +90,9 @@ impl Engine {
             fruitless: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
+            views: Views::default(),
+            turn: AtomicUsize::new(0),
+            room: Room::default(),
         };
         Self::start(shared)
     }
@@ -120,6 +126,9 @@ impl Engine {
             fruitless: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
+            views: Views::default(),
+            turn: AtomicUsize::new(0),
+            room: Room::default(),
         };
         Self::start(shared)
     }
@@ -127,12 +136,7 @@ impl Engine {
     fn start(shared: Shared) -> Result<Self, EngineError> {
         let shared = Arc::new(shared);
         let runs = shared.options.background && !shared.options.read_only;
-        let thread = if runs {
-            let worker = Arc::clone(&shared);
-            std::thread::Builder::new().name("atoll-checkpoint".into()).spawn(move || keep_up(&worker)).ok()
-        } else {
-            None
-        };
+        let thread = if runs { keep_up_apart(&shared) } else { None };
         let background = Background { shared: Arc::clone(&shared), thread: Mutex::new(thread) };
         Ok(Self { shared, background: Arc::new(background) })
     }
@@ -199,6 +203,7 @@ impl Engine {
         durability: Durability,
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<Commit>), E> {
+        self.shared.wait_for_room(1)?;
         let writer = self.shared.writer.lock();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
@@ -235,7 +240,8 @@ impl Engine {
     pub fn snapshot(&self) -> Snapshot {
         let forest = self.shared.forest.read();
         let pin = self.shared.pins.pin(forest.epoch);
-        Snapshot::new(self.clone(), forest.trees.clone(), forest.epoch, forest.sequence, Some(pin))
+        let view = self.shared.views.add(forest.trees.clone(), forest.epoch, pin);
+        Snapshot::new(self.clone(), view, forest.sequence)
     }
 
     /// Keeps all trees as they are now under a name, across restarts.
@@ -263,7 +269,8 @@ impl Engine {
         let Some(found) = found else { return Err(EngineError::NoSnapshot { name: name.to_owned() }) };
         // Its space stays while it is open, even if the name is deleted meanwhile.
         let pin = self.shared.pins.pin(found.epoch);
-        Ok(Snapshot::new(self.clone(), found.trees.clone(), found.epoch, found.sequence, Some(pin)))
+        let view = self.shared.views.add(found.trees.clone(), found.epoch, pin);
+        Ok(Snapshot::new(self.clone(), view, found.sequence))
     }
 
     /// Forgets a named snapshot; its space comes back with the next checkpoint.
@@ -348,12 +355,25 @@ impl Shared {
     }
 }
 
+/// Starts the thread that makes checkpoints; none where the system has none to give.
+fn keep_up_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
+    let worker = Arc::clone(shared);
+    let work = move || {
+        // Writers wait from here on, and no longer than this thread runs, even should it panic.
+        let _serving = worker.serve();
+        keep_up(&worker);
+    };
+    std::thread::Builder::new().name("atoll-checkpoint".into()).spawn(work).ok()
+}
+
 /// Makes a checkpoint whenever one is wanted, until the engine goes.
 fn keep_up(shared: &Shared) {
     while shared.nudge.wait() == Wanted::Checkpoint {
+        shared.checkpoint_begins();
         if let Err(error) = shared.checkpoint(false) {
             tracing::warn!(store = shared.backing.name(), error = %error, "a checkpoint failed; the log keeps growing");
         }
+        shared.checkpoint_ended();
     }
 }
 
@@ -437,6 +457,7 @@ impl Tree {
         mut found: impl FnMut(Option<ValueRef<'_>>) -> R,
     ) -> Result<R, EngineError> {
         let shared = &*self.engine.shared;
+        let mut made_room = false;
         loop {
             let missing = {
                 let forest = shared.forest.read();
@@ -447,9 +468,20 @@ impl Tree {
                         let epoch = forest.epoch;
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
-                    Err(missing) => (missing, shared.pins.pin(forest.epoch)),
+                    Err(missing) => (missing, shared.pins.pin(forest.epoch), forest.epoch),
                 }
             };
+            if shared.backing.excess() > 0 && !made_room {
+                // What is held here could not go.
+                drop(missing);
+                shared.make_room();
+                made_room = true;
+                continue;
+            }
+            if let Some(leaf) = shared.leaf_apart(&missing.0)? {
+                let stored = leaf.find(key, crate::checksum::key_hash(key)).map(|slot| leaf.value(slot));
+                return Ok(found(stored.map(|stored| shared.value_ref(stored, missing.2))));
+            }
             shared.load_missing(self.id, missing.0, missing.1)?;
         }
     }
@@ -491,6 +523,12 @@ impl Tree {
             match (long, missing) {
                 (Some((_, value)), _) => {
                     show(done, Some(&value.to_buffer()?));
+                    done += 1;
+                }
+                (None, Some(missing)) if shared.backing.excess() > 0 => {
+                    drop(missing);
+                    let value = self.get(keys[done].as_ref())?.map(|value| value.to_buffer()).transpose()?;
+                    show(done, value.as_deref());
                     done += 1;
                 }
                 (None, Some((missing, pin))) => {

@@ -12,7 +12,6 @@ use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
 use atoll_buffer::Buffer;
-use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
 
 /// One tree: its root, and how many records it holds.
@@ -118,12 +117,7 @@ impl Forest {
     /// Lets go of the nodes of named snapshots that can be read back; for the caller to drop outside the lock.
     pub(crate) fn let_go_of_snapshots(&mut self) -> Vec<Slot> {
         let trees = self.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.trees);
-        let replaced = trees.filter_map(|tree| {
-            tree.root.get()?;
-            let home = tree.root.home()?;
-            Some(std::mem::replace(&mut tree.root, Slot::on_disk(home)))
-        });
-        replaced.collect()
+        trees.filter_map(|tree| tree.root.replaced_by_home()).collect()
     }
 
     pub(crate) fn remove_snapshot(&mut self, name: &str) {
@@ -141,7 +135,8 @@ impl Forest {
         match change {
             Change::Put(..) => Ok(()),
             Change::Append(key, _) | Change::Delete(key) => load_leaf(&state.root, key, backing),
-            Change::DeleteRange(from, to) => load_range(&state.root, (*from, *to), backing),
+            // Reads what it needs itself, a few leaves at a time.
+            Change::DeleteRange(..) => Ok(()),
         }
     }
 
@@ -277,7 +272,7 @@ impl TreeState {
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
         loop {
-            let keys = self.keys_in((from, to), RANGE_STEP);
+            let keys = self.keys_in((from, to), RANGE_STEP, edit.backing)?;
             for key in &keys {
                 self.records -= u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
             }
@@ -287,21 +282,16 @@ impl TreeState {
         }
     }
 
-    /// The first keys of a range, all resident.
-    fn keys_in(&self, range: Range<'_>, most: usize) -> Vec<Vec<u8>> {
+    /// The first keys of a range, whose leaves are resident then.
+    fn keys_in(&self, range: Range<'_>, most: usize, backing: &Backing) -> Result<Vec<Vec<u8>>, EngineError> {
         let mut keys = Vec::new();
         let visitor = |key: &[u8], _: Stored<'_>| {
             keys.push(key.to_vec());
             if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
-        // Nodes that are not resident hold no key of the range: the caller made those that do resident.
-        let skipped = Node::Leaf(crate::leaf::Leaf::empty(&[], 0));
-        let ended: Result<_, Infallible> = visit.run(&self.root, &mut |_, _| Ok(skipped.clone()));
-        match ended {
-            Ok(_) => keys,
-            Err(never) => match never {},
-        }
+        visit.run(&self.root, &mut |slot, _| slot.load(backing).cloned())?;
+        Ok(keys)
     }
 }
 
@@ -315,14 +305,18 @@ pub(crate) fn load_leaf(root: &Slot, key: &[u8], backing: &Backing) -> Result<()
 }
 
 /// Reads every leaf of a range.
-pub(crate) fn load_range(root: &Slot, range: Range<'_>, backing: &Backing) -> Result<(), EngineError> {
+pub(crate) fn load_range(
+    root: &Slot,
+    range: Range<'_>,
+    load: impl Fn(&Slot) -> Result<Node, EngineError>,
+) -> Result<(), EngineError> {
     let visitor = |_: &[u8], _: Stored<'_>| ControlFlow::Continue(());
     let mut visit = Visit::new(range, Direction::Forward, visitor);
-    visit.run(root, &mut |slot, _| slot.load(backing).cloned()).map(|_| ())
+    visit.run(root, &mut |slot, _| load(slot)).map(|_| ())
 }
 
 fn piece_of(bytes: &[u8], edit: &Edit<'_>) -> Piece {
-    Piece::resident(Buffer::copy_from(bytes), edit.backing.checksum(bytes), edit.epoch)
+    Piece::waiting(Buffer::copy_from(bytes), edit.epoch, edit.backing)
 }
 
 /// Indices of the puts in the order of their keys; those of one key in the order in which they came.

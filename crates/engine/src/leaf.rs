@@ -20,13 +20,15 @@ mod shared;
 pub(crate) use shared::SharedLeaf;
 
 use crate::frames::Purpose;
-use crate::node::HomeCell;
+use crate::meter::{Counted, Meter};
+use crate::node::{HomeCell, PageRef};
 use crate::value::{Chain, Stored};
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 /// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, and for long keys.
-const CLASSES: [usize; 3] = [1019, 4096, 32768];
+const CLASSES: [usize; 3] = [1017, 4096, 32768];
 
 /// Lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
 pub(crate) const SLOT_LINES: usize = 5;
@@ -36,6 +38,9 @@ pub(crate) const HEAD_LINES: usize = 9;
 
 /// Bytes of slot arrays for each record.
 const SLOT_BYTES: usize = 7;
+
+/// About what a chain takes beside the leaf: its place, and a piece of its own.
+const CHAIN_BYTES: usize = 160;
 
 const RECORD_HEADER: usize = 4;
 const SUFFIX_BITS: u32 = 17;
@@ -55,6 +60,7 @@ pub(crate) struct LeafOf<T: ?Sized> {
     garbage: u32,
     vacant_chains: u16,
     chains: Vec<Option<Chain>>,
+    pub(crate) counted: Counted,
     pub(crate) home: HomeCell,
     words: T,
 }
@@ -168,6 +174,7 @@ impl Leaf {
             fresh.garbage = self.garbage;
             fresh.vacant_chains = self.vacant_chains;
             fresh.words.copy_from_slice(&self.words);
+            fresh.counted.begin_beside(&self.counted);
         }
         leaf
     }
@@ -179,6 +186,25 @@ impl Leaf {
     /// Bytes of memory it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(self)
+    }
+
+    /// Counts its memory from now on.
+    pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
+        let (bytes, is_unwritten) =
+            (self.memory_bytes() + self.chains.len() * CHAIN_BYTES, self.home.get().is_none());
+        self.counted.begin(meter, bytes, is_unwritten);
+    }
+
+    /// Gives it the home that it was written to.
+    pub(crate) fn settle(&self, home: PageRef) {
+        self.home.settle(home);
+        self.counted.settle();
+    }
+
+    /// Takes its home, for it is about to change.
+    pub(crate) fn take_home(&mut self) -> Option<PageRef> {
+        self.counted.set_unwritten(true);
+        self.home.take()
     }
 
     /// Bytes that its records take now.

@@ -17,6 +17,7 @@ mod error;
 mod options;
 mod recovery;
 mod replayer;
+mod room;
 mod shared;
 mod stats;
 
@@ -39,6 +40,7 @@ mod pins;
 mod search;
 mod snapshot;
 mod value;
+mod view;
 
 // For fuzzers.
 pub mod fuzz;
@@ -46,6 +48,7 @@ pub mod fuzz;
 // Nodes in memory, pages on disk, and the space they take.
 mod backing;
 mod leaf;
+mod meter;
 mod node;
 mod page;
 mod page_writer;

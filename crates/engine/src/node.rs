@@ -8,6 +8,7 @@
 
 use crate::backing::Backing;
 use crate::leaf::SharedLeaf;
+use crate::meter::{Kind, Meter, Weight};
 use crate::page;
 use crate::prefetch::prefetch;
 use crate::{Damage, EngineError};
@@ -84,7 +85,7 @@ impl Node {
 
     pub(crate) fn settle(&self, home: PageRef) {
         match self {
-            Self::Leaf(leaf) => leaf.home.settle(home),
+            Self::Leaf(leaf) => leaf.settle(home),
             Self::Inner(inner) => inner.home.settle(home),
         }
     }
@@ -146,10 +147,17 @@ impl Slot {
         }
         let home = self.page();
         let node = page::read(&home, backing)?;
-        if let (Ok(()), Node::Leaf(leaf)) = (self.node.set(node.clone()), &node) {
-            backing.leaves_grew(leaf.memory_bytes());
-        }
+        // Another reader may have been faster; its copy stays.
+        let _ = self.node.set(node);
         self.node.get().ok_or_else(|| backing.corrupt(home.offset, Damage::PageContent))
+    }
+
+    /// As [`Slot::load`], without keeping anything.
+    pub(crate) fn look_at(&self, backing: &Backing) -> Result<Node, EngineError> {
+        match self.node.get() {
+            Some(node) => Ok(node.clone()),
+            None => page::read(&self.page(), backing),
+        }
     }
 
     /// As [`Slot::load`], without keeping a leaf that was read.
@@ -165,11 +173,19 @@ impl Slot {
         Ok(node)
     }
 
-    /// Lets go of a node that can be read back; the bytes of leaves that it held.
-    pub(crate) fn evict(&mut self) -> usize {
+    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that may take
+    /// a while.
+    pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
+        self.get()?;
+        let home = self.home()?;
+        Some(std::mem::replace(self, Self::on_disk(home)))
+    }
+
+    /// Lets go of a node that can be read back; the bytes that a leaf counted for.
+    pub(crate) fn evict(&mut self) -> u64 {
         let Some(home) = self.node.get().and_then(Node::home) else { return 0 };
         let bytes = match self.node.get() {
-            Some(Node::Leaf(leaf)) => leaf.memory_bytes(),
+            Some(Node::Leaf(leaf)) => leaf.counted.bytes(),
             _ => 0,
         };
         self.node.take();
@@ -194,7 +210,11 @@ pub(crate) struct Inner {
     heads: Vec<u64>,
     pivots: Vec<Pivot>,
     pub(crate) children: Vec<Slot>,
+    weight: Weight,
 }
+
+/// About what an inner node takes for each child: its slot, its pivot and its head, and where it lies on disk.
+const CHILD_BYTES: u64 = 176;
 
 impl Inner {
     pub(crate) fn new(birth: u64, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
@@ -204,10 +224,21 @@ impl Inner {
         inner
     }
 
+    /// Counts its memory from now on.
+    pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
+        self.weight = Weight::of(meter, Kind::Inner, 0);
+        self.weigh();
+    }
+
+    fn weigh(&mut self) {
+        self.weight.set(self.children.len() as u64 * CHILD_BYTES);
+    }
+
     /// A copy that nobody shares, without a home on disk.
     pub(crate) fn fork(&self, birth: u64) -> Self {
         Self {
             birth,
+            weight: self.weight.beside(),
             home: HomeCell::default(),
             prefix_len: self.prefix_len,
             prefix_start: self.prefix_start,
@@ -319,6 +350,7 @@ impl Inner {
         if !is_within {
             self.index_pivots();
         }
+        self.weigh();
     }
 
     /// Removes child `index` and the pivot beside it.
@@ -328,6 +360,7 @@ impl Inner {
         }
         let removed = self.children.remove(index);
         self.index_pivots();
+        self.weigh();
         removed
     }
 
@@ -339,7 +372,11 @@ impl Inner {
         let pivots = self.pivots.split_off(middle);
         let pivot = self.pivots.pop().unwrap_or_default();
         self.index_pivots();
-        (pivot, Self::new(self.birth, pivots, children))
+        let mut right = Self::new(self.birth, pivots, children);
+        right.weight = self.weight.beside();
+        right.weigh();
+        self.weigh();
+        (pivot, right)
     }
 
     /// Adds the children of `right`, which starts at `pivot`.
@@ -348,6 +385,7 @@ impl Inner {
         self.pivots.extend(right.pivots.iter().cloned());
         self.children.extend(right.children.iter().cloned());
         self.index_pivots();
+        self.weigh();
     }
 
     fn index_pivots(&mut self) {

@@ -6,11 +6,12 @@ use std::time::Duration;
 /// Options of an engine. The defaults are meant to be right for nearly everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for leaves and values, in bytes; held loosely. Default 1 GiB.
+    /// Memory for nodes, values and what waits for a checkpoint, in bytes. Writers wait rather than exceed it, where a
+    /// thread makes checkpoints. Default 1 GiB.
     pub memory_bytes: u64,
     /// Length of the log that makes a checkpoint worth while, in bytes. Default 1 GiB; it bounds recovery.
     pub checkpoint_bytes: u64,
-    /// Length of one log segment, in bytes. Default 8 MiB.
+    /// Length of one log segment, in bytes; with little memory they are shorter. Default 8 MiB.
     pub log_segment_bytes: u64,
     /// Whether a thread of its own makes checkpoints. A simulator calls them itself.
     pub background: bool,
@@ -43,7 +44,19 @@ impl Default for Options {
     }
 }
 
+/// Of the memory, a log segment has at most this share, for one is read whole when it is cleaned.
+const SEGMENT_SHARE: u64 = 16;
+
+/// Segments are no shorter than this for want of memory.
+const SEGMENT_LEAST: u64 = 64 << 10;
+
 impl Options {
+    /// Length of a segment that the log begins.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        let most = (self.memory_bytes / SEGMENT_SHARE / 4096 * 4096).max(SEGMENT_LEAST);
+        self.log_segment_bytes.min(most)
+    }
+
     /// Checks that the options make sense together.
     ///
     /// # Errors

@@ -28,7 +28,21 @@ const INNER: u8 = 2;
 /// Reads and verifies the page of a node.
 pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineError> {
     let bytes = read_bytes(home, backing)?;
-    decode(&bytes, home).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))
+    let mut node =
+        decode(&bytes, home).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))?;
+    match &mut node {
+        Node::Leaf(leaf) => {
+            if let Some(fresh) = leaf.get_mut() {
+                fresh.count_in(backing.meter());
+            }
+        }
+        Node::Inner(inner) => {
+            if let Some(fresh) = Arc::get_mut(inner) {
+                fresh.count_in(backing.meter());
+            }
+        }
+    }
+    Ok(node)
 }
 
 /// Reads and verifies the bytes of a page.

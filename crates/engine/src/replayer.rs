@@ -14,12 +14,16 @@ use crate::record::{self, Logged, Record};
 use crate::recovery::{Cut, RecoveryReport};
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
+use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 
 /// Bytes of log that are gathered at most, whatever the memory budget.
 const GATHERED_MAX: u64 = 128 << 20;
+
+/// Of the memory that is left, groups that are gathered may have this share: their changes take as much again, twice.
+const GATHERED_SHARE: u64 = 4;
 
 pub(crate) struct Replayer<'a> {
     pub(crate) backing: &'a Backing,
@@ -29,7 +33,8 @@ pub(crate) struct Replayer<'a> {
     pub(crate) report: RecoveryReport,
     gathered: Vec<Group>,
     gathered_bytes: u64,
-    gathered_bytes_max: u64,
+    /// What is gathered however little memory is left.
+    gathered_bytes_least: u64,
 }
 
 /// A group cannot be applied because an extent that it names was never written: the log ends before it.
@@ -42,11 +47,11 @@ impl<'a> Replayer<'a> {
             backing,
             forest,
             space,
-            retired: RetiredList::default(),
+            retired: RetiredList::counted_in(backing.meter()),
             report,
             gathered: Vec::new(),
             gathered_bytes: 0,
-            gathered_bytes_max: (memory_bytes / 8).min(GATHERED_MAX),
+            gathered_bytes_least: memory_bytes / 64,
         }
     }
 
@@ -114,7 +119,7 @@ impl<'a> Replayer<'a> {
             drop(records);
             self.gathered_bytes += group.payload().len() as u64;
             self.gathered.push(group);
-            if self.gathered_bytes >= self.gathered_bytes_max {
+            if self.gathered_bytes >= self.gathered_bytes_max() {
                 self.apply_gathered()?;
             }
         } else {
@@ -122,6 +127,11 @@ impl<'a> Replayer<'a> {
             self.apply_in_order(&group, &records)?;
         }
         Ok(Ok(()))
+    }
+
+    fn gathered_bytes_max(&self) -> u64 {
+        let left = self.backing.room().saturating_sub(self.backing.held_bytes());
+        (left / GATHERED_SHARE).max(self.gathered_bytes_least).min(GATHERED_MAX)
     }
 
     fn records_of<'g>(&self, group: &'g Group) -> Result<Vec<Record<'g>>, EngineError> {
@@ -152,7 +162,16 @@ impl<'a> Replayer<'a> {
         if let Some(last) = groups.last() {
             self.forest.sequence = last.sequence;
         }
+        self.make_room();
         Ok(())
+    }
+
+    /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room before.
+    fn make_room(&mut self) {
+        self.backing.shed_values();
+        for state in &mut self.forest.trees {
+            tree::evict(&mut state.root, self.backing.excess(), 0, self.backing);
+        }
     }
 
     /// Applies a group one record after the other.

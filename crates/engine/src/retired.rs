@@ -4,8 +4,10 @@
 //! Invariant: retired space is handed back only by the checkpoint after its death, when no pin and no named
 //! snapshot lies in its life.
 
+use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Node, PageRef};
 use crate::value::{Chain, Piece};
+use std::sync::Arc;
 
 /// Bytes on disk that belonged to something alive in epochs `birth..death`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,17 @@ pub(crate) struct RetiredList {
     /// Bytes that were added, not those that were put back.
     added_bytes: u64,
     undecided: Vec<(Undecided, u64)>,
+    weight: Weight,
+}
+
+/// Nodes that left the trees before a checkpoint had written them.
+pub(crate) struct Nodes(Vec<(Undecided, u64)>);
+
+impl Nodes {
+    /// Lets go of them, which may take a while; what of them is on disk. The checkpoint that wrote them has ended.
+    pub(crate) fn decided(self) -> Vec<Retired> {
+        RetiredList { undecided: self.0, ..RetiredList::default() }.decided()
+    }
 }
 
 enum Undecided {
@@ -30,7 +43,20 @@ enum Undecided {
     Piece(Piece),
 }
 
+/// Bytes that an entry takes.
+const ENTRY_BYTES: u64 = size_of::<Retired>() as u64;
+
 impl RetiredList {
+    /// A list whose entries count as what a checkpoint empties.
+    pub(crate) fn counted_in(meter: &Arc<Meter>) -> Self {
+        Self { weight: Weight::of(meter, Kind::Waiting, 0), ..Self::default() }
+    }
+
+    fn weigh(&mut self) {
+        let entries = self.space.len() + self.undecided.len();
+        self.weight.set(entries as u64 * ENTRY_BYTES);
+    }
+
     pub(crate) fn page(&mut self, home: PageRef, death: u64) {
         let len = u64::from(home.len);
         self.space(Retired { offset: home.offset, len, birth: home.birth, death });
@@ -39,6 +65,7 @@ impl RetiredList {
     pub(crate) fn space(&mut self, retired: Retired) {
         self.added_bytes += retired.len;
         self.space.push(retired);
+        self.weigh();
     }
 
     /// Bytes that left the trees since the last checkpoint looked.
@@ -66,6 +93,7 @@ impl RetiredList {
             }),
             None if piece.may_settle(epoch) => {
                 self.undecided.push((Undecided::Piece(piece.clone()), epoch + 1));
+                self.weigh();
             }
             None => {}
         }
@@ -101,12 +129,26 @@ impl RetiredList {
 
     /// Takes everything out, in no time; whoever does looks through it while writers go on.
     pub(crate) fn take(&mut self) -> Self {
-        std::mem::take(self)
+        let weight = self.weight.empty_beside();
+        std::mem::replace(self, Self { weight, ..Self::default() })
+    }
+
+    /// Takes the nodes out whose home was not known; see [`Nodes::decided`].
+    pub(crate) fn take_nodes(&mut self) -> Nodes {
+        let is_node = |(item, _): &mut (Undecided, u64)| matches!(item, Undecided::Node(_));
+        Nodes(self.undecided.extract_if(.., is_node).collect())
     }
 
     /// Puts back what was taken and is still needed.
     pub(crate) fn put_back(&mut self, retired: impl IntoIterator<Item = Retired>) {
         self.space.extend(retired);
+        self.weigh();
+    }
+
+    /// As [`RetiredList::decided`], counted as a buffer for as long as the second answer is kept.
+    pub(crate) fn decided_and_counted(mut self) -> (Vec<Retired>, Weight) {
+        let weight = std::mem::take(&mut self.weight).turned_into(Kind::Buffer);
+        (self.decided(), weight)
     }
 
     /// What was taken, decided; see [`RetiredList::decide`].

@@ -40,6 +40,7 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
 pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, Missing> {
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
+    leaf.counted.note_use();
     Ok(leaf.find(key, key_hash(key)).map(|slot| leaf.value(slot)))
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     }
     for (index, (lane, key)) in leaves.iter().zip(keys).enumerate().take(ready) {
         if let Some((leaf, fingerprint)) = lane {
+            leaf.counted.note_use();
             let slot = leaf.find(key.as_ref(), *fingerprint);
             found(index, slot.map(|slot| leaf.value(slot)));
         }

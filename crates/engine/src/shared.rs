@@ -6,15 +6,18 @@
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::forest::Forest;
+use crate::leaf::SharedLeaf;
 use crate::log::Log;
 use crate::node::{Node, Slot};
 use crate::options::Options;
 use crate::pins::{Pin, Pins};
 use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
+use crate::room::Room;
 use crate::search::Missing;
 use crate::space::{Extent, Space};
 use crate::sync::Syncer;
+use crate::view::Views;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -36,8 +39,13 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
-    /// Bytes of leaves below which looking for some to let go of was in vain.
+    /// Bytes held below which looking for leaves to let go of was in vain.
     pub(crate) evict_above: AtomicU64,
+    /// What readers hold of the past.
+    pub(crate) views: Views,
+    /// Where the next look for leaves to let go of begins.
+    pub(crate) turn: AtomicUsize,
+    pub(crate) room: Room,
     /// Where the table of the last commit lies.
     pub(crate) table: Mutex<Option<Extent>>,
     pub(crate) checkpoints: AtomicU64,
@@ -141,16 +149,13 @@ impl Shared {
 
     /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
     ///
-    /// Room is made afterwards, when nothing here holds a node any more, and far enough that what was just
-    /// read does not have to go with the next read.
+    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match &missing.parent {
-            Some(parent) => {
-                parent.children[missing.child].load(&self.backing)?;
-            }
+            Some(parent) => note_use(parent.children[missing.child].load(&self.backing)?),
             None => {
                 if let Some(state) = self.forest.read().tree(tree) {
-                    state.root.load(&self.backing)?;
+                    note_use(state.root.load(&self.backing)?);
                 }
             }
         }
@@ -159,12 +164,35 @@ impl Shared {
         Ok(())
     }
 
+    /// The missing leaf for one lookup alone, when there is no room for it; none where it should be loaded.
+    pub(crate) fn leaf_apart(&self, missing: &Missing) -> Result<Option<SharedLeaf>, EngineError> {
+        let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
+        match parent.children[missing.child].read_apart(&self.backing)? {
+            Node::Leaf(leaf) => {
+                self.read_in_vain();
+                Ok(Some(leaf))
+            }
+            Node::Inner(_) => Ok(None),
+        }
+    }
+
     /// The node of a slot that nobody changes while it is read.
     pub(crate) fn load_slot(&self, slot: &Slot) -> Result<Node, EngineError> {
-        // What a long scan reads beyond the budget is not kept.
-        if self.backing.leaf_excess() > 0 {
+        // What a long scan reads beyond the budget is not kept; nor is the way there, of which each view has its own,
+        // once that is what fills the memory.
+        let excess = self.backing.excess();
+        if excess > self.options.memory_bytes / 32 {
+            return slot.look_at(&self.backing);
+        }
+        if excess > 0 {
             return slot.read_apart(&self.backing);
         }
         slot.load(&self.backing).cloned()
+    }
+}
+
+fn note_use(node: &Node) {
+    if let Node::Leaf(leaf) = node {
+        leaf.counted.note_use();
     }
 }

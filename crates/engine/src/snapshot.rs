@@ -4,31 +4,26 @@ use crate::EngineError;
 use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
 use crate::node::{Node, Slot};
-use crate::pins::Pin;
 use crate::search::Missing;
 use crate::shared::Shared;
 use crate::value::{Stored, Value, ValueRef};
+use crate::view::{View, rest_of};
 use crate::visit::{Direction, Range, Visit, Visited};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// All trees of a store at one moment.
 pub struct Snapshot {
     engine: Engine,
-    trees: Vec<TreeState>,
-    epoch: u64,
+    view: Arc<View>,
+    names: Vec<String>,
     sequence: u64,
-    _pin: Option<Pin>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(
-        engine: Engine,
-        trees: Vec<TreeState>,
-        epoch: u64,
-        sequence: u64,
-        pin: Option<Pin>,
-    ) -> Self {
-        Self { engine, trees, epoch, sequence, _pin: pin }
+    pub(crate) fn new(engine: Engine, view: Arc<View>, sequence: u64) -> Self {
+        let names = view.tree_names();
+        Self { engine, view, names, sequence }
     }
 
     /// The last commit that it shows.
@@ -39,23 +34,19 @@ impl Snapshot {
 
     /// Names of the trees it holds.
     pub fn tree_names(&self) -> impl Iterator<Item = &str> {
-        self.trees.iter().map(|tree| tree.name.as_str())
+        self.names.iter().map(String::as_str)
     }
 
     /// How many records `tree` had.
     #[must_use]
     pub fn len(&self, tree: &Tree) -> u64 {
-        self.state(tree).map_or(0, |tree| tree.records)
+        self.view.records(tree.id()).unwrap_or_default()
     }
 
     /// Whether `tree` had no records.
     #[must_use]
     pub fn is_empty(&self, tree: &Tree) -> bool {
         self.len(tree) == 0
-    }
-
-    fn state(&self, tree: &Tree) -> Option<&TreeState> {
-        self.trees.get(tree.id() as usize)
     }
 
     /// The value that `key` had.
@@ -65,15 +56,14 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>, EngineError> {
         let shared = &*self.engine.shared;
         shared.check_open()?;
-        let Some(state) = self.state(tree) else { return Ok(None) };
-        let mut node = shared.load_slot(&state.root)?;
+        let Some(mut node) = self.view.root(tree.id(), shared)? else { return Ok(None) };
         while let Node::Inner(inner) = &node {
             let child = inner.child_of(key);
             node = shared.load_slot(&inner.children[child])?;
         }
         let Node::Leaf(leaf) = node else { return Ok(None) };
         let stored = leaf.find(key, crate::checksum::key_hash(key)).map(|slot| leaf.value(slot));
-        Ok(stored.map(|stored| shared.value_ref(stored, self.epoch).to_value()))
+        Ok(stored.map(|stored| shared.value_ref(stored, self.view.epoch).to_value()))
     }
 
     /// Visits the records of a range in order until the visitor stops; the key at which it stopped.
@@ -89,10 +79,7 @@ impl Snapshot {
     ) -> Result<Option<Vec<u8>>, EngineError> {
         let shared = &*self.engine.shared;
         shared.check_open()?;
-        match self.state(tree) {
-            Some(state) => scan_loading(shared, &state.root, self.epoch, range, direction, visit),
-            None => Ok(None),
-        }
+        scan_view(shared, &self.view, tree.id(), range, direction, visit)
     }
 }
 
@@ -175,29 +162,20 @@ pub(crate) fn scan_current(
         Ok(Visited::Stopped) => return Ok(Some(scan.key)),
         Err(Stalled) => scan.visited_any.then_some(scan.key),
     };
-    let root = state.root.clone();
-    let _pin = shared.pins.pin(epoch);
+    let only = TreeState { id: 0, ..state.clone() };
+    let view = shared.views.add(vec![only], epoch, shared.pins.pin(epoch));
     drop(forest);
-    let rest = match (&last, direction) {
-        (None, _) => range,
-        (Some(last), Direction::Forward) => (Bound::Excluded(last.as_slice()), range.1),
-        (Some(last), Direction::Backward) => (range.0, Bound::Excluded(last.as_slice())),
-    };
-    scan_loading(shared, &root, epoch, rest, direction, visit)
+    let rest = rest_of(range, direction, last.as_deref().unwrap_or_default());
+    scan_view(shared, &view, 0, rest, direction, visit)
 }
 
-fn scan_loading(
+fn scan_view(
     shared: &Shared,
-    root: &Slot,
-    epoch: u64,
+    view: &View,
+    tree: u32,
     range: Range<'_>,
     direction: Direction,
     mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Vec<u8>>, EngineError> {
-    let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
-    let mut scan = Visit::new(range, direction, visitor);
-    Ok(match scan.run(root, &mut |slot, _| shared.load_slot(slot))? {
-        Visited::All => None,
-        Visited::Stopped => Some(scan.key),
-    })
+    view.scan(tree, shared, range, direction, |key, stored| visit(key, shared.value_ref(stored, view.epoch)))
 }

@@ -50,7 +50,10 @@ pub(crate) fn segment_at(segments: &[SegmentUse], offset: u64) -> Option<usize> 
 }
 
 /// Segments, sorted by offset, with what is about to be freed taken off.
-pub(crate) fn segments_after(mut segments: Vec<SegmentUse>, freeing: &[Retired]) -> Vec<SegmentUse> {
+pub(crate) fn segments_after<'r>(
+    mut segments: Vec<SegmentUse>,
+    freeing: impl IntoIterator<Item = &'r Retired>,
+) -> Vec<SegmentUse> {
     for retired in freeing {
         if let Some(index) = segment_at(&segments, retired.offset) {
             let segment = &mut segments[index];
@@ -347,12 +350,16 @@ impl Space {
         taken
     }
 
-    /// What [`Space::take_to_release`] took is free again, as a hole if it could be given back.
-    pub(crate) fn released(&mut self, extent: Extent, is_hole: bool) {
-        self.in_flight.retain(|other| *other != extent);
-        self.insert_free(extent);
-        if is_hole {
-            self.holes.insert(extent.offset, extent.len);
+    /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at once, for
+    /// what is in flight is looked through.
+    pub(crate) fn released(&mut self, extents: &[(Extent, bool)]) {
+        let ended: BTreeSet<Extent> = extents.iter().map(|(extent, _)| *extent).collect();
+        self.in_flight.retain(|other| !ended.contains(other));
+        for &(extent, is_hole) in extents {
+            self.insert_free(extent);
+            if is_hole {
+                self.holes.insert(extent.offset, extent.len);
+            }
         }
     }
 
@@ -498,7 +505,7 @@ mod tests {
                 .any(|free| free.offset <= extent.offset && extent.end() <= free.end())
         }));
         space.insert_free(meanwhile);
-        taken.iter().for_each(|extent| space.released(*extent, true));
+        space.released(&taken.iter().map(|extent| (*extent, true)).collect::<Vec<_>>());
         assert_eq!(space.spare_bytes(), (3 << 20) - bytes);
         assert!(space.take_to_release(1 << 20).is_empty(), "a hole is given back once");
         let again = space.allocate(3 << 20);

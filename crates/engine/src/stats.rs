@@ -36,8 +36,16 @@ pub struct Stats {
     pub kept_bytes: u64,
     /// Bytes that are free once no reader or snapshot needs them.
     pub retired_bytes: u64,
-    /// Bytes of leaves in memory.
+    /// Bytes of leaves in memory, those that snapshots hold included.
     pub leaf_memory_bytes: u64,
+    /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large buffers.
+    pub memory_bytes: u64,
+    /// The most that this was since the store was opened.
+    pub memory_bytes_most: u64,
+    /// Bytes among them that only a checkpoint could let go of.
+    pub unwritten_memory_bytes: u64,
+    /// Bytes of inner nodes; they stay.
+    pub inner_memory_bytes: u64,
     /// Bytes of values in memory that could be read back.
     pub value_memory_bytes: u64,
     /// Named snapshots.
@@ -56,6 +64,10 @@ impl Engine {
             segments_cleaned: shared.segments_cleaned.load(Ordering::Relaxed),
             values_moved: shared.values_moved.load(Ordering::Relaxed),
             leaf_memory_bytes: shared.backing.leaf_bytes(),
+            memory_bytes: shared.backing.held_bytes(),
+            memory_bytes_most: shared.backing.meter().most_bytes(),
+            unwritten_memory_bytes: shared.backing.meter().unwritten_bytes(),
+            inner_memory_bytes: shared.backing.meter().bytes_of(crate::meter::Kind::Inner),
             value_memory_bytes: shared.backing.value_bytes(),
             pins: shared.pins.count() as u64,
             ..Stats::default()

@@ -97,7 +97,8 @@ pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Re
         if let Some(upper) = put_in(root, Fences::default(), 0, run, run.items.len(), edit)? {
             let lower = std::mem::take(root);
             let children = vec![lower, Slot::resident(upper.node)];
-            let inner = Inner::new(edit.epoch, vec![upper.pivot], children);
+            let mut inner = Inner::new(edit.epoch, vec![upper.pivot], children);
+            inner.count_in(edit.backing.meter());
             *root = Slot::resident(Node::Inner(Arc::new(inner)));
         }
     }
@@ -217,7 +218,6 @@ fn rebuild(
         Ok(slot) => records[slot] = changed,
         Err(slot) => records.insert(slot, changed),
     }
-    edit.backing.leaves_shrank(old.memory_bytes());
     let bytes = |records: &[Record<'_>]| -> usize {
         records.iter().map(|record| record.memory(fences.prefix().len())).sum()
     };
@@ -258,8 +258,10 @@ fn separator(left: &Record<'_>, right: &Record<'_>) -> Box<[u8]> {
 
 fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf {
     let spare = records.iter().map(|record| record.memory(fences.prefix().len())).max().unwrap_or(64);
-    let leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024), Purpose::Writing);
-    edit.backing.leaves_grew(leaf.memory_bytes());
+    let mut leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024), Purpose::Writing);
+    if let Some(fresh) = leaf.get_mut() {
+        fresh.count_in(edit.backing.meter());
+    }
     leaf
 }
 
@@ -332,7 +334,21 @@ fn join_sparse_child(
     if !is_sparse || inner.children.len() < 2 {
         return Ok(());
     }
-    let left = index.min(inner.children.len() - 2);
+    let right = index.min(inner.children.len() - 2);
+    if !join_with_next(inner, right, fences, edit)? && index > 0 && right == index {
+        // Where a range is deleted, what comes next may be full, or not in memory yet, but not what came before.
+        join_with_next(inner, index - 1, fences, edit)?;
+    }
+    Ok(())
+}
+
+/// Joins child `left` with the one behind it if both fit well into one node; whether they did.
+fn join_with_next(
+    inner: &mut Inner,
+    left: usize,
+    fences: Fences<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<bool, EngineError> {
     let low = fences.of_child(inner.pivots(), left).low;
     let high = fences.of_child(inner.pivots(), left + 1).high;
     let prefix_len = Fences { low, high }.prefix().len();
@@ -344,7 +360,7 @@ fn join_sparse_child(
         _ => false,
     };
     if !fits {
-        return Ok(());
+        return Ok(false);
     }
     let pivot: Box<[u8]> = inner.pivots()[left].clone();
     own(&mut inner.children[left], edit)?;
@@ -359,7 +375,6 @@ fn join_sparse_child(
                 .into_iter()
                 .flat_map(|leaf| (0..leaf.len()).map(move |slot| leaf.record(slot)))
                 .collect();
-            edit.backing.leaves_shrank(a.memory_bytes() + b.memory_bytes());
             let joined = new_leaf(around, &records, edit);
             *a = joined;
         }
@@ -370,7 +385,7 @@ fn join_sparse_child(
         }
         _ => {}
     }
-    Ok(())
+    Ok(true)
 }
 
 enum Owned<'a> {
@@ -389,7 +404,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
             } else {
                 let leaf = sole_leaf(shared);
                 if !planted::is(Bug::HomeKept)
-                    && let Some(home) = leaf.home.take()
+                    && let Some(home) = leaf.take_home()
                 {
                     edit.retired.page(home, edit.epoch + 1);
                 }
@@ -429,23 +444,27 @@ fn sole_inner(shared: &mut Arc<Inner>) -> &mut Inner {
     }
 }
 
-/// Lets go of leaves that can be read back, until `wanted` bytes of them are gone; how many went.
-pub(crate) fn evict(slot: &mut Slot, wanted: usize, backing: &Backing) -> usize {
+/// Lets go of leaves that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
+/// read since the last look are passed over. Each look begins elsewhere, as `turn` says: below one node after the
+/// other, so that no leaf goes first every time.
+pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
-    let mut gone = 0;
-    for child in &mut inner.children {
+    let (mut gone, count) = (0, inner.children.len());
+    for step in 0..count {
         if gone >= wanted {
             break;
         }
+        let child = &mut inner.children[(turn + step) % count];
         gone += match child.get() {
-            Some(Node::Leaf(leaf)) if !leaf.is_shared() => {
+            Some(Node::Leaf(leaf)) if !leaf.is_shared() && !leaf.counted.take_use() => {
                 let bytes = child.evict();
-                backing.node_is_absent();
-                backing.leaves_shrank(bytes);
+                if bytes > 0 {
+                    backing.node_is_absent();
+                }
                 bytes
             }
-            Some(Node::Inner(_)) => evict(child, wanted - gone, backing),
+            Some(Node::Inner(_)) => evict(child, wanted - gone, turn / count, backing),
             _ => 0,
         };
     }

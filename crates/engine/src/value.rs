@@ -8,6 +8,7 @@
 mod together;
 
 use crate::backing::Backing;
+use crate::meter::{Kind, Meter};
 use crate::pins::{Pin, Pins};
 use crate::planted::{self, Bug};
 use crate::{Damage, EngineError};
@@ -45,31 +46,57 @@ struct PieceCell {
     checksum: u64,
     /// Whether its bytes are in a log group that the disk does not have yet.
     in_log: bool,
+    /// Where its bytes count for as long as it has no home.
+    waits_at: Option<Arc<Meter>>,
     home: OnceLock<u64>,
     resident: Mutex<Option<Buffer>>,
 }
 
+impl PieceCell {
+    /// Takes its bytes off the meter, with its home or its end.
+    fn wait_ended(&self) {
+        if let Some(meter) = &self.waits_at {
+            meter.take_off(Kind::Waiting, self.len.into());
+        }
+    }
+}
+
+impl Drop for PieceCell {
+    fn drop(&mut self) {
+        if self.home.get().is_none() {
+            self.wait_ended();
+        }
+    }
+}
+
 impl Piece {
-    /// A piece that so far lives only in memory.
+    /// A piece that lives only in memory, or will soon be told its home.
     pub(crate) fn resident(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, false)
+        Self::new(bytes, checksum, birth, false, None)
+    }
+
+    /// A piece that lives in memory until a checkpoint writes it.
+    pub(crate) fn waiting(bytes: Buffer, birth: u64, backing: &Backing) -> Self {
+        let checksum = backing.checksum(&bytes);
+        backing.meter().add(Kind::Waiting, bytes.len() as u64);
+        Self::new(bytes, checksum, birth, false, Some(Arc::clone(backing.meter())))
     }
 
     /// A piece whose bytes are part of a log group that will soon be flushed.
     pub(crate) fn in_log(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, true)
+        Self::new(bytes, checksum, birth, true, None)
     }
 
-    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool) -> Self {
+    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool, waits_at: Option<Arc<Meter>>) -> Self {
         let len = bytes.len() as u32;
-        let resident = Mutex::new(Some(bytes));
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log, home: OnceLock::new(), resident }))
+        let (home, resident) = (OnceLock::new(), Mutex::new(Some(bytes)));
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident }))
     }
 
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
-        let home = OnceLock::from(home);
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log: false, home, resident: Mutex::new(None) }))
+        let (home, resident) = (OnceLock::from(home), Mutex::new(None));
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log: false, waits_at: None, home, resident }))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -96,7 +123,9 @@ impl Piece {
 
     pub(crate) fn settle(&self, offset: u64) {
         // Settling twice would mean that two checkpoints wrote it at once; the first home stays true.
-        let _ = self.0.home.set(offset);
+        if self.0.home.set(offset).is_ok() {
+            self.0.wait_ended();
+        }
     }
 
     pub(crate) fn resident_bytes(&self) -> Option<Buffer> {
@@ -204,9 +233,8 @@ impl Chain {
                 break;
             };
             let joined = Buffer::concat(front.len() + back.len(), [&front[..], &back[..]]);
-            let checksum = backing.checksum(&joined);
             left.extend(pieces.pop());
-            left.push(std::mem::replace(&mut tail, Piece::resident(joined, checksum, epoch)));
+            left.push(std::mem::replace(&mut tail, Piece::waiting(joined, epoch, backing)));
         }
         pieces.push(tail);
         (Self::from_pieces(pieces), left)

@@ -123,7 +123,7 @@ fn values_in_memory_are_counted_as_they_come_and_go() {
         assert_eq!(tree.get(&number.to_be_bytes()).unwrap().unwrap().to_buffer().unwrap().len(), 301);
     }
     let held = engine.stats().value_memory_bytes;
-    assert!((301..=8 << 10).contains(&held), "{held}");
+    assert!((301..=16 << 10).contains(&held), "{held}");
 }
 
 /// A disk in memory whose syncs wait at a gate, and may fail behind it.
@@ -284,17 +284,11 @@ fn gets_of_a_store_larger_than_memory_keep_to_the_budget() {
         tree.get_with(key, |found| assert_eq!(found, Some(value.as_slice()))).unwrap();
     }
     let held = engine.stats().leaf_memory_bytes;
-    assert!(
-        held < memory_bytes * 3 / 2 + (1 << 20),
-        "{held} bytes of leaves under a budget of {memory_bytes}"
-    );
+    assert!(held <= memory_bytes, "{held} bytes of leaves under a budget of {memory_bytes}");
     for window in records.chunks(64) {
         let keys: Vec<&[u8]> = window.iter().map(|(key, _)| key.as_slice()).collect();
         tree.get_many(&keys, |index, found| assert_eq!(found, Some(window[index].1.as_slice()))).unwrap();
     }
     let held = engine.stats().leaf_memory_bytes;
-    assert!(
-        held < memory_bytes * 3 / 2 + (1 << 20),
-        "{held} bytes of leaves under a budget of {memory_bytes}"
-    );
+    assert!(held <= memory_bytes, "{held} bytes of leaves under a budget of {memory_bytes}");
 }

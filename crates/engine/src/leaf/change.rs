@@ -3,7 +3,10 @@
 //! The heap only grows, downwards: a record that is removed or replaced by a longer one leaves garbage, which
 //! goes when the leaf is built anew.
 
-use super::{CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of, record_bytes};
+use super::{
+    CHAIN_BYTES, CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of,
+    record_bytes,
+};
 use crate::value::{Chain, Stored};
 
 impl Leaf {
@@ -116,6 +119,7 @@ impl Leaf {
             }
             None => {
                 self.chains.push(None);
+                self.counted.grow(CHAIN_BYTES);
                 self.chains.len() - 1
             }
         };

@@ -8,6 +8,7 @@
 
 use super::{CLASSES, Leaf, LeafOf};
 use crate::frames::{self, FRAME_BYTES, Purpose};
+use crate::meter::Counted;
 use crate::node::HomeCell;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
@@ -55,6 +56,7 @@ impl SharedLeaf {
                 garbage: 0,
                 vacant_chains: 0,
                 chains: Vec::new(),
+                counted: Counted::default(),
                 home: HomeCell::default(),
                 words: [],
             });

@@ -1,0 +1,302 @@
+//! The meter: how many bytes an engine holds in memory, whoever holds them.
+//!
+//! A node counts from its making to its end, whether the current trees, a snapshot or a running checkpoint has it.
+//! So do pieces of values that are on no disk yet, lists that a checkpoint empties, and large buffers.
+//!
+//! Invariant: what was added is taken off exactly once, with its last owner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes in memory, and how many of them only a checkpoint can let go of.
+#[derive(Default)]
+pub(crate) struct Meter {
+    leaves: AtomicU64,
+    /// Bytes of everything else, by [`Kind`].
+    others: [AtomicU64; KINDS],
+    /// The most that there ever was of all.
+    most: AtomicU64,
+    unwritten: AtomicU64,
+    /// Bytes of leaves that were written since the last commit on disk: a log replayed now would bring them back.
+    settled: AtomicU64,
+    /// [`Meter::unwritten_bytes`] when the last checkpoint ended.
+    left_unwritten: AtomicU64,
+}
+
+/// What counts beside leaves.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Inner nodes, which stay.
+    Inner,
+    /// What a checkpoint writes or empties: pieces of values without a home, and what left the trees.
+    Waiting,
+    /// Buffers that are used for a while.
+    #[default]
+    Buffer,
+    /// Values that could be read back.
+    Value,
+}
+
+const KINDS: usize = 4;
+
+impl Meter {
+    pub(crate) fn leaf_bytes(&self) -> u64 {
+        self.leaves.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
+        self.others[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes of everything that is counted here.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.leaf_bytes() + self.others.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    /// The most that [`Meter::bytes`] ever was.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    fn grew(&self) {
+        let bytes = self.bytes();
+        if bytes > self.most_bytes() {
+            self.most.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that cannot be read back yet.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that became unwritten since the last checkpoint ended.
+    pub(crate) fn newly_unwritten_bytes(&self) -> u64 {
+        self.unwritten_bytes().saturating_sub(self.left_unwritten.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that replaying the log would make: of what is unwritten, and of what was written since the last commit.
+    pub(crate) fn replayed_bytes(&self) -> u64 {
+        self.unwritten_bytes() + self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a checkpoint ended, with a commit on disk if `committed`.
+    pub(crate) fn checkpoint_ended(&self, committed: bool) {
+        self.left_unwritten.store(self.unwritten_bytes(), Ordering::Relaxed);
+        if committed {
+            self.settled.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn add(&self, kind: Kind, bytes: u64) {
+        self.others[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+        if kind == Kind::Waiting {
+            self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.grew();
+    }
+
+    pub(crate) fn take_off(&self, kind: Kind, bytes: u64) {
+        self.others[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
+        if kind == Kind::Waiting {
+            self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes of one kind that one owner answers for; none until it is told where they count.
+#[derive(Default)]
+pub(crate) struct Weight {
+    meter: Option<Arc<Meter>>,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Weight {
+    pub(crate) fn of(meter: &Arc<Meter>, kind: Kind, bytes: u64) -> Self {
+        meter.add(kind, bytes);
+        Self { meter: Some(Arc::clone(meter)), kind, bytes }
+    }
+
+    /// As much, counted at the same place.
+    pub(crate) fn beside(&self) -> Self {
+        match &self.meter {
+            Some(meter) => Self::of(meter, self.kind, self.bytes),
+            None => Self::default(),
+        }
+    }
+
+    /// Nothing yet, counted at the same place.
+    pub(crate) fn empty_beside(&self) -> Self {
+        Self { meter: self.meter.clone(), kind: self.kind, bytes: 0 }
+    }
+
+    /// Counts as another kind from now on.
+    pub(crate) fn turned_into(mut self, kind: Kind) -> Self {
+        if let Some(meter) = &self.meter {
+            meter.take_off(self.kind, self.bytes);
+            meter.add(kind, self.bytes);
+        }
+        self.kind = kind;
+        self
+    }
+
+    pub(crate) fn set(&mut self, bytes: u64) {
+        let Some(meter) = &self.meter else { return };
+        match bytes >= self.bytes {
+            true => meter.add(self.kind, bytes - self.bytes),
+            false => meter.take_off(self.kind, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        if let Some(meter) = &self.meter {
+            meter.take_off(self.kind, self.bytes);
+        }
+    }
+}
+
+/// What one leaf counts for; nothing until it is told where.
+#[derive(Default)]
+pub(crate) struct Counted {
+    meter: Option<Arc<Meter>>,
+    bytes: AtomicU32,
+    is_unwritten: AtomicBool,
+    /// Whether it was read since somebody looked for leaves to let go of.
+    was_used: AtomicBool,
+}
+
+impl Counted {
+    /// Counts `bytes` from now on.
+    pub(crate) fn begin(&mut self, meter: &Arc<Meter>, bytes: usize, is_unwritten: bool) {
+        debug_assert!(self.meter.is_none(), "a leaf counts once");
+        self.meter = Some(Arc::clone(meter));
+        self.grow(bytes);
+        self.set_unwritten(is_unwritten);
+    }
+
+    /// As [`Counted::begin`], where another leaf counts, for a copy of it.
+    pub(crate) fn begin_beside(&mut self, other: &Self) {
+        if let Some(meter) = &other.meter {
+            self.begin(meter, other.bytes() as usize, true);
+        }
+    }
+
+    /// What it counts for.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).into()
+    }
+
+    /// Counts more.
+    pub(crate) fn grow(&self, bytes: usize) {
+        if let Some(meter) = &self.meter {
+            self.bytes.fetch_add(bytes as u32, Ordering::Relaxed);
+            meter.leaves.fetch_add(bytes as u64, Ordering::Relaxed);
+            meter.grew();
+            if self.is_unwritten.load(Ordering::Relaxed) {
+                meter.unwritten.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes whether it could be read back. One thread at a time does: the writer while it owns the leaf, or the
+    /// checkpoint that wrote it.
+    pub(crate) fn set_unwritten(&self, is_unwritten: bool) {
+        let Some(meter) = &self.meter else { return };
+        match (self.is_unwritten.swap(is_unwritten, Ordering::Relaxed), is_unwritten) {
+            (false, true) => meter.unwritten.fetch_add(self.bytes(), Ordering::Relaxed),
+            (true, false) => meter.unwritten.fetch_sub(self.bytes(), Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// A running checkpoint wrote it.
+    pub(crate) fn settle(&self) {
+        self.set_unwritten(false);
+        if let Some(meter) = &self.meter {
+            meter.settled.fetch_add(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that it was read. Written only where that is news, so that readers share the line.
+    #[inline]
+    pub(crate) fn note_use(&self) {
+        if !self.was_used.load(Ordering::Relaxed) {
+            self.was_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was read since this was asked last.
+    pub(crate) fn take_use(&self) -> bool {
+        self.was_used.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set_unwritten(false);
+        if let Some(meter) = &self.meter {
+            meter.leaves.fetch_sub(self.bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_taken_off_with_its_end_written_or_not() {
+        let meter = Arc::new(Meter::default());
+        let mut first = Counted::default();
+        first.begin(&meter, 100, true);
+        first.grow(20);
+        let mut copy = Counted::default();
+        copy.begin_beside(&first);
+        first.set_unwritten(false);
+        assert_eq!((meter.leaf_bytes(), meter.unwritten_bytes()), (240, 120));
+        first.set_unwritten(true);
+        drop(copy);
+        assert_eq!((meter.leaf_bytes(), meter.unwritten_bytes()), (120, 120));
+        drop(first);
+        assert_eq!((meter.leaf_bytes(), meter.unwritten_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_leaf_that_was_written_would_be_replayed_until_the_commit_is_on_disk() {
+        let meter = Arc::new(Meter::default());
+        let mut leaf = Counted::default();
+        leaf.begin(&meter, 100, true);
+        leaf.settle();
+        assert_eq!((meter.unwritten_bytes(), meter.replayed_bytes()), (0, 100));
+        meter.checkpoint_ended(false);
+        assert_eq!(meter.replayed_bytes(), 100);
+        meter.checkpoint_ended(true);
+        assert_eq!(meter.replayed_bytes(), 0);
+    }
+
+    #[test]
+    fn weights_count_what_they_were_set_to_last() {
+        let meter = Arc::new(Meter::default());
+        let mut first = Weight::of(&meter, Kind::Waiting, 100);
+        let second = first.beside();
+        first.set(30);
+        assert_eq!((meter.bytes(), meter.unwritten_bytes()), (130, 130));
+        drop(second);
+        let third = Weight::of(&meter, Kind::Inner, 7);
+        assert_eq!((meter.bytes(), meter.bytes_of(Kind::Inner), meter.unwritten_bytes()), (37, 7, 30));
+        drop((first, third));
+        assert_eq!((meter.bytes(), meter.unwritten_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn use_is_told_once() {
+        let counted = Counted::default();
+        assert!(!counted.take_use());
+        counted.note_use();
+        assert!(counted.take_use() && !counted.take_use());
+    }
+}

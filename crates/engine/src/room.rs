@@ -1,0 +1,201 @@
+//! Room in memory: what goes when there is too little, and who waits for it.
+//!
+//! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet needs a
+//! checkpoint; it begins when that is half of the budget, and writers who fill the rest before it ends wait for it.
+//!
+//! Invariant: who waits holds no lock, and waits for the end of one whole checkpoint at most.
+//! Invariant: nobody waits unless a thread runs that makes checkpoints.
+
+use crate::EngineError;
+use crate::forest::TreeState;
+use crate::frames::FRAME_BYTES;
+use crate::node::Slot;
+use crate::shared::{Shared, Wanted};
+use crate::tree;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
+
+/// How often leaves are looked at before it is said that too few can go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    One = 1,
+    Two = 2,
+}
+
+/// Where writers wait for memory.
+#[derive(Default)]
+pub(crate) struct Room {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// A thread runs that makes checkpoints.
+    is_served: bool,
+    /// Checkpoints that this thread began, and ended, well or not.
+    begun: u64,
+    ended: u64,
+    /// Bytes held below which waiting was in vain.
+    futile_below: u64,
+}
+
+/// Says when the thread that makes checkpoints ends, however it does.
+pub(crate) struct Serving<'a>(&'a Shared);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.end_waiting();
+    }
+}
+
+impl Shared {
+    /// Waits while memory is full of what only a checkpoint can make room for, or would be once `changes` more leaves
+    /// are in it. No lock is held.
+    #[inline]
+    pub(crate) fn wait_for_room(&self, changes: usize) -> Result<(), EngineError> {
+        let need = (changes as u64 * FRAME_BYTES as u64).min(self.backing.room() / 4);
+        if self.backing.has_room(need) || self.backing.disk().is_none() {
+            return Ok(());
+        }
+        self.check_writable()?;
+        self.make_room_for(need);
+        self.wait_for_checkpoint(need);
+        Ok(())
+    }
+
+    fn wait_for_checkpoint(&self, need: u64) {
+        let mut state = self.room.state.lock();
+        // One that runs already may have looked before there was what fills the memory now.
+        let enough = state.begun + 1;
+        let is_full = || !self.backing.has_room(need);
+        while is_full()
+            && self.backing.held_bytes() >= state.futile_below
+            && state.ended < enough
+            && state.is_served
+        {
+            self.nudge.ask(Wanted::Checkpoint);
+            self.room.changed.wait(&mut state);
+        }
+        // What cannot go does not, however often it is tried.
+        if state.ended >= enough && is_full() {
+            state.futile_below = self.backing.held_bytes() + self.options.memory_bytes / 16;
+        }
+    }
+
+    /// The calling thread makes checkpoints for as long as the answer is kept.
+    pub(crate) fn serve(&self) -> Serving<'_> {
+        self.room.state.lock().is_served = true;
+        Serving(self)
+    }
+
+    /// A checkpoint of the background begins.
+    pub(crate) fn checkpoint_begins(&self) {
+        self.room.state.lock().begun += 1;
+    }
+
+    /// A checkpoint of the background ended.
+    pub(crate) fn checkpoint_ended(&self) {
+        let mut state = self.room.state.lock();
+        state.ended = state.begun;
+        if self.backing.excess() == 0 {
+            state.futile_below = 0;
+        }
+        self.room.changed.notify_all();
+    }
+
+    /// Lets everybody go who waits: no checkpoint will come.
+    pub(crate) fn end_waiting(&self) {
+        self.room.state.lock().is_served = false;
+        self.room.changed.notify_all();
+    }
+
+    /// Asks the background for a checkpoint.
+    pub(crate) fn ask_for_checkpoint(&self) {
+        if self.options.background && !self.options.read_only {
+            self.nudge.ask(Wanted::Checkpoint);
+        }
+    }
+
+    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it made
+    /// resident.
+    pub(crate) fn relieve(&self, trees: &mut [TreeState]) {
+        let went = self.let_go_of_leaves(trees, Looks::Two, 0);
+        if went.is_some() && self.backing.excess() > self.options.memory_bytes / 16 {
+            self.ask_for_checkpoint();
+        }
+    }
+
+    /// As [`Shared::relieve`], for room of `need` bytes, without asking for a checkpoint where too little could go;
+    /// whether enough went, if it was tried.
+    pub(crate) fn let_go_of_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> Option<bool> {
+        if !self.may_relieve(need) {
+            return None;
+        }
+        self.backing.shed_values();
+        let all_went = self.evict_leaves(trees, looks, need);
+        // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
+        // with every write; and what was just read is not taken away before it is used.
+        let above = self.backing.held_bytes() + (self.options.memory_bytes / 64).max(16 << 10);
+        self.evict_above.store(if all_went { 0 } else { above }, Ordering::Relaxed);
+        Some(all_went)
+    }
+
+    /// Lets go of leaves when reads brought in too many.
+    pub(crate) fn make_room(&self) {
+        self.make_room_for(0);
+    }
+
+    /// Only under the writer lock, which is not waited for: a write relies on the leaves it made resident.
+    fn make_room_for(&self, need: u64) {
+        if !self.may_relieve(need) {
+            return;
+        }
+        let went = {
+            let Some(_writer) = self.writer.try_lock() else { return };
+            let Some(mut forest) = self.forest.try_write() else { return };
+            // One look spares what was read since the last one, and so what the caller is about to read.
+            self.let_go_of_leaves(&mut forest.trees, Looks::One, need)
+        };
+        if went == Some(false) {
+            drop(self.let_go_of_views());
+        }
+    }
+
+    /// Lets go of what views hold and could read back; for the caller to drop outside of locks.
+    pub(crate) fn let_go_of_views(&self) -> Vec<Slot> {
+        self.views.alive().iter().flat_map(|view| view.let_go()).collect()
+    }
+
+    /// A leaf was read for one lookup alone. After enough of them it is worth while to look again for what can go: the
+    /// reader or the checkpoint that kept it may be gone.
+    pub(crate) fn read_in_vain(&self) {
+        let lower = |above: u64| Some(above.saturating_sub(FRAME_BYTES as u64));
+        let _ = self.evict_above.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+
+    fn may_relieve(&self, need: u64) -> bool {
+        self.backing.excess_with(need) > 0
+            && self.backing.held_bytes() + need > self.evict_above.load(Ordering::Relaxed)
+            && self.backing.disk().is_some()
+    }
+
+    /// Lets go of some more leaves than the budget asks for, so that it is not done for every write; whether so many
+    /// could go. The second look takes those that the first passed over.
+    fn evict_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> bool {
+        let mut wanted = self.backing.excess_with(need) + self.options.memory_bytes / 16;
+        for _ in 0..looks as u8 {
+            for state in &mut *trees {
+                if wanted == 0 {
+                    return true;
+                }
+                let turn = self.turn.fetch_add(TURN, Ordering::Relaxed);
+                wanted = wanted.saturating_sub(tree::evict(&mut state.root, wanted, turn, &self.backing));
+            }
+        }
+        wanted == 0
+    }
+}
+
+/// By how much each look at the leaves begins further on: prime to the usual numbers of children.
+const TURN: usize = 211;

@@ -1,0 +1,121 @@
+//! Views: the trees as they were at one moment, for readers that outlive it, in memory that can be given back.
+//!
+//! A view begins as clones of the roots, and so keeps every node that was in memory then. When memory is short, a
+//! checkpoint writes what only views still have, as it does for named snapshots, and their roots are then read back
+//! from the disk like any other node.
+//!
+//! Invariant: the pin of a view keeps its pages in place for as long as it lives, written for it or not.
+//! Invariant: no lock of a view is held while a visitor runs.
+
+use crate::EngineError;
+use crate::forest::TreeState;
+use crate::node::{Node, Slot};
+use crate::pins::Pin;
+use crate::shared::Shared;
+use crate::value::Stored;
+use crate::visit::{Direction, Range, Visit, Visited};
+use parking_lot::{Mutex, RwLock};
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Weak};
+
+/// Records that a scan visits before it takes hold of the root anew, and lets go of what it held until then.
+///
+/// A few leaves: a checkpoint cannot let go of what a running scan has in hand, and whoever writes between two records
+/// waits for just that.
+const RECORDS_AT_ONCE: usize = 512;
+
+/// Trees at one moment.
+pub(crate) struct View {
+    trees: RwLock<Vec<TreeState>>,
+    pub(crate) epoch: u64,
+    _pin: Pin,
+}
+
+/// The views that are alive.
+#[derive(Default)]
+pub(crate) struct Views(Mutex<Vec<Weak<View>>>);
+
+impl Views {
+    /// A view of `trees`, whose epoch is pinned already.
+    pub(crate) fn add(&self, trees: Vec<TreeState>, epoch: u64, pin: Pin) -> Arc<View> {
+        let view = Arc::new(View { trees: RwLock::new(trees), epoch, _pin: pin });
+        let mut views = self.0.lock();
+        views.retain(|view| view.strong_count() > 0);
+        views.push(Arc::downgrade(&view));
+        view
+    }
+
+    pub(crate) fn alive(&self) -> Vec<Arc<View>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl View {
+    pub(crate) fn trees(&self) -> Vec<TreeState> {
+        self.trees.read().clone()
+    }
+
+    pub(crate) fn tree_names(&self) -> Vec<String> {
+        self.trees.read().iter().map(|tree| tree.name.clone()).collect()
+    }
+
+    /// How many records a tree had; none if there was no such tree.
+    pub(crate) fn records(&self, tree: u32) -> Option<u64> {
+        self.trees.read().get(tree as usize).map(|tree| tree.records)
+    }
+
+    /// The root of a tree; none if there was no such tree.
+    pub(crate) fn root(&self, tree: u32, shared: &Shared) -> Result<Option<Node>, EngineError> {
+        let trees = self.trees.read();
+        trees.get(tree as usize).map(|tree| shared.load_slot(&tree.root)).transpose()
+    }
+
+    /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of locks.
+    pub(crate) fn let_go(&self) -> Vec<Slot> {
+        // Who holds it is about to load a node: the next time will do.
+        let Some(mut trees) = self.trees.try_write() else { return Vec::new() };
+        trees.iter_mut().filter_map(|tree| tree.root.replaced_by_home()).collect()
+    }
+
+    /// Visits the records of a range in order until the visitor stops; the key at which it stopped.
+    pub(crate) fn scan(
+        &self,
+        tree: u32,
+        shared: &Shared,
+        range: Range<'_>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Stored<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        let (mut last, mut stopped) = (Vec::new(), false);
+        loop {
+            let Some(root) = self.root(tree, shared)? else { return Ok(None) };
+            let mut visited = 0;
+            let visitor = |key: &[u8], stored: Stored<'_>| {
+                visited += 1;
+                stopped = visit(key, stored).is_break();
+                if stopped || visited == RECORDS_AT_ONCE {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            };
+            let mut scan = Visit::new(rest_of(range, direction, &last), direction, visitor);
+            let ended = scan.run(&Slot::resident(root), &mut |slot, _| shared.load_slot(slot))?;
+            let key = scan.key;
+            match ended {
+                Visited::All => return Ok(None),
+                Visited::Stopped if stopped => return Ok(Some(key)),
+                Visited::Stopped => last = key,
+            }
+        }
+    }
+}
+
+/// What is left of a range behind the last key visited, if any was: no key is empty.
+pub(crate) fn rest_of<'r>(range: Range<'r>, direction: Direction, last: &'r [u8]) -> Range<'r> {
+    match (last, direction) {
+        ([], _) => range,
+        (last, Direction::Forward) => (Bound::Excluded(last), range.1),
+        (last, Direction::Backward) => (range.0, Bound::Excluded(last)),
+    }
+}

@@ -1,0 +1,364 @@
+//! The memory budget: held whatever is asked of the engine, and never by losing or refusing anything.
+//!
+//! What is held to the bound is the most that the engine ever counted, so a peak within one call is found as well. Each
+//! test of a thing that counts shows that it does: were it not counted, no checkpoint would come for it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
+use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Stats, Tree, WriteBatch};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const BUDGET: u64 = 2 << 20;
+/// Records of some 120 bytes: four times the budget.
+const RECORDS: u64 = 70_000;
+
+fn options() -> Options {
+    Options {
+        memory_bytes: BUDGET,
+        checkpoint_bytes: 64 << 20,
+        log_segment_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+/// Keys in no order that the numbers have.
+fn key(number: u64) -> Vec<u8> {
+    format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).into_bytes()
+}
+
+fn value(number: u64, version: u64) -> Vec<u8> {
+    [number.to_le_bytes(), version.to_le_bytes()].concat().repeat(6)
+}
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+#[track_caller]
+fn assert_within(engine: &Engine, what: &str) {
+    let stats: Stats = engine.stats();
+    assert!(stats.memory_bytes_most <= BUDGET + BUDGET / 10, "{what}: {stats:?}");
+}
+
+fn count(tree: &Tree) -> u64 {
+    let mut count = 0;
+    tree.scan(ALL, Direction::Forward, |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    count
+}
+
+fn load(engine: &Engine, tree: &Tree) {
+    for number in 0..RECORDS {
+        tree.put(&key(number), &value(number, 0), Durability::Buffered).unwrap();
+        if number.is_multiple_of(64) {
+            assert_within(engine, "the load");
+        }
+    }
+}
+
+#[test]
+fn a_load_and_updates_of_four_times_the_budget_stay_within_it_and_lose_nothing() {
+    let disk: Arc<MemoryDisk> = Arc::default();
+    let engine = Engine::open(disk.clone(), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load(&engine, &tree);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut versions = vec![0; RECORDS as usize];
+    for version in 1..12_000 {
+        let number = random.u64(..RECORDS);
+        tree.put(&key(number), &value(number, version), Durability::Buffered).unwrap();
+        versions[number as usize] = version;
+        if version.is_multiple_of(64) {
+            assert_within(&engine, "updates");
+        }
+    }
+    for (number, &version) in (0..).zip(&versions) {
+        tree.get_with(&key(number), |found| assert_eq!(found, Some(&*value(number, version)))).unwrap();
+    }
+    assert_within(&engine, "gets");
+    assert_eq!(count(&tree), RECORDS);
+    assert_within(&engine, "a scan");
+    engine.close().unwrap();
+    let engine = Engine::open(disk, options()).unwrap();
+    assert!(engine.check().unwrap().damage.is_empty());
+    assert_eq!(engine.tree("records").unwrap().len(), RECORDS);
+}
+
+#[test]
+fn values_and_leaves_share_one_budget() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    let long = |number: u64| vec![number as u8; 2000];
+    for number in 0..4_000 {
+        tree.put(&key(number), &long(number), Durability::Flushed).unwrap();
+        assert_within(&engine, "long values");
+    }
+    for number in (0..4_000).rev() {
+        assert_eq!(&*tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap(), long(number).as_slice());
+        assert_within(&engine, "reading them back");
+    }
+}
+
+#[test]
+fn readers_and_writers_together_stay_within_the_budget() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load(&engine, &tree);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (tree, done) = (tree.clone(), &done);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                while !done.load(Ordering::Acquire) {
+                    let number = random.u64(..RECORDS);
+                    tree.get_with(&key(number), |found| {
+                        assert_eq!(
+                            found.map(|found| found[..8].to_vec()),
+                            Some(number.to_le_bytes().to_vec())
+                        );
+                    })
+                    .unwrap();
+                }
+            });
+        }
+        for version in 0..6_000 {
+            let number = version * 7919 % RECORDS;
+            tree.put(&key(number), &value(number, version), Durability::Buffered).unwrap();
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert_within(&engine, "readers and writers");
+}
+
+#[test]
+fn snapshots_of_changing_trees_are_read_back_from_the_disk_and_slow_nobody_down() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load(&engine, &tree);
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut versions = vec![0; RECORDS as usize];
+    let before = engine.stats().checkpoints_made;
+    let snapshots: Vec<_> = (1..5)
+        .map(|round| {
+            for step in 0..3_000 {
+                let number = random.u64(..RECORDS);
+                let version = round * 10_000 + step;
+                tree.put(&key(number), &value(number, version), Durability::Buffered).unwrap();
+                versions[number as usize] = version;
+            }
+            (engine.snapshot(), versions.clone())
+        })
+        .collect();
+    assert_within(&engine, "updates under snapshots");
+    // Each dirties a leaf, and a good half of the budget is full of them with each checkpoint.
+    let leaves_at_once = BUDGET / 8256 / 4;
+    let made = engine.stats().checkpoints_made - before;
+    assert!(made <= 2 * 12_000 / leaves_at_once + 8, "{made} checkpoints: they come without pause");
+    for (snapshot, versions) in &snapshots {
+        for _ in 0..500 {
+            let number = random.u64(..RECORDS);
+            let found = snapshot.get(&tree, &key(number)).unwrap().unwrap().to_buffer().unwrap();
+            assert_eq!(&*found, value(number, versions[number as usize]).as_slice());
+        }
+    }
+    let mut number = 0;
+    let (snapshot, versions) = &snapshots[0];
+    let expected: std::collections::BTreeMap<_, _> =
+        (0..RECORDS).map(|number| (key(number), value(number, versions[number as usize]))).collect();
+    let mut expected = expected.into_iter();
+    snapshot
+        .scan(&tree, ALL, Direction::Forward, |key, found| {
+            let (next, value) = expected.next().unwrap();
+            assert!(next == key && *value == *found.bytes().unwrap(), "record {number}");
+            number += 1;
+            // What the scan holds must go while it runs, not only afterwards.
+            if number % 40 == 0 {
+                tree.put(key, &value, Durability::Buffered).unwrap();
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(number, RECORDS);
+    assert_within(&engine, "reading snapshots");
+    drop(snapshots);
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    assert!(engine.check().unwrap().damage.is_empty());
+    assert_eq!(engine.stats().retired_bytes, 0, "what was written for them comes back");
+}
+
+#[test]
+fn appends_count_before_they_are_written() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("grown").unwrap();
+    for number in 0..16_000_u64 {
+        tree.append(&key(number % 400), &[number as u8; 700], Durability::Buffered).unwrap();
+    }
+    assert!(engine.stats().checkpoints_made > 1, "nobody asked for a checkpoint: {:?}", engine.stats());
+    assert_within(&engine, "appends");
+    for number in 0..400 {
+        let found = tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap();
+        let expected: Vec<u8> = (0..40).flat_map(|round| [(round * 400 + number) as u8; 700]).collect();
+        assert_eq!(&*found, expected.as_slice());
+    }
+}
+
+#[test]
+fn what_left_the_trees_counts_until_a_checkpoint_empties_the_list() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    // One leaf, so that nothing else grows.
+    for number in 0..100_000_u64 {
+        tree.put(&key(number % 8), &[number as u8; 300], Durability::Flushed).unwrap();
+    }
+    assert!(engine.stats().checkpoints_made > 0, "nobody asked for a checkpoint: {:?}", engine.stats());
+    assert_within(&engine, "overwriting");
+}
+
+#[test]
+fn a_range_delete_of_everything_holds_a_few_leaves_at_a_time() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load(&engine, &tree);
+    let kept = key(7);
+    let mut batch = WriteBatch::new();
+    batch.delete_range(&tree, (Bound::Unbounded, Bound::Excluded(&kept)));
+    batch.delete_range(&tree, (Bound::Excluded(&kept), Bound::Unbounded));
+    engine.write(&batch, Durability::Flushed).unwrap();
+    assert_eq!((tree.len(), count(&tree)), (1, 1));
+    assert_within(&engine, "a range delete");
+    engine.checkpoint().unwrap();
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+#[test]
+fn opening_brings_back_no_more_than_there_was_room_for() {
+    let disk: Arc<MemoryDisk> = Arc::default();
+    let engine = Engine::open(disk.clone(), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load(&engine, &tree);
+    for round in 0..10 {
+        for number in 0..500 {
+            let number = (round * 500 + number) * 7919 % RECORDS;
+            tree.put(&key(number), &value(number, 1), Durability::Flushed).unwrap();
+        }
+        // As a crash would leave it: what was handed over is there, and nothing more.
+        let left = Arc::new(MemoryDisk::with_bytes(disk.to_bytes()));
+        let opened = Engine::open(left, options()).unwrap();
+        assert_within(&opened, "opening");
+        assert_eq!(opened.tree("records").unwrap().len(), RECORDS);
+    }
+}
+
+#[test]
+fn who_may_not_write_or_has_no_thread_beside_does_not_wait() {
+    let disk: Arc<MemoryDisk> = Arc::default();
+    // The log has four times the budget; a reader makes leaves of it and cannot write them.
+    let plenty = Options { memory_bytes: 1 << 30, background: false, ..options() };
+    let engine = Engine::open(disk.clone(), plenty).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load_all(&tree);
+    engine.sync().unwrap();
+    let reader = Engine::open(disk.clone(), Options { read_only: true, ..options() }).unwrap();
+    let read = reader.tree("records").unwrap();
+    assert!(matches!(read.put(b"key", b"value", Durability::Flushed), Err(EngineError::ReadOnly { .. })));
+    assert_eq!(count(&read), RECORDS);
+    drop((read, reader, tree, engine));
+    let alone = Engine::open(disk, Options { background: false, ..options() }).unwrap();
+    let tree = alone.tree("records").unwrap();
+    tree.put(b"key", b"value", Durability::Flushed).unwrap();
+    assert!(tree.get(b"key").unwrap().is_some());
+}
+
+fn load_all(tree: &Tree) {
+    for number in 0..RECORDS {
+        tree.put(&key(number), &value(number, 0), Durability::Buffered).unwrap();
+    }
+}
+
+/// A disk on which the thread that makes checkpoints panics, and whose reads are counted.
+#[derive(Default)]
+struct Watched {
+    disk: MemoryDisk,
+    panics: bool,
+    reads: AtomicU64,
+}
+
+impl Relay for Watched {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.disk.read_at(offset, target)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        let is_background = std::thread::current().name() == Some("atoll-checkpoint");
+        assert!(
+            !(self.panics && is_background),
+            "the thread that makes checkpoints panics, as this test wants"
+        );
+        self.disk.sync()
+    }
+}
+
+#[test]
+fn writers_do_not_wait_for_a_thread_that_panicked() {
+    let disk = Arc::new(Watched { panics: true, ..Watched::default() });
+    let engine = Engine::open(disk, options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    load_all(&tree);
+    assert_eq!(count(&tree), RECORDS);
+}
+
+#[test]
+fn reads_keep_leaves_again_once_what_filled_the_memory_is_gone() {
+    let disk: Arc<Watched> = Arc::default();
+    let engine = Engine::open(disk.clone(), Options { background: false, ..options() }).unwrap();
+    let tree = engine.tree("records").unwrap();
+    for number in 0..RECORDS {
+        tree.put(&key(number), &value(number, 0), Durability::Buffered).unwrap();
+        if number.is_multiple_of(2_000) {
+            engine.checkpoint().unwrap();
+        }
+    }
+    engine.checkpoint().unwrap();
+    let get = |number: u64| tree.get_with(&key(number), |found| assert!(found.is_some())).unwrap();
+    let reads_of_few = || {
+        let before = disk.reads.load(Ordering::Relaxed);
+        (0..50).for_each(get);
+        disk.reads.load(Ordering::Relaxed) - before
+    };
+    // Leaves fill the memory while a snapshot shares the nodes above them: no look finds any that can go.
+    (1_000..4_000).for_each(get);
+    let snapshot = engine.snapshot();
+    (4_000..9_000).for_each(get);
+    drop(snapshot);
+    let rounds = (0..200).take_while(|_| reads_of_few() > 0).count();
+    assert!(rounds < 200, "every round still reads {} leaves from the disk", reads_of_few());
+}
+
+#[test]
+fn checkpoints_pause_while_memory_is_full_of_what_none_can_write() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let (sorted, tree) = (engine.tree("sorted").unwrap(), engine.tree("records").unwrap());
+    let before = engine.stats().checkpoints_made;
+    let records = (0..30_000_u64).map(|number| {
+        // The leaves that are being built are in no tree yet.
+        if number > 15_000 && number % 10 == 0 {
+            tree.put(&key(number % 50), &value(number, 0), Durability::Flushed).unwrap();
+        }
+        (number.to_be_bytes(), value(number, 0))
+    });
+    sorted.bulk_load(records).unwrap();
+    let made = engine.stats().checkpoints_made - before;
+    assert!(made < 200, "{made} checkpoints for 1,500 short writes");
+    assert_eq!(sorted.len(), 30_000);
+}
