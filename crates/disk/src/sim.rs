@@ -17,6 +17,7 @@ use image::Image;
 use parking_lot::Mutex;
 use plan::strikes;
 pub use plan::{Counters, FaultPlan};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ struct State {
     plan: FaultPlan,
     powered: bool,
     counters: Counters,
+    /// Blocks that were given back and not written since: a write there takes space as one at the end does.
+    holes: BTreeSet<u64>,
 }
 
 impl SimDisk {
@@ -195,6 +198,7 @@ impl State {
             plan,
             powered: true,
             counters,
+            holes: BTreeSet::new(),
         }
     }
 
@@ -289,6 +293,7 @@ impl State {
                 *left += self.visible.len() - len;
             }
             self.visible.cut(len);
+            self.holes.split_off(&len.div_ceil(BLOCK_BYTES));
             self.pending.push(Change::Cut { len });
         }
         if fails {
@@ -302,6 +307,12 @@ impl State {
         self.check_power(Operation::Resize, offset)?;
         self.check_writable(Operation::Resize, offset)?;
         let fails = self.power_fails();
+        let end = offset.saturating_add(len).min(self.visible.len());
+        let whole = offset.div_ceil(BLOCK_BYTES)..end / BLOCK_BYTES;
+        let given = whole.filter(|block| self.holes.insert(*block)).count() as u64;
+        if let Some(left) = &mut self.plan.space_left {
+            *left += given * BLOCK_BYTES;
+        }
         self.visible.clear(offset, len);
         self.pending.push(Change::Clear { offset, len });
         if fails {
@@ -334,14 +345,19 @@ impl State {
     }
 
     fn take_space(&mut self, operation: Operation, offset: u64, end: u64) -> Result<(), DiskError> {
-        let growth = end.saturating_sub(self.visible.len());
-        let Some(left) = &mut self.plan.space_left else { return Ok(()) };
+        let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        let holes: Vec<u64> = self.holes.range(blocks).copied().collect();
+        let growth = end.saturating_sub(self.visible.len()) + holes.len() as u64 * BLOCK_BYTES;
+        let mut unlimited = u64::MAX;
+        let left = self.plan.space_left.as_mut().unwrap_or(&mut unlimited);
         if growth > *left {
             self.counters.out_of_space += 1;
+            self.counters.out_of_space_in_holes += u64::from(!holes.is_empty());
             let source = io::Error::new(io::ErrorKind::StorageFull, "planted full disk");
             return Err(error(operation, offset, source));
         }
         *left -= growth;
+        self.holes.retain(|block| !holes.contains(block));
         Ok(())
     }
 

@@ -252,6 +252,21 @@ fn a_full_disk_refuses_growth_only_and_takes_it_again_after_a_cut() {
 }
 
 #[test]
+fn a_full_disk_refuses_writes_to_blocks_that_were_given_back() {
+    let disk = SimDisk::with_bytes(1, &[1; 5 * 4096]);
+    // A block and its two halves beside it, of which none goes as a whole.
+    disk.release(2048, 2 * 4096).unwrap();
+    disk.set_plan(FaultPlan { space_left: Some(4095), ..FaultPlan::default() });
+    assert_eq!(disk.write_at(4096, &[2]).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    disk.write_at(0, &[2; 4096]).unwrap();
+    disk.release(3 * 4096, 4096).unwrap();
+    disk.write_at(4096, &[2]).unwrap();
+    disk.write_at(4096, &[3; 4096]).unwrap();
+    assert_eq!(disk.write_at(3 * 4096, &[2; 4096]).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    assert_eq!(disk.counters().out_of_space_in_holes, 2);
+}
+
+#[test]
 fn a_read_only_medium_refuses_every_change() {
     let disk = SimDisk::with_bytes(1, &[1; 100]);
     disk.set_plan(FaultPlan { read_only: true, ..FaultPlan::default() });

@@ -4,7 +4,7 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Everything that a full run must have met at least once.
-const EXPECTED: [&str; 45] = [
+const EXPECTED: [&str; 46] = [
     "operations",
     "commits",
     "batches_across_trees",
@@ -50,6 +50,7 @@ const EXPECTED: [&str; 45] = [
     "flips_harmless",
     "checks_clean",
     "segments_cleaned",
+    "values_moved",
 ];
 
 /// Faults of the disk that must have occurred.

@@ -180,6 +180,10 @@ impl Subject for EngineSubject {
         failed.into_iter().next().map_or(Ok(damage.len() as u64), |error| Err(failure(error)))
     }
 
+    fn values_moved(&self) -> u64 {
+        self.engine.stats().values_moved
+    }
+
     fn cleanings(&self) -> u64 {
         self.engine.stats().segments_cleaned
     }

@@ -182,6 +182,7 @@ impl<S: Subject> Run<S> {
         }
         self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
         self.counts.add_to("segments_cleaned", store.cleanings());
+        self.counts.add_to("values_moved", store.values_moved());
         let events_before = self.oracle.flushed_len();
         self.end_life(store)?;
         self.notice_strike(events_before);

@@ -186,6 +186,10 @@ pub trait Subject: Sized {
     fn checkpoints(&self) -> u64 {
         0
     }
+    /// Values that cleaning moved since the store was opened.
+    fn values_moved(&self) -> u64 {
+        0
+    }
     /// Log segments that were cleaned since the store was opened.
     fn cleanings(&self) -> u64 {
         0

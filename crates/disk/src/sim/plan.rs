@@ -15,7 +15,7 @@ pub struct FaultPlan {
     pub fail_read: Option<u64>,
     /// The sync that fails. What it should have made durable is lost at random, even if a later one succeeds.
     pub fail_sync: Option<u64>,
-    /// Bytes that the file may still grow by.
+    /// Bytes that the file may still take: at its end, or in blocks that were given back.
     pub space_left: Option<u64>,
     /// Offsets whose reads fail, time after time.
     pub unreadable: Option<std::ops::Range<u64>>,
@@ -99,6 +99,8 @@ counters! {
     sync_errors,
     /// Changes refused for want of space.
     out_of_space,
+    /// Those among them that would have filled blocks that were given back.
+    out_of_space_in_holes,
     /// Changes refused because the medium is read-only.
     read_only_refusals,
 }
