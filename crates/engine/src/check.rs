@@ -10,7 +10,7 @@ use crate::node::{Inner, Node, PageRef, Slot};
 use crate::page;
 use crate::pins::Pin;
 use crate::shared::Shared;
-use crate::space::{Extent, UNIT};
+use crate::space::{self, Extent, SegmentUse, UNIT};
 use crate::superblock::{COPIES, Copy, Superblock};
 use crate::value::{Piece, Stored};
 use std::collections::BTreeMap;
@@ -31,32 +31,37 @@ pub struct CheckReport {
 }
 
 impl Engine {
-    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, and that no
-    /// space is used twice. Writers go on meanwhile.
+    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, that no space is used
+    /// twice, and that what was counted as alive in log segments is. Writers go on meanwhile.
     ///
     /// # Errors
     /// Only when the check itself cannot run; damage is in the report.
     pub fn check(&self) -> Result<CheckReport, EngineError> {
         self.shared.check_open()?;
-        let mut check = Check { shared: &self.shared, report: CheckReport::default(), used: BTreeMap::new() };
+        let mut check = Check {
+            shared: &self.shared,
+            report: CheckReport::default(),
+            used: BTreeMap::new(),
+            segments: Vec::new(),
+            found: Vec::new(),
+        };
         check.superblocks()?;
-        let (_pin, current, trees) = self.everything();
+        let (_pin, current, trees) = check.everything()?;
         for (index, tree) in trees.iter().enumerate() {
             check.tree(tree, index < current);
+            if index + 1 == current {
+                check.live_bytes();
+            }
         }
+        if current == 0 {
+            check.live_bytes();
+        }
+        check.segments();
         check.free_space();
         if !self.shared.options.read_only {
             check.log()?;
         }
         Ok(check.report)
-    }
-
-    /// All trees, current ones first, how many those are, and a pin that keeps them in place.
-    fn everything(&self) -> (Pin, usize, Vec<TreeState>) {
-        let forest = self.shared.forest.read();
-        let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
-        let trees = forest.trees.iter().chain(named).cloned().collect();
-        (self.shared.pins.pin(forest.epoch), forest.trees.len(), trees)
     }
 }
 
@@ -65,11 +70,61 @@ struct Check<'a> {
     report: CheckReport,
     /// Space of pages and values seen so far: start to end, with what uses it.
     used: BTreeMap<u64, (u64, u64)>,
+    /// Log segments, by offset, and what of each is needed, as far as was seen.
+    segments: Vec<SegmentUse>,
+    found: Vec<u64>,
 }
 
 impl Check<'_> {
     fn note<T>(&mut self, result: Result<T, EngineError>) -> Option<T> {
         result.map_err(|error| self.report.damage.push(error)).ok()
+    }
+
+    /// All trees, current ones first, how many those are, and a pin that keeps them in place; log segments as they were
+    /// at the same moment.
+    fn everything(&mut self) -> Result<(Pin, usize, Vec<TreeState>), EngineError> {
+        // Between two checkpoints, so that all that left the trees is in one list.
+        let _still = self.shared.checkpointing.lock();
+        let mut writer = self.shared.writer.lock();
+        if let Some(log) = &mut writer.log {
+            log.flush(&self.shared.backing)?;
+            self.shared.flushed.store(log.flushed(), Ordering::Release);
+        }
+        let forest = self.shared.forest.read();
+        self.segments = self.shared.space.lock().segments().copied().collect();
+        self.found = vec![0; self.segments.len()];
+        writer.retired.places().for_each(|(offset, len)| self.find(offset, len));
+        let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
+        let trees = forest.trees.iter().chain(named).cloned().collect();
+        Ok((self.shared.pins.pin(forest.epoch), forest.trees.len(), trees))
+    }
+
+    /// Notes bytes that are needed, if they lie in a segment.
+    fn find(&mut self, offset: u64, len: u64) {
+        if let Some(index) = space::segment_at(&self.segments, offset) {
+            self.found[index] += len;
+        }
+    }
+
+    /// Compares what was counted with what the current trees have and what left them; snapshots have no more than
+    /// that. A damaged page hides what it refers to.
+    fn live_bytes(&mut self) {
+        if !self.report.damage.is_empty() {
+            return;
+        }
+        for (segment, &found) in self.segments.iter().zip(&self.found) {
+            if segment.live != found {
+                let problem = crate::Damage::LiveBytes { counted: segment.live, found };
+                self.report.damage.push(self.shared.backing.corrupt(segment.extent.offset, problem));
+            }
+        }
+    }
+
+    /// Log segments are in use as a whole.
+    fn segments(&mut self) {
+        for SegmentUse { extent, number, .. } in std::mem::take(&mut self.segments) {
+            self.claim(extent.offset, extent.len, number);
+        }
     }
 
     fn superblocks(&mut self) -> Result<(), EngineError> {
@@ -196,7 +251,8 @@ impl Check<'_> {
     fn piece(&mut self, piece: &Piece) {
         let Some(offset) = piece.home() else { return };
         self.report.bytes += u64::from(piece.len());
-        if self.shared.space.lock().segment_of(offset).is_none() {
+        self.find(offset, u64::from(piece.len()));
+        if space::segment_at(&self.segments, offset).is_none() {
             self.claim(offset, u64::from(piece.len()), piece.checksum());
         }
         // A fresh handle reads the disk even where the bytes are in memory.

@@ -137,6 +137,14 @@ pub enum Damage {
     /// Two owners of the same space.
     #[error("space is used twice")]
     SpaceUsedTwice,
+    /// A log segment whose live bytes are not those of the values in it.
+    #[error("a log segment holds {found} bytes of values that are needed, and {counted} were counted")]
+    LiveBytes {
+        /// Bytes that the store counted.
+        counted: u64,
+        /// Bytes of values in it that a tree has, or that somebody may still read.
+        found: u64,
+    },
 }
 
 impl EngineError {

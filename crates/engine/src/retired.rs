@@ -160,4 +160,13 @@ impl RetiredList {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Retired> {
         self.space.iter()
     }
+
+    /// Where the pieces lie that left the trees, each with its length. What was logged has been handed to the disk.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
+            Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),
+            Undecided::Node(_) => None,
+        });
+        self.space.iter().map(|retired| (retired.offset, retired.len)).chain(pieces)
+    }
 }
