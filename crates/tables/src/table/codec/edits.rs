@@ -301,3 +301,60 @@ fn session_name(session: SessionId) -> String {
 fn session_of(name: &str) -> Option<SessionId> {
     u128::from_str_radix(name, 16).ok().map(SessionId)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(steps: StepRange) -> Piece {
+        Piece {
+            object: ObjectId { session: SessionId(7), sequence: 3 },
+            part: 0,
+            form: Form::Cube,
+            weights: WeightRange { from: 5, to: None },
+            rows: 30,
+            bytes: 4096,
+            front_bytes: 512,
+            extent: Extent { run: Some("a".into()), steps },
+            tight: Some(TightBox(vec![1, 171].into())),
+        }
+    }
+
+    #[test]
+    fn edits_are_stored_in_bytes_that_stay_the_same() {
+        let (run, time) = (RunId::from("a"), Some(StepTime::from(0.5)));
+        let id = EditId { session: SessionId(7), sequence: 4 };
+        let step = |step, time| LoadedStep { step, time, rows: 15 };
+        let steps = vec![step(1, time), step(2, None)];
+        let load = Edit::Load {
+            run: run.clone(),
+            attempt: 1,
+            steps,
+            add: vec![piece(StepRange { from: 1, to: Some(3) })],
+        };
+        let block = BlockId { run: run.clone(), attempt: 1, step: 3, rank: 2 };
+        let empty = Block { id: block, time, piece: None };
+        let column = AddedColumn { name: "charge".into(), text: "{}".into() };
+        let head = |format| {
+            format!(
+                r#"{{"format":{format},"session":"00000000000000000000000000000007","sequence":4,"edit":"#
+            )
+        };
+        let object = r#"["00000000000000000000000000000007",3]"#;
+        let loaded = format!(
+            r#"{{"load":{{"run":"a","attempt":1,"steps":[{{"step":1,"rows":15,"time":4602678819172646912}},{{"step":2,"rows":15}}],"add":[{{"object":{object},"part":0,"form":"cube","weights":[5,null],"rows":30,"bytes":4096,"front":512,"tight":"01ab","run":"a","steps":[1,3]}}]}}}}"#
+        );
+        let appended = r#"{"append":{"blocks":[{"run":"a","attempt":1,"step":3,"rank":2,"time":4602678819172646912,"piece":null}]}}"#;
+        let cases = [
+            (2, load, loaded.as_str()),
+            (1, Edit::Append { blocks: vec![empty] }, appended),
+            (1, Edit::Begin { run, attempt: 1, ranks: 3 }, r#"{"begin":{"run":"a","attempt":1,"ranks":3}}"#),
+            (2, Edit::AddColumn { column }, r#"{"add-column":{"name":"charge","column":"{}"}}"#),
+        ];
+        for (format, edit, text) in cases {
+            let stored = edit_to_json(id, &edit);
+            assert_eq!(stored, format!("{}{text}}}", head(format)));
+            assert_eq!(edit_from_json("run", stored.as_bytes()).unwrap(), (id, edit));
+        }
+    }
+}
