@@ -76,6 +76,7 @@ fn a_new_attempt_takes_over_in_one_version() {
 #[test]
 fn a_load_becomes_true_as_a_whole() {
     holds(scenario::loads(), &["Made", "InputGone", "StaleAttempt"]);
+    holds(scenario::loads_beside_ranks(), &["Made", "AlreadyDone", "StepArriving", "StepOrder"]);
     holds(scenario::slow_load(), &["Made", "Fenced", "Forgotten"]);
 }
 

@@ -46,6 +46,15 @@ pub enum EditError {
         /// The last step that this rank, or all of them, wrote.
         last: u64,
     },
+    /// Whole steps are to come while another step has come of some ranks only: what these wait for could not come behind
+    /// them any more.
+    #[error("step {} of run \"{}\" cannot be loaded: step {arriving} has come of some ranks only", .id.step, .id.run)]
+    StepArriving {
+        /// The step that is to come, as its rank 0's.
+        id: BlockId,
+        /// The first step that has come of some ranks only.
+        arriving: u64,
+    },
     /// What a pack read is no longer what the table has: superseded, deleted whole, or packed by another.
     #[error("what was read of object {object} has been replaced")]
     InputGone {
@@ -184,6 +193,11 @@ impl EditError {
             Self::StepOrder { .. } => {
                 "a rank writes its steps in rising order; begin a new attempt to go back"
             }
+            Self::StepArriving { arriving, .. } => {
+                return Some(format!(
+                    "append step {arriving} of the other ranks first, or begin a new attempt"
+                ));
+            }
             Self::Ahead { .. } => "ask the table for its version",
             Self::ColumnThere { .. } => "use the column that is there, or choose another name",
             Self::FirstStep { id, first } if id.step < *first => {
@@ -207,6 +221,7 @@ impl EditError {
         match self {
             Self::AlreadyDone
             | Self::StaleAttempt { .. }
+            | Self::StepArriving { .. }
             | Self::InputGone { .. }
             | Self::ColumnThere { .. } => ErrorKind::Conflict,
             Self::NotBegun { .. } => ErrorKind::NotFound,

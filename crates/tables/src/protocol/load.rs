@@ -9,6 +9,26 @@ use super::{BlockId, EditError, LoadedStep, Manifest, Piece, Placed, RunId, Vers
 use crate::planted::{self, Bug};
 
 impl Manifest {
+    /// Whether steps of a run, in rising order, could be loaded in the next version, as far as can be told without
+    /// their rows.
+    ///
+    /// # Errors
+    /// As [`Manifest::apply`]: [`EditError::AlreadyDone`] if all of them are there.
+    pub fn admits_load(
+        &self,
+        run: &RunId,
+        attempt: u64,
+        mut steps: impl Iterator<Item = u64> + Clone,
+    ) -> Result<(), EditError> {
+        let known = self.runs.get(run).ok_or_else(|| not_begun(run, attempt))?;
+        if steps.clone().all(|step| known.has_step(attempt, step)) {
+            return Err(EditError::AlreadyDone);
+        }
+        // What the first one may not pass, no other does.
+        let first = steps.next().map(|step| BlockId { run: run.clone(), attempt, step, rank: 0 });
+        first.map_or(Ok(()), |first| known.admit_whole(&first))
+    }
+
     pub(super) fn load(
         &mut self,
         run: &RunId,
@@ -17,10 +37,7 @@ impl Manifest {
         add: &[Piece],
     ) -> Result<Vec<Placed>, EditError> {
         let id = |step: &LoadedStep| BlockId { run: run.clone(), attempt, step: step.step, rank: 0 };
-        let known = self.runs.get(run).ok_or_else(|| not_begun(run, attempt))?;
-        if steps.iter().all(|step| known.has_step(attempt, step.step)) {
-            return Err(EditError::AlreadyDone);
-        }
+        self.admits_load(run, attempt, steps.iter().map(|step| step.step))?;
         check_sum(steps.iter().map(|step| step.rows), add, 0)?;
         self.check_new(add)?;
         let mut gone = Vec::new();

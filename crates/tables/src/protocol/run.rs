@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 /// What a version knows of one run.
 ///
-/// Invariant: every arriving step belongs to the current attempt and lies behind its last visible one.
+/// Invariant: every arriving step belongs to the current attempt. One that lies before its last visible one, because a
+/// rank skipped it, never becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The attempt that may write.
@@ -96,10 +97,17 @@ impl Run {
         self.admit_step(id, |ranks| ranks.contains_key(&id.rank))
     }
 
-    /// Whether this attempt may write all of a step now, whatever its rank.
+    /// Whether this attempt may write all of a step now, whatever its rank: not while anything is arriving, an earlier step
+    /// neither. Its other ranks could not come any more, and if it is the first of its attempt it tells from where on
+    /// what earlier attempts wrote goes.
     pub(super) fn admit_whole(&self, id: &BlockId) -> Result<(), EditError> {
         self.admit_attempt(id)?;
-        self.admit_step(id, |_| !planted::is(Bug::LoadIgnoresArriving))
+        match self.arriving.keys().next() {
+            Some(&arriving) if !planted::is(Bug::LoadIgnoresArriving) => {
+                Err(EditError::StepArriving { id: id.clone(), arriving })
+            }
+            _ => self.admit_step(id, |_| false),
+        }
     }
 
     fn admit_attempt(&self, id: &BlockId) -> Result<(), EditError> {

@@ -170,6 +170,64 @@ fn a_new_attempt_lets_go_of_what_was_arriving() {
     assert_eq!(begun.objects().count(), 0);
 }
 
+/// A load of these steps of run "a", 10 rows each, in the object with this number.
+fn load(attempt: u64, steps: std::ops::RangeInclusive<u64>, sequence: u64) -> Edit {
+    let within = StepRange { from: *steps.start(), to: Some(steps.end() + 1) };
+    let loaded = |step| LoadedStep { step, time: None, rows: 10 };
+    let steps: Vec<LoadedStep> = steps.map(loaded).collect();
+    let add = vec![piece(sequence, 10 * steps.len() as u64, Some("a"), within)];
+    Edit::Load { run: "a".into(), attempt, steps, add }
+}
+
+#[test]
+fn a_load_is_visible_whole_or_not() {
+    let begun = after(&[begin(1, 3)]);
+    let loaded = begun.apply(&load(1, 1..=3, 7)).unwrap();
+    assert_eq!((visible(&loaded), loaded.steps, run(&loaded).published), (vec![7], 3, Some(3)));
+    assert!(run(&loaded).complete.values().all(|step| (step.attempt, step.rows) == (1, 10)));
+    assert_eq!(loaded.apply(&load(1, 1..=3, 8)), Err(EditError::AlreadyDone));
+    assert_eq!(loaded.apply(&load(1, 2..=2, 8)), Err(EditError::AlreadyDone));
+    let half = loaded.apply(&load(1, 3..=4, 8));
+    assert!(matches!(half, Err(EditError::StepOrder { last: 3, .. })), "{half:?}");
+    let Edit::Load { run: name, attempt, mut steps, add } = load(1, 5..=6, 8) else { unreachable!() };
+    steps.reverse();
+    let back = loaded.apply(&Edit::Load { run: name, attempt, steps, add });
+    assert!(matches!(back, Err(EditError::StepOrder { last: 6, .. })), "{back:?}");
+    let reused = loaded.apply(&load(1, 4..=4, 7));
+    assert_eq!(reused, Err(EditError::ObjectReused { object: object(7) }));
+    let Edit::Load { run: name, attempt, steps, mut add } = load(1, 4..=4, 8) else { unreachable!() };
+    add[0].rows += 1;
+    let lost = loaded.apply(&Edit::Load { run: name, attempt, steps, add });
+    assert_eq!(lost, Err(EditError::RowsDoNotAddUp { removed: 10, added: 11, dropped: 0 }));
+    let nobody = after(&[]).apply(&load(1, 1..=1, 7));
+    assert_eq!(nobody, Err(EditError::NotBegun { run: "a".into(), attempt: 1 }));
+}
+
+#[test]
+fn a_load_waits_for_no_rank_and_passes_none_that_has_begun() {
+    let arriving = after(&[begin(1, 2), append(block(1, 5, 0, 1))]);
+    for steps in [4..=4, 5..=5, 6..=8] {
+        let first = BlockId { step: *steps.start(), ..block(1, 0, 0, 0).id };
+        let refused = Err(EditError::StepArriving { id: first, arriving: 5 });
+        assert_eq!(arriving.apply(&load(1, steps.clone(), 7)), refused);
+        assert_eq!(arriving.admits_load(&"a".into(), 1, steps), refused.map(drop));
+    }
+    let whole = arriving.apply(&append(block(1, 5, 1, 2))).unwrap();
+    let loaded = whole.apply(&load(1, 6..=8, 7)).unwrap();
+    assert_eq!((visible(&loaded), loaded.steps), (vec![1, 2, 7], 4));
+    assert_eq!(loaded.apply(&append(block(1, 7, 1, 9))), Err(EditError::AlreadyDone));
+}
+
+#[test]
+fn a_load_supersedes_from_its_first_step_on_and_no_delete_before_it_is_about_its_rows() {
+    let deleted = three_steps().apply(&delete_light()).unwrap();
+    let loaded = deleted.apply(&begin(2, 4)).unwrap().apply(&load(2, 2..=6, 7)).unwrap();
+    assert_eq!((visible(&loaded), loaded.steps), (vec![1, 7], 6));
+    let struck = |placed: &Placed| loaded.tombstones_of(placed).count();
+    assert_eq!(loaded.pieces.values().map(struck).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(loaded.retired.keys().copied().collect::<Vec<_>>(), [object(2), object(3)]);
+}
+
 #[test]
 fn a_delete_strikes_what_is_visible_and_not_what_becomes_so_later() {
     let arriving = after(&[begin(1, 2), append(block(1, 5, 0, 1))]);

@@ -127,11 +127,11 @@ impl Truth {
         self.runs.get(&*id.run.0).is_some_and(|run| run.has(id) || run.admits(id))
     }
 
-    /// Whether all ranks' blocks of some steps may come at once now, none of which is there.
+    /// Whether all ranks' blocks of some steps may come at once now, none of which is there, and nothing is arriving.
     pub fn admits_load(&self, ids: &[BlockId]) -> bool {
         ids.iter().all(|id| {
             let run = self.runs.get(&*id.run.0);
-            run.is_some_and(|run| run.admits(id) && run.arriving.range(id.step..).next().is_none())
+            run.is_some_and(|run| run.admits(id) && run.arriving.is_empty())
         })
     }
 

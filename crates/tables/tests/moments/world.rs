@@ -162,6 +162,11 @@ impl World {
         since.any(|truth| truth.repeated(&[(id.clone(), Arc::clone(&rows))]).is_some())
     }
 
+    /// Whether all ranks' blocks of some steps could not be loaded in some version since one.
+    pub fn was_in_the_way_since(&self, ids: &[BlockId], version: Version) -> bool {
+        self.known().history[version.0 as usize..].iter().any(|truth| !truth.admits_load(ids))
+    }
+
     /// The blocks of an attempt that became true.
     pub fn accepted_of(&self, run: &str, attempt: u64) -> Vec<BlockId> {
         let known = self.known();

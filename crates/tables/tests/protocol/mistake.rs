@@ -23,6 +23,8 @@ pub enum Mistake {
     AcknowledgeInDoubt,
     /// A writer uses the column that it adds though it does not know whether it is there.
     ColumnUsedInDoubt,
+    /// A load becomes true though an earlier step is arriving.
+    LoadPassesArriving,
     /// The new attempt's step becomes visible in one version, the old one's goes in the next.
     SupersedeInTwoWrites,
     /// An edit becomes true whatever the head is by now.
@@ -67,6 +69,7 @@ impl Mistake {
             (Self::ColumnUsedInDoubt, scenario::columns()),
             (Self::SupersedeInTwoWrites, scenario::restart()),
             (Self::SupersedeInTwoWrites, scenario::loads()),
+            (Self::LoadPassesArriving, scenario::loads_beside_ranks()),
             (Self::CommitWithoutHead, scenario::two_writers()),
             (Self::CommitWithoutSession, scenario::slow_processes()),
             (Self::PutSessionAgain, scenario::slow_processes()),

@@ -10,8 +10,8 @@ use super::scenario::{RUN, Role, Scenario, block};
 use super::state::{Actor, At, Flight, Reader, SESSIONS_EACH, Snapshotter, State, Vacuum, Writer};
 use super::world::{CommitIndex, ObjectIndex, RecordIndex, Violation, WishIndex, World};
 use atoll_tables::protocol::{
-    Block, BlockId, Commit, Edit, Ended, Extent, Form, Head, Holders, Outcome, Piece, Proposal, Session,
-    SessionId, Step, StepRange, Version, View, WeightRange,
+    Block, BlockId, Commit, Edit, EditError, Ended, Extent, Form, Head, Holders, Outcome, Piece, Proposal,
+    Session, SessionId, Step, StepRange, Version, View, WeightRange,
 };
 use std::collections::BTreeSet;
 
@@ -292,6 +292,11 @@ impl Model {
             }
             (Some(Mistake::AppendWithoutLooking), Edit::Append { .. } | Edit::Load { .. }) => {
                 state.history[usize::from(self.start)]
+            }
+            (Some(Mistake::LoadPassesArriving), Edit::Load { .. }) => {
+                let next = self.world.record(state.at_head()).manifest.apply(edit);
+                let is_arriving = matches!(next, Err(EditError::StepArriving { .. }));
+                if is_arriving { state.history[usize::from(self.start)] } else { state.at_head() }
             }
             _ => state.at_head(),
         }

@@ -88,10 +88,13 @@ impl Oracle {
     pub fn after(&self, table: &Table, edit: &Edit) -> Self {
         let mut next = self.clone();
         match edit {
-            Edit::Append { blocks } => blocks.iter().for_each(|block| next.come(table, &block.id)),
+            Edit::Append { blocks } => {
+                blocks.iter().for_each(|block| next.come(table, &block.id, table.block(&block.id)));
+            }
             Edit::Load { run, attempt, steps, .. } => {
                 let id = |step| BlockId { run: run.clone(), attempt: *attempt, step, rank: 0 };
-                steps.iter().for_each(|step| next.come(table, &id(step.step)));
+                let ids = steps.iter().map(|step| id(step.step));
+                ids.for_each(|id| next.come(table, &id, table.step(&id)));
             }
             Edit::Delete { scope } => next.visible &= !table.rows_in_scope(scope),
             Edit::Begin { run, attempt, .. } => {
@@ -105,11 +108,12 @@ impl Oracle {
         next
     }
 
-    fn come(&mut self, table: &Table, id: &BlockId) {
+    /// Rows of a step come: those of one rank, or of all.
+    fn come(&mut self, table: &Table, id: &BlockId, rows: Rows) {
         if id.attempt < self.begun {
             return;
         }
-        self.arrived |= table.block(id);
+        self.arrived |= rows;
         let step = table.step(id);
         if step & !self.arrived != 0 || step & self.ever != 0 {
             return;

@@ -75,10 +75,16 @@ impl Scenario {
             blocks.extend(ranks.clone().map(|rank| block(1, *step, rank)));
         }
         for part in &self.parts {
-            if let Role::Writer { attempt, rank, steps, .. } = &part.role {
-                blocks.extend(steps.iter().map(|step| block(*attempt, *step, *rank)));
+            if let Role::Writer { attempt, rank, steps, begins, loads, .. } = &part.role {
+                let of_all = 0..begins.unwrap_or(self.ranks);
+                let ranks = if *loads { of_all } else { *rank..rank + 1 };
+                blocks.extend(
+                    steps.iter().flat_map(|step| ranks.clone().map(|rank| block(*attempt, *step, rank))),
+                );
             }
         }
+        blocks.sort();
+        blocks.dedup();
         Table::of(blocks)
     }
 
@@ -202,6 +208,21 @@ pub fn loads() -> Scenario {
         part(packer(2), 0),
     ];
     Scenario::new("a load, an older attempt, a delete, a packer", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Two ranks write a step, while somebody loads a later one for both, and somebody else that step and the later one.
+pub fn loads_beside_ranks() -> Scenario {
+    let load = |steps: &[u64]| {
+        let steps = steps.to_vec();
+        Role::Writer { attempt: 1, rank: 0, steps, begins: None, opens_late: false, adds: None, loads: true }
+    };
+    let parts = vec![
+        part(writer(1, 0, &[2]), 1),
+        part(writer(1, 1, &[2]), 1),
+        part(load(&[3]), 1),
+        part(load(&[2, 3]), 0),
+    ];
+    Scenario::new("two ranks, loads of their step and of a later one", 2, &[1], parts).with_crashes(1)
 }
 
 /// The session of a load ends while it writes, and a vacuum sweeps what it wrote.

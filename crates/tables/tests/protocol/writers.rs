@@ -200,10 +200,24 @@ impl Model {
                 next.actors[actor].at = self.after_step(actor, step);
             }
             Ended::Refused(EditError::StaleAttempt { .. }) => next.end(actor),
+            Ended::Refused(error) if self.may_refuse(next, actor, step, &error) => next.end(actor),
             Ended::Refused(error) => return Violation::found(format!("an append is refused: {error}")),
             Ended::Fenced | Ended::Forgotten => take_another_session(next, actor, step),
         }
         Ok(())
+    }
+
+    /// Whether a step may be refused because of its order: not to a rank once another one's rows of it are there, which
+    /// would wait for ever.
+    fn may_refuse(&self, state: &State, actor: usize, step: u8, error: &EditError) -> bool {
+        let Role::Writer { steps, loads, .. } = &self.scenario.parts[actor].role else { return false };
+        let manifest = &self.world.record(state.at_head()).manifest;
+        let Some(run) = manifest.runs.get(&RunId::from(RUN)) else { return false };
+        match error {
+            EditError::StepArriving { .. } => *loads,
+            EditError::StepOrder { .. } => *loads || !run.arriving.contains_key(&steps[usize::from(step)]),
+            _ => false,
+        }
     }
 
     fn after_step(&self, actor: usize, step: u8) -> At {

@@ -78,8 +78,14 @@ async fn steps_of_which_some_are_there_are_refused_as_a_whole() {
 async fn a_step_that_is_arriving_is_not_loaded_over() {
     let (_, table) = table(2).await;
     table.append(block("a", 1, 2, 0), &rows(2, 0, 10)).await.unwrap();
-    let refused = table.load("a", 1, &steps(1..=4), &options()).await.unwrap_err();
-    assert!(matches!(&refused, TableError::Edit(EditError::StepOrder { last: 2, .. })), "{refused}");
+    for steps in [steps(1..=4), steps(3..=4)] {
+        let refused = table.load("a", 1, &steps, &options()).await.unwrap_err();
+        let is_arriving = |error: &TableError| {
+            matches!(error, TableError::Edit(EditError::StepArriving { arriving: 2, .. }))
+        };
+        assert!(is_arriving(&refused), "{refused}");
+        assert!(refused.hint().unwrap().contains("step 2 of the other ranks"));
+    }
     table.append(block("a", 1, 2, 1), &rows(2, 100, 10)).await.unwrap();
     table.load("a", 1, &steps(3..=4), &options()).await.unwrap();
     assert_eq!(steps_seen(&table).await, [(2, 20), (3, 60), (4, 60)]);

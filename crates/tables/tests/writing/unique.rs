@@ -8,7 +8,7 @@ use arrow_select::concat::concat_batches;
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, PartitionQuery, Store};
 use atoll_tables::protocol::{EditError, Repeat, There};
-use atoll_tables::{PackOptions, Query, Roles, Table, TableError, TableSchema, column};
+use atoll_tables::{PackOptions, Query, Roles, Table, TableError, TableSchema, WholeStep, column};
 use futures::FutureExt;
 use futures::future::{join, join_all};
 use std::sync::Arc;
@@ -175,6 +175,23 @@ async fn the_ranks_of_a_new_attempt_begin_with_one_step_so_that_it_is_known_what
     table.append(block("a", 2, 1, 1), &rows(1, 25, 0)).await.unwrap();
     table.append(block("a", 2, 2, 1), &rows(2, 25, 25)).await.unwrap();
     assert_eq!(steps_seen(&table).await, [(0, 50), (1, 25), (2, 50)]);
+}
+
+#[tokio::test]
+async fn a_load_does_not_pass_a_step_that_is_arriving_since_nobody_could_tell_what_goes() {
+    let table = table_of_events().await;
+    for step in 3..6 {
+        let first = step as i64 * 100;
+        table.append(block("a", 1, step, 0), &some_events(first..first + 100)).await.unwrap();
+    }
+    table.begin("a", 2, 2).await.unwrap();
+    table.append(block("a", 2, 3, 0), &some_events(300..350)).await.unwrap();
+    // Its rows are there in step 4 of the first attempt, which stays if the second one begins with step 5.
+    let whole = WholeStep { step: 5, time: None, rows: some_events(400..500) };
+    let refused = table.load("a", 2, &[whole], &PackOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, TableError::Edit(EditError::StepArriving { arriving: 3, .. })), "{refused}");
+    table.append(block("a", 2, 3, 1), &some_events(350..400)).await.unwrap();
+    assert_eq!(table.count(&Query::default()).await.unwrap().rows, 100);
 }
 
 #[tokio::test]
