@@ -22,6 +22,8 @@ mod line;
 mod listing;
 #[path = "writing/load.rs"]
 mod load;
+#[path = "writing/loader.rs"]
+mod loader;
 #[path = "writing/of_runs.rs"]
 mod of_runs;
 #[path = "writing/rows.rs"]

@@ -70,6 +70,13 @@ impl Lineage {
         self.seen().iter().find(|seen| seen.sum == sum).map(|seen| Arc::clone(&seen.schema))
     }
 
+    /// The schema with so many columns, but none that is newer than this one: whoever writes rows of several schemas
+    /// together gives them the columns of one.
+    pub(super) fn with_columns_up_to(&self, schema: &Arc<TableSchema>, count: usize) -> Arc<TableSchema> {
+        let is_older = count < schema.columns().fields().len();
+        if is_older { self.with_columns(count) } else { Arc::clone(schema) }
+    }
+
     /// The schema with so many columns; the newest if there is none.
     pub(super) fn with_columns(&self, count: usize) -> Arc<TableSchema> {
         let seen = self.seen();
@@ -145,5 +152,27 @@ impl Table {
     pub(super) fn open_part(&self, front: &[u8]) -> Result<Part, BlockError> {
         let schema = self.lineage.written_with(Part::schema_sum(front)?);
         Part::open(schema.unwrap_or_else(|| Arc::clone(&self.schema)), front)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Roles, column};
+    use arrow_schema::{DataType, Schema};
+
+    #[test]
+    fn rows_have_no_column_that_is_newer_than_those_they_are_written_with() {
+        let columns = Schema::new(vec![column("pid", DataType::Int64, false)]);
+        let names = || vec!["pid".to_owned()];
+        let roles = Roles { id: names(), sample_key: Vec::new(), index: names(), salt: 0 };
+        let lineage = Lineage::new(TableSchema::new(columns, &roles).unwrap());
+        let before = lineage.newest();
+        let text = TableSchema::column_to_json(&column("charge", DataType::Float32, true)).into();
+        lineage.with("run", &[AddedColumn { name: "charge".into(), text }]).unwrap();
+        let columns = |schema: Arc<TableSchema>| schema.columns().fields().len();
+        assert_eq!(columns(lineage.with_columns(2)), 2);
+        assert_eq!(columns(lineage.with_columns_up_to(&before, 2)), 1, "the column came after it was looked");
+        assert_eq!(columns(lineage.with_columns_up_to(&lineage.newest(), 1)), 1);
     }
 }

@@ -4,7 +4,9 @@ use super::rows::{block, create, open, rows, schema, steps_seen};
 use arrow_schema::DataType;
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{Batch, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written};
+use atoll_store::{
+    Batch, ErrorKind, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
+};
 use atoll_tables::block::BlockError;
 use atoll_tables::cube::Shape;
 use atoll_tables::protocol::EditError;
@@ -13,23 +15,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Small enough that few rows are a tree.
-fn options() -> PackOptions {
+pub fn options() -> PackOptions {
     PackOptions { rows_min: 100, ..PackOptions::default() }
 }
 
-fn step(step: u64, count: usize) -> WholeStep {
+pub fn step(step: u64, count: usize) -> WholeStep {
     WholeStep { step, time: Some(step as f64 / 2.0), rows: rows(step, 0, count) }
 }
 
-fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<WholeStep> {
+pub fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<WholeStep> {
     numbers.map(|number| step(number, 60)).collect()
 }
 
-async fn table(ranks: u32) -> (Arc<dyn Store>, Table) {
+pub async fn table(ranks: u32) -> (Arc<dyn Store>, Table) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let table = create(&store).await;
     table.begin("a", 1, ranks).await.unwrap();
     (store, table)
+}
+
+/// A table whose ids are unique.
+pub async fn unique() -> Table {
+    let table = Table::create(Arc::new(MemoryStore::new()), "run", schema().with_unique_ids()).await.unwrap();
+    table.begin("a", 1, 1).await.unwrap();
+    table
 }
 
 #[tokio::test]
@@ -58,7 +67,7 @@ async fn loading_again_changes_nothing_and_leaves_no_objects() {
 }
 
 /// Partitions of the store, other than those of the table's own cells.
-async fn objects(store: &Arc<dyn Store>) -> usize {
+pub async fn objects(store: &Arc<dyn Store>) -> usize {
     store.partition_keys(atoll_store::PartitionQuery::prefix("")).await.unwrap().partitions.len()
 }
 
@@ -121,9 +130,7 @@ async fn few_rows_come_as_blocks_and_unique_ids_are_compared() {
     let (_, few) = table(2).await;
     few.load("a", 1, &[step(1, 20), step(2, 20)], &options()).await.unwrap();
     assert_eq!((few.info().await.unwrap().cubes, steps_seen(&few).await), (0, vec![(1, 20), (2, 20)]));
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let unique = Table::create(Arc::clone(&store), "run", schema().with_unique_ids()).await.unwrap();
-    unique.begin("a", 1, 1).await.unwrap();
+    let unique = unique().await;
     unique.load("a", 1, &steps(1..=4), &options()).await.unwrap();
     let mut repeated = step(5, 60);
     repeated.rows = rows(4, 0, 60);
@@ -154,10 +161,23 @@ async fn rows_that_do_not_fit_are_refused_by_name_and_nothing_is_written() {
     assert_eq!(table.load("a", 1, &[], &options()).await.unwrap(), table.version().await.unwrap());
 }
 
+#[tokio::test]
+async fn rows_without_the_columns_of_a_unique_id_are_refused_by_name() {
+    let unique = unique().await;
+    let narrow = WholeStep { rows: rows(2, 0, 60).project(&[0]).unwrap(), ..step(2, 60) };
+    for options in [options(), PackOptions::default()] {
+        let refused = unique.load("a", 1, &[step(1, 60), narrow.clone()], &options).await.unwrap_err();
+        assert!(
+            matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }),
+            "{refused}"
+        );
+    }
+}
+
 /// A store that fails one creation of many.
-struct Failing {
-    store: Arc<dyn Store>,
-    left: AtomicUsize,
+pub struct Failing {
+    pub store: Arc<dyn Store>,
+    pub left: AtomicUsize,
 }
 
 impl Relay for Failing {
@@ -203,66 +223,4 @@ async fn steps_without_rows_are_loaded_too() {
     table.load("a", 1, &[step(3, 0), step(4, 5)], &PackOptions::whole()).await.unwrap();
     let listed = table.steps(Some("a")).await.unwrap();
     assert_eq!(listed.iter().map(|step| step.rows).collect::<Vec<_>>(), [0, 0, 0, 5]);
-}
-
-#[tokio::test]
-async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
-    let (_, table) = table(2).await;
-    // A row has 24 bytes here, a step 60 rows.
-    let mut loader = table.loader("a", 1, 3 * 60 * 24, options()).unwrap();
-    for step in steps(1..=8) {
-        loader.push(step).await.unwrap();
-    }
-    // The first tree is written once the second one grows.
-    assert_eq!((loader.last(), steps_seen(&table).await.len()), (Some(3), 3));
-    let version = loader.finish().await.unwrap();
-    assert_eq!(version, table.version().await.unwrap());
-    assert_eq!(steps_seen(&table).await.len(), 8);
-    let info = table.info().await.unwrap();
-    assert_eq!((info.blocks, info.rows), (0, 480));
-    let mut nothing = table.loader("a", 1, 1, options()).unwrap();
-    assert_eq!(nothing.finish().await.unwrap(), version);
-}
-
-#[tokio::test]
-async fn after_a_step_that_fails_a_loader_takes_none() {
-    let (store, _) = table(1).await;
-    let failing = Failing { store: Arc::clone(&store), left: AtomicUsize::new(2) };
-    let failing: Arc<dyn Store> = Arc::new(Relayed(failing));
-    let table = open(&failing).await;
-    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
-    let mut failed = None;
-    for step in steps(1..=12) {
-        if let Err(error) = loader.push(step).await {
-            failed.get_or_insert(error);
-        }
-    }
-    assert!(matches!(failed, Some(TableError::Store(StoreError::OutOfSpace { .. }))), "{failed:?}");
-    assert_eq!(loader.last(), Some(2));
-    let behind = loader.finish().await.unwrap_err();
-    assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
-    assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
-    assert_eq!(loader.last(), Some(2), "to be asked when all is over, too");
-    // Whoever goes on begins where it failed.
-    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
-    for step in steps(3..=12) {
-        loader.push(step).await.unwrap();
-    }
-    loader.finish().await.unwrap();
-    assert_eq!(steps_seen(&open(&store).await).await.len(), 12);
-}
-
-#[tokio::test]
-async fn rows_that_do_not_fit_end_a_loader_behind_those_that_do() {
-    let (_, table) = table(1).await;
-    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
-    for step in steps(1..=4) {
-        loader.push(step).await.unwrap();
-    }
-    let narrow = WholeStep { step: 5, time: None, rows: rows(5, 0, 60).project(&[0, 1]).unwrap() };
-    let pushed = loader.push(narrow).await;
-    assert!(pushed.is_ok(), "nothing was looked at yet");
-    let refused = loader.finish().await.unwrap_err();
-    assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
-    assert_eq!(steps_seen(&table).await.len(), 4);
 }

@@ -5,6 +5,7 @@
 //! memory, and all their steps become visible in one version.
 //!
 //! Invariant: either all steps of a load are there afterwards, or none.
+//! Invariant: nothing looks into rows before they were checked.
 
 use super::super::append::Encoded;
 use super::super::ledger::Fate;
@@ -83,6 +84,11 @@ impl Table {
     ) -> Result<Loading, TableError> {
         let count = steps.iter().map(|step| step.rows.num_rows() as u64).sum::<u64>();
         let (schema, threads) = (self.lineage.newest(), options.threads(count));
+        for step in steps {
+            // Rows from before a column was added have no value in it.
+            let known = self.lineage.with_columns_up_to(&schema, step.rows.num_columns());
+            check(&known, &step.rows).map_err(Self::of_new_rows)?;
+        }
         let ids = self.new_ids(run, attempt, steps)?;
         let rows = if count < options.rows_min || count == 0 {
             let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
@@ -146,7 +152,7 @@ impl Table {
         steps.iter().map(of_step).collect()
     }
 
-    /// All rows one behind the other, with all columns, and where they come from.
+    /// All rows, which were checked, one behind the other, with all columns of the schema, and where they come from.
     fn together(
         &self,
         schema: &TableSchema,
@@ -157,9 +163,6 @@ impl Table {
         let count = steps.iter().map(|step| step.rows.num_rows()).sum();
         let mut origins = Origins::with_room(count);
         for step in steps {
-            // Rows from before a column was added have no value in it.
-            let known = self.lineage.with_columns(step.rows.num_columns());
-            check(&known, &step.rows).map_err(Self::of_new_rows)?;
             origins.append_alike(run, step.step, step.rows.num_rows());
         }
         let places: Vec<usize> = (0..schema.columns().fields().len()).collect();

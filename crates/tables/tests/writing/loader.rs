@@ -1,0 +1,82 @@
+//! Loaders: more steps than fit, loaded one tree after the other.
+
+use super::load::{Failing, options, step, steps, table, unique};
+use super::rows::{open, rows, steps_seen};
+use atoll_conformance::Relayed;
+use atoll_store::{Store, StoreError};
+use atoll_tables::block::BlockError;
+use atoll_tables::{TableError, WholeStep};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+#[tokio::test]
+async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
+    let (_, table) = table(2).await;
+    // A row has 24 bytes here, a step 60 rows.
+    let mut loader = table.loader("a", 1, 3 * 60 * 24, options()).unwrap();
+    for step in steps(1..=8) {
+        loader.push(step).await.unwrap();
+    }
+    // The first tree is written once the second one grows.
+    assert_eq!((loader.last(), steps_seen(&table).await.len()), (Some(3), 3));
+    let version = loader.finish().await.unwrap();
+    assert_eq!(version, table.version().await.unwrap());
+    assert_eq!(steps_seen(&table).await.len(), 8);
+    let info = table.info().await.unwrap();
+    assert_eq!((info.blocks, info.rows), (0, 480));
+    let mut nothing = table.loader("a", 1, 1, options()).unwrap();
+    assert_eq!(nothing.finish().await.unwrap(), version);
+}
+
+#[tokio::test]
+async fn after_a_step_that_fails_a_loader_takes_none() {
+    let (store, _) = table(1).await;
+    let failing = Failing { store: Arc::clone(&store), left: AtomicUsize::new(2) };
+    let failing: Arc<dyn Store> = Arc::new(Relayed(failing));
+    let table = open(&failing).await;
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    let mut failed = None;
+    for step in steps(1..=12) {
+        if let Err(error) = loader.push(step).await {
+            failed.get_or_insert(error);
+        }
+    }
+    assert!(matches!(failed, Some(TableError::Store(StoreError::OutOfSpace { .. }))), "{failed:?}");
+    assert_eq!(loader.last(), Some(2));
+    let behind = loader.finish().await.unwrap_err();
+    assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
+    // Whoever goes on begins where it failed.
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(3..=12) {
+        loader.push(step).await.unwrap();
+    }
+    loader.finish().await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 12);
+}
+
+#[tokio::test]
+async fn rows_that_do_not_fit_end_a_loader_behind_those_that_do() {
+    let (_, table) = table(1).await;
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(1..=4) {
+        loader.push(step).await.unwrap();
+    }
+    let narrow = WholeStep { step: 5, time: None, rows: rows(5, 0, 60).project(&[0, 1]).unwrap() };
+    let pushed = loader.push(narrow).await;
+    assert!(pushed.is_ok(), "nothing was looked at yet");
+    let refused = loader.finish().await.unwrap_err();
+    assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+    assert_eq!(steps_seen(&table).await.len(), 4);
+}
+
+#[tokio::test]
+async fn rows_without_the_columns_of_a_unique_id_end_a_loader() {
+    let mut loader = unique().await.loader("a", 1, 1 << 20, options()).unwrap();
+    let narrow = WholeStep { rows: rows(2, 0, 60).project(&[0]).unwrap(), ..step(2, 60) };
+    for step in [step(1, 60), narrow] {
+        loader.push(step).await.unwrap();
+    }
+    let refused = loader.finish().await.unwrap_err();
+    assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+}
