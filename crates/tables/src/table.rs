@@ -219,6 +219,14 @@ pub enum TableError {
         /// What is possible.
         max: u64,
     },
+    /// More steps at once than one edit names.
+    #[error("{steps} steps are too many to load at once: at most {max}")]
+    TooManySteps {
+        /// How many there are.
+        steps: usize,
+        /// How many may be.
+        max: usize,
+    },
     /// A pack was asked for in a way that makes no sense.
     #[error("{problem}")]
     PackOptions {
@@ -292,7 +300,7 @@ impl TableError {
             Self::Block { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),
             Self::Forgotten { .. } | Self::InDoubt { .. } => ErrorKind::TimedOut,
-            Self::TooLarge { .. } => ErrorKind::Limit,
+            Self::TooLarge { .. } | Self::TooManySteps { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Damaged { .. } | Self::ObjectGone { .. } => ErrorKind::Corrupt,
             Self::Filter(error) => error.kind(),
@@ -339,6 +347,7 @@ impl TableError {
             Self::NoReaders => "ask for one split at least",
             Self::NoSplit => "pass a split unchanged, with its version, to the table that gave it out",
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
+            Self::TooManySteps { .. } => "give them to a loader one by one: it writes them as they come",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
             Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
             Self::NoSnapshot { .. } => "`atoll table snapshot list` tells which there are",

@@ -174,6 +174,68 @@ async fn rows_without_the_columns_of_a_unique_id_are_refused_by_name() {
     }
 }
 
+#[tokio::test]
+async fn more_steps_than_an_edit_holds_are_refused_before_anything_is_written() {
+    let (store, table) = table(1).await;
+    let cells = objects(&store).await;
+    let steps: Vec<WholeStep> = (0..20_000).map(|number| step(number, 1)).collect();
+    let refused = table.load("a", 1, &steps, &PackOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, TableError::TooManySteps { steps: 20_000, .. }), "{refused}");
+    assert_eq!((refused.kind(), objects(&store).await), (ErrorKind::Limit, cells));
+    assert!(refused.hint().unwrap().contains("loader"));
+}
+
+#[tokio::test]
+async fn many_steps_of_few_rows_are_no_object_each() {
+    let (store, _) = table(1).await;
+    let (crowd, crowded) = Crowd::before(Arc::clone(&store));
+    let table = open(&crowded).await;
+    let steps: Vec<WholeStep> = (0..1000).map(|number| step(number, 1)).collect();
+    table.load("a", 1, &steps, &PackOptions::default()).await.unwrap();
+    assert_eq!(steps_seen(&table).await.len(), 1000);
+    // Few of them lie in blocks as ever, which come one behind the other.
+    let steps: Vec<WholeStep> = (1000..1060).map(|number| step(number, 1)).collect();
+    table.load("a", 1, &steps, &PackOptions::default()).await.unwrap();
+    assert_eq!(table.info().await.unwrap().blocks, 60);
+    assert!((2..=20).contains(&crowd.most()), "{} writes at the same time", crowd.most());
+}
+
+/// A store that tells how many writes were on their way at the same time.
+pub struct Crowd {
+    store: Arc<dyn Store>,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Crowd {
+    pub fn before(store: Arc<dyn Store>) -> (Arc<Relayed<Self>>, Arc<dyn Store>) {
+        let crowd = Self { store, now: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+        let crowd = Arc::new(Relayed(crowd));
+        (Arc::clone(&crowd), crowd)
+    }
+
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+impl Relay for Crowd {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let written = self.store.write(batch, options).await;
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            written
+        })
+    }
+}
+
 /// A store that fails one creation of many.
 pub struct Failing {
     pub store: Arc<dyn Store>,

@@ -1,11 +1,11 @@
 //! Loaders: more steps than fit, loaded one tree after the other.
 
-use super::load::{Failing, options, step, steps, table, unique};
+use super::load::{Crowd, Failing, options, step, steps, table, unique};
 use super::rows::{open, rows, steps_seen};
 use atoll_conformance::Relayed;
 use atoll_store::{Store, StoreError};
 use atoll_tables::block::BlockError;
-use atoll_tables::{TableError, WholeStep};
+use atoll_tables::{PackOptions, TableError, WholeStep};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -79,4 +79,21 @@ async fn rows_without_the_columns_of_a_unique_id_end_a_loader() {
     }
     let refused = loader.finish().await.unwrap_err();
     assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_loader_takes_as_many_steps_of_few_rows_as_there_are() {
+    let (store, _) = table(1).await;
+    let (crowd, crowded) = Crowd::before(Arc::clone(&store));
+    let table = open(&crowded).await;
+    let before = table.version().await.unwrap();
+    let mut loader = table.loader("a", 1, 1 << 30, PackOptions::default()).unwrap();
+    for number in 0..20_000 {
+        loader.push(step(number, 1)).await.unwrap();
+    }
+    let version = loader.finish().await.unwrap();
+    assert_eq!(version.0, before.0 + 2, "no edit with more steps than it may have");
+    let listed = table.steps(Some("a")).await.unwrap();
+    assert_eq!((listed.len(), table.info().await.unwrap().rows), (20_000, 20_000));
+    assert!(crowd.most() <= 20, "{} writes at the same time", crowd.most());
 }

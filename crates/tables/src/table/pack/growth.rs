@@ -20,7 +20,7 @@ use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 
 /// Objects that are on their way at the same time, at most.
-const ON_THEIR_WAY_MAX: usize = 16;
+pub(super) const ON_THEIR_WAY_MAX: usize = 16;
 
 /// A tree as it lies in the store.
 pub(super) struct Grown {

@@ -11,19 +11,27 @@ use super::super::append::Encoded;
 use super::super::ledger::Fate;
 use super::super::query::NewIds;
 use super::super::{Table, TableError};
+use super::growth::ON_THEIR_WAY_MAX;
 use super::input::weighed;
 use super::pace::Pace;
 use super::{PackOptions, in_new_cubes};
 use crate::TableSchema;
 use crate::block::check;
 use crate::cube::{Origins, Tree, joined};
-use crate::protocol::{BlockId, Edit, EditError, LoadedStep, ObjectId, RunId, StepTime, Version};
+use crate::protocol::{Block, BlockId, Edit, EditError, LoadedStep, ObjectId, RunId, StepTime, Version};
 use crate::threads::map;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 
 /// How often objects are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
+
+/// Steps of one load, at most: an edit names each of them, in some fifty bytes of the few MiB that a store takes at once.
+pub(super) const STEPS_MAX: usize = 1 << 14;
+
+/// Steps that lie in a block each, at most; more of them are a tree, however few rows they have.
+const BLOCKS_MAX: usize = 64;
 
 /// A step with the rows of all ranks.
 #[derive(Clone, Debug)]
@@ -56,11 +64,12 @@ impl Table {
     /// Adds whole steps of a run, in rising order, packed as they come; the version that has them.
     ///
     /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows, below
-    /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others. The memory that it
-    /// takes is about six times that of the rows; [`Table::loader`] takes more steps than fit.
+    /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others, if the steps are few
+    /// too. The memory that it takes is about six times that of the rows; [`Table::loader`] takes more steps than fit.
     ///
     /// # Errors
-    /// As [`Table::append`]; [`TableError::PackOptions`].
+    /// As [`Table::append`]; [`EditError::StepArriving`] while a step has come of some ranks only;
+    /// [`TableError::TooManySteps`], [`TableError::PackOptions`].
     pub async fn load(
         &self,
         run: &str,
@@ -69,6 +78,9 @@ impl Table {
         options: &PackOptions,
     ) -> Result<Version, TableError> {
         options.validate()?;
+        if steps.len() > STEPS_MAX {
+            return Err(TableError::TooManySteps { steps: steps.len(), max: STEPS_MAX });
+        }
         self.notice_columns(steps.iter().map(|step| &step.rows)).await?;
         let loading = self.loading(&RunId::from(run), attempt, steps, options)?;
         self.write_loading(&loading, options).await
@@ -90,7 +102,8 @@ impl Table {
             check(&known, &step.rows).map_err(Self::of_new_rows)?;
         }
         let ids = self.new_ids(run, attempt, steps)?;
-        let rows = if count < options.rows_min || count == 0 {
+        let is_few = count < options.rows_min && steps.len() <= BLOCKS_MAX;
+        let rows = if is_few || count == 0 {
             let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
             let blocks = steps.iter().map(|step| self.encode(id(step.step), step.time, &step.rows));
             Rows::Blocks(blocks.collect::<Result<_, _>>()?)
@@ -115,8 +128,8 @@ impl Table {
             let add = match &loading.rows {
                 Rows::Tree(tree) => self.write_tree(tree, session, loading.threads, &mut pace).await?.pieces,
                 Rows::Blocks(blocks) => {
-                    let put = blocks.iter().map(|block| self.put_block(block, session));
-                    let put = futures::future::try_join_all(put).await?;
+                    let put: Vec<_> = blocks.iter().map(|block| self.put_block(block, session)).collect();
+                    let put: Vec<Block> = stream::iter(put).buffered(ON_THEIR_WAY_MAX).try_collect().await?;
                     put.into_iter().filter_map(|block| block.piece).collect()
                 }
             };

@@ -5,7 +5,7 @@
 //! Invariant: steps become visible in their order; after one could not be loaded, no later one is.
 
 use super::super::{Table, TableError};
-use super::load::Loading;
+use super::load::{Loading, STEPS_MAX};
 use super::{PackOptions, WholeStep};
 use crate::protocol::{BlockId, RunId, Version};
 use crate::room::{Keeping, keep};
@@ -91,7 +91,8 @@ impl Loader {
         self.check()?;
         self.bytes += bytes_of(&step.rows);
         self.gathered.push(step);
-        if self.bytes < self.tree_bytes { Ok(()) } else { self.go_on().await }
+        let is_full = self.bytes >= self.tree_bytes || self.gathered.len() >= STEPS_MAX;
+        if is_full { self.go_on().await } else { Ok(()) }
     }
 
     /// The last step that is there for sure, of those that were taken.
