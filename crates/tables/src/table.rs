@@ -178,8 +178,8 @@ pub enum TableError {
         /// What failed.
         source: Box<TableError>,
     },
-    /// An append that was begun before, of the same rank, failed: the steps of a rank come in order.
-    #[error("step {} of rank {} of run \"{}\" waited behind an append that failed", .id.step, .id.rank, .id.run)]
+    /// An append or a load that was begun before, of the same rank, failed: the steps of a rank come in order.
+    #[error("step {} of rank {} of run \"{}\" waited behind one that failed", .id.step, .id.rank, .id.run)]
     Behind {
         /// The block that waited.
         id: BlockId,
@@ -334,7 +334,9 @@ impl TableError {
             Self::Forgotten { .. } | Self::InDoubt { .. } => {
                 "do it again: a block that is there already counts once"
             }
-            Self::Behind { .. } => "append the steps of this rank again, in order, from the one that failed",
+            Self::Behind { .. } => {
+                "give the steps of this rank again, in order, from the one that failed; to a new loader if they were loaded"
+            }
             Self::VersionGone { oldest, .. } => {
                 return Some(format!(
                     "ask for version {oldest} or a later one, or keep versions by a snapshot"

@@ -1,5 +1,6 @@
 //! Loading: whole steps at once, packed as they come.
 
+use super::door::Doorway;
 use super::rows::{block, create, open, rows, schema, steps_seen};
 use arrow_schema::DataType;
 use atoll_conformance::{Relay, Relayed};
@@ -69,6 +70,26 @@ async fn loading_again_changes_nothing_and_leaves_no_objects() {
 /// Partitions of the store, other than those of the table's own cells.
 pub async fn objects(store: &Arc<dyn Store>) -> usize {
     store.partition_keys(atoll_store::PartitionQuery::prefix("")).await.unwrap().partitions.len()
+}
+
+#[tokio::test]
+async fn what_is_there_or_may_not_come_is_known_before_anything_is_written() {
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
+    let table = create(&(door.clone() as Arc<dyn Store>)).await;
+    table.begin("a", 1, 1).await.unwrap();
+    let version = table.load("a", 1, &steps(1..=3), &options()).await.unwrap();
+    let writes = || door.writes.load(Ordering::SeqCst);
+    let before = writes();
+    assert_eq!(table.load("a", 1, &steps(1..=3), &options()).await.unwrap(), version);
+    for (run, attempt) in [("a", 1), ("a", 2), ("b", 1)] {
+        table.load(run, attempt, &steps(3..=6), &options()).await.unwrap_err();
+    }
+    assert_eq!(writes(), before);
+    table.begin("a", 2, 1).await.unwrap();
+    let before = writes();
+    let stale = table.load("a", 1, &steps(4..=6), &options()).await.unwrap_err();
+    assert!(matches!(stale, TableError::Edit(EditError::StaleAttempt { .. })), "{stale}");
+    assert_eq!(writes(), before);
 }
 
 #[tokio::test]

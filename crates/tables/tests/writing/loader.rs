@@ -1,13 +1,17 @@
 //! Loaders: more steps than fit, loaded one tree after the other.
 
+use super::door::Doorway;
 use super::load::{Crowd, Failing, options, step, steps, table, unique};
-use super::rows::{open, rows, steps_seen};
-use atoll_conformance::Relayed;
-use atoll_store::{Store, StoreError};
+use super::rows::{create, open, rows, steps_seen};
+use atoll_conformance::{Relay, Relayed};
+use atoll_memory::MemoryStore;
+use atoll_store::{Buffer, Cell, ReadOptions, Store, StoreError, StoreFuture};
 use atoll_tables::block::BlockError;
+use atoll_tables::protocol::EditError;
 use atoll_tables::{PackOptions, TableError, WholeStep};
+use futures::FutureExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[tokio::test]
 async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
@@ -42,9 +46,9 @@ async fn after_a_step_that_fails_a_loader_takes_none() {
         }
     }
     assert!(matches!(failed, Some(TableError::Store(StoreError::OutOfSpace { .. }))), "{failed:?}");
-    assert_eq!(loader.last(), Some(2));
     let behind = loader.finish().await.unwrap_err();
     assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
+    assert_eq!(loader.last(), Some(2), "whoever goes on knows from where");
     assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
     // Whoever goes on begins where it failed.
     let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
@@ -53,6 +57,46 @@ async fn after_a_step_that_fails_a_loader_takes_none() {
     }
     loader.finish().await.unwrap();
     assert_eq!(steps_seen(&open(&store).await).await.len(), 12);
+}
+
+#[tokio::test]
+async fn an_import_that_is_given_again_writes_only_what_is_not_there() {
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
+    let table = create(&(door.clone() as Arc<dyn Store>)).await;
+    table.begin("a", 1, 1).await.unwrap();
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(1..=6) {
+        loader.push(step).await.unwrap();
+    }
+    let version = loader.finish().await.unwrap();
+    let writes = || door.writes.load(Ordering::SeqCst);
+    let before = writes();
+    let mut again = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
+    for step in steps(1..=6) {
+        again.push(step).await.unwrap();
+    }
+    assert_eq!((again.finish().await.unwrap(), again.last(), writes()), (version, Some(6), before));
+    // It goes on, also after its end.
+    for step in steps(7..=9) {
+        again.push(step).await.unwrap();
+    }
+    again.finish().await.unwrap();
+    assert_eq!((again.last(), steps_seen(&table).await.len()), (Some(9), 9));
+    let before = writes();
+    let mut early = table.loader("a", 2, 60 * 24, options()).unwrap();
+    let nobody = early.push(step(10, 60)).await.unwrap_err();
+    assert!(matches!(nobody, TableError::Edit(EditError::NotBegun { .. })), "{nobody}");
+    let behind = early.push(step(11, 60)).await.unwrap_err();
+    assert!(matches!(&behind, TableError::Behind { id } if id.step == 10), "{behind}");
+    assert!(behind.hint().unwrap().contains("new loader"));
+    assert_eq!((early.last(), writes()), (None, before));
+}
+
+#[tokio::test]
+async fn a_loader_of_trees_without_bytes_is_refused() {
+    let (_, table) = table(1).await;
+    let refused = table.loader("a", 1, 0, options()).err().unwrap();
+    assert!(matches!(refused, TableError::PackOptions { .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -79,6 +123,48 @@ async fn rows_without_the_columns_of_a_unique_id_end_a_loader() {
     }
     let refused = loader.finish().await.unwrap_err();
     assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
+}
+
+/// A store whose reads never end while it is silent.
+struct Silent {
+    store: Arc<dyn Store>,
+    is_silent: AtomicBool,
+}
+
+impl Relay for Silent {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        if self.is_silent.load(Ordering::SeqCst) {
+            return Box::pin(futures::future::pending());
+        }
+        self.store.get(cell, options)
+    }
+}
+
+#[tokio::test]
+async fn a_step_whose_push_was_given_up_is_not_passed_by_later_ones() {
+    let (store, _) = table(1).await;
+    let silent = Silent { store: Arc::clone(&store), is_silent: AtomicBool::new(false) };
+    let silent = Arc::new(Relayed(silent));
+    let table = open(&(Arc::clone(&silent) as Arc<dyn Store>)).await;
+    let mut loader = table.loader("a", 1, 60 * 24, options()).unwrap();
+    for step in steps(1..=2) {
+        loader.push(step).await.unwrap();
+    }
+    // It has a column more, for which the table is looked at.
+    let wide = arrow_array::RecordBatch::try_from_iter(
+        ["pid", "step", "x", "y"]
+            .into_iter()
+            .zip([0, 1, 2, 2].map(|place| rows(3, 0, 60).column(place).clone())),
+    );
+    silent.is_silent.store(true, Ordering::SeqCst);
+    assert!(loader.push(WholeStep { rows: wide.unwrap(), ..step(3, 60) }).now_or_never().is_none());
+    silent.is_silent.store(false, Ordering::SeqCst);
+    let behind = loader.push(step(4, 60)).await.unwrap_err();
+    assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
 }
 
 #[tokio::test]

@@ -78,12 +78,35 @@ impl Table {
         options: &PackOptions,
     ) -> Result<Version, TableError> {
         options.validate()?;
+        if steps.is_empty() {
+            return self.version().await;
+        }
         if steps.len() > STEPS_MAX {
             return Err(TableError::TooManySteps { steps: steps.len(), max: STEPS_MAX });
         }
+        let run = RunId::from(run);
+        if let Some(version) = self.has_loaded(&run, attempt, steps).await? {
+            return Ok(version);
+        }
         self.notice_columns(steps.iter().map(|step| &step.rows)).await?;
-        let loading = self.loading(&RunId::from(run), attempt, steps, options)?;
+        let loading = self.loading(&run, attempt, steps, options)?;
         self.write_loading(&loading, options).await
+    }
+
+    /// The version that has all of these steps, if they are there; an error if they may not be loaded now. So steps that
+    /// are given again cost no more than a look.
+    pub(super) async fn has_loaded(
+        &self,
+        run: &RunId,
+        attempt: u64,
+        steps: &[WholeStep],
+    ) -> Result<Option<Version>, TableError> {
+        let state = self.ledger.current().await?;
+        match state.manifest.admits_load(run, attempt, steps.iter().map(|step| step.step)) {
+            Ok(()) => Ok(None),
+            Err(EditError::AlreadyDone) => Ok(Some(state.head.version)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes all ready to be written: no store is asked.

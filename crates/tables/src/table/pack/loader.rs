@@ -11,7 +11,9 @@ use crate::protocol::{BlockId, RunId, Version};
 use crate::room::{Keeping, keep};
 use arrow_array::{Array, RecordBatch};
 use futures::channel::oneshot;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread;
 
 /// How many times as large as its rows is what a tree takes while it grows.
 const TREE_TIMES: usize = 6;
@@ -19,7 +21,13 @@ const TREE_TIMES: usize = 6;
 /// Takes the steps of a run in rising order, and packs and writes them as they come.
 ///
 /// What was taken is there for sure only after [`Loader::finish`]; [`Loader::last`] says up to which step it is before.
-/// Dropping it leaves what is there, and never half a step. After an error a new loader goes on behind that step.
+///
+/// After an error, or a call that was dropped before it ended, it takes no more steps: a new loader goes on behind
+/// [`Loader::last`]. It may also begin with steps that are there, which cost no more than a look as long as none is new.
+///
+/// Dropping it leaves what is there, and never half a step. A tree that grows then, or after an error, on its thread
+/// grows to its end, with its memory, and comes to nothing. Of the options, the share of a processor and the bytes a second
+/// hold for what is written, not for that thread.
 pub struct Loader {
     table: Table,
     run: RunId,
@@ -42,21 +50,23 @@ pub struct Loader {
 struct Growing {
     first: u64,
     last: u64,
-    grown: Grown,
+    work: Work,
 }
 
-enum Grown {
-    Now(Box<Result<Loading, TableError>>),
+enum Work {
+    /// All steps are there, in this version.
+    None(Version),
+    Done(Box<Result<Loading, TableError>>),
     /// On another thread.
-    Later(oneshot::Receiver<Result<Loading, TableError>>),
+    Elsewhere(oneshot::Receiver<thread::Result<Result<Loading, TableError>>>),
 }
 
 impl Table {
-    /// Begins to load steps of a run: about so many bytes of rows become one tree. It takes about thirteen times that in
-    /// memory: few large trees are asked faster, small ones take less.
+    /// Begins to load steps of a run: about so many bytes of rows become one tree, of 16,384 steps at most. It takes about
+    /// thirteen times that in memory: few large trees are asked faster, small ones take less.
     ///
     /// # Errors
-    /// [`TableError::PackOptions`].
+    /// [`TableError::PackOptions`], also for trees of no bytes.
     pub fn loader(
         &self,
         run: &str,
@@ -65,6 +75,11 @@ impl Table {
         options: PackOptions,
     ) -> Result<Loader, TableError> {
         options.validate()?;
+        if tree_bytes == 0 {
+            return Err(TableError::PackOptions {
+                problem: "a tree of a loader has one byte of rows at least",
+            });
+        }
         Ok(Loader {
             table: self.clone(),
             run: RunId::from(run),
@@ -101,7 +116,8 @@ impl Loader {
         self.last
     }
 
-    /// Writes all that was taken; the version that has it, or the current one if nothing was taken.
+    /// Writes all that was taken; the version that has it, or the current one if nothing was taken. It may take more
+    /// steps after.
     ///
     /// # Errors
     /// As [`Loader::push`].
@@ -127,50 +143,84 @@ impl Loader {
         self.bytes = 0;
         let steps = Arc::new(std::mem::take(&mut self.gathered));
         let first = steps.first().map(|step| step.step);
-        let noticed = self.table.notice_columns(steps.iter().map(|step| &step.rows)).await;
-        let next = noticed.is_ok().then(|| self.grow(steps));
+        // Whoever is dropped while this waits takes the steps along.
+        self.failed = first;
+        let next = self.begin(steps).await;
+        self.failed = None;
         let before = self.growing.take();
         self.write(before).await?;
-        self.growing = next;
-        if noticed.is_err() {
-            self.failed = first;
+        match next {
+            Ok(next) => {
+                self.growing = Some(next);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed = first;
+                Err(error)
+            }
         }
-        noticed
     }
 
-    fn grow(&self, steps: Arc<Vec<WholeStep>>) -> Growing {
+    /// Lets a tree grow, unless its steps are there or may not come.
+    async fn begin(&self, steps: Arc<Vec<WholeStep>>) -> Result<Growing, TableError> {
         let step = |step: Option<&WholeStep>| step.map_or(0, |step| step.step);
         let (first, last) = (step(steps.first()), step(steps.last()));
+        if let Some(version) = self.table.has_loaded(&self.run, self.attempt, &steps).await? {
+            return Ok(Growing { first, last, work: Work::None(version) });
+        }
+        self.table.notice_columns(steps.iter().map(|step| &step.rows)).await?;
         let (table, run, attempt) = (self.table.clone(), self.run.clone(), self.attempt);
         let options = self.options.clone();
-        let work = move || table.loading(&run, attempt, &steps, &options);
-        let (tell, grown) = oneshot::channel();
-        // Whoever asked may be gone.
-        let elsewhere = work.clone();
-        let thread = std::thread::Builder::new().name("atoll-load".to_owned());
-        let grown = match thread.spawn(move || drop(tell.send(elsewhere()))) {
-            Ok(_) => Grown::Later(grown),
-            // Where the system refuses a thread, this one does the work.
-            Err(_) => Grown::Now(Box::new(work())),
-        };
-        Growing { first, last, grown }
+        let work = Work::begin(move || table.loading(&run, attempt, &steps, &options));
+        Ok(Growing { first, last, work })
     }
 
     async fn write(&mut self, growing: Option<Growing>) -> Result<(), TableError> {
-        let Some(Growing { first, last, grown }) = growing else { return Ok(()) };
+        let Some(Growing { first, last, work }) = growing else { return Ok(()) };
         self.failed = Some(first);
-        let loading = match grown {
-            Grown::Now(grown) => (*grown)?,
-            // A thread that says nothing has told on standard error why.
-            Grown::Later(grown) => grown.await.map_err(|_| TableError::Behind { id: self.id(first) })??,
-        };
-        self.version = Some(self.table.write_loading(&loading, &self.options).await?);
+        self.version = Some(match work {
+            Work::None(version) => version,
+            work => {
+                let loading =
+                    work.end().await.unwrap_or_else(|| Err(TableError::Behind { id: self.id(first) }))?;
+                self.table.write_loading(&loading, &self.options).await?
+            }
+        });
         (self.last, self.failed) = (Some(last), None);
         Ok(())
     }
 
     fn id(&self, step: u64) -> BlockId {
         BlockId { run: self.run.clone(), attempt: self.attempt, step, rank: 0 }
+    }
+}
+
+impl Work {
+    fn begin(work: impl FnOnce() -> Result<Loading, TableError> + Clone + Send + 'static) -> Self {
+        let (tell, told) = oneshot::channel();
+        let elsewhere = work.clone();
+        let elsewhere = move || {
+            let ended = catch_unwind(AssertUnwindSafe(elsewhere));
+            // Whoever asked may be gone.
+            drop(tell.send(ended));
+        };
+        match thread::Builder::new().name("atoll-load".to_owned()).spawn(elsewhere) {
+            Ok(_) => Self::Elsewhere(told),
+            // Where the system refuses a thread, this one does the work.
+            Err(_) => Self::Done(Box::new(work())),
+        }
+    }
+
+    /// What came of it; nothing where there was nothing to do, or a thread ended without a word. A panic there is one here.
+    async fn end(self) -> Option<Result<Loading, TableError>> {
+        match self {
+            Self::None(_) => None,
+            Self::Done(ended) => Some(*ended),
+            Self::Elsewhere(told) => match told.await.ok()? {
+                Ok(ended) => Some(ended),
+                Err(panic) => resume_unwind(panic),
+            },
+        }
     }
 }
 
@@ -181,4 +231,18 @@ fn bytes_of(rows: &RecordBatch) -> u64 {
         column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()) as u64
     };
     rows.columns().iter().map(|column| of_column(column)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn a_panic_of_the_thread_is_one_of_whoever_waits_for_it() {
+        let work = Work::begin(|| panic!("for this test"));
+        let ended = AssertUnwindSafe(work.end()).catch_unwind().await;
+        let panic = ended.err().expect("it ended well");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"for this test"));
+    }
 }
