@@ -17,7 +17,7 @@ use bytemuck::Pod;
 
 /// Columns of one type, one behind the other.
 pub(crate) fn joined(data_type: &DataType, columns: &[ArrayRef]) -> Result<ArrayRef, BlockError> {
-    let plain: Option<Vec<ArrayData>> = columns.iter().map(|column| plain(column)).collect();
+    let plain: Option<Vec<ArrayData>> = columns.iter().map(plain).collect();
     match (plain_numbers(data_type), plain) {
         (Some(numeric), Some(columns)) if columns.len() > 1 => {
             let rows = columns.iter().map(ArrayData::len).sum();
