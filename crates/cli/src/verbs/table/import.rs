@@ -24,8 +24,8 @@ use atoll_tables::Table;
 use clap::Args;
 use cut::{Cutter, Grouping, Message};
 use mark::Mark;
-use sink::Sink;
 use serde_json::json;
+use sink::Sink;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
