@@ -18,7 +18,7 @@ def made(store: atoll.Store, **words: object) -> atoll.Table:
 def test_what_is_loaded_is_packed_and_answers_as_what_was_appended(store: atoll.Store) -> None:
     loaded = made(store)
     version = loaded.load(((step, step / 4, rows_of(step, 30_000)) for step in range(5)), run="a")
-    assert version == loaded.version
+    assert version == loaded.version()
     info = loaded.info()
     assert (info.rows, info.blocks) == (150_000, 0)
     assert info.cubes > 0
@@ -58,7 +58,7 @@ def test_loading_again_changes_nothing_and_loading_between_is_refused(store: ato
     steps = [(step, rows_of(step, 10)) for step in (10, 20)]
     version = table.load(steps, run="a", attempt=table.begin("a"))
     assert table.load(steps, run="a") == version
-    with pytest.raises(atoll.errors.ConflictError, match="20"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="20"):
         table.load([(15, rows_of(15, 10))], run="a")
     assert table.load([], run="a") == version
     assert table.count() == 20

@@ -472,8 +472,9 @@ class Table(Asking):
         memory; few large trees are asked faster. What came before an error stays, and never half a step:
         :meth:`last_complete` says where to go on. Loading again what is there changes nothing.
 
-        Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where a step does not lie behind
-        those of the run, where another attempt has begun, or where ids are unique and the run has some of these already.
+        Raises ``InvalidInputError`` where the rows do not fit the table or a step does not lie behind those of the run,
+        ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, or where ids are unique
+        and the run has some of these already.
         """
         loader = self._native.loader(run, self._attempt_of(run) if attempt is None else attempt, tree_bytes)
         for step, *time, data in steps:
