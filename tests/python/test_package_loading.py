@@ -29,7 +29,7 @@ def test_what_is_loaded_is_packed_and_answers_as_what_was_appended(store: atoll.
     for step in range(5):
         appended.append(rows_of(step, 30_000), run="a", step=step)
     for query in (lambda table: table.sample(0.01), lambda table: table.box(x=(3, 7), step=(1, 3))):
-        mine, theirs = (query(table).read().to_pandas() for table in (loaded, appended))
+        mine, theirs = (query(table).read().pandas() for table in (loaded, appended))
         assert len(mine) > 0
         assert mine.sort_values(["pid", "step"], ignore_index=True).equals(
             theirs.sort_values(["pid", "step"], ignore_index=True)
