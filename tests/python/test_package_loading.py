@@ -64,6 +64,14 @@ def test_loading_again_changes_nothing_and_loading_between_is_refused(store: ato
     assert table.count() == 20
 
 
+@pytest.mark.parametrize("bad", [(1,), (1, 0.5, 2, {}), {}, ("a", {}), (-1, {}), (2**64, {}), (True, {}), (1.5, {})])
+def test_what_is_no_step_is_refused(store: atoll.Store, bad: object) -> None:
+    table = made(store)
+    with pytest.raises(atoll.errors.InvalidInputError, match="step"):
+        table.load([bad], run="a")
+    assert table.count() == 0
+
+
 def test_ids_of_a_run_that_are_there_are_refused(store: atoll.Store) -> None:
     table = store.create_table("run", rows_of(0, 1), id=("pid",), index=("x",), unique=True)
     table.load([(0, rows_of(0, 10))], run="a")

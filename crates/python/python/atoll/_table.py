@@ -477,8 +477,9 @@ class Table(Asking):
         and the run has some of these already.
         """
         loader = self._native.loader(run, self._attempt_of(run) if attempt is None else attempt, tree_bytes)
-        for step, *time, data in steps:
-            loader.push(step, time[0] if time else None, rows(data))
+        for each in steps:
+            step, time, data = _whole_step(each)
+            loader.push(step, time, rows(data))
         return loader.finish()
 
     def _attempt_of(self, run: str) -> int:
@@ -515,6 +516,19 @@ class Table(Asking):
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _whole_step(each: Any) -> tuple[int, float | None, Any]:
+    match each:
+        case (step, data):
+            time = None
+        case (step, time, data):
+            pass
+        case _:
+            raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
+    if isinstance(step, bool) or not hasattr(step, "__index__") or not 0 <= int(step) < 2**64:
+        raise InvalidInputError(f"{step!r} is no number of a step: these are whole, from 0 to 2^64 - 1")
+    return int(step), time, data
 
 
 def _of_run(run: str | None, step: int | None) -> int | None:

@@ -252,7 +252,15 @@ impl Import {
         let progress = Progress::bytes(self.input().bytes(), is_barred);
         let mut sink = Sink::begin(table, run, attempt, self.packed)?;
         while let Some(message) = messages.recv().await {
-            match message? {
+            let message = match message {
+                Ok(message) => message,
+                Err(failure) => {
+                    // Whole steps before it are in, however the rows are kept.
+                    sink.finish(imported).await?;
+                    return Err(failure);
+                }
+            };
+            match message {
                 Message::End { skipped } => {
                     sink.finish(imported).await?;
                     imported.skipped = skipped;
