@@ -57,14 +57,20 @@ def _in_turns(
     bench: Bench, cluster: Cluster, loaded: dict[str, float], blobs: dict[str, float]
 ) -> dict[str, list[float]]:
     """Seconds of each turn, the first of them included."""
+    _drop(bench, cluster, f"TABLE {RIVALS}.blobs")
     seconds = {"loaded, s": [loaded["loaded, s"]], "blobs, s": [blobs["seconds"]]}
     for _ in range(1, _ROUNDS):
         took = _load_into(bench, cluster.url(_AGAIN), bench.dataset.by_step, ROWS_TABLE)
         seconds["loaded, s"].append(took["loaded, s"])
-        drop = f"DROP KEYSPACE {_AGAIN}"
-        bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", drop)
+        _drop(bench, cluster, f"KEYSPACE {_AGAIN}")
         seconds["blobs, s"].append(_blobs(bench, cluster)["seconds"])
+        _drop(bench, cluster, f"TABLE {RIVALS}.blobs")
     return seconds
+
+
+def _drop(bench: Bench, cluster: Cluster, what: str) -> None:
+    """What is left would be flushed and compacted beside whoever comes next."""
+    bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", f"DROP {what}")
 
 
 def _record(bench: Bench, took: dict[str, dict]) -> None:
