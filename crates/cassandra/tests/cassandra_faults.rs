@@ -53,6 +53,20 @@ impl Two {
         Some(Self { way, far, near, partition, session })
     }
 
+    /// Holds reads of chunks until the way is opened; how many other requests came.
+    fn hold_chunks(&self) -> Arc<AtomicUsize> {
+        let others = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&others);
+        self.way.rule(move |text| {
+            if text.contains(".chunks WHERE id") {
+                return Fate::Held;
+            }
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fate::Passes
+        });
+        others
+    }
+
     async fn value(&self, sort: &str) -> Option<Buffer> {
         self.near.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
     }
@@ -137,15 +151,7 @@ async fn who_reads_slowly_reads_the_value_that_it_began_with() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
     let cell = Cell::new("p", "busy");
     two.near.put(cell, &bytes(CHUNKED, 1), WriteOptions::default()).await.unwrap();
-    let heads = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&heads);
-    two.way.rule(move |text| {
-        if text.contains(".chunks WHERE id") {
-            return Fate::Held;
-        }
-        counted.fetch_add(1, Ordering::SeqCst);
-        Fate::Passes
-    });
+    let heads = two.hold_chunks();
     let replacing = async {
         two.way.holds().await;
         two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
@@ -165,15 +171,7 @@ async fn who_finds_a_chunk_gone_reads_the_newer_value() {
         let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
         two.near.put(cell, &bytes(CHUNKED, 1), WriteOptions::default()).await.unwrap();
         let (id, chunks) = chunks_of(&two.session, &two.partition, "busy").await;
-        let heads = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&heads);
-        two.way.rule(move |text| {
-            if text.contains(".chunks WHERE id") {
-                return Fate::Held;
-            }
-            counted.fetch_add(1, Ordering::SeqCst);
-            Fate::Passes
-        });
+        let heads = two.hold_chunks();
         let replacing = async {
             two.way.holds().await;
             two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();

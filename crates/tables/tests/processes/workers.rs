@@ -12,6 +12,7 @@ use atoll_tables::{PackOptions, Query, Roles, Table, TableError, TableSchema, co
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many write.
 pub const WRITERS: u64 = 4;
@@ -30,6 +31,17 @@ pub struct Told {
     pub trees: u64,
     pub ended: u64,
     pub swept: u64,
+}
+
+impl Told {
+    /// Says what happened, which must be enough to have met something.
+    pub fn sum_up(&self, steps: u64, slowest: Duration) {
+        let Self { trees, ended, swept, .. } = self;
+        println!(
+            "{steps} steps acknowledged, {trees} trees packed, {ended} sessions ended, {swept} objects swept, longest silence {slowest:?}"
+        );
+        assert!(steps > 50 && *trees > 0 && *ended > 0, "too little happened");
+    }
 }
 
 /// What a writer told: the last step that was acknowledged, and the steps up to which its deletes were
@@ -191,7 +203,7 @@ async fn read_on(folder: &Path, mode: Mode) {
             // A reader that finds no owner reads what is there, which may change under it.
             Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => {
                 tell(format_args!("read 0"));
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
                 continue;
             }
             Err(error) => panic!("open: {error} ({error:?})"),
