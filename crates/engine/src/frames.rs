@@ -7,13 +7,15 @@
 //! ones, and when such a slab is full, the kernel is told that it may make one huge page of it when it has time.
 //!
 //! The pool is one for the process, so that small stores share slabs. A slab in which nothing is left goes back
-//! to the system; one such slab is kept.
+//! to the system; one such slab is kept. Where much of a slab is free, so do the pages behind that, and the slab is
+//! no huge page until it is full again: leaves that gave way to values would go on taking memory otherwise.
 //!
 //! Invariant: a frame is in use or free in its slab, never both.
 //! Invariant: the bytes of a frame are initialised: zeros from the system, or what was there before.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a cache.
@@ -23,6 +25,12 @@ pub(crate) const FRAME_BYTES: usize = 129 * 64;
 const SLAB_BYTES: usize = 2 << 20;
 
 const FRAMES: usize = SLAB_BYTES / FRAME_BYTES;
+
+/// Free frames that memory lies behind are kept up to this share of those in use, and those of one slab.
+const SPARE_SHARE: usize = 16;
+
+/// A slab with fewer of them is left alone: it would cost many calls and its huge page, and give back little.
+const SPARE_LEAST: usize = FRAMES / 8;
 
 /// What a frame is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +68,29 @@ struct Pool {
     open: [BTreeSet<usize>; 2],
     /// How many are empty.
     empty: usize,
+    /// Frames in use.
+    used: usize,
+    /// Free frames that memory lies behind.
+    spare: usize,
 }
 
 struct Slab {
     memory: memory::Slab,
     purpose: Purpose,
     /// One bit for each frame that is free.
-    free: [u64; FRAMES.div_ceil(64)],
+    free: Bits,
+    /// One bit for each of them that memory lies behind.
+    backed: Bits,
     used: usize,
+    /// Some of its pages were given back.
+    is_thin: bool,
 }
+
+type Bits = [u64; FRAMES.div_ceil(64)];
 
 impl Pool {
     const fn new() -> Self {
-        Self { slabs: BTreeMap::new(), open: [BTreeSet::new(), BTreeSet::new()], empty: 0 }
+        Self { slabs: BTreeMap::new(), open: [BTreeSet::new(), BTreeSet::new()], empty: 0, used: 0, spare: 0 }
     }
 
     fn take(&mut self, purpose: Purpose) -> NonNull<u8> {
@@ -86,11 +104,14 @@ impl Pool {
         let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
         let purpose = slab.purpose;
         self.empty -= usize::from(slab.used == 0);
-        let index = slab.take();
+        let (index, was_backed) = slab.take();
+        self.used += 1;
+        self.spare -= usize::from(was_backed);
         if slab.used == FRAMES {
             self.open[purpose as usize].remove(&base);
-            if purpose == Purpose::Writing {
+            if purpose == Purpose::Writing || slab.is_thin {
                 slab.memory.may_be_huge();
+                slab.is_thin = false;
             }
         }
         slab.memory.at(index * FRAME_BYTES)
@@ -104,18 +125,32 @@ impl Pool {
         debug_assert!(index < FRAMES && (address - base).is_multiple_of(FRAME_BYTES), "no frame of ours");
         debug_assert!(slab.free[index / 64] & (1 << (index % 64)) == 0, "given back twice");
         slab.free[index / 64] |= 1 << (index % 64);
+        slab.backed[index / 64] |= 1 << (index % 64);
         slab.used -= 1;
+        self.used -= 1;
+        self.spare += 1;
         let open = &mut self.open[slab.purpose as usize];
         open.insert(base);
-        if slab.used > 0 {
-            return None;
+        if slab.used == 0 && self.empty > 0 {
+            self.spare -= slab.spare();
+            open.remove(&base);
+            return self.slabs.remove(&base).map(|slab| slab.memory);
         }
-        if self.empty == 0 {
-            self.empty = 1;
-            return None;
+        self.empty += usize::from(slab.used == 0);
+        self.thin_out();
+        None
+    }
+
+    /// Gives pages of free frames back when there are too many; those of one slab, the last, for the first is used first.
+    fn thin_out(&mut self) {
+        if self.spare <= self.used / SPARE_SHARE + FRAMES {
+            return;
         }
-        open.remove(&base);
-        self.slabs.remove(&base).map(|slab| slab.memory)
+        let mut slabs = self.slabs.values_mut().rev();
+        if let Some(slab) = slabs.find(|slab| slab.spare() >= SPARE_LEAST) {
+            self.spare -= slab.spare();
+            slab.thin_out();
+        }
     }
 
     fn add_slab(&mut self, purpose: Purpose) -> usize {
@@ -129,7 +164,11 @@ impl Pool {
         if last > 0 {
             free[FRAMES / 64] = (1 << last) - 1;
         }
-        self.slabs.insert(base, Slab { memory, purpose, free, used: 0 });
+        // With its first frame all of a huge page is there.
+        let backed = if purpose == Purpose::Reading { free } else { Bits::default() };
+        let slab = Slab { memory, purpose, free, backed, used: 0, is_thin: false };
+        self.spare += slab.spare();
+        self.slabs.insert(base, slab);
         self.open[purpose as usize].insert(base);
         self.empty += 1;
         base
@@ -137,13 +176,42 @@ impl Pool {
 }
 
 impl Slab {
-    /// Marks the first free frame as used; there is one.
-    fn take(&mut self) -> usize {
-        let word = self.free.iter().position(|&bits| bits != 0).unwrap_or_default();
-        let bit = self.free[word].trailing_zeros() as usize;
+    /// Marks a free frame as used, of which there is one; whether memory lies behind it, as it does if it can.
+    fn take(&mut self) -> (usize, bool) {
+        let first = |bits: &Bits| bits.iter().position(|&bits| bits != 0);
+        let backed = first(&self.backed);
+        let word = backed.or_else(|| first(&self.free)).unwrap_or_default();
+        let bits = if backed.is_some() { self.backed[word] } else { self.free[word] };
+        let bit = bits.trailing_zeros() as usize;
         self.free[word] &= !(1 << bit);
+        self.backed[word] &= !(1 << bit);
         self.used += 1;
-        word * 64 + bit
+        (word * 64 + bit, backed.is_some())
+    }
+
+    /// How many free frames memory lies behind.
+    fn spare(&self) -> usize {
+        self.backed.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// Gives the pages behind free frames back.
+    fn thin_out(&mut self) {
+        // First, lest the kernel fill what was given back to have a huge page again.
+        self.memory.must_be_small();
+        let mut at = 0;
+        while at < FRAMES {
+            let run = (at..FRAMES).take_while(|&index| self.is_free(index)).count();
+            if run > 0 {
+                self.memory.release(at * FRAME_BYTES..(at + run) * FRAME_BYTES);
+            }
+            at += run + 1;
+        }
+        self.backed = Bits::default();
+        self.is_thin = true;
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        self.free[index / 64] & (1 << (index % 64)) != 0
     }
 }
 
@@ -151,10 +219,13 @@ impl Slab {
 mod memory {
     #![allow(unsafe_code)]
 
-    use super::SLAB_BYTES;
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use super::{Range, SLAB_BYTES};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::alloc::{Layout, handle_alloc_error};
     use std::ptr::NonNull;
+
+    /// Bytes of a page: where processors differ, the most there are, for advice on a part of a page is advice on all of it.
+    const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
     /// The memory of one slab.
     pub(super) struct Slab(NonNull<u8>);
@@ -175,10 +246,27 @@ mod memory {
             // Where that is refused, small pages do the same more slowly.
             #[cfg(any(target_os = "linux", target_os = "android"))]
             // SAFETY: advice on a mapping of ours, which changes no content.
-            let _ = unsafe {
-                use rustix::mm::{Advice, madvise};
-                madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage)
-            };
+            let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
+        }
+
+        /// Tells the kernel that no huge page should lie behind it.
+        pub(super) fn must_be_small(&self) {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            // SAFETY: as above.
+            let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxNoHugepage) };
+        }
+
+        /// Gives back the whole pages among these bytes, which nobody refers to; they are zero when they are next used.
+        pub(super) fn release(&self, bytes: Range<usize>) {
+            let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
+            // Elsewhere the advice is a weaker one: what is there may stay.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            if start < end {
+                // SAFETY: the bytes lie in the mapping, which is private, and in frames that nobody has. What they hold
+                // changes to zeros or stays, so they are initialised either way.
+                let _ =
+                    unsafe { madvise(self.0.as_ptr().add(start).cast(), end - start, Advice::LinuxDontNeed) };
+            }
         }
     }
 
@@ -253,12 +341,35 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn pages_behind_free_frames_go_back_when_they_are_many() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut pool = Pool::new();
+        let mut held: Vec<NonNull<u8>> = (0..8 * FRAMES).map(|_| pool.take(Purpose::Writing)).collect();
+        held.iter().for_each(|&frame| fill(frame, 7));
+        random.shuffle(&mut held);
+        let given: Vec<usize> =
+            held.drain(FRAMES..).map(|frame| (pool.give(frame), frame.as_ptr().addr()).1).collect();
+        assert_eq!(pool.used, FRAMES);
+        assert!(pool.spare <= FRAMES + FRAMES / SPARE_SHARE, "{} frames are spare", pool.spare);
+        assert!(held.iter().all(|&frame| is_filled(frame, 7)), "and nothing of what is held went");
+        let taken: Vec<NonNull<u8>> = (0..6 * FRAMES).map(|_| pool.take(Purpose::Reading)).collect();
+        assert!(taken.iter().all(|frame| given.contains(&frame.as_ptr().addr())), "they are used again");
+        let emptied = taken.iter().filter(|&&frame| !is_filled(frame, 7)).count();
+        assert!(emptied > 4 * FRAMES, "{emptied} frames had lost a page");
+        assert!(pool.slabs.values().filter(|slab| slab.used == FRAMES).all(|slab| !slab.is_thin));
+        pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
+    }
+
+    #[test]
     fn a_frame_keeps_what_was_written_while_others_come_and_go() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut pool = Pool::new();
         let mut held: Vec<(NonNull<u8>, u8)> = Vec::new();
-        for step in 0..4000_u32 {
-            if random.u8(..) < 140 || held.is_empty() {
+        for step in 0..16_000_u32 {
+            // More and more, and then fewer and fewer.
+            let wanted = if step / 4000 % 2 == 0 { 170 } else { 80 };
+            if random.u8(..) < wanted || held.is_empty() {
                 let frame = pool.take(if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
                 let mark = step as u8;
                 fill(frame, mark);
@@ -272,6 +383,7 @@ mod tests {
             }
         }
         assert!(held.iter().all(|&(frame, mark)| is_filled(frame, mark)));
+        assert_eq!(pool.spare, pool.slabs.values().map(Slab::spare).sum::<usize>());
         pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
     }
 
