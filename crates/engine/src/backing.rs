@@ -1,7 +1,7 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
-use crate::value::Piece;
+use crate::value::{PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
 use parking_lot::Mutex;
@@ -15,8 +15,12 @@ const BUFFERS_SHARE: u64 = 16;
 /// Of the budget, values keep this share even where leaves want more.
 const VALUES_SHARE: u64 = 8;
 
-/// About what a value in memory takes beside its bytes: what the allocator adds, and its place in the queue.
-const VALUE_BYTES: u64 = 64;
+/// Of what may be held, inner nodes have at most this share for long.
+const INNER_SHARE: u64 = 2;
+
+/// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone, what the
+/// allocator adds, and its place in the queue.
+const VALUE_BYTES: u64 = PIECE_BYTES as u64;
 
 /// The disk under an engine, or none for a store in memory, and what it takes to read it back.
 pub struct Backing {
@@ -86,7 +90,12 @@ impl Backing {
 
     /// Lets go of the oldest values while memory is short, down to what values may always have.
     pub(crate) fn shed_values(&self) {
-        let is_over = || self.excess() > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
+        self.shed_values_for(0);
+    }
+
+    /// As [`Backing::shed_values`], while memory is short of `need` bytes.
+    pub(crate) fn shed_values_for(&self, need: u64) {
+        let is_over = || self.excess_with(need) > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
         while is_over() {
             let Some((oldest, counted)) = self.values.lock().pop_front() else { break };
             oldest.evict();
@@ -120,6 +129,11 @@ impl Backing {
 
     pub(crate) fn value_bytes(&self) -> u64 {
         self.meter.bytes_of(Kind::Value)
+    }
+
+    /// Whether inner nodes take so much that little is left for leaves, and so for everything else.
+    pub(crate) fn has_too_many_inner_nodes(&self) -> bool {
+        self.meter.bytes_of(Kind::Inner) > self.room() / INNER_SHARE
     }
 
     /// Bytes of nodes, values and buffers in memory.

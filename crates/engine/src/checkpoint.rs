@@ -63,6 +63,8 @@ struct Sorted {
     in_segments: Vec<(u64, u64)>,
     /// The log segments with those taken off.
     segments: Vec<SegmentUse>,
+    /// What left the trees since cleaning began counts for as long as this is kept.
+    _weight: Weight,
 }
 
 /// A commit that is on disk, and what it lets go of.
@@ -227,7 +229,8 @@ impl Shared {
 
     /// What becomes free with the commit of `frozen`, and what stays.
     fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> Sorted {
-        retired.extend(frozen.retired.take().decided());
+        let (since, weight) = frozen.retired.take().decided_and_counted();
+        retired.extend(since);
         let snapshots = epochs_of(&frozen.forest);
         let is_needed = |retired: &mut Retired| !self.is_free(retired, frozen.epoch, &snapshots);
         let kept: Vec<Retired> = retired.extract_if(.., is_needed).collect();
@@ -251,7 +254,7 @@ impl Shared {
         {
             extents.iter().for_each(|extent| drop(disk.release(extent.offset, extent.len)));
         }
-        Sorted { freeing, kept, extents, in_segments, segments }
+        Sorted { freeing, kept, extents, in_segments, segments, _weight: weight }
     }
 
     /// Whether nobody needs it once `epoch` is committed.

@@ -222,8 +222,7 @@ impl Shared {
             };
             // Only a look: what is moved is made resident once it is known how much that is.
             if let Some(leaf) = self.leaf_apart(&missing)? {
-                let slot = leaf.find(key, crate::checksum::key_hash(key));
-                return Ok(piece_in(slot.map(|slot| leaf.value(slot))));
+                return Ok(piece_in(leaf.value_of(key)));
             }
             self.load_missing(value.tree, missing, pin)?;
         }

@@ -4,9 +4,11 @@ use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::engine::Engine;
 use crate::forest::{self, Change, NewValue};
 use crate::log::Log;
+use crate::meter::Weight;
 use crate::pins::Pin;
 use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
+use crate::room::{Need, bytes_to_log};
 use crate::search::{self, Missing};
 use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
@@ -22,6 +24,9 @@ use std::sync::atomic::Ordering;
 
 /// Most bytes of one group of the log; its header has four bytes for their number.
 const BATCH_MAX: u64 = u32::MAX as u64;
+
+/// Bytes of values in one group that nobody counts before they are written.
+const SMALL_GROUP: u64 = 128 << 10;
 
 /// The acknowledgement of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +74,12 @@ impl Engine {
         &self,
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<SyncTicket>), E> {
-        self.shared.wait_for_room(1)?;
+        self.shared.wait_for_usual_room()?;
         let writer = self.shared.writer.lock();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
         let Some(batch) = batch else { return Ok((answer, None)) };
-        let visible = self.shared.commit_visible(writer, &batch.ops(), Vec::new(), Durability::Flushed)?;
+        let visible = self.shared.commit_decided(writer, &batch, Durability::Flushed)?;
         Ok((answer, Some(SyncTicket { engine: self.clone(), position: visible.position })))
     }
 }
@@ -92,7 +97,7 @@ impl Shared {
         placed: Vec<Placed>,
         durability: Durability,
     ) -> Result<Commit, EngineError> {
-        if let Err(error) = self.wait_for_room(ops.len()) {
+        if let Err(error) = self.wait_for_room(Need::of(ops)) {
             self.unplace(&placed.into_iter().map(Some).collect::<Vec<_>>());
             return Err(error);
         }
@@ -100,8 +105,20 @@ impl Shared {
         self.make_durable(&visible, durability)
     }
 
+    /// Commits what an update decided.
+    pub(crate) fn commit_decided(
+        &self,
+        writer: MutexGuard<'_, Writer>,
+        batch: &WriteBatch,
+        durability: Durability,
+    ) -> Result<Visible, EngineError> {
+        let ops = batch.ops();
+        self.note_usual(Need::of(&ops));
+        self.commit_visible(writer, &ops, Vec::new(), durability)
+    }
+
     /// Commits `ops` under the writer lock, and gives the lock back.
-    pub(crate) fn commit_visible(
+    fn commit_visible(
         &self,
         mut writer: MutexGuard<'_, Writer>,
         ops: &[Op<'_>],
@@ -109,6 +126,7 @@ impl Shared {
         durability: Durability,
     ) -> Result<Visible, EngineError> {
         let mut placed: Vec<Option<Placed>> = placed.into_iter().map(Some).collect();
+        let _bytes = self.count_to_log(ops);
         if let Err(error) = self.prepare(ops, &mut placed) {
             self.unplace(&placed);
             return Err(error);
@@ -146,6 +164,17 @@ impl Shared {
             self.ask_for_checkpoint();
         }
         Ok(Visible { sequence, position })
+    }
+
+    /// Counts the values of a large group until it is handed to the disk; small ones are few enough.
+    fn count_to_log(&self, ops: &[Op<'_>]) -> Option<Weight> {
+        let weight = Some(bytes_to_log(ops))
+            .filter(|&bytes| bytes > SMALL_GROUP)
+            .map(|bytes| self.backing.buffer(bytes));
+        if weight.is_some() {
+            self.backing.shed_values();
+        }
+        weight
     }
 
     /// Everything that can fail before the log is written.

@@ -1,59 +1,34 @@
-//! The engine's handles: the store as a whole, and one of its trees.
+//! The store as a whole: opening and closing it, its trees and snapshots, and writes to several trees.
 
-use crate::batch::{Action, Given, Op, WriteBatch};
+mod background;
+mod tree;
+
+pub use tree::Tree;
+
+use crate::backing::Backing;
+use crate::batch::WriteBatch;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::forest::Forest;
 use crate::options::Options;
-use crate::pins::Pins;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
-use crate::room::Room;
-use crate::search;
-use crate::shared::{Nudge, Shared, Wanted, Writer};
+use crate::shared::{Shared, Writer};
 use crate::snapshot::{Reader, Snapshot};
-use crate::space::Space;
 use crate::sync::Syncer;
-use crate::value::{Value, ValueRef};
-use crate::view::Views;
-use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use background::Background;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A store: several named trees in one file, or in memory. Cheap to clone; all clones are the same store.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     background: Arc<Background>,
-}
-
-/// The thread that makes checkpoints; it ends with the last handle.
-struct Background {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Background {
-    fn stop(&self) {
-        self.shared.nudge.ask(Wanted::Exit);
-        self.shared.end_waiting();
-        if let Some(thread) = self.thread.lock().take() {
-            // A checkpoint thread that panicked has left the store as a crash would; opening recovers it.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Engine {
@@ -69,32 +44,13 @@ impl Engine {
         let log = (!options.read_only).then_some(found.log);
         let (retired, checkpointed) = (found.retired, found.checkpointed);
         let writer = Writer { log, retired, checkpointed, epochs: VecDeque::new() };
-        let shared = Shared {
-            options,
-            backing: found.backing,
-            placing: RwLock::new(()),
-            checkpointing: Mutex::new(()),
-            writer: Mutex::new(writer),
-            forest: RwLock::new(found.forest),
+        Ok(Self::start(Shared {
             space: Mutex::new(found.space),
-            pins: Arc::new(Pins::default()),
             syncer: Syncer::new(found.synced),
             flushed: AtomicU64::new(flushed),
-            closed: AtomicBool::new(false),
-            recovery: found.report,
-            nudge: Nudge::default(),
             table: Mutex::new(Some(found.table)),
-            checkpoints: AtomicU64::new(0),
-            segments_cleaned: AtomicU64::new(0),
-            values_moved: AtomicU64::new(0),
-            fruitless: Mutex::default(),
-            doubtful_copy: AtomicUsize::new(0),
-            evict_above: AtomicU64::new(0),
-            views: Views::default(),
-            turn: AtomicUsize::new(0),
-            room: Room::default(),
-        };
-        Self::start(shared)
+            ..Shared::new(options, found.backing, writer, found.forest, found.report)
+        }))
     }
 
     /// A store in memory: the same trees, no log, gone with its last handle.
@@ -104,41 +60,17 @@ impl Engine {
     pub fn in_memory(options: Options) -> Result<Self, EngineError> {
         options.validate()?;
         let id = options.seed.unwrap_or(1);
-        let backing = crate::backing::Backing::new(None, id, options.memory_bytes);
-        let shared = Shared {
-            options: Options { background: false, ..options },
-            backing: Arc::new(backing),
-            placing: RwLock::new(()),
-            checkpointing: Mutex::new(()),
-            writer: Mutex::new(Writer::without_log()),
-            forest: RwLock::new(Forest { epoch: 1, ..Forest::default() }),
-            space: Mutex::new(Space::default()),
-            pins: Arc::new(Pins::default()),
-            syncer: Syncer::default(),
-            flushed: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            recovery: RecoveryReport { created: true, clean: true, ..RecoveryReport::default() },
-            nudge: Nudge::default(),
-            table: Mutex::new(None),
-            checkpoints: AtomicU64::new(0),
-            segments_cleaned: AtomicU64::new(0),
-            values_moved: AtomicU64::new(0),
-            fruitless: Mutex::default(),
-            doubtful_copy: AtomicUsize::new(0),
-            evict_above: AtomicU64::new(0),
-            views: Views::default(),
-            turn: AtomicUsize::new(0),
-            room: Room::default(),
-        };
-        Self::start(shared)
+        let backing = Arc::new(Backing::new(None, id, options.memory_bytes));
+        let report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
+        let options = Options { background: false, ..options };
+        let forest = Forest { epoch: 1, ..Forest::default() };
+        Ok(Self::start(Shared::new(options, backing, Writer::without_log(), forest, report)))
     }
 
-    fn start(shared: Shared) -> Result<Self, EngineError> {
+    fn start(shared: Shared) -> Self {
         let shared = Arc::new(shared);
-        let runs = shared.options.background && !shared.options.read_only;
-        let thread = if runs { keep_up_apart(&shared) } else { None };
-        let background = Background { shared: Arc::clone(&shared), thread: Mutex::new(thread) };
-        Ok(Self { shared, background: Arc::new(background) })
+        let background = Arc::new(Background::of(&shared));
+        Self { shared, background }
     }
 
     /// What opening found and did.
@@ -165,12 +97,12 @@ impl Engine {
                     None => {
                         let tree = self.shared.forest.read().trees.len() as u32;
                         self.shared.log_event(&mut writer, &Record::NewTree { tree, name })?;
-                        self.shared.forest.write().add_tree(name)
+                        self.shared.forest.write().add_tree(name, &self.shared.backing)
                     }
                 }
             }
         };
-        Ok(Tree { engine: self.clone(), id, name: name.into() })
+        Ok(Tree::new(self.clone(), id, name))
     }
 
     /// Whether the store was closed.
@@ -203,12 +135,12 @@ impl Engine {
         durability: Durability,
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<Commit>), E> {
-        self.shared.wait_for_room(1)?;
+        self.shared.wait_for_usual_room()?;
         let writer = self.shared.writer.lock();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
         let Some(batch) = batch else { return Ok((answer, None)) };
-        let visible = self.shared.commit_visible(writer, &batch.ops(), Vec::new(), durability)?;
+        let visible = self.shared.commit_decided(writer, &batch, durability)?;
         Ok((answer, Some(self.shared.make_durable(&visible, durability)?)))
     }
 
@@ -352,259 +284,5 @@ impl Shared {
         let mut forest = self.forest.write();
         forest.sequence += 1;
         Ok(forest.sequence)
-    }
-}
-
-/// Starts the thread that makes checkpoints; none where the system has none to give.
-fn keep_up_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
-    let worker = Arc::clone(shared);
-    let work = move || {
-        // Writers wait from here on, and no longer than this thread runs, even should it panic.
-        let _serving = worker.serve();
-        keep_up(&worker);
-    };
-    std::thread::Builder::new().name("atoll-checkpoint".into()).spawn(work).ok()
-}
-
-/// Makes a checkpoint whenever one is wanted, until the engine goes.
-fn keep_up(shared: &Shared) {
-    while shared.nudge.wait() == Wanted::Checkpoint {
-        shared.checkpoint_begins();
-        if let Err(error) = shared.checkpoint(false) {
-            tracing::warn!(store = shared.backing.name(), error = %error, "a checkpoint failed; the log keeps growing");
-        }
-        shared.checkpoint_ended();
-    }
-}
-
-/// One named tree of a store: an ordered map from keys to values. Cheap to clone.
-#[derive(Clone)]
-pub struct Tree {
-    pub(crate) engine: Engine,
-    id: u32,
-    name: Arc<str>,
-}
-
-impl std::fmt::Debug for Tree {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tree({:?})", self.name)
-    }
-}
-
-impl Tree {
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// How many records it holds.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.engine.shared.forest.read().tree(self.id).map_or(0, |tree| tree.records)
-    }
-
-    /// Whether it holds no records.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The value of `key`, or none.
-    ///
-    /// # Errors
-    /// [`EngineError`] when a page must be read back and cannot be, or is damaged.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, EngineError> {
-        self.lookup(key, |found| found.map(|found| found.to_value()))
-    }
-
-    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show` must
-    /// not call this store: a lock is held meanwhile.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn get_with<R>(&self, key: &[u8], show: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, EngineError> {
-        let mut show = Some(show);
-        let mut shown = None;
-        let kept = self.lookup(key, |found| match found.map(|found| (found.stored, found)) {
-            None => {
-                shown = show.take().map(|show| show(None));
-                None
-            }
-            Some((crate::value::Stored::Inline(bytes), _)) => {
-                shown = show.take().map(|show| show(Some(bytes)));
-                None
-            }
-            // Longer values may have to be read from disk, which is not done under the lock.
-            Some((_, found)) => Some(found.to_value()),
-        })?;
-        match (shown, show, kept) {
-            (Some(shown), _, _) => Ok(shown),
-            (None, Some(show), Some(value)) => Ok(show(Some(&value.to_buffer()?))),
-            (None, Some(show), None) => Ok(show(None)),
-            (None, None, _) => unreachable!("a value is shown once"),
-        }
-    }
-
-    /// Looks `key` up, reading missing pages until it is found.
-    pub(crate) fn lookup<R>(
-        &self,
-        key: &[u8],
-        mut found: impl FnMut(Option<ValueRef<'_>>) -> R,
-    ) -> Result<R, EngineError> {
-        let shared = &*self.engine.shared;
-        let mut made_room = false;
-        loop {
-            let missing = {
-                let forest = shared.forest.read();
-                shared.check_open()?;
-                let Some(tree) = forest.tree(self.id) else { return Ok(found(None)) };
-                match search::get(&tree.root, key) {
-                    Ok(stored) => {
-                        let epoch = forest.epoch;
-                        return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
-                    }
-                    Err(missing) => (missing, shared.pins.pin(forest.epoch), forest.epoch),
-                }
-            };
-            if shared.backing.excess() > 0 && !made_room {
-                // What is held here could not go.
-                drop(missing);
-                shared.make_room();
-                made_room = true;
-                continue;
-            }
-            if let Some(leaf) = shared.leaf_apart(&missing.0)? {
-                let stored = leaf.find(key, crate::checksum::key_hash(key)).map(|slot| leaf.value(slot));
-                return Ok(found(stored.map(|stored| shared.value_ref(stored, missing.2))));
-            }
-            shared.load_missing(self.id, missing.0, missing.1)?;
-        }
-    }
-
-    /// Shows the values of `keys`, in order; lookups overlap their waits for memory. `show` must not call this
-    /// store: a lock is held meanwhile.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        mut show: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), EngineError> {
-        let shared = &*self.engine.shared;
-        let mut done = 0;
-        while done < keys.len() {
-            let lanes = &keys[done..keys.len().min(done + search::LANES)];
-            let mut long = None;
-            let (ready, missing) = {
-                let forest = shared.forest.read();
-                shared.check_open()?;
-                let Some(tree) = forest.tree(self.id) else { break };
-                let (mut ready, missing) =
-                    search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
-                        _ if long.is_some() => {}
-                        Some(crate::value::Stored::Inline(bytes)) => show(done + lane, Some(bytes)),
-                        None => show(done + lane, None),
-                        Some(stored) => {
-                            long = Some((lane, shared.value_ref(stored, forest.epoch).to_value()))
-                        }
-                    });
-                if let Some((lane, _)) = &long {
-                    ready = *lane;
-                }
-                (ready, missing.map(|missing| (missing, shared.pins.pin(forest.epoch))))
-            };
-            done += ready;
-            match (long, missing) {
-                (Some((_, value)), _) => {
-                    show(done, Some(&value.to_buffer()?));
-                    done += 1;
-                }
-                (None, Some(missing)) if shared.backing.excess() > 0 => {
-                    drop(missing);
-                    let value = self.get(keys[done].as_ref())?.map(|value| value.to_buffer()).transpose()?;
-                    show(done, value.as_deref());
-                    done += 1;
-                }
-                (None, Some((missing, pin))) => {
-                    shared.load_missing(self.id, missing, pin)?;
-                }
-                (None, None) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Visits the records of a range in order, as they all were at one moment, until the visitor stops; the
-    /// key at which it stopped. The visitor must not call this store: a lock is held meanwhile.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn scan(
-        &self,
-        range: Range<'_>,
-        direction: Direction,
-        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Vec<u8>>, EngineError> {
-        crate::snapshot::scan_current(self, range, direction, visit)
-    }
-
-    /// Sets `key` to `value`.
-    ///
-    /// # Errors
-    /// As [`Engine::write`].
-    pub fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<Commit, EngineError> {
-        self.commit(Action::Put(key, Given::Bytes(value)), durability)
-    }
-
-    /// Adds `bytes` at the end of the value of `key`; an absent key counts as empty.
-    ///
-    /// # Errors
-    /// As [`Engine::write`].
-    pub fn append(&self, key: &[u8], bytes: &[u8], durability: Durability) -> Result<Commit, EngineError> {
-        self.commit(Action::Append(key, Given::Bytes(bytes)), durability)
-    }
-
-    /// Removes `key`; an absent key is no error.
-    ///
-    /// # Errors
-    /// As [`Engine::write`].
-    pub fn delete(&self, key: &[u8], durability: Durability) -> Result<Commit, EngineError> {
-        self.commit(Action::Delete(key), durability)
-    }
-
-    fn commit(&self, action: Action<'_>, durability: Durability) -> Result<Commit, EngineError> {
-        self.engine.shared.commit(&[Op { tree: self.id, action }], durability)
-    }
-
-    /// Sets many keys in one atomic batch.
-    ///
-    /// # Errors
-    /// As [`Engine::write`].
-    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        records: &[(K, V)],
-        durability: Durability,
-    ) -> Result<Commit, EngineError> {
-        let ops: Vec<Op<'_>> = records
-            .iter()
-            .map(|(key, value)| Op {
-                tree: self.id,
-                action: Action::Put(key.as_ref(), Given::Bytes(value.as_ref())),
-            })
-            .collect();
-        self.engine.shared.commit(&ops, durability)
-    }
-}
-
-impl Shared {
-    #[inline]
-    pub(crate) fn value_ref<'a>(&'a self, stored: crate::value::Stored<'a>, epoch: u64) -> ValueRef<'a> {
-        ValueRef { stored, backing: &self.backing, pins: &self.pins, epoch }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
+use crate::leaf::Leaf;
 use crate::node::{Node, Slot, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::retired::RetiredList;
@@ -102,9 +103,13 @@ impl Forest {
     }
 
     /// Adds an empty tree; trees are numbered in the order of their making.
-    pub(crate) fn add_tree(&mut self, name: &str) -> u32 {
+    pub(crate) fn add_tree(&mut self, name: &str, backing: &Backing) -> u32 {
         let id = self.trees.len() as u32;
-        let root = Slot::resident(Node::Leaf(crate::leaf::Leaf::empty(&[], self.epoch)));
+        let mut leaf = Leaf::empty(&[], self.epoch);
+        if let Some(fresh) = leaf.get_mut() {
+            fresh.count_in(backing.meter());
+        }
+        let root = Slot::resident(Node::Leaf(leaf));
         self.trees.push(TreeState { id, name: name.to_owned(), root, records: 0 });
         id
     }

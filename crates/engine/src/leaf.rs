@@ -16,15 +16,16 @@
 mod change;
 mod nearer;
 mod shared;
+mod size;
 
 pub(crate) use shared::SharedLeaf;
 
+use crate::checksum::key_hash;
 use crate::frames::Purpose;
-use crate::meter::{Counted, Meter};
-use crate::node::{HomeCell, PageRef};
+use crate::meter::Counted;
+use crate::node::HomeCell;
 use crate::value::{Chain, Stored};
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 /// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, and for long keys.
@@ -38,9 +39,6 @@ pub(crate) const HEAD_LINES: usize = 9;
 
 /// Bytes of slot arrays for each record.
 const SLOT_BYTES: usize = 7;
-
-/// About what a chain takes beside the leaf: its place, and a piece of its own.
-const CHAIN_BYTES: usize = 160;
 
 const RECORD_HEADER: usize = 4;
 const SUFFIX_BITS: u32 = 17;
@@ -123,8 +121,8 @@ impl Leaf {
         Self::build(prefix, birth, &[], 64, Purpose::Writing)
     }
 
-    /// A leaf of `records`, which are sorted and start with `prefix`, with room for a few more of about
-    /// `spare` bytes.
+    /// A leaf of `records`, which are sorted and start with `prefix`, of the smallest size that holds them; with places
+    /// for a few more of about `spare` bytes where there is room.
     pub(crate) fn build(
         prefix: &[u8],
         birth: u64,
@@ -134,12 +132,13 @@ impl Leaf {
     ) -> SharedLeaf {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let average = if records.is_empty() { spare } else { (heap / records.len()).max(spare.min(heap)) };
-        let least = (records.len() + usize::from(spare > 0)).next_multiple_of(16);
         let fixed = heap + prefix.len().next_multiple_of(4);
-        let need = fixed + spare + least * SLOT_BYTES;
+        // Room for more is good to have where there is some, and not worth a larger leaf.
+        let need = fixed + records.len().next_multiple_of(16) * SLOT_BYTES;
         let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(CLASSES[2]);
         let fitting = (words * 8 - prefix.len()) / (average.max(8) + SLOT_BYTES);
         let most = (words * 8).saturating_sub(fixed) / SLOT_BYTES / 16 * 16;
+        let least = (records.len() + usize::from(spare > 0)).next_multiple_of(16).min(most);
         let capacity = fitting.next_multiple_of(16).min(most).max(least).min(8192);
         let mut leaf = SharedLeaf::allocate(words, birth, purpose);
         if let Some(fresh) = leaf.get_mut() {
@@ -181,48 +180,6 @@ impl Leaf {
 
     pub(crate) fn len(&self) -> usize {
         self.count as usize
-    }
-
-    /// Bytes of memory it takes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(self)
-    }
-
-    /// Counts its memory from now on.
-    pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
-        let (bytes, is_unwritten) =
-            (self.memory_bytes() + self.chains.len() * CHAIN_BYTES, self.home.get().is_none());
-        self.counted.begin(meter, bytes, is_unwritten);
-    }
-
-    /// Gives it the home that it was written to.
-    pub(crate) fn settle(&self, home: PageRef) {
-        self.home.settle(home);
-        self.counted.settle();
-    }
-
-    /// Takes its home, for it is about to change.
-    pub(crate) fn take_home(&mut self) -> Option<PageRef> {
-        self.counted.set_unwritten(true);
-        self.home.take()
-    }
-
-    /// Bytes that its records take now.
-    pub(crate) fn live_bytes(&self) -> usize {
-        self.bytes().len() - self.heap_start as usize - self.garbage as usize + self.len() * SLOT_BYTES
-    }
-
-    /// Whether so little is left that it should join a neighbour.
-    pub(crate) fn is_sparse(&self) -> bool {
-        self.live_bytes() < CLASSES[0] * 8 / 4
-    }
-
-    /// Whether it and `other` fit well into one regular leaf, whose prefix has this length. What their own
-    /// prefixes save is then written out for each record.
-    pub(crate) fn joins_well(&self, other: &Self, prefix_len: usize) -> bool {
-        let joined =
-            |leaf: &Self| leaf.live_bytes() + leaf.len() * leaf.prefix().len().saturating_sub(prefix_len);
-        joined(self) + joined(other) < CLASSES[0] * 8 * 2 / 3
     }
 
     fn bytes(&self) -> &[u8] {
@@ -334,6 +291,11 @@ impl Leaf {
             }
         }
         None
+    }
+
+    /// The value of `key`.
+    pub(crate) fn value_of(&self, key: &[u8]) -> Option<Stored<'_>> {
+        self.find(key, key_hash(key)).map(|slot| self.value(slot))
     }
 
     /// The first slot whose fingerprint fits: where the record of a point lookup most likely lies.

@@ -5,6 +5,7 @@
 //!
 //! Invariant: what was added is taken off exactly once, with its last owner.
 
+use std::cmp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +27,7 @@ pub(crate) struct Meter {
 /// What counts beside leaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Inner nodes, which stay.
+    /// Inner nodes, which stay as long as they leave room for others.
     Inner,
     /// What a checkpoint writes or empties: pieces of values without a home, and what left the trees.
     Waiting,
@@ -141,11 +142,16 @@ impl Weight {
         self
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn set(&mut self, bytes: u64) {
         let Some(meter) = &self.meter else { return };
-        match bytes >= self.bytes {
-            true => meter.add(self.kind, bytes - self.bytes),
-            false => meter.take_off(self.kind, self.bytes - bytes),
+        match bytes.cmp(&self.bytes) {
+            cmp::Ordering::Greater => meter.add(self.kind, bytes - self.bytes),
+            cmp::Ordering::Less => meter.take_off(self.kind, self.bytes - bytes),
+            cmp::Ordering::Equal => {}
         }
         self.bytes = bytes;
     }
@@ -202,6 +208,17 @@ impl Counted {
         }
     }
 
+    /// Counts less.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        if let Some(meter) = &self.meter {
+            self.bytes.fetch_sub(bytes as u32, Ordering::Relaxed);
+            meter.leaves.fetch_sub(bytes as u64, Ordering::Relaxed);
+            if self.is_unwritten.load(Ordering::Relaxed) {
+                meter.unwritten.fetch_sub(bytes as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Notes whether it could be read back. One thread at a time does: the writer while it owns the leaf, or the
     /// checkpoint that wrote it.
     pub(crate) fn set_unwritten(&self, is_unwritten: bool) {
@@ -253,7 +270,8 @@ mod tests {
         let meter = Arc::new(Meter::default());
         let mut first = Counted::default();
         first.begin(&meter, 100, true);
-        first.grow(20);
+        first.grow(50);
+        first.shrink(30);
         let mut copy = Counted::default();
         copy.begin_beside(&first);
         first.set_unwritten(false);

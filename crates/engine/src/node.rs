@@ -181,12 +181,13 @@ impl Slot {
         Some(std::mem::replace(self, Self::on_disk(home)))
     }
 
-    /// Lets go of a node that can be read back; the bytes that a leaf counted for.
+    /// Lets go of a node that can be read back; the bytes that it counted for.
     pub(crate) fn evict(&mut self) -> u64 {
         let Some(home) = self.node.get().and_then(Node::home) else { return 0 };
         let bytes = match self.node.get() {
             Some(Node::Leaf(leaf)) => leaf.counted.bytes(),
-            _ => 0,
+            Some(Node::Inner(inner)) => inner.weight.bytes(),
+            None => 0,
         };
         self.node.take();
         self.home = Some(Arc::new(home));
@@ -211,10 +212,15 @@ pub(crate) struct Inner {
     pivots: Vec<Pivot>,
     pub(crate) children: Vec<Slot>,
     weight: Weight,
+    /// Whether it was just read, and not yet passed over by a look for what can go.
+    is_new: bool,
 }
 
-/// About what an inner node takes for each child: its slot, its pivot and its head, and where it lies on disk.
+/// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on disk.
 const CHILD_BYTES: u64 = 176;
+
+/// Bytes of a short pivot.
+const SHORT_PIVOT: usize = 32;
 
 impl Inner {
     pub(crate) fn new(birth: u64, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
@@ -224,6 +230,22 @@ impl Inner {
         inner
     }
 
+    /// The node that lies at this home, just read.
+    pub(crate) fn read_from(home: PageRef, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
+        let (home, birth) = (HomeCell::at(home), home.birth);
+        Self { home, is_new: true, ..Self::new(birth, pivots, children) }
+    }
+
+    /// Whether it was just read: who did is on the way through it. Tells so once.
+    pub(crate) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// Whether no node below it is in memory.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.children.iter().all(|child| child.get().is_none())
+    }
+
     /// Counts its memory from now on.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
         self.weight = Weight::of(meter, Kind::Inner, 0);
@@ -231,7 +253,8 @@ impl Inner {
     }
 
     fn weigh(&mut self) {
-        self.weight.set(self.children.len() as u64 * CHILD_BYTES);
+        let long: usize = self.pivots.iter().map(|pivot| pivot.len().saturating_sub(SHORT_PIVOT)).sum();
+        self.weight.set(self.children.len() as u64 * CHILD_BYTES + long as u64);
     }
 
     /// A copy that nobody shares, without a home on disk.
@@ -240,6 +263,7 @@ impl Inner {
             birth,
             weight: self.weight.beside(),
             home: HomeCell::default(),
+            is_new: false,
             prefix_len: self.prefix_len,
             prefix_start: self.prefix_start,
             prefix_mask: self.prefix_mask,

@@ -207,7 +207,5 @@ fn decode_inner(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malforme
         }
         pivots.push(pivot.into());
     }
-    let mut inner = Inner::new(home.birth, pivots, children);
-    inner.home = HomeCell::at(*home);
-    Ok(Node::Inner(Arc::new(inner)))
+    Ok(Node::Inner(Arc::new(Inner::read_from(*home, pivots, children))))
 }

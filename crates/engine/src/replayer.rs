@@ -8,6 +8,7 @@
 use crate::backing::Backing;
 use crate::codec::{Decoder, Malformed};
 use crate::forest::{Change, Forest, NewValue};
+use crate::frames::FRAME_BYTES;
 use crate::log::{End, Group, LogPoint, Replay, Signpost};
 use crate::planted::{self, Bug};
 use crate::record::{self, Logged, Record};
@@ -35,6 +36,8 @@ pub(crate) struct Replayer<'a> {
     gathered_bytes: u64,
     /// What is gathered however little memory is left.
     gathered_bytes_least: u64,
+    /// Changes whose leaves are in memory together.
+    applied_at_once: usize,
 }
 
 /// A group cannot be applied because an extent that it names was never written: the log ends before it.
@@ -52,6 +55,7 @@ impl<'a> Replayer<'a> {
             gathered: Vec::new(),
             gathered_bytes: 0,
             gathered_bytes_least: memory_bytes / 64,
+            applied_at_once: (memory_bytes as usize / 32 / FRAME_BYTES).clamp(4, 1024),
         }
     }
 
@@ -155,14 +159,17 @@ impl<'a> Replayer<'a> {
                 self.add_change(&record, group, &mut changes)?;
             }
         }
-        for (tree, change) in &changes {
-            self.forest.load_for(*tree, change, self.backing)?;
+        // A few at a time: what is looked at and not changed can go before the next ones are read.
+        for some in sorted(changes).chunks(self.applied_at_once) {
+            for (tree, change) in some {
+                self.forest.load_for(*tree, change, self.backing)?;
+            }
+            self.forest.apply(some, self.backing, &mut self.retired)?;
+            self.make_room();
         }
-        self.forest.apply(&sorted(changes), self.backing, &mut self.retired)?;
         if let Some(last) = groups.last() {
             self.forest.sequence = last.sequence;
         }
-        self.make_room();
         Ok(())
     }
 
@@ -170,7 +177,11 @@ impl<'a> Replayer<'a> {
     fn make_room(&mut self) {
         self.backing.shed_values();
         for state in &mut self.forest.trees {
-            tree::evict(&mut state.root, self.backing.excess(), 0, self.backing);
+            let excess = self.backing.excess();
+            if excess > 0 {
+                // Some more, so that it is not done for every few changes.
+                tree::evict(&mut state.root, excess + self.backing.room() / 16, 0, self.backing);
+            }
         }
     }
 
@@ -186,7 +197,7 @@ impl<'a> Replayer<'a> {
             }
             match record {
                 Record::NewTree { name, .. } => {
-                    self.forest.add_tree(name);
+                    self.forest.add_tree(name, self.backing);
                 }
                 Record::Snapshot { name } => self.forest.add_snapshot(name),
                 Record::NoSnapshot { name } => self.forest.remove_snapshot(name),

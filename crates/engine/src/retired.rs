@@ -6,7 +6,7 @@
 
 use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Node, PageRef};
-use crate::value::{Chain, Piece};
+use crate::value::{Chain, PIECE_BYTES, Piece};
 use std::sync::Arc;
 
 /// Bytes on disk that belonged to something alive in epochs `birth..death`.
@@ -43,9 +43,6 @@ enum Undecided {
     Piece(Piece),
 }
 
-/// Bytes that an entry takes.
-const ENTRY_BYTES: u64 = size_of::<Retired>() as u64;
-
 impl RetiredList {
     /// A list whose entries count as what a checkpoint empties.
     pub(crate) fn counted_in(meter: &Arc<Meter>) -> Self {
@@ -53,8 +50,10 @@ impl RetiredList {
     }
 
     fn weigh(&mut self) {
-        let entries = self.space.len() + self.undecided.len();
-        self.weight.set(entries as u64 * ENTRY_BYTES);
+        let places = self.undecided.capacity() * size_of::<(Undecided, u64)>()
+            + self.space.capacity() * size_of::<Retired>();
+        // Nodes count themselves; of pieces nobody else may know any more.
+        self.weight.set((places + self.undecided.len() * PIECE_BYTES) as u64);
     }
 
     pub(crate) fn page(&mut self, home: PageRef, death: u64) {
@@ -64,6 +63,10 @@ impl RetiredList {
 
     pub(crate) fn space(&mut self, retired: Retired) {
         self.added_bytes += retired.len;
+        if self.space.len() == self.space.capacity() {
+            // In small steps: twice as much at once could be a good part of the budget.
+            self.space.reserve_exact((self.space.len() / 8).max(64));
+        }
         self.space.push(retired);
         self.weigh();
     }
@@ -77,7 +80,10 @@ impl RetiredList {
     pub(crate) fn shared_node(&mut self, node: Node, epoch: u64) {
         match node.home() {
             Some(home) => self.page(home, epoch + 1),
-            None if node.birth() < epoch => self.undecided.push((Undecided::Node(node), epoch + 1)),
+            None if node.birth() < epoch => {
+                self.undecided.push((Undecided::Node(node), epoch + 1));
+                self.weigh();
+            }
             None => {}
         }
     }

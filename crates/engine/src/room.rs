@@ -3,17 +3,20 @@
 //! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet needs a
 //! checkpoint; it begins when that is half of the budget, and writers who fill the rest before it ends wait for it.
 //!
-//! Invariant: who waits holds no lock, and waits for the end of one whole checkpoint at most.
+//! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps behind one that
+//! runs already.
 //! Invariant: nobody waits unless a thread runs that makes checkpoints.
 
 use crate::EngineError;
+use crate::batch::{Action, Op};
 use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
 use crate::node::Slot;
 use crate::shared::{Shared, Wanted};
 use crate::tree;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::Ordering;
+use crate::value::{EXTENT_FROM, INLINE_BELOW};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often leaves are looked at before it is said that too few can go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,11 +25,33 @@ pub(crate) enum Looks {
     Two = 2,
 }
 
+/// Bytes that a write brings in, about: a leaf for each change, and what of its values is in memory until it is handed to
+/// the disk.
+#[derive(Clone, Copy)]
+pub(crate) struct Need(u64);
+
+impl Need {
+    pub(crate) fn of(ops: &[Op<'_>]) -> Self {
+        Self(ops.len() as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
+    }
+}
+
+/// Bytes of the values that go to the log: twice, as pieces and as what is written there.
+pub(crate) fn bytes_to_log(ops: &[Op<'_>]) -> u64 {
+    let lengths = ops.iter().filter_map(|op| match op.action {
+        Action::Put(_, given) | Action::Append(_, given) => Some(given.bytes().len()),
+        Action::Delete(_) | Action::DeleteRange(..) => None,
+    });
+    lengths.filter(|len| (INLINE_BELOW..EXTENT_FROM).contains(len)).map(|len| 2 * len as u64).sum()
+}
+
 /// Where writers wait for memory.
 #[derive(Default)]
 pub(crate) struct Room {
     state: Mutex<State>,
     changed: Condvar,
+    /// Bytes that writes need which are not known before the writer lock is held.
+    usual: AtomicU64,
 }
 
 #[derive(Default)]
@@ -50,25 +75,49 @@ impl Drop for Serving<'_> {
 }
 
 impl Shared {
-    /// Waits while memory is full of what only a checkpoint can make room for, or would be once `changes` more leaves
-    /// are in it. No lock is held.
+    /// Waits while memory is full of what only a checkpoint can make room for, or would be with what a write brings in.
+    /// No lock is held.
     #[inline]
-    pub(crate) fn wait_for_room(&self, changes: usize) -> Result<(), EngineError> {
-        let need = (changes as u64 * FRAME_BYTES as u64).min(self.backing.room() / 4);
-        if self.backing.has_room(need) || self.backing.disk().is_none() {
+    pub(crate) fn wait_for_room(&self, need: Need) -> Result<(), EngineError> {
+        if self.backing.has_room(self.bytes_for(need)) || self.backing.disk().is_none() {
             return Ok(());
         }
         self.check_writable()?;
-        self.make_room_for(need);
+        // Old values go without a lock; some more of them, so that it is not done for every write.
+        self.backing.shed_values_for(self.bytes_for(need) + self.backing.room() / 64);
+        self.make_room_by_waiting(need);
         self.wait_for_checkpoint(need);
         Ok(())
     }
 
-    fn wait_for_checkpoint(&self, need: u64) {
+    /// As [`Shared::wait_for_room`], for a write that is not known yet: it is taken to need as much as those before.
+    #[inline]
+    pub(crate) fn wait_for_usual_room(&self) -> Result<(), EngineError> {
+        self.wait_for_room(Need(self.room.usual.load(Ordering::Relaxed)))
+    }
+
+    /// Notes what such a write needed after all.
+    pub(crate) fn note_usual(&self, Need(need): Need) {
+        let before = self.room.usual.load(Ordering::Relaxed);
+        // What is rare is forgotten after some writes without it.
+        let usual = need.max(before - before / 8);
+        if usual != before {
+            self.room.usual.store(usual, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that must be free for a write: no more than a look can make room for.
+    fn bytes_for(&self, Need(need): Need) -> u64 {
+        // What a running checkpoint holds is copied by whoever changes it.
+        let copies = if self.checkpointing.is_locked() { 2 } else { 1 };
+        need.saturating_mul(copies).min(self.backing.room() / 4)
+    }
+
+    fn wait_for_checkpoint(&self, need: Need) {
         let mut state = self.room.state.lock();
         // One that runs already may have looked before there was what fills the memory now.
         let enough = state.begun + 1;
-        let is_full = || !self.backing.has_room(need);
+        let is_full = || !self.backing.has_room(self.bytes_for(need));
         while is_full()
             && self.backing.held_bytes() >= state.futile_below
             && state.ended < enough
@@ -76,6 +125,8 @@ impl Shared {
         {
             self.nudge.ask(Wanted::Checkpoint);
             self.room.changed.wait(&mut state);
+            // What was written can go now, and does not before somebody looks who needs the room.
+            MutexGuard::unlocked(&mut state, || self.make_room_by_waiting(need));
         }
         // What cannot go does not, however often it is tried.
         if state.ended >= enough && is_full() {
@@ -132,7 +183,7 @@ impl Shared {
         if !self.may_relieve(need) {
             return None;
         }
-        self.backing.shed_values();
+        self.backing.shed_values_for(need);
         let all_went = self.evict_leaves(trees, looks, need);
         // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
         // with every write; and what was just read is not taken away before it is used.
@@ -141,21 +192,32 @@ impl Shared {
         Some(all_went)
     }
 
-    /// Lets go of leaves when reads brought in too many.
+    /// Lets go of leaves when reads brought in too many. Only under the writer lock, which is not waited for: a write
+    /// relies on the leaves it made resident, and readers do not wait.
     pub(crate) fn make_room(&self) {
-        self.make_room_for(0);
-    }
-
-    /// Only under the writer lock, which is not waited for: a write relies on the leaves it made resident.
-    fn make_room_for(&self, need: u64) {
-        if !self.may_relieve(need) {
+        if !self.may_relieve(0) {
             return;
         }
         let went = {
             let Some(_writer) = self.writer.try_lock() else { return };
             let Some(mut forest) = self.forest.try_write() else { return };
             // One look spares what was read since the last one, and so what the caller is about to read.
-            self.let_go_of_leaves(&mut forest.trees, Looks::One, need)
+            self.let_go_of_leaves(&mut forest.trees, Looks::One, 0)
+        };
+        if went == Some(false) {
+            drop(self.let_go_of_views());
+        }
+    }
+
+    /// As [`Shared::make_room`], for what a write brings in.
+    fn make_room_by_waiting(&self, need: Need) {
+        let need = self.bytes_for(need);
+        if !self.may_relieve(need) {
+            return;
+        }
+        let went = {
+            let _writer = self.writer.lock();
+            self.let_go_of_leaves(&mut self.forest.write().trees, Looks::Two, need)
         };
         if went == Some(false) {
             drop(self.let_go_of_views());

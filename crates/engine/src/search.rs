@@ -41,7 +41,7 @@ pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, 
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
     leaf.counted.note_use();
-    Ok(leaf.find(key, key_hash(key)).map(|slot| leaf.value(slot)))
+    Ok(leaf.value_of(key))
 }
 
 /// Keys that are looked up together.

@@ -127,6 +127,41 @@ impl Nudge {
 }
 
 impl Shared {
+    /// A store with these trees and an empty file.
+    pub(crate) fn new(
+        options: Options,
+        backing: Arc<Backing>,
+        writer: Writer,
+        forest: Forest,
+        recovery: RecoveryReport,
+    ) -> Self {
+        Self {
+            options,
+            backing,
+            placing: RwLock::new(()),
+            checkpointing: Mutex::new(()),
+            writer: Mutex::new(writer),
+            forest: RwLock::new(forest),
+            space: Mutex::default(),
+            pins: Arc::default(),
+            syncer: Syncer::default(),
+            flushed: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            recovery,
+            nudge: Nudge::default(),
+            table: Mutex::new(None),
+            checkpoints: AtomicU64::new(0),
+            segments_cleaned: AtomicU64::new(0),
+            values_moved: AtomicU64::new(0),
+            fruitless: Mutex::default(),
+            doubtful_copy: AtomicUsize::new(0),
+            evict_above: AtomicU64::new(0),
+            views: Views::default(),
+            turn: AtomicUsize::new(0),
+            room: Room::default(),
+        }
+    }
+
     /// Refuses when the engine was closed.
     pub(crate) fn check_open(&self) -> Result<(), EngineError> {
         if self.closed.load(Ordering::Acquire) {

@@ -62,8 +62,7 @@ impl Snapshot {
             node = shared.load_slot(&inner.children[child])?;
         }
         let Node::Leaf(leaf) = node else { return Ok(None) };
-        let stored = leaf.find(key, crate::checksum::key_hash(key)).map(|slot| leaf.value(slot));
-        Ok(stored.map(|stored| shared.value_ref(stored, self.view.epoch).to_value()))
+        Ok(leaf.value_of(key).map(|stored| shared.value_ref(stored, self.view.epoch).to_value()))
     }
 
     /// Visits the records of a range in order until the visitor stops; the key at which it stopped.

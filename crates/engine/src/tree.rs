@@ -222,13 +222,15 @@ fn rebuild(
         records.iter().map(|record| record.memory(fences.prefix().len())).sum()
     };
     let total = bytes(&records);
-    if total <= LEAF_SPLIT_BYTES || records.len() < 2 {
+    // What the records share takes room as well, and is no reason for a larger leaf as long as some fit beside it.
+    let most = LEAF_SPLIT_BYTES.saturating_sub(fences.prefix().len()).max(LEAF_SPLIT_BYTES / 2);
+    if total <= most || records.len() < 2 {
         *shared = new_leaf(fences, &records, edit);
         return None;
     }
     let middle = match place {
         // Ascending inserts fill leaves rather than leave them half empty.
-        Err(slot) if slot + 1 == records.len() => slot,
+        Err(slot) if slot + 1 == records.len() && !old.is_overgrown(0) => slot,
         _ => split_point(&records, fences.prefix().len(), total),
     };
     let pivot = separator(&records[middle - 1], &records[middle]);
@@ -446,7 +448,7 @@ fn sole_inner(shared: &mut Arc<Inner>) -> &mut Inner {
 
 /// Lets go of leaves that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
 /// read since the last look are passed over. Each look begins elsewhere, as `turn` says: below one node after the
-/// other, so that no leaf goes first every time.
+/// other, so that no leaf goes first every time. Where inner nodes are too many, those go too below which no leaf is left.
 pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
@@ -464,9 +466,30 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing
                 }
                 bytes
             }
-            Some(Node::Inner(_)) => evict(child, wanted - gone, turn / count, backing),
+            Some(Node::Inner(_)) => {
+                let below = evict(child, wanted - gone, turn / count, backing);
+                below + if gone + below < wanted { evict_bare(child, backing) } else { 0 }
+            }
             _ => 0,
         };
     }
     gone
+}
+
+/// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that went.
+fn evict_bare(slot: &mut Slot, backing: &Backing) -> u64 {
+    let is_bare = match slot.get_mut() {
+        Some(Node::Inner(shared)) => {
+            Arc::get_mut(shared).is_some_and(|inner| inner.is_bare() && !inner.take_new())
+        }
+        _ => false,
+    };
+    if !is_bare || !backing.has_too_many_inner_nodes() {
+        return 0;
+    }
+    let bytes = slot.evict();
+    if bytes > 0 {
+        backing.node_is_absent();
+    }
+    bytes
 }

@@ -36,6 +36,12 @@ pub(crate) const VALUE_MAX: u64 = 64 << 20;
 /// A piece that grew to this length is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;
 
+/// About what a piece takes beside its bytes, and its place among others.
+pub(crate) const PIECE_BYTES: usize = 160;
+
+/// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the allocator adds.
+const BUFFER_BYTES: u64 = 96;
+
 /// Immutable bytes of a value.
 #[derive(Clone)]
 pub(crate) struct Piece(Arc<PieceCell>);
@@ -56,7 +62,7 @@ impl PieceCell {
     /// Takes its bytes off the meter, with its home or its end.
     fn wait_ended(&self) {
         if let Some(meter) = &self.waits_at {
-            meter.take_off(Kind::Waiting, self.len.into());
+            meter.take_off(Kind::Waiting, u64::from(self.len) + BUFFER_BYTES);
         }
     }
 }
@@ -78,7 +84,7 @@ impl Piece {
     /// A piece that lives in memory until a checkpoint writes it.
     pub(crate) fn waiting(bytes: Buffer, birth: u64, backing: &Backing) -> Self {
         let checksum = backing.checksum(&bytes);
-        backing.meter().add(Kind::Waiting, bytes.len() as u64);
+        backing.meter().add(Kind::Waiting, bytes.len() as u64 + BUFFER_BYTES);
         Self::new(bytes, checksum, birth, false, Some(Arc::clone(backing.meter())))
     }
 

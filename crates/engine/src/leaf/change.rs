@@ -4,8 +4,8 @@
 //! goes when the leaf is built anew.
 
 use super::{
-    CHAIN_BYTES, CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of,
-    record_bytes,
+    CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of, record_bytes,
+    size::chain_bytes,
 };
 use crate::value::{Chain, Stored};
 
@@ -50,7 +50,7 @@ impl Leaf {
             }
             (Stored::Chain(chain), true) => {
                 let index = self.chain_index(start);
-                return Ok(self.chains[index].replace(chain.clone()));
+                return Ok(self.put_chain(index, chain));
             }
             _ => {}
         }
@@ -83,8 +83,10 @@ impl Leaf {
 
     fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {
         let used = self.prefix_at() + self.prefix_len as usize;
+        let added = record_bytes(suffix, value);
         self.count < self.capacity
-            && (self.heap_start as usize).saturating_sub(used) >= record_bytes(suffix, value)
+            && (self.heap_start as usize).saturating_sub(used) >= added
+            && !self.is_overgrown(added)
     }
 
     /// Writes a record into the heap; its offset in words.
@@ -119,12 +121,19 @@ impl Leaf {
             }
             None => {
                 self.chains.push(None);
-                self.counted.grow(CHAIN_BYTES);
                 self.chains.len() - 1
             }
         };
-        self.chains[index] = Some(chain.clone());
+        self.put_chain(index, chain);
         index as u32
+    }
+
+    /// Puts a chain into its place; the one that was there.
+    fn put_chain(&mut self, index: usize, chain: &Chain) -> Option<Chain> {
+        self.counted.grow(chain_bytes(chain));
+        let old = self.chains[index].replace(chain.clone());
+        self.counted.shrink(old.as_ref().map_or(0, chain_bytes));
+        old
     }
 
     fn forget_record(&mut self, slot: usize) -> Option<Chain> {
@@ -136,7 +145,9 @@ impl Leaf {
         }
         let index = self.chain_index(at + RECORD_HEADER + suffix_len);
         self.vacant_chains += 1;
-        self.chains[index].take()
+        let old = self.chains[index].take();
+        self.counted.shrink(old.as_ref().map_or(0, chain_bytes));
+        old
     }
 
     /// Adds a record that is above all others to a leaf that was built with room for it.

@@ -1,0 +1,247 @@
+//! One tree of a store: its reads and writes.
+
+use super::Engine;
+use crate::batch::{Action, Given, Op};
+use crate::commit::Commit;
+use crate::search;
+use crate::shared::Shared;
+use crate::value::{Value, ValueRef};
+use crate::visit::{Direction, Range};
+use crate::{Durability, EngineError};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One named tree of a store: an ordered map from keys to values. Cheap to clone.
+#[derive(Clone)]
+pub struct Tree {
+    pub(crate) engine: Engine,
+    id: u32,
+    name: Arc<str>,
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tree({:?})", self.name)
+    }
+}
+
+impl Tree {
+    pub(super) fn new(engine: Engine, id: u32, name: &str) -> Self {
+        Self { engine, id, name: name.into() }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How many records it holds.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.engine.shared.forest.read().tree(self.id).map_or(0, |tree| tree.records)
+    }
+
+    /// Whether it holds no records.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of `key`, or none.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a page must be read back and cannot be, or is damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, EngineError> {
+        self.lookup(key, |found| found.map(|found| found.to_value()))
+    }
+
+    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show` must
+    /// not call this store: a lock is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get_with<R>(&self, key: &[u8], show: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, EngineError> {
+        let mut show = Some(show);
+        let mut shown = None;
+        let kept = self.lookup(key, |found| match found.map(|found| (found.stored, found)) {
+            None => {
+                shown = show.take().map(|show| show(None));
+                None
+            }
+            Some((crate::value::Stored::Inline(bytes), _)) => {
+                shown = show.take().map(|show| show(Some(bytes)));
+                None
+            }
+            // Longer values may have to be read from disk, which is not done under the lock.
+            Some((_, found)) => Some(found.to_value()),
+        })?;
+        match (shown, show, kept) {
+            (Some(shown), _, _) => Ok(shown),
+            (None, Some(show), Some(value)) => Ok(show(Some(&value.to_buffer()?))),
+            (None, Some(show), None) => Ok(show(None)),
+            (None, None, _) => unreachable!("a value is shown once"),
+        }
+    }
+
+    /// Looks `key` up, reading missing pages until it is found.
+    pub(crate) fn lookup<R>(
+        &self,
+        key: &[u8],
+        mut found: impl FnMut(Option<ValueRef<'_>>) -> R,
+    ) -> Result<R, EngineError> {
+        let shared = &*self.engine.shared;
+        let mut made_room = false;
+        loop {
+            let missing = {
+                let forest = shared.forest.read();
+                shared.check_open()?;
+                let Some(tree) = forest.tree(self.id) else { return Ok(found(None)) };
+                match search::get(&tree.root, key) {
+                    Ok(stored) => {
+                        let epoch = forest.epoch;
+                        return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
+                    }
+                    Err(missing) => (missing, shared.pins.pin(forest.epoch), forest.epoch),
+                }
+            };
+            if shared.backing.excess() > 0 && !made_room {
+                // What is held here could not go.
+                drop(missing);
+                shared.make_room();
+                made_room = true;
+                continue;
+            }
+            if let Some(leaf) = shared.leaf_apart(&missing.0)? {
+                return Ok(found(leaf.value_of(key).map(|stored| shared.value_ref(stored, missing.2))));
+            }
+            shared.load_missing(self.id, missing.0, missing.1)?;
+        }
+    }
+
+    /// Shows the values of `keys`, in order; lookups overlap their waits for memory. `show` must not call this
+    /// store: a lock is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut show: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        let shared = &*self.engine.shared;
+        let mut done = 0;
+        while done < keys.len() {
+            let lanes = &keys[done..keys.len().min(done + search::LANES)];
+            let mut long = None;
+            let (ready, missing) = {
+                let forest = shared.forest.read();
+                shared.check_open()?;
+                let Some(tree) = forest.tree(self.id) else { break };
+                let (mut ready, missing) =
+                    search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
+                        _ if long.is_some() => {}
+                        Some(crate::value::Stored::Inline(bytes)) => show(done + lane, Some(bytes)),
+                        None => show(done + lane, None),
+                        Some(stored) => {
+                            long = Some((lane, shared.value_ref(stored, forest.epoch).to_value()))
+                        }
+                    });
+                if let Some((lane, _)) = &long {
+                    ready = *lane;
+                }
+                (ready, missing.map(|missing| (missing, shared.pins.pin(forest.epoch))))
+            };
+            done += ready;
+            match (long, missing) {
+                (Some((_, value)), _) => {
+                    show(done, Some(&value.to_buffer()?));
+                    done += 1;
+                }
+                (None, Some(missing)) if shared.backing.excess() > 0 => {
+                    drop(missing);
+                    let value = self.get(keys[done].as_ref())?.map(|value| value.to_buffer()).transpose()?;
+                    show(done, value.as_deref());
+                    done += 1;
+                }
+                (None, Some((missing, pin))) => {
+                    shared.load_missing(self.id, missing, pin)?;
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the records of a range in order, as they all were at one moment, until the visitor stops; the
+    /// key at which it stopped. The visitor must not call this store: a lock is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn scan(
+        &self,
+        range: Range<'_>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        crate::snapshot::scan_current(self, range, direction, visit)
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<Commit, EngineError> {
+        self.commit(Action::Put(key, Given::Bytes(value)), durability)
+    }
+
+    /// Adds `bytes` at the end of the value of `key`; an absent key counts as empty.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn append(&self, key: &[u8], bytes: &[u8], durability: Durability) -> Result<Commit, EngineError> {
+        self.commit(Action::Append(key, Given::Bytes(bytes)), durability)
+    }
+
+    /// Removes `key`; an absent key is no error.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn delete(&self, key: &[u8], durability: Durability) -> Result<Commit, EngineError> {
+        self.commit(Action::Delete(key), durability)
+    }
+
+    fn commit(&self, action: Action<'_>, durability: Durability) -> Result<Commit, EngineError> {
+        self.engine.shared.commit(&[Op { tree: self.id, action }], durability)
+    }
+
+    /// Sets many keys in one atomic batch.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: &[(K, V)],
+        durability: Durability,
+    ) -> Result<Commit, EngineError> {
+        let ops: Vec<Op<'_>> = records
+            .iter()
+            .map(|(key, value)| Op {
+                tree: self.id,
+                action: Action::Put(key.as_ref(), Given::Bytes(value.as_ref())),
+            })
+            .collect();
+        self.engine.shared.commit(&ops, durability)
+    }
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn value_ref<'a>(&'a self, stored: crate::value::Stored<'a>, epoch: u64) -> ValueRef<'a> {
+        ValueRef { stored, backing: &self.backing, pins: &self.pins, epoch }
+    }
+}
