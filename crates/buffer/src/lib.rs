@@ -39,14 +39,7 @@ impl Buffer {
     /// Pieces beyond `len` are left out; missing bytes are zero.
     #[must_use]
     pub fn concat<'a>(len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        Self::build(len, |target| {
-            let mut at = 0;
-            for piece in pieces {
-                let fits = piece.len().min(len - at);
-                target[at..at + fits].copy_from_slice(&piece[..fits]);
-                at += fits;
-            }
-        })
+        Self::build(len, |target| put(pieces, target))
     }
 
     /// A buffer of `len` bytes that `fill` writes; the bytes are zero before.
@@ -121,11 +114,46 @@ impl Buffer {
         }
     }
 
+    /// As [`Buffer::concat`], in the allocation of a buffer that nobody needs any more, if that is long enough and no other
+    /// buffer shows it; a fresh one otherwise.
+    #[must_use]
+    pub fn concat_in<'a>(spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let shared = spare.shared.filter(|shared| shared.len() >= len + ALIGNMENT - 1);
+        match shared {
+            Some(mut shared) if len > 0 => {
+                let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
+                match Arc::get_mut(&mut shared) {
+                    Some(bytes) => put(pieces, &mut bytes[start..start + len]),
+                    None => return Self::concat(len, pieces),
+                }
+                Self { shared: Some(shared), start, len }
+            }
+            _ => Self::concat(len, pieces),
+        }
+    }
+
+    /// Whether no other buffer shows the allocation behind this one.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.shared.as_ref().is_none_or(|shared| Arc::strong_count(shared) == 1)
+    }
+
     /// Bytes that the allocation behind this buffer occupies.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.len())
     }
+}
+
+/// Copies pieces, one after the other; what they leave is zero.
+fn put<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, target: &mut [u8]) {
+    let mut at = 0;
+    for piece in pieces {
+        let fits = piece.len().min(target.len() - at);
+        target[at..at + fits].copy_from_slice(&piece[..fits]);
+        at += fits;
+    }
+    target[at..].fill(0);
 }
 
 impl Default for Buffer {
@@ -237,6 +265,22 @@ mod tests {
             assert_eq!(alone.as_ptr().addr() % ALIGNMENT, 0);
             assert!(alone.allocated_bytes() < part.len() + ALIGNMENT);
         }
+    }
+
+    #[test]
+    fn an_allocation_is_used_again_once_nobody_shows_it() {
+        let first = Buffer::copy_from(&[7; 1000]);
+        let (address, shown) = (first.as_ptr(), first.slice(10..20));
+        let apart = Buffer::concat_in(first.clone(), 3, [&b"abc"[..]]);
+        assert_ne!(apart.as_ptr(), address, "somebody looks at it");
+        assert_eq!((&*shown, &*first, first.is_alone()), (&[7; 10][..], &[7; 1000][..], false));
+        drop(shown);
+        assert!(first.is_alone());
+        let again = Buffer::concat_in(first, 5, [&b"ab"[..], b"c"]);
+        assert_eq!((&*again, again.as_ptr()), (&b"abc\0\0"[..], address));
+        let longer = Buffer::concat_in(again, 1001, [&b"ab"[..]]);
+        assert_eq!((longer.len(), &longer[..3]), (1001, &b"ab\0"[..]));
+        assert_eq!(Buffer::concat_in(longer, 0, []), Buffer::new());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! An answer is tens of megabytes that its reader lets go of a moment later, and a tree takes several times as much while
 //! it grows. The system's allocator gives such memory back at once, and then every page of the next answer is a fault,
 //! which costs as much as decoding what goes there. So long columns come from here, and return when the last array that
-//! shows them is gone.
+//! shows them is gone. The same holds for objects that were written.
 //!
 //! Invariant: no more is kept that nobody uses than [`KEPT_BYTES_MAX`], and what somebody asked to [`keep`].
 //! Invariant: what was kept is empty when it is handed out.
 
 use arrow_buffer::{ArrowNativeType, Buffer};
+use atoll_store::Buffer as Object;
 use bytemuck::Pod;
 use std::any::{Any, TypeId};
 use std::ops::{Deref, DerefMut};
@@ -26,6 +27,9 @@ const BYTES_MIN: usize = 32 << 10;
 
 /// How many times as long as is needed a room may be.
 const TIMES_MAX: usize = 2;
+
+/// Room is rounded up by less than one of half as many parts of it.
+const ROUNDED_PARTS: usize = 16;
 
 /// Under sanitizers nothing is kept, so that they see what happens to it.
 const KEEPS: bool = cfg!(not(any(miri, atoll_plain_memory)));
@@ -46,24 +50,32 @@ struct Room {
     of: TypeId,
     capacity: usize,
     bytes: usize,
-    /// A vector without values.
-    values: Box<dyn Any + Send>,
+    /// A vector without values, or a buffer that nobody reads.
+    kept: Box<dyn Any + Send>,
 }
 
 impl Rooms {
     /// Takes out one with room for so many values, but not for many more.
     fn take<N: Send + 'static>(&mut self, count: usize) -> Option<Vec<N>> {
+        self.take_kept(count)
+    }
+
+    fn take_kept<K: 'static>(&mut self, count: usize) -> Option<K> {
         let fits = count..=count.saturating_mul(TIMES_MAX);
-        let fits = |room: &Room| room.of == TypeId::of::<N>() && fits.contains(&room.capacity);
+        let fits = |room: &Room| room.of == TypeId::of::<K>() && fits.contains(&room.capacity);
         let room = self.rooms.remove(self.rooms.iter().rposition(fits)?);
         self.bytes -= room.bytes;
-        room.values.downcast().ok().map(|values| *values)
+        room.kept.downcast().ok().map(|kept| *kept)
     }
 
     fn put<N: Send + 'static>(&mut self, values: Vec<N>, bytes_max: usize) {
-        let (of, capacity, bytes) = (TypeId::of::<N>(), values.capacity(), bytes_of(&values));
+        let (capacity, bytes) = (values.capacity(), bytes_of(&values));
+        self.put_kept(values, capacity, bytes, bytes_max);
+    }
+
+    fn put_kept<K: Send + 'static>(&mut self, kept: K, capacity: usize, bytes: usize, bytes_max: usize) {
         self.bytes += bytes;
-        self.rooms.push(Room { of, capacity, bytes, values: Box::new(values) });
+        self.rooms.push(Room { of: TypeId::of::<K>(), capacity, bytes, kept: Box::new(kept) });
         self.shrink(bytes_max);
     }
 
@@ -128,8 +140,13 @@ pub(crate) fn room<N: Send + 'static>(count: usize) -> Vec<N> {
 /// ask again when they are there.
 fn fresh<N>(count: usize) -> Vec<N> {
     let mut room = Vec::new();
-    let _ = room.try_reserve_exact(count);
+    let _ = room.try_reserve_exact(rounded(count));
     room
+}
+
+/// A little more, so that what is needed next fits too when it is about as long. Pages that nobody touches cost nothing.
+fn rounded(count: usize) -> usize {
+    count.checked_next_multiple_of((count / ROUNDED_PARTS).next_power_of_two()).unwrap_or(count)
 }
 
 /// Keeps room that is not needed any more.
@@ -141,6 +158,24 @@ pub(crate) fn give_back<N: Copy + Send + 'static>(mut values: Vec<N>) {
         && let Ok(mut kept) = KEPT.try_lock()
     {
         kept.put(values, bytes_max());
+    }
+}
+
+/// Parts, one after the other, in room for an object that is used again.
+pub(crate) fn object<'p>(bytes: usize, parts: impl IntoIterator<Item = &'p [u8]>) -> Object {
+    let kept = KEPT.try_lock().ok().and_then(|mut kept| kept.take_kept(bytes));
+    Object::concat_in(kept.unwrap_or_default(), bytes, parts)
+}
+
+/// Keeps the room of an object, if nobody reads it any more.
+pub(crate) fn give_back_object(object: Object) {
+    let bytes = object.allocated_bytes();
+    if KEEPS
+        && object.is_alone()
+        && (BYTES_MIN..=bytes_max()).contains(&bytes)
+        && let Ok(mut kept) = KEPT.try_lock()
+    {
+        kept.put_kept(object, bytes, bytes, bytes_max());
     }
 }
 
@@ -250,6 +285,20 @@ mod tests {
         assert_eq!(shown.typed_data::<u32>(), [1, 2, 3]);
         assert!(shown.capacity() < 1024, "{}", shown.capacity());
         assert_ne!(shown.as_ptr(), address.cast());
+    }
+
+    #[test]
+    fn the_room_of_an_object_is_used_again_once_nobody_reads_it() {
+        // A length of its own, since the tests beside this one write objects too.
+        let long = vec![7; BYTES_MIN * 77];
+        let first = object(long.len(), [long.as_slice()]);
+        let (address, reader) = (first.as_ptr(), first.clone());
+        give_back_object(first);
+        assert_ne!(object(long.len(), [long.as_slice()]).as_ptr(), address, "somebody reads it");
+        give_back_object(reader);
+        let again = object(long.len() - 9, [&b"front"[..], &long[..9]]);
+        assert_eq!((again.as_ptr(), again.len()), (address, long.len() - 9));
+        assert_eq!((&again[..5], &again[5..14], &again[14..15]), (&b"front"[..], &[7; 9][..], &[0][..]));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Invariant: what comes out does not depend on how many threads there are.
 
 use std::num::NonZeroUsize;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Rows for which it pays to begin a thread.
 const ROWS_EACH: usize = 1 << 15;
@@ -46,6 +46,19 @@ pub(crate) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&
     made.into_iter().map(|(_, made)| made).collect()
 }
 
+/// As [`map`], of items that are given away to whoever works on them.
+pub(crate) fn map_owned<I: Send, R: Send>(
+    items: impl IntoIterator<Item = I>,
+    threads: usize,
+    work: impl Fn(I) -> R + Sync,
+) -> Vec<R> {
+    // Each is locked once, by whichever thread works on it.
+    let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    let take = |item: &Mutex<Option<I>>| item.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // Each was there once.
+    map(&items, threads, |item| take(item).map(&work)).into_iter().flatten().collect()
+}
+
 fn some_next<'i, I>(next: &AtomicUsize, items: &'i [I]) -> Option<(usize, &'i I)> {
     let place = next.fetch_add(1, Ordering::Relaxed);
     items.get(place).map(|item| (place, item))
@@ -63,6 +76,17 @@ mod tests {
             assert!(made.into_iter().eq((0..1000).map(|item| item * 3)), "{count} threads");
         }
         assert!(map(&items[..0], 4, |item| *item).is_empty());
+    }
+
+    #[test]
+    fn items_that_are_given_away_are_worked_on_once_each() {
+        let mut numbers: Vec<usize> = (0..1000).collect();
+        let lengths = map_owned(numbers.chunks_mut(7), 3, |part| {
+            part.iter_mut().for_each(|number| *number *= 3);
+            part.len()
+        });
+        assert!(numbers.into_iter().eq((0..1000).map(|number| number * 3)));
+        assert_eq!((lengths.len(), lengths[0], lengths.last()), (143, 7, Some(&6)));
     }
 
     #[test]

@@ -82,6 +82,16 @@ pub fn weights(columns: &[ArrayRef], salt: Salt) -> Result<Vec<Weight>, WeightEr
     Ok(KeyColumns::new(columns)?.weights(salt))
 }
 
+/// As [`weights`], into room for as many as there are rows.
+pub(crate) fn weigh(columns: &[ArrayRef], salt: Salt, weights: &mut [Weight]) -> Result<(), WeightError> {
+    let keys = KeyColumns::new(columns)?;
+    if keys.rows() != weights.len() {
+        return Err(WeightError::Rows { column: 0, rows: keys.rows(), expected: weights.len() });
+    }
+    keys.weigh(salt, weights);
+    Ok(())
+}
+
 /// Why there are no weights, no order or no cut.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

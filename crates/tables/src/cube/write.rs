@@ -14,15 +14,15 @@ use super::{Origins, Shape};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
 use crate::lattice::{Extent, joined};
 use crate::protocol::RunId;
-use crate::room::{Lent, buffer};
-use crate::threads::map;
+use crate::room::{Lent, buffer, object};
+use crate::threads::{map, map_owned};
 use crate::weight::order_of_rows;
 use crate::{IndexColumn, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use atoll_store::Buffer;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of a seal.
 pub(super) const SEAL_BYTES: usize = 8;
@@ -66,6 +66,7 @@ pub struct Tree {
     sources: Vec<Source>,
     weights: Lent<Weight>,
     hidden: HiddenOfTree,
+    row_bytes: usize,
     /// What each object holds.
     portions: Vec<Vec<Layer>>,
 }
@@ -97,7 +98,8 @@ impl Tree {
         let divided =
             if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
-        let (portions, order) = portions(cubes, shape, row_bytes(&rows));
+        let row_bytes = row_bytes(&rows);
+        let (portions, order) = portions(cubes, shape, row_bytes);
         let weights = Lent::collect(order.len(), order.iter().map(|&row| weights[row as usize]));
         let hidden = HiddenOfTree::of(origins, step_column, &order);
         let columns = in_order(rows, order, threads)?;
@@ -107,6 +109,7 @@ impl Tree {
             sources: columns.iter().map(Source::of).collect(),
             weights,
             hidden,
+            row_bytes,
             portions,
         })
     }
@@ -136,7 +139,9 @@ impl Tree {
             ..bands().map(|band| band.end).max().unwrap_or(0);
         let hidden = self.hidden.of_object(&self.sources, all.clone());
         let mut directory = NewDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
-        let (mut bytes, mut filters, mut room) = (Vec::new(), Vec::new(), Room::default());
+        // Packed, rows hardly take more than they did.
+        let mut bytes = Lent::new(all.len() * self.row_bytes);
+        let (mut filters, mut room) = (Vec::new(), Room::default());
         for layer in portion {
             let first = directory.bands.len();
             for band in &layer.bands {
@@ -258,14 +263,8 @@ fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, 
 /// then stays in a cache as long as it can.
 fn in_order(rows: RecordBatch, order: Lent<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
     let (_, columns, _) = rows.into_parts();
-    let columns: Vec<_> = columns.into_iter().map(|column| Mutex::new(Some(column))).collect();
     let order = UInt32Array::new(ScalarBuffer::from(buffer(order)), None);
-    let taken = map(&columns, threads, |column| {
-        let column = column.lock().unwrap_or_else(PoisonError::into_inner).take();
-        column.map(|column| rearranged(&column, &order))
-    });
-    // Each was there once.
-    taken.into_iter().flatten().collect()
+    map_owned(columns, threads, |column| rearranged(&column, &order)).into_iter().collect()
 }
 
 /// A column that holds the step already, as the tables of most simulations do.
@@ -281,7 +280,7 @@ pub(super) fn seal(column: &[u8], offset: u64) -> u64 {
 /// What follows the directory.
 struct Sections {
     filters: Vec<u8>,
-    bands: Vec<u8>,
+    bands: Lent<u8>,
 }
 
 fn assemble(
@@ -301,13 +300,13 @@ fn assemble(
         statistics_bytes: 0,
         filters_bytes: sections.filters.len() as u32,
     };
-    let (head, parts) = (head.encode(), [&encoded, &sections.filters, &sections.bands]);
-    let bytes = head.len() + parts.iter().map(|part| part.len()).sum::<usize>();
-    let parts = parts.into_iter().map(Vec::as_slice);
+    let (head, filters, bands) = (head.encode(), &sections.filters, &sections.bands);
+    let parts = [head.as_slice(), encoded.as_slice(), filters.as_slice(), bands.as_slice()];
+    let bytes = parts.iter().map(|part| part.len()).sum();
     CubeObject {
         front_bytes: (HEAD_BYTES + encoded.len()) as u64,
         extents: joined(directory.bands.iter().map(|band| band.extents.as_slice())),
-        bytes: Buffer::concat(bytes, [head.as_slice()].into_iter().chain(parts)),
+        bytes: object(bytes, parts),
         rows: directory.rows(),
         cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),
         weights,

@@ -71,19 +71,25 @@ impl KeyColumns {
     }
 
     pub(super) fn weights(&self, salt: Salt) -> Vec<Weight> {
+        let mut weights = vec![Weight::LEAST; self.rows];
+        self.weigh(salt, &mut weights);
+        weights
+    }
+
+    /// Sets the weights of as many rows as there are.
+    pub(super) fn weigh(&self, salt: Salt, weights: &mut [Weight]) {
         if let [column] = self.columns.as_slice() {
-            return column.weights(self.rows, salt);
+            return column.weigh(salt, weights);
         }
         if let Some(words) = self.words() {
-            return weights_of_words(&words, self.rows, salt);
+            return weigh_words(&words, salt, weights);
         }
         let mut key = Vec::new();
-        let weight = |row| {
+        for (row, weight) in weights.iter_mut().enumerate() {
             key.clear();
             self.columns.iter().for_each(|column| column.append(row, &mut key));
-            Weight::of_key(&key, salt)
-        };
-        (0..self.rows).map(weight).collect()
+            *weight = Weight::of_key(&key, salt);
+        }
     }
 
     /// The bits of all columns, if each value of the key is one word and none is null.
@@ -100,16 +106,15 @@ impl KeyColumns {
 }
 
 /// The weights of keys of several words: a key is always as long, so it is written over the one before.
-fn weights_of_words(columns: &[&[u64]], rows: usize, salt: Salt) -> Vec<Weight> {
+fn weigh_words(columns: &[&[u64]], salt: Salt, weights: &mut [Weight]) {
     const WORD: usize = size_of::<u64>();
     let mut key = [(WORD as u64).to_le_bytes(), [0; WORD]].concat().repeat(columns.len());
-    let weight = |row: usize| {
+    for (row, weight) in weights.iter_mut().enumerate() {
         for (part, bits) in key.chunks_exact_mut(2 * WORD).zip(columns) {
             part[WORD..].copy_from_slice(&bits[row].to_le_bytes());
         }
-        Weight::of_key(&key, salt)
-    };
-    (0..rows).map(weight).collect()
+        *weight = Weight::of_key(&key, salt);
+    }
 }
 
 impl KeyColumn {
@@ -124,25 +129,30 @@ impl KeyColumn {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// The weights of a key of this column alone.
-    fn weights(&self, rows: usize, salt: Salt) -> Vec<Weight> {
+    /// Sets the weights of a key of this column alone.
+    fn weigh(&self, salt: Salt, weights: &mut [Weight]) {
         let null = Weight::of_key(NULL_KEY, salt);
-        let mut weights: Vec<Weight> = match &self.values {
+        match &self.values {
             KeyValues::Words { bits, .. } => {
-                bits.iter().map(|word| Weight::of_key(&word.to_le_bytes(), salt)).collect()
+                let pairs = weights.iter_mut().zip(bits.iter());
+                pairs.for_each(|(weight, word)| *weight = Weight::of_key(&word.to_le_bytes(), salt));
             }
             // A value is hashed once, however many rows have it.
             KeyValues::Picks { values, picks } if values.rows() <= picks.len() => {
-                let of_values = values.weights(values.rows(), salt);
-                picks.iter().map(|&pick| of_values.get(pick).copied().unwrap_or(null)).collect()
+                let mut of_values = vec![null; values.rows()];
+                values.weigh(salt, &mut of_values);
+                let pairs = weights.iter_mut().zip(picks);
+                pairs.for_each(|(weight, &pick)| *weight = of_values.get(pick).copied().unwrap_or(null));
             }
-            values => (0..rows).map(|row| values.with(row, |key| Weight::of_key(key, salt))).collect(),
-        };
+            values => {
+                let rows = weights.iter_mut().enumerate();
+                rows.for_each(|(row, weight)| *weight = values.with(row, |key| Weight::of_key(key, salt)));
+            }
+        }
         if let Some(nulls) = &self.nulls {
             let pairs = weights.iter_mut().zip(nulls.iter());
             pairs.filter(|(_, is_valid)| !is_valid).for_each(|(weight, _)| *weight = null);
         }
-        weights
     }
 
     fn rows(&self) -> usize {

@@ -6,9 +6,9 @@
 use super::keys::KeyColumns;
 use super::{Salt, Weight, WeightError};
 use crate::room::Lent;
-use crate::threads::map;
+use crate::threads::map_owned;
 use arrow_array::ArrayRef;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
 ///
@@ -125,18 +125,14 @@ fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Lent<Weight>, Le
     for end in ends {
         let (part, rest) = left.split_at_mut(end as usize - from);
         let (part_rows, rest_rows) = left_rows.split_at_mut(end as usize - from);
-        // Each is locked once, by whichever thread deals it.
-        parts.push(Mutex::new((part, part_rows)));
+        parts.push((part, part_rows));
         (left, left_rows, from) = (rest, rest_rows, end as usize);
     }
-    map(&parts, threads, |part| {
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        let (weights, rows) = &mut *part;
+    map_owned(parts, threads, |(weights, rows)| {
         let (dealt, order) = deal_fully(weights, rows);
         weights.copy_from_slice(&dealt);
         rows.copy_from_slice(&order);
     });
-    drop(parts);
     (dealt, order)
 }
 

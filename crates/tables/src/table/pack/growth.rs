@@ -13,6 +13,7 @@ use super::in_new_cubes;
 use super::pace::Pace;
 use crate::cube::{CubeObject, Tree};
 use crate::protocol::{Edit, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, WeightRange};
+use crate::room::give_back_object;
 use crate::threads::map;
 use atoll_store::{Cell, Outcome};
 use futures::stream::FuturesOrdered;
@@ -65,7 +66,9 @@ impl Table {
     async fn create_cubes(&self, name: ObjectId, object: CubeObject) -> Result<Piece, TableError> {
         let partition = self.names.object(name);
         create(&*self.store, Cell::new(&partition, b""), &object.bytes).await?;
-        Ok(piece(name, &object))
+        let piece = piece(name, &object);
+        give_back_object(object.bytes);
+        Ok(piece)
     }
 
     /// Makes an edit true that names new objects, unless the session has ended under which they were written: those may

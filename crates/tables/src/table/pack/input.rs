@@ -12,9 +12,9 @@ use crate::block::{BlockError, HEAD_BYTES, Wanted};
 use crate::cube::{Growing, Origins};
 use crate::part::Part;
 use crate::protocol::{Manifest, Placed, Struck, WeightRange};
-use crate::room::room;
-use crate::threads::map;
-use crate::weight::{Cut, Salt, Weight, Window, weights};
+use crate::room::Lent;
+use crate::threads::map_owned;
+use crate::weight::{Cut, Salt, Weight, Window, weigh};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_select::filter::filter_record_batch;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 const OBJECTS_AT_ONCE: usize = 32;
 
 /// Rows that are weighed at a time: their keys fit a cache.
-const WEIGHED_AT_ONCE: usize = 1 << 15;
+const WEIGHED_AT_ONCE: usize = 1 << 13;
 
 /// Rows to pack, in no order.
 pub(super) struct Input {
@@ -238,18 +238,14 @@ pub(super) fn weighed(
     rows: &RecordBatch,
     threads: usize,
 ) -> Result<Vec<Weight>, BlockError> {
-    let count = rows.num_rows();
-    let starts: Vec<usize> = (0..count).step_by(WEIGHED_AT_ONCE).collect();
-    let parts = map(&starts, threads, |&from| {
-        let len = WEIGHED_AT_ONCE.min(count - from);
-        let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, len));
-        weights(&key.collect::<Vec<_>>(), Salt(schema.salt()))
+    let mut weights = Lent::filled(rows.num_rows(), Weight::LEAST);
+    let parts = (0..).step_by(WEIGHED_AT_ONCE).zip(weights.chunks_mut(WEIGHED_AT_ONCE));
+    let weighed = map_owned(parts, threads, |(from, weights)| {
+        let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, weights.len()));
+        weigh(&key.collect::<Vec<_>>(), Salt(schema.salt()), weights)
     });
-    let mut weights = room(count);
-    for part in parts {
-        weights.extend(part?);
-    }
-    Ok(weights)
+    weighed.into_iter().collect::<Result<(), _>>()?;
+    Ok(weights.into_vec())
 }
 
 fn in_cubes(problem: &str) -> BlockError {
