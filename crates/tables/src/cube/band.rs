@@ -46,15 +46,18 @@ pub(super) fn layers<const AXES: usize>(
     shape: &Shape,
 ) -> Vec<BandRows> {
     let mut left = cube;
-    let mut keys = Vec::new();
-    let layer = |rows| {
+    let (mut keys, mut band_of) = (Vec::new(), Vec::new());
+    let layer = |rows: usize| {
         let (layer, rest) = left.split_at(rows);
         left = rest;
         keys.clear();
         keys.extend(0..layer.len() as u64);
-        let mut found = BandRows { rows: Vec::with_capacity(rows), ends: Vec::new() };
-        Cut { layer, scale, band_rows: shape.band_rows }.cut(&mut keys, &mut found);
-        found
+        band_of.clear();
+        band_of.resize(rows, 0);
+        let mut cut =
+            Cut { layer, scale, band_rows: shape.band_rows, band_of: &mut band_of, ends: Vec::new() };
+        cut.cut(&mut keys);
+        cut.band_rows()
     };
     shape.layers(cube.len()).map(layer).collect()
 }
@@ -64,16 +67,20 @@ struct Cut<'c, const AXES: usize> {
     layer: &'c [Spot<AXES>],
     scale: &'c [f64; AXES],
     band_rows: usize,
+    /// The band of each row of the layer.
+    band_of: &'c mut [u32],
+    /// Where each band ends, of those that were cut.
+    ends: Vec<u32>,
 }
 
 impl<const AXES: usize> Cut<'_, AXES> {
     /// Cuts rows across the axis of their widest spread, until what is left has few rows. The lower half of a key is the
     /// place of a row in the layer; the upper half is for comparing.
-    fn cut(&self, keys: &mut [u64], found: &mut BandRows) {
+    fn cut(&mut self, keys: &mut [u64]) {
         let place = |key: u64| key as u32 as usize;
         let count = keys.len().div_ceil(self.band_rows);
         if count <= 1 {
-            self.close(keys, found);
+            self.close(keys);
             return;
         }
         let spread = spread(keys.iter().map(|&key| self.layer[place(key)].at));
@@ -87,18 +94,30 @@ impl<const AXES: usize> Cut<'_, AXES> {
             keys.select_nth_unstable(middle);
         }
         let (low, high) = keys.split_at_mut(middle);
-        self.cut(low, found);
-        self.cut(high, found);
+        self.cut(low);
+        self.cut(high);
     }
 
-    /// Puts the rows of a band in their order.
-    fn close(&self, keys: &mut [u64], found: &mut BandRows) {
+    /// Rows that are a band.
+    fn close(&mut self, keys: &[u64]) {
         if keys.is_empty() {
             return;
         }
-        keys.iter_mut().for_each(|key| *key = u64::from(*key as u32));
-        keys.sort_unstable();
-        found.rows.extend(keys.iter().map(|&key| self.layer[key as usize].row));
-        found.ends.push(found.rows.len() as u32);
+        let (band, before) = (self.ends.len() as u32, self.ends.last().copied().unwrap_or(0));
+        keys.iter().for_each(|&key| self.band_of[key as u32 as usize] = band);
+        self.ends.push(before + keys.len() as u32);
+    }
+
+    /// The rows of each band in their order, in which those of the layer come: so each is put behind the last of its band,
+    /// which is less than to sort them.
+    fn band_rows(self) -> BandRows {
+        let mut rows = vec![0; self.layer.len()];
+        let mut next: Vec<u32> = [0].into_iter().chain(self.ends.iter().copied()).collect();
+        for (spot, &band) in self.layer.iter().zip(self.band_of.iter()) {
+            let next = &mut next[band as usize];
+            rows[*next as usize] = spot.row;
+            *next += 1;
+        }
+        BandRows { rows, ends: self.ends }
     }
 }

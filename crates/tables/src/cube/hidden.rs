@@ -1,7 +1,7 @@
 //! What rows keep beside their columns: where they were written, unless that is known of all of them.
 
 use super::Origins;
-use super::origin::{says_steps, steps_of};
+use super::origin::{ends_of, says_steps};
 use super::source::Source;
 use crate::protocol::RunId;
 use arrow_array::{Array, ArrayRef, UInt32Array, UInt64Array};
@@ -56,9 +56,11 @@ impl HiddenOfTree {
             }
         }
         let some = |source: &Source| source.column().slice(rows.start, rows.len());
-        let said = self.step_column.and_then(|place| steps_of(&some(&sources[place])));
-        let steps = said.as_deref().or_else(|| self.steps.get(rows.clone())).unwrap_or_default();
-        let ends = (steps.iter().min().copied(), steps.iter().max().copied());
+        let steps = self.steps.get(rows.clone()).unwrap_or_default();
+        let ends = match self.step_column {
+            Some(place) => ends_of(&some(&sources[place])),
+            None => steps.iter().min().copied().zip(steps.iter().max().copied()),
+        };
         let mut step_column = self.step_column;
         if step_column.is_none() {
             // It may be that of a part of the rows all the same.
@@ -72,7 +74,7 @@ impl HiddenOfTree {
             names: names.iter().filter_map(name).collect(),
             step_column,
             columns: columns.iter().map(Source::of).collect(),
-            steps: (ends.0.unwrap_or_default(), ends.1.unwrap_or_default()),
+            steps: ends.unwrap_or_default(),
         }
     }
 }

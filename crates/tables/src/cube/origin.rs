@@ -132,10 +132,30 @@ pub(super) fn says_steps(column: &ArrayRef, steps: &[u64]) -> bool {
     // Most columns show with their first rows that they do not.
     let said = |from: usize| {
         let rows = ROWS_AT_ONCE.min(column.len() - from);
-        let found = steps_of(&column.slice(from, rows));
-        found.is_some_and(|found| found == steps[from..from + rows])
+        let steps = &steps[from..from + rows];
+        match Numbers::of(&column.slice(from, rows)) {
+            Some(Numbers::Signed(values)) => {
+                let pairs = values.iter().zip(steps);
+                pairs.fold(true, |alike, (&value, &step)| alike & (value as u64 == step) & (value >= 0))
+            }
+            Some(Numbers::Unsigned(values)) => values[..] == *steps,
+            _ => false,
+        }
     };
     (0..column.len()).step_by(ROWS_AT_ONCE).all(said)
+}
+
+/// The least and the greatest step of a column that says the steps of its rows; none where it has no rows.
+pub(super) fn ends_of(column: &ArrayRef) -> Option<(u64, u64)> {
+    let ends = match Numbers::of(column)? {
+        Numbers::Signed(values) => {
+            let step = |value: Option<&i64>| u64::try_from(*value?).ok();
+            (step(values.iter().min()), step(values.iter().max()))
+        }
+        Numbers::Unsigned(values) => (values.iter().min().copied(), values.iter().max().copied()),
+        Numbers::Float(_) => (None, None),
+    };
+    ends.0.zip(ends.1)
 }
 
 /// The steps that a column of whole numbers says, if all can be steps.

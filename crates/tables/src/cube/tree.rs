@@ -13,6 +13,9 @@ use crate::room::Lent;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::ops::Range;
 
+/// Rows that are placed at a time.
+const ROWS_AT_ONCE: usize = 1 << 12;
+
 /// The lattice of one tree: an axis and the side of the root for each index column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Root {
@@ -57,6 +60,8 @@ pub(super) struct Divided<const AXES: usize> {
     /// The cubes, a father before its children, and which rows of its turn live in each; these are in the order of
     /// (weight, id).
     cubes: Vec<(CubeId, usize, Range<usize>)>,
+    /// To which child each row goes of the domain that is divided.
+    children: Lent<u8>,
 }
 
 impl Root {
@@ -102,9 +107,14 @@ impl Root {
         let mut at = Lent::filled(rows.num_rows(), [0; AXES]);
         let mut missing = Vec::new();
         let columns = schema.index_values(rows.columns())?;
-        let axes = self.axes.iter().zip(&self.spans).zip(columns).take(AXES);
-        for (number, ((axis, span), column)) in axes.enumerate() {
-            missing.extend(fractions(axis, *span, &column, |row, fraction| at[row][number] = fraction)?);
+        // All axes of some rows, which stay in a cache meanwhile, before the next rows.
+        for (from, at) in (0..).step_by(ROWS_AT_ONCE).zip(at.chunks_mut(ROWS_AT_ONCE)) {
+            let axes = self.axes.iter().zip(&self.spans).zip(&columns).take(AXES);
+            for (number, ((axis, span), column)) in axes.enumerate() {
+                let some = column.slice(from, at.len());
+                let none = fractions(axis, *span, &some, |row, fraction| at[row][number] = fraction)?;
+                missing.extend(none.into_iter().map(|row| row + from as u32));
+            }
         }
         missing.sort_unstable();
         missing.dedup();
@@ -154,7 +164,8 @@ impl<const AXES: usize> Places<AXES> {
         let empty = Spot { at: [0; AXES], row: 0 };
         let other = Lent::filled(spots.len(), empty);
         let rows = spots.len();
-        let mut divided = Divided { spots: [spots, other], cubes: Vec::new() };
+        let children = Lent::new(rows);
+        let mut divided = Divided { spots: [spots, other], cubes: Vec::new(), children };
         let root = CubeId { level: 0, code: 0, is_side: false };
         Division { axes: self.axes, levels, shape }.divide(&mut divided, root, 0..rows);
         if !side.is_empty() {
@@ -197,7 +208,7 @@ impl Division<'_> {
         divided.cubes.push((id, turn, rows.start..rest));
         let [even, odd] = &mut divided.spots;
         let (from, to) = if turn == 0 { (even, odd) } else { (odd, even) };
-        let counts = self.deal(level, &from[rest..rows.end], &mut to[rest..rows.end]);
+        let counts = self.deal(level, &from[rest..rows.end], &mut to[rest..rows.end], &mut divided.children);
         let shift = u64::BITS - (level + 1) * self.axes;
         let mut at = rest;
         for (child, count) in (0_u64..).zip(counts) {
@@ -209,26 +220,34 @@ impl Division<'_> {
 
     /// Moves rows to where those of the same child lie together, each child's in the order in which they came; how
     /// many each child has.
-    fn deal<const AXES: usize>(&self, level: u32, from: &[Spot<AXES>], to: &mut [Spot<AXES>]) -> Vec<usize> {
+    fn deal<const AXES: usize>(
+        &self,
+        level: u32,
+        from: &[Spot<AXES>],
+        to: &mut [Spot<AXES>],
+        children: &mut Vec<u8>,
+    ) -> Vec<usize> {
         let mut counts = vec![0; 1 << self.axes];
-        from.iter().for_each(|spot| counts[self.child(level, spot)] += 1);
+        children.clear();
+        children.extend(from.iter().map(|spot| self.child(level, spot)));
+        children.iter().for_each(|&child| counts[usize::from(child)] += 1);
         let mut next = 0;
         let mut places: Vec<usize> = Vec::with_capacity(counts.len());
         for count in &counts {
             places.push(next);
             next += count;
         }
-        for spot in from {
-            let place = &mut places[self.child(level, spot)];
+        for (spot, &child) in from.iter().zip(children.iter()) {
+            let place = &mut places[usize::from(child)];
             to[*place] = *spot;
             *place += 1;
         }
         counts
     }
 
-    /// The halves of a cube of this level in which a row lies, a bit for each axis.
-    fn child<const AXES: usize>(&self, level: u32, spot: &Spot<AXES>) -> usize {
-        let bit = |at: u32| (at >> (FRACTION_BITS - 1 - level) & 1) as usize;
+    /// The halves of a cube of this level in which a row lies, a bit for each axis, of which there are eight at most.
+    fn child<const AXES: usize>(&self, level: u32, spot: &Spot<AXES>) -> u8 {
+        let bit = |at: u32| (at >> (FRACTION_BITS - 1 - level) & 1) as u8;
         let whole = spot.at.iter().fold(0, |child, &at| child << 1 | bit(at));
         // What lies beyond the axes is no half.
         whole >> (AXES as u32 - self.axes)
