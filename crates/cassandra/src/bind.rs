@@ -12,8 +12,8 @@ pub(crate) enum Bind<'a> {
     Null,
     /// Bytes.
     Bytes(&'a [u8]),
-    /// Bytes that were made for this.
-    Owned(Vec<u8>),
+    /// A checksum and the bytes behind it.
+    Sealed(u64, &'a [u8]),
     /// An `int`.
     Int(i32),
     /// A `bigint`.
@@ -29,7 +29,12 @@ impl SerializeValue for Bind<'_> {
         match self {
             Self::Null => Ok(writer.set_null()),
             Self::Bytes(bytes) => bytes.serialize(column, writer),
-            Self::Owned(bytes) => bytes.as_slice().serialize(column, writer),
+            Self::Sealed(sum, bytes) => {
+                let mut value = writer.into_value_builder();
+                value.append_bytes(&sum.to_be_bytes());
+                value.append_bytes(bytes);
+                Ok(value.finish().map_err(SerializationError::new)?)
+            }
             Self::Int(number) => number.serialize(column, writer),
             Self::Big(number) => number.serialize(column, writer),
         }

@@ -6,7 +6,7 @@
 //! Invariant: chunks that a cell refers to are complete, and are deleted only after no cell refers to them.
 
 use crate::bind::Bind;
-use crate::codec::{ChunkId, PieceHead, sealed_chunk, unsealed_chunk};
+use crate::codec::{ChunkId, PieceHead, chunk_checksum, unsealed_chunk};
 use crate::failure::damage;
 use crate::link::Link;
 use atoll_store::{Buffer, Outcome, StoreError};
@@ -78,7 +78,7 @@ impl Link {
         let values = vec![
             Bind::Bytes(id),
             Bind::Int(number),
-            Bind::Owned(sealed_chunk(id, number, chunk)),
+            Bind::Sealed(chunk_checksum(id, number, chunk), chunk),
             // For sweeps.
             Bind::Bytes(owner.partition),
             Bind::Bytes(owner.sort),

@@ -52,12 +52,7 @@ pub(crate) fn chunk_checksum(id: &ChunkId, number: i32, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&name), bytes)
 }
 
-/// A chunk with its checksum in front.
-pub(crate) fn sealed_chunk(id: &ChunkId, number: i32, bytes: &[u8]) -> Vec<u8> {
-    sealed(chunk_checksum(id, number, bytes), bytes)
-}
-
-/// The bytes of a chunk; none if they do not match their checksum.
+/// The bytes of a chunk, in front of which its checksum lies; none if they do not match it.
 pub(crate) fn unsealed_chunk<'s>(id: &ChunkId, number: i32, sealed: &'s [u8]) -> Option<&'s [u8]> {
     let (sum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
     (u64::from_be_bytes(*sum) == chunk_checksum(id, number, bytes)).then_some(bytes)
@@ -214,7 +209,7 @@ mod tests {
 
     #[test]
     fn no_chunk_passes_for_another_one() {
-        let sealed = sealed_chunk(&[1; 16], 7, b"bytes");
+        let sealed = sealed(chunk_checksum(&[1; 16], 7, b"bytes"), b"bytes");
         assert_eq!(unsealed_chunk(&[1; 16], 7, &sealed), Some(&b"bytes"[..]));
         assert_eq!(unsealed_chunk(&[1; 16], 8, &sealed), None);
         assert_eq!(unsealed_chunk(&[2; 16], 7, &sealed), None);

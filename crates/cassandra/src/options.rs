@@ -111,7 +111,7 @@ impl Default for Options {
             request_time_out: Duration::from_secs(15),
             request_memory: Duration::from_secs(600),
             waiters_max: 100_000,
-            chunk_bytes: 128 << 10,
+            chunk_bytes: 256 << 10,
             memory_bytes: 256 << 20,
             namespace: Vec::new(),
         }
