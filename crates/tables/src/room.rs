@@ -294,11 +294,24 @@ mod tests {
         let first = object(long.len(), [long.as_slice()]);
         let (address, reader) = (first.as_ptr(), first.clone());
         give_back_object(first);
-        assert_ne!(object(long.len(), [long.as_slice()]).as_ptr(), address, "somebody reads it");
+        let kept = |count| KEPT.lock().unwrap().take_kept::<Object>(count);
+        assert!(kept(long.len()).is_none(), "somebody reads it");
         give_back_object(reader);
         let again = object(long.len() - 9, [&b"front"[..], &long[..9]]);
         assert_eq!((again.as_ptr(), again.len()), (address, long.len() - 9));
         assert_eq!((&again[..5], &again[5..14], &again[14..15]), (&b"front"[..], &[7; 9][..], &[0][..]));
+    }
+
+    #[test]
+    fn room_fits_what_is_a_little_longer() {
+        // Values of a size of their own, as above.
+        let count = BYTES_MIN + 1;
+        let first = room::<[u8; 3]>(count);
+        let address = first.as_ptr();
+        give_back(first);
+        assert_eq!(room::<[u8; 3]>(count + count / 40).as_ptr(), address);
+        assert!((1..10_000_usize).all(|count| (count..=count + count / 8).contains(&rounded(count))));
+        assert_eq!(rounded(usize::MAX), usize::MAX);
     }
 
     #[test]

@@ -171,3 +171,38 @@ pub(super) fn steps_of(column: &ArrayRef) -> Option<Vec<u64>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{Float64Array, Int16Array, Int64Array, UInt64Array};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_column_says_steps_if_its_numbers_are_those() {
+        let says = |column: ArrayRef, steps: &[u64]| says_steps(&column, steps);
+        assert!(says(Arc::new(Int16Array::from(vec![3, 0, 7])), &[3, 0, 7]));
+        assert!(!says(Arc::new(Int16Array::from(vec![3, 0, 7])), &[3, 1, 7]));
+        assert!(!says(Arc::new(Int64Array::from(vec![3, -1])), &[3, u64::MAX]), "no step is negative");
+        assert!(says(Arc::new(UInt64Array::from(vec![3, u64::MAX])), &[3, u64::MAX]));
+        assert!(!says(Arc::new(Float64Array::from(vec![3.0])), &[3]));
+        assert!(!says(Arc::new(Int64Array::from(vec![Some(3), None])), &[3, 0]));
+        let long: Vec<i64> = (0..2 * ROWS_AT_ONCE as i64 + 1).collect();
+        let mut steps: Vec<u64> = (0..long.len() as u64).collect();
+        let long: ArrayRef = Arc::new(Int64Array::from(long));
+        assert!(says_steps(&long, &steps));
+        steps[2 * ROWS_AT_ONCE] += 1;
+        assert!(!says_steps(&long, &steps));
+    }
+
+    #[test]
+    fn the_ends_of_a_column_are_its_least_and_greatest_step() {
+        assert_eq!(ends_of(&(Arc::new(Int16Array::from(vec![3, 0, 7])) as ArrayRef)), Some((0, 7)));
+        assert_eq!(
+            ends_of(&(Arc::new(UInt64Array::from(vec![u64::MAX])) as ArrayRef)),
+            Some((u64::MAX, u64::MAX))
+        );
+        assert_eq!(ends_of(&(Arc::new(Int64Array::from(vec![3, -1])) as ArrayRef)), None);
+        assert_eq!(ends_of(&(Arc::new(Int64Array::from(Vec::<i64>::new())) as ArrayRef)), None);
+    }
+}

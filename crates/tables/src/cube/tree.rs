@@ -265,3 +265,40 @@ pub(super) fn spread<const AXES: usize>(spots: impl Iterator<Item = [u32; AXES]>
     }
     std::array::from_fn(|axis| greatest[axis].saturating_sub(least[axis]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Roles;
+    use crate::seeds::for_seeds;
+    use arrow_array::{Float64Array, Int64Array};
+    use arrow_schema::{DataType, Field, Schema};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_row_has_the_place_that_it_has_alone() {
+        for_seeds("a_row_has_the_place_that_it_has_alone", 4, |random| {
+            let count = random.usize(ROWS_AT_ONCE..3 * ROWS_AT_ONCE);
+            let columns = Schema::new(vec![
+                Field::new("id", DataType::Int64, false),
+                Field::new("x", DataType::Float64, true),
+            ]);
+            let roles =
+                Roles { id: vec!["id".into()], index: vec!["id".into(), "x".into()], ..Roles::default() };
+            let schema = TableSchema::new(columns, &roles).unwrap();
+            let id: Int64Array = (0..count as i64).collect::<Vec<_>>().into();
+            let x: Float64Array =
+                (0..count).map(|_| (random.u16(..500) > 0).then(|| random.f64() - 0.5)).collect();
+            let expected: Vec<u32> = (0..count as u32).filter(|&row| x.is_null(row as usize)).collect();
+            let rows =
+                RecordBatch::try_new(Arc::clone(schema.columns()), vec![Arc::new(id), Arc::new(x)]).unwrap();
+            let root = Root::around(&schema, &rows).unwrap();
+            let places = root.places::<4>(&schema, &rows).unwrap();
+            assert_eq!(places.missing, expected);
+            for row in (0..100).map(|_| random.usize(..count)).chain([count - 1, ROWS_AT_ONCE]) {
+                let alone = root.places::<4>(&schema, &rows.slice(row % count, 1)).unwrap();
+                assert_eq!(places.at[row % count], alone.at[0], "row {row}");
+            }
+        });
+    }
+}
