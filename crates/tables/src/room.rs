@@ -309,7 +309,8 @@ mod tests {
         let first = room::<[u8; 3]>(count);
         let address = first.as_ptr();
         give_back(first);
-        assert_eq!(room::<[u8; 3]>(count + count / 40).as_ptr(), address);
+        let longer = room::<[u8; 3]>(count + count / 40);
+        assert_eq!(longer.as_ptr(), address);
         assert!((1..10_000_usize).all(|count| (count..=count + count / 8).contains(&rounded(count))));
         assert_eq!(rounded(usize::MAX), usize::MAX);
     }
