@@ -171,3 +171,28 @@ impl Backing {
             && self.held_bytes() > room / 4 * 3
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Counted;
+
+    #[test]
+    fn what_opening_would_bring_back_must_fit_though_it_was_let_go_of() {
+        let backing = Backing::new(None, 1, 16_000);
+        let leaf_of = |bytes| {
+            let mut leaf = Counted::default();
+            leaf.begin(backing.meter(), bytes, true);
+            leaf
+        };
+        // Written by a checkpoint whose commit failed, and evicted.
+        let written = leaf_of(10_000);
+        written.settle();
+        drop(written);
+        assert!(backing.has_room(1_000));
+        let _changed = leaf_of(8_000);
+        assert!(backing.held_bytes() < backing.room() && !backing.has_room(0));
+        backing.meter().checkpoint_ended(true);
+        assert!(backing.has_room(0));
+    }
+}
