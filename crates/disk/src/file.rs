@@ -6,7 +6,7 @@
 //! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
 
 use crate::fault::check_end;
-use crate::{Disk, DiskError, Operation};
+use crate::{Disk, DiskError, Operation, Window};
 use parking_lot::RwLock;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -127,6 +127,13 @@ impl Disk for FileDisk {
         }
     }
 
+    fn window(&self, offset: u64, len: u64) -> Option<Window> {
+        if self.mode == Mode::Read {
+            return None;
+        }
+        Window::on(&self.file, &self.name, offset..offset.checked_add(len)?)
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(self.error(Operation::Resize, 0))
     }
@@ -181,7 +188,7 @@ fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
 
 /// Reserves space and grows the file to `offset + len`; `Unsupported` where the file system cannot.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::{Errno, retry_on_intr};
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len)) {
@@ -210,7 +217,7 @@ fn punch(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+pub(crate) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

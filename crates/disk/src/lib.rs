@@ -12,12 +12,14 @@ pub use file::{FileDisk, Mode};
 pub use memory::MemoryDisk;
 pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
+pub use window::Window;
 
 mod fault;
 mod file;
 mod memory;
 mod relay;
 mod sim;
+mod window;
 
 /// One file, or what stands in for one.
 pub trait Disk: Send + Sync + 'static {
@@ -60,6 +62,12 @@ pub trait Disk: Send + Sync + 'static {
     /// [`DiskError`].
     fn release(&self, _offset: u64, _len: u64) -> Result<(), DiskError> {
         Ok(())
+    }
+
+    /// A window on a range that was reserved, for many small writes; none where a disk has no such thing. What is
+    /// written through it is written as by [`Disk::write_at`], and only the window's owner writes there meanwhile.
+    fn window(&self, _offset: u64, _len: u64) -> Option<Window> {
+        None
     }
 
     /// Length in bytes.

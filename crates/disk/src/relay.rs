@@ -3,7 +3,7 @@
 //!
 //! Invariant: what a relay does not take over reaches the disk behind it unchanged.
 
-use crate::{Disk, DiskError};
+use crate::{Disk, DiskError, Window};
 
 /// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads and syncs pass
 /// unless they are taken over, and all other calls pass always.
@@ -51,6 +51,10 @@ impl<R: Relay> Disk for R {
 
     fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.inner().release(offset, len)
+    }
+
+    fn window(&self, offset: u64, len: u64) -> Option<Window> {
+        self.inner().window(offset, len)
     }
 
     fn len(&self) -> Result<u64, DiskError> {

@@ -41,7 +41,8 @@ impl Engine {
         options.validate()?;
         let found = recovery::recover(disk, &options)?;
         let flushed = found.log.flushed();
-        let log = (!options.read_only).then_some(found.log);
+        let log = if options.log_windows { found.log } else { found.log.without_windows() };
+        let log = (!options.read_only).then_some(log);
         let (retired, checkpointed) = (found.retired, found.checkpointed);
         let writer = Writer { log, retired, checkpointed, epochs: VecDeque::new() };
         Ok(Self::start(Shared {

@@ -13,6 +13,9 @@ pub struct Options {
     pub checkpoint_bytes: u64,
     /// Length of one log segment, in bytes; with little memory they are shorter. Default 8 MiB.
     pub log_segment_bytes: u64,
+    /// Whether small commits are copied into mapped pages of the file, where its system allows that, rather than written
+    /// by a call each. A disk that fails in a way that cannot be asked for before ends the process then. Default yes.
+    pub log_windows: bool,
     /// Whether a thread of its own makes checkpoints. A simulator calls them itself.
     pub background: bool,
     /// Whether nothing is ever written.
@@ -34,6 +37,7 @@ impl Default for Options {
             memory_bytes: 1 << 30,
             checkpoint_bytes: 1 << 30,
             log_segment_bytes: 8 << 20,
+            log_windows: true,
             background: true,
             read_only: false,
             keep: Duration::ZERO,

@@ -9,11 +9,17 @@ use crate::backing::Backing;
 use crate::record::Record;
 use crate::space::Extent;
 use crate::value::Piece;
-use atoll_disk::{Disk, DiskError};
+use atoll_disk::{Disk, DiskError, Window};
 use std::sync::Arc;
 
 /// Bytes that may wait in memory before they are handed to the disk.
 const PENDING_MAX: usize = 256 << 10;
+
+/// Bytes that are copied into a window rather than written: as many cost about the same either way.
+const COPIED_MAX: usize = 16 << 10;
+
+/// Bytes of a window on the log.
+const WINDOW_BYTES: u64 = 8 << 20;
 
 /// Bytes of the record that the first group of a life begins with.
 const OPENED_BYTES: usize = 9;
@@ -26,6 +32,9 @@ pub(crate) struct Log {
     /// Groups that were not handed to the disk yet; the first starts at `flushed`.
     pending: Vec<u8>,
     flushed: u64,
+    /// Where small groups are copied to, as long as they lie within; none where the disk has no such thing.
+    window: Option<Window>,
+    has_no_windows: bool,
     /// Pieces whose home is in a pending group.
     unsettled: Vec<(Piece, u64)>,
     life: u64,
@@ -58,8 +67,24 @@ impl Log {
         point: LogPoint,
         signpost: SignpostPlace,
     ) -> Self {
-        let (flushed, pending, unsettled) = (point.position, Vec::new(), Vec::new());
-        Self { disk, store_id, point, pending, flushed, unsettled, life, is_fresh: true, signpost }
+        Self {
+            disk,
+            store_id,
+            point,
+            pending: Vec::new(),
+            flushed: point.position,
+            window: None,
+            has_no_windows: false,
+            unsettled: Vec::new(),
+            life,
+            is_fresh: true,
+            signpost,
+        }
+    }
+
+    /// The same, written by calls alone.
+    pub(crate) fn without_windows(self) -> Self {
+        Self { has_no_windows: true, ..self }
     }
 
     pub(crate) fn point(&self) -> LogPoint {
@@ -108,6 +133,8 @@ impl Log {
         }
         // Only now: whoever reads the signpost first and the log then finds the jump as well.
         self.put_signpost(&next)?;
+        // Its space may be given back and used again, for the log as well, and then its pages are not asked for.
+        self.window = None;
         self.point = next;
         self.flushed = next.position;
         Ok(())
@@ -195,7 +222,7 @@ impl Log {
     pub(crate) fn flush(&mut self, backing: &Backing) -> Result<(), DiskError> {
         if !self.pending.is_empty() {
             self.renew_signpost()?;
-            self.disk.write_at(self.point.offset_of(self.flushed), &self.pending)?;
+            self.hand_over()?;
             self.pending.clear();
             self.pending.shrink_to(PENDING_MAX * 2);
             self.flushed = self.point.position;
@@ -206,6 +233,33 @@ impl Log {
             backing.admit(piece, bytes as u64);
         }
         Ok(())
+    }
+
+    /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would be the call.
+    fn hand_over(&mut self) -> Result<(), DiskError> {
+        let offset = self.point.offset_of(self.flushed);
+        if self.pending.len() <= COPIED_MAX {
+            self.open_window(offset);
+            if self.window.as_mut().is_some_and(|window| window.write_at(offset, &self.pending).is_ok()) {
+                return Ok(());
+            }
+        }
+        // Where the window had no room or no page, the disk itself says what is wrong.
+        self.disk.write_at(offset, &self.pending)
+    }
+
+    /// Makes sure that the window, if there are any, holds what is pending at `offset`.
+    fn open_window(&mut self, offset: u64) {
+        let len = self.pending.len() as u64;
+        if self.has_no_windows || self.window.as_ref().is_some_and(|window| window.covers(offset, len)) {
+            return;
+        }
+        let segment = self.point.segment;
+        let end = (segment.offset + segment.len).min(offset + WINDOW_BYTES);
+        // The former one goes first: never are there two on the log.
+        self.window = None;
+        self.window = self.disk.window(offset, end - offset);
+        self.has_no_windows = self.window.is_none();
     }
 }
 

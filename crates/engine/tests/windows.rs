@@ -1,0 +1,143 @@
+//! A log that is copied into windows of its file is byte for byte the log that is written without them.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, DiskError, FileDisk, Mode, Window};
+use atoll_engine::{Durability, Engine, Options, WriteBatch};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that counts its windows, or refuses to give any.
+struct Counted {
+    file: FileDisk,
+    allowed: bool,
+    windows: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Disk for Counted {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.file.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.file.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.file.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.file.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.file.truncate(len)
+    }
+
+    fn window(&self, offset: u64, len: u64) -> Option<Window> {
+        let window = self.file.window(offset, len).filter(|_| self.allowed)?;
+        self.windows.fetch_add(1, Ordering::Relaxed);
+        Some(window)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.file.len()
+    }
+
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+}
+
+fn open(path: &Path, allowed: bool, life: u64) -> (Engine, Arc<Counted>) {
+    let file = FileDisk::open(path, Mode::Create).unwrap();
+    let disk = Arc::new(Counted { file, allowed, windows: AtomicU64::new(0), writes: AtomicU64::new(0) });
+    let options = Options {
+        background: false,
+        log_segment_bytes: 256 << 10,
+        seed: Some(7),
+        life: Some(life),
+        ..Options::default()
+    };
+    (Engine::open(disk.clone(), options).unwrap(), disk)
+}
+
+/// Writes of all sizes, on both sides of what is copied, over many segments; what the tree holds at the end.
+fn write(engine: &Engine, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let tree = engine.tree("t").unwrap();
+    for step in 0..3000 {
+        let durability = [Durability::Buffered, Durability::Flushed, Durability::Flushed, Durability::Synced]
+            [random.usize(..4)];
+        let mut batch = WriteBatch::new();
+        for _ in 0..if random.u8(..) < 8 { 200 } else { 1 } {
+            let key = random.u16(..2000).to_be_bytes();
+            let most = if random.u8(..) < 8 { 40_000 } else { 400 };
+            let len = random.usize(..most);
+            match random.u8(..8) {
+                0 => batch.delete(&tree, &key),
+                1 => batch.append(&tree, &key, &vec![random.u8(..); len]),
+                _ => batch.put(&tree, &key, &vec![random.u8(..); len]),
+            }
+        }
+        engine.write(&batch, durability).unwrap();
+        if step == 2000 {
+            engine.checkpoint().unwrap();
+        }
+    }
+    // What was buffered so far is not lost with the process from here on.
+    tree.put(b"last", b"", Durability::Flushed).unwrap();
+    contents(engine)
+}
+
+fn contents(engine: &Engine) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let tree = engine.tree("t").unwrap();
+    let mut records = Vec::new();
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    tree.scan(all, atoll_engine::Direction::Forward, |key, value| {
+        records.push((key.to_vec(), value.bytes().unwrap().to_vec()));
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    records
+}
+
+#[test]
+fn windows_change_no_byte_of_the_file_and_save_most_writes() {
+    for seed in 1..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let [with, without] = ["with", "without"].map(|name| folder.path().join(name));
+        let (first, windowed) = open(&with, true, 1);
+        let (second, plain) = open(&without, false, 1);
+        let expected = write(&first, seed);
+        assert!(write(&second, seed) == expected, "seed {seed}");
+        if windowed.windows.load(Ordering::Relaxed) == 0 {
+            println!("SKIPPED [windows] the file system of the temporary folder has none");
+            return;
+        }
+        let writes = [windowed, plain].map(|disk| disk.writes.load(Ordering::Relaxed));
+        assert!(writes[0] * 2 < writes[1], "{writes:?} writes, seed {seed}");
+        // Neither is closed: what follows is what a process leaves that is killed.
+        let [ours, theirs] = [&with, &without].map(|path| std::fs::read(path).unwrap());
+        let differs = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+        assert!(ours.len() == theirs.len() && differs.is_none(), "at {differs:?}, seed {seed}");
+        let copy = folder.path().join("copy");
+        std::fs::copy(&with, &copy).unwrap();
+        let (again, _) = open(&copy, true, 2);
+        assert!(again.recovery().records_replayed > 0);
+        assert!(contents(&again) == expected, "after opening, seed {seed}");
+        assert_goes_on(&again, seed);
+    }
+}
+
+/// Writes go on in the segment that the life before left.
+fn assert_goes_on(engine: &Engine, seed: u64) {
+    let tree = engine.tree("t").unwrap();
+    tree.put(b"after", b"the crash", Durability::Flushed).unwrap();
+    let value = tree.get(b"after").unwrap().map(|value| value.to_buffer().unwrap().to_vec());
+    assert_eq!(value.as_deref(), Some(b"the crash".as_slice()), "seed {seed}");
+    assert!(engine.check().unwrap().damage.is_empty(), "seed {seed}");
+}
