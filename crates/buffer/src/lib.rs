@@ -3,7 +3,15 @@
 //! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
 //! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
 //!
+//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it.
+//!
 //! Invariant: bytes of the allocation outside the buffer are never exposed.
+
+mod huge;
+mod spare;
+
+pub use huge::may_be_huge;
+pub use spare::keep_at_most;
 
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
@@ -39,7 +47,14 @@ impl Buffer {
     /// Pieces beyond `len` are left out; missing bytes are zero.
     #[must_use]
     pub fn concat<'a>(len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        Self::build(len, |target| put(pieces, target))
+        let built: Result<Self, std::convert::Infallible> = Self::try_overwrite(len, |target| {
+            put(pieces, target);
+            Ok(())
+        });
+        match built {
+            Ok(buffer) => buffer,
+            Err(never) => match never {},
+        }
     }
 
     /// A buffer of `len` bytes that `fill` writes; the bytes are zero before.
@@ -55,15 +70,39 @@ impl Buffer {
     }
 
     /// Like [`Buffer::build`], for a `fill` that can fail.
+    ///
+    /// # Errors
+    /// Those of `fill`.
     pub fn try_build<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        Self::filled(len, true, fill)
+    }
+
+    /// Like [`Buffer::try_build`], for a `fill` that writes every byte: what is there before is anything, such as what an
+    /// earlier buffer held.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn try_overwrite<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        Self::filled(len, false, fill)
+    }
+
+    fn filled<E>(
+        len: usize,
+        from_zero: bool,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         if len == 0 {
             fill(&mut [])?;
             return Ok(Self::new());
         }
-        let mut shared: Arc<[u8]> = std::iter::repeat_n(0, len + ALIGNMENT - 1).collect();
+        let (mut shared, is_fresh) = spare::allocation(len + ALIGNMENT - 1);
         let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
-        // A fresh Arc has one owner, so this never copies.
-        fill(&mut Arc::make_mut(&mut shared)[start..start + len])?;
+        // It has one owner, so this never copies.
+        let bytes = &mut Arc::make_mut(&mut shared)[start..start + len];
+        if from_zero && !is_fresh {
+            bytes.fill(0);
+        }
+        fill(bytes)?;
         Ok(Self { shared: Some(shared), start, len })
     }
 
@@ -107,7 +146,7 @@ impl Buffer {
     #[must_use]
     pub fn to_owned_alone(&self) -> Self {
         let is_aligned = self.as_ptr().addr().is_multiple_of(ALIGNMENT);
-        if is_aligned && self.allocated_bytes() < self.len + ALIGNMENT {
+        if is_aligned && self.allocated_bytes() < self.len + ALIGNMENT + spare::unused_max(self.len) {
             self.clone()
         } else {
             Self::copy_from(self)
@@ -117,8 +156,8 @@ impl Buffer {
     /// As [`Buffer::concat`], in the allocation of a buffer that nobody needs any more, if that is long enough and no other
     /// buffer shows it; a fresh one otherwise.
     #[must_use]
-    pub fn concat_in<'a>(spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let shared = spare.shared.filter(|shared| shared.len() >= len + ALIGNMENT - 1);
+    pub fn concat_in<'a>(mut spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let shared = spare.shared.take().filter(|shared| shared.len() >= len + ALIGNMENT - 1);
         match shared {
             Some(mut shared) if len > 0 => {
                 let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
@@ -154,6 +193,14 @@ fn put<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, target: &mut [u8]) {
         at += fits;
     }
     target[at..].fill(0);
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take_if(|shared| shared.len() >= spare::LONG) {
+            spare::give_back(shared);
+        }
+    }
 }
 
 impl Default for Buffer {

@@ -18,6 +18,9 @@ const VALUES_SHARE: u64 = 8;
 /// Of what may be held, inner nodes have at most this share for long.
 const INNER_SHARE: u64 = 2;
 
+/// Of the memory, long buffers that are kept to be used again have at most this share.
+const SPARE_SHARE: u64 = 32;
+
 /// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone, what the
 /// allocator adds, and its place in the queue.
 const VALUE_BYTES: u64 = PIECE_BYTES as u64;
@@ -37,6 +40,10 @@ pub struct Backing {
 
 impl Backing {
     pub(crate) fn new(disk: Option<Arc<dyn Disk>>, store_id: u64, memory_bytes: u64) -> Self {
+        if disk.is_some() {
+            // Buffers of long values that are used again are memory as well.
+            atoll_buffer::keep_at_most(usize::try_from(memory_bytes / SPARE_SHARE).unwrap_or(usize::MAX));
+        }
         let name = disk.as_ref().map_or_else(|| "memory".to_owned(), |disk| disk.name().to_owned());
         Self {
             disk,

@@ -75,14 +75,6 @@ impl<'a> Given<'a> {
             Self::Buffer(buffer) | Self::Part(buffer) => buffer.clone(),
         }
     }
-
-    /// Bytes of memory that it takes to keep `bytes`, which were made of it.
-    pub(crate) fn kept_bytes(self, bytes: &Buffer) -> u64 {
-        match self {
-            Self::Part(_) => bytes.len() as u64,
-            Self::Bytes(_) | Self::Buffer(_) => bytes.allocated_bytes() as u64,
-        }
-    }
 }
 
 /// Where the pieces of a value of this length end: all about as long as each other, so that each gets an extent of its

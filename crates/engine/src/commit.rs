@@ -334,9 +334,8 @@ impl Shared {
             self.space.lock().cancel(extent);
             return Err(error.into());
         }
-        let piece = Piece::resident(bytes.clone(), checksum, epoch);
-        piece.settle(extent.offset);
-        self.backing.admit(piece.clone(), given.kept_bytes(&bytes));
+        // Not kept in memory: the system has it, and who writes much would fill the budget with what nobody may read.
+        let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);
         Ok(Placed { piece, extent: Some(extent) })
     }
 

@@ -232,7 +232,7 @@ impl<'a> Replayer<'a> {
             if offset.saturating_add(u64::from(len)) > end {
                 return Ok(false);
             }
-            let bytes = Buffer::try_build(len as usize, |target| self.backing.read(offset, target))?;
+            let bytes = Buffer::try_overwrite(len as usize, |target| self.backing.read(offset, target))?;
             if self.backing.checksum(&bytes) != checksum && !planted::is(Bug::ExtentNotVerified) {
                 return Ok(false);
             }

@@ -8,7 +8,10 @@ use crate::backing::Backing;
 use atoll_buffer::Buffer;
 use std::ops::Range;
 
-/// What an allocation may hold beside the bytes of a run, such as what aligns them.
+/// Of the bytes of a run, an allocation may hold at most this share beside them.
+const UNUSED_SHARE: usize = 4;
+
+/// What an allocation may hold beside the bytes of a short run, such as what aligns them.
 const UNUSED_BYTES_MAX: usize = 4096;
 
 /// The bytes of pieces that follow each other, those in one buffer that were absent and lie together on disk.
@@ -38,7 +41,7 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
     }
     let len = runs.iter().map(|run| run.len()).sum::<usize>();
     // A part of an allocation stays where it is: the rest would keep all of that, and nobody would count it.
-    let are_whole = runs.iter().all(|run| run.allocated_bytes() <= run.len() + UNUSED_BYTES_MAX);
+    let are_whole = runs.iter().all(is_whole);
     if range.len() < len / 2 || !are_whole {
         return copied(&runs, range);
     }
@@ -53,6 +56,11 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
         at = end;
     }
     whole.slice(range)
+}
+
+/// Whether its allocation holds hardly more than it shows.
+fn is_whole(run: &Buffer) -> bool {
+    run.allocated_bytes() <= run.len() + UNUSED_BYTES_MAX.max(run.len() / UNUSED_SHARE)
 }
 
 /// Buffers that follow each other, those as one that lie behind each other in memory.
@@ -101,7 +109,7 @@ fn absent_neighbours(pieces: &[&Piece]) -> usize {
 fn read_together(pieces: &[&Piece], backing: &Backing) -> Result<Buffer, EngineError> {
     let len = pieces.iter().map(|piece| piece.len() as usize).sum();
     let offset = pieces.first().and_then(|piece| piece.home()).unwrap_or_default();
-    let whole = Buffer::try_build(len, |target| backing.read(offset, target))?;
+    let whole = Buffer::try_overwrite(len, |target| backing.read(offset, target))?;
     let mut at = 0;
     for piece in pieces {
         let bytes = whole.slice(at..at + piece.len() as usize);

@@ -1,0 +1,122 @@
+//! Spare memory: long allocations that nobody shows any more, kept for the next ones.
+//!
+//! The system hands out fresh memory page by page, at each first touch, and that costs more than to fill the page. Where
+//! long buffers come and go in a stream, such as blocks that are written and objects that are read, the next one lies where
+//! an earlier one lay.
+//!
+//! Invariant: no more is kept than may be, and nobody else shows what is handed out.
+//! Invariant: nothing here waits for a lock: a child that was forked while somebody held it would wait for ever.
+
+use crate::ALIGNMENT;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Allocations below this are left to the allocator, which keeps them itself.
+pub(crate) const LONG: usize = 256 << 10;
+
+/// An allocation is at most one of so many parts longer than is needed, counted from the shortest that is kept.
+const PARTS: usize = 8;
+
+/// Long allocations are so much longer than is needed that they have multiples of this.
+const ROUNDED_TO: usize = 32 << 10;
+
+/// Under sanitizers nothing is kept, so that they see what happens to it.
+const KEEPS: bool = cfg!(not(any(miri, atoll_plain_memory)));
+
+static SPARE: Mutex<Spare> = Mutex::new(Spare { allocations: Vec::new(), bytes: 0 });
+
+static BYTES_MAX: AtomicUsize = AtomicUsize::new(32 << 20);
+
+/// Allocations, that which came last at the end.
+struct Spare {
+    allocations: Vec<Arc<[u8]>>,
+    bytes: usize,
+}
+
+/// Keeps no more than so many bytes from now on, in the whole process. Whoever works within a budget of memory asks for
+/// a small share of it; the least that was ever asked for holds.
+pub fn keep_at_most(bytes: usize) {
+    let before = BYTES_MAX.fetch_min(bytes, Ordering::Relaxed);
+    if bytes < before
+        && let Ok(mut spare) = SPARE.try_lock()
+    {
+        spare.shrink(bytes);
+    }
+}
+
+/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a fresh one of
+/// zeros; and whether it is fresh.
+pub(crate) fn allocation(bytes: usize) -> (Arc<[u8]>, bool) {
+    if bytes >= LONG {
+        if let Some(used) = SPARE.try_lock().ok().and_then(|mut spare| spare.take(bytes)) {
+            return (used, false);
+        }
+        // A little longer, so that what comes next fits too when it is about as long.
+        let rounded = bytes.checked_next_multiple_of(ROUNDED_TO).unwrap_or(bytes);
+        return (std::iter::repeat_n(0, rounded).collect(), true);
+    }
+    (std::iter::repeat_n(0, bytes).collect(), true)
+}
+
+/// Bytes that an allocation for so many may have beyond what aligns them.
+pub(crate) const fn unused_max(bytes: usize) -> usize {
+    if bytes + ALIGNMENT > LONG { bytes / PARTS + ROUNDED_TO } else { 0 }
+}
+
+/// Keeps an allocation, if it is long and nobody else shows it.
+pub(crate) fn give_back(mut allocation: Arc<[u8]>) {
+    if KEEPS
+        && allocation.len() <= BYTES_MAX.load(Ordering::Relaxed)
+        && Arc::get_mut(&mut allocation).is_some()
+        && let Ok(mut spare) = SPARE.try_lock()
+    {
+        spare.bytes += allocation.len();
+        spare.allocations.push(allocation);
+        spare.shrink(BYTES_MAX.load(Ordering::Relaxed));
+    }
+}
+
+impl Spare {
+    fn take(&mut self, bytes: usize) -> Option<Arc<[u8]>> {
+        let fits = bytes..=bytes.saturating_add(unused_max(bytes));
+        let place = self.allocations.iter().rposition(|allocation| fits.contains(&allocation.len()))?;
+        let taken = self.allocations.remove(place);
+        self.bytes -= taken.len();
+        Some(taken)
+    }
+
+    /// Lets go of what came first, until no more is kept than may be.
+    fn shrink(&mut self, bytes_max: usize) {
+        let mut gone = 0;
+        for allocation in &self.allocations {
+            if self.bytes <= bytes_max {
+                break;
+            }
+            self.bytes -= allocation.len();
+            gone += 1;
+        }
+        self.allocations.drain(..gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_about_as_long_fits_and_no_more_is_kept_than_may_be() {
+        let mut spare = Spare { allocations: Vec::new(), bytes: 0 };
+        for bytes in [LONG, 3 * LONG, 2 * LONG] {
+            spare.allocations.push(std::iter::repeat_n(1, bytes).collect());
+            spare.bytes += bytes;
+        }
+        assert!(spare.take(3 * LONG + 1).is_none(), "too short");
+        assert!(spare.take(LONG + LONG / 2).is_none(), "two thirds of it would be for nothing");
+        assert_eq!(spare.take(2 * LONG - LONG / PARTS).map(|taken| taken.len()), Some(2 * LONG));
+        assert_eq!((spare.bytes, spare.allocations.len()), (4 * LONG, 2));
+        spare.shrink(3 * LONG);
+        assert_eq!((spare.bytes, spare.allocations.len()), (3 * LONG, 1));
+        spare.shrink(LONG);
+        assert_eq!((spare.bytes, spare.allocations.len()), (0, 0));
+    }
+}
