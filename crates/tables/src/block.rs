@@ -1,7 +1,7 @@
 //! Blocks: what a writer appended in one step, in the order of the weights.
 //!
 //! ```text
-//! head 64 B | directory | band 0: weights, column 0, column 1, … | band 1: … | …
+//! head 64 B | directory | band 0: column 0, column 1, … | band 1: … | …
 //! ```
 //!
 //! Rows lie in bands, each as long as all before it together, so that a sample is the first few bands and reads
@@ -13,11 +13,12 @@
 //!            | zero 8 | head sum 8
 //! directory: columns 4 | index columns 4 | bands 4 | zero 4 | bands …
 //! band:      rows 4 | zero 4 | least weight 8 | greatest weight 8 | extent 24 for each index column
-//!            | slice 24 for the weights and for each column
+//!            | slice 24 for each column
 //! extent:    kind 1 | rows without a value 1 | zero 6 | least 8 | greatest 8
 //! slice:     offset 8 | length 8 | checksum 8
 //! ```
 //!
+//! Weights follow from the sample key; up to format 2 they are a slice in front of the columns'.
 //! Integers are little-endian, slices start on multiples of 64 bytes, checksums are XXH3-64.
 //!
 //! Invariant: rows lie in the order of (weight, id), over all bands.

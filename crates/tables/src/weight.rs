@@ -17,14 +17,19 @@ mod vectors;
 
 pub use cut::{Cut, Window};
 pub use order::order;
-pub(crate) use order::{order_of_rows, ordered, same_keys};
+pub(crate) use order::{order_of_rows, rows_in_order, same_keys};
 
-use arrow_array::ArrayRef;
+use crate::room::Lent;
+use crate::threads::map_owned;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use atoll_errors::ErrorKind;
 use keys::KeyColumns;
 use std::num::NonZeroU64;
 use twox_hash::XxHash3_64;
+
+/// Rows that are weighed at a time: their keys fit a cache.
+const ROWS_AT_ONCE: usize = 1 << 13;
 
 /// The seed of a table's weights. Equal keys have equal weights in all tables of one salt, so joins of samples
 /// are samples of the join; another salt gives samples that know nothing of each other.
@@ -90,6 +95,29 @@ pub(crate) fn weigh(columns: &[ArrayRef], salt: Salt, weights: &mut [Weight]) ->
     }
     keys.weigh(salt, weights);
     Ok(())
+}
+
+/// As [`weights`], of many rows and by so many threads.
+///
+/// # Errors
+/// As [`weights`].
+pub(crate) fn weights_of_rows(
+    columns: &[ArrayRef],
+    salt: Salt,
+    threads: usize,
+) -> Result<Lent<Weight>, WeightError> {
+    let expected = columns.first().ok_or(WeightError::NoColumns)?.len();
+    if let Some(column) = columns.iter().position(|column| column.len() != expected) {
+        return Err(WeightError::Rows { column, rows: columns[column].len(), expected });
+    }
+    let mut weights = Lent::filled(expected, Weight::LEAST);
+    let parts = (0..).step_by(ROWS_AT_ONCE).zip(weights.chunks_mut(ROWS_AT_ONCE));
+    let weighed = map_owned(parts, threads, |(from, weights)| {
+        let part = |column: &ArrayRef| column.slice(from, weights.len());
+        weigh(&columns.iter().map(part).collect::<Vec<_>>(), salt, weights)
+    });
+    weighed.into_iter().collect::<Result<(), _>>()?;
+    Ok(weights)
 }
 
 /// Why there are no weights, no order or no cut.

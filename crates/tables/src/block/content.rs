@@ -5,7 +5,6 @@
 
 use super::slice::ALIKE;
 use super::{BlockError, slice};
-use crate::Weight;
 use crate::lattice::Extent;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::Buffer;
@@ -26,8 +25,6 @@ pub(super) struct Source {
 
 /// What a slice holds.
 pub(super) enum Content<'c> {
-    /// Weights, in their order.
-    Weights(&'c [Weight]),
     /// Numbers, in an order that their column is not in yet.
     Plain { data_type: &'c DataType, values: &'c [u8], width: usize, order: &'c [u32] },
     /// One number for all rows.
@@ -37,7 +34,19 @@ pub(super) enum Content<'c> {
 }
 
 impl Source {
-    pub(super) fn of(column: &ArrayRef) -> Self {
+    /// What the columns of a table hold, some of which are the id.
+    pub(super) fn of_all(columns: &[ArrayRef], ids: &[usize]) -> Vec<Self> {
+        let mut sources: Vec<Self> = columns.iter().map(Self::of).collect();
+        // A band whose every id were written once would not show how many rows it has.
+        if ids.iter().all(|&place| sources[place].is_alike)
+            && let Some(&first) = ids.first()
+        {
+            sources[first].is_alike = false;
+        }
+        sources
+    }
+
+    fn of(column: &ArrayRef) -> Self {
         let plain = column
             .data_type()
             .primitive_width()
@@ -77,7 +86,6 @@ impl Content<'_> {
     pub(super) fn bytes(&self) -> usize {
         let one_part = |bytes: usize| ONE_PART_BYTES + bytes.next_multiple_of(8);
         match self {
-            Self::Weights(weights) => one_part(size_of_val(*weights)),
             Self::Plain { width, order, .. } => one_part(order.len() * width),
             Self::Alike { value, .. } => one_part(value.len()),
             Self::Encoded { bytes, .. } => bytes.len(),
@@ -89,13 +97,6 @@ impl Content<'_> {
         match self {
             Self::Encoded { bytes, .. } => {
                 slice.copy_from_slice(bytes);
-                None
-            }
-            Self::Weights(weights) => {
-                let part = begin_part(slice, size_of_val(*weights));
-                for (to, weight) in part.as_chunks_mut::<8>().0.iter_mut().zip(*weights) {
-                    *to = weight.get().to_le_bytes();
-                }
                 None
             }
             Self::Alike { data_type, value, .. } => {

@@ -8,8 +8,15 @@ use crate::lattice::{Extent, Scalar};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLBLK");
 
-/// The newest format that is known. The second has slices of one value; the first is the same without them.
-const FORMAT: u32 = 2;
+/// The newest format that is known. Up to the second, the weights of a band are a slice in front of those of the columns.
+/// The second has slices of one value; the first is the same without them.
+const FORMAT: u32 = 3;
+
+/// The last format whose bands have a slice of weights.
+const LAST_WITH_WEIGHTS: u32 = 2;
+
+/// Rows of an id that a byte holds at most: those of a column of bits.
+const ROWS_A_BYTE: u64 = 8;
 
 const EXTENT_BYTES: usize = 24;
 const SLICE_BYTES: usize = 24;
@@ -18,6 +25,8 @@ const BAND_FIXED_BYTES: usize = 24;
 /// What stands at the head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
+    /// Whether bands have a slice of weights; those that are written now have none.
+    pub(super) has_weights: bool,
     pub(super) directory_bytes: u32,
     pub(super) rows: u64,
     pub(super) block_bytes: u64,
@@ -47,6 +56,7 @@ impl Head {
         }
         let format = fields.u32()?;
         let head = Self {
+            has_weights: format <= LAST_WITH_WEIGHTS,
             directory_bytes: fields.u32()?,
             rows: fields.u64()?,
             block_bytes: fields.u64()?,
@@ -86,7 +96,9 @@ pub struct Band {
     pub greatest: Weight,
     /// What its rows span in each index column.
     pub extents: Vec<Extent>,
-    /// The slice of the weights, then one for each column of the table.
+    /// The slice of the weights, in blocks of earlier releases: they follow from the sample key.
+    pub weights: Option<Slice>,
+    /// A slice for each column of the table.
     pub slices: Vec<Slice>,
 }
 
@@ -129,12 +141,14 @@ impl Directory {
         16 + bands * (BAND_FIXED_BYTES + index_columns * EXTENT_BYTES + slices * SLICE_BYTES)
     }
 
-    /// Reads the directory of a block with this head, for a table with so many columns and index columns.
+    /// Reads the directory of a block with this head, for a table with so many columns and index columns, some of which are
+    /// the id.
     pub(super) fn decode(
         head: &Head,
         bytes: &[u8],
         columns: usize,
         index_columns: usize,
+        ids: &[usize],
     ) -> Result<Self, BlockError> {
         if checksum(bytes) != head.directory_sum {
             return Err(damaged("its directory does not match its checksum"));
@@ -143,20 +157,20 @@ impl Directory {
         let counts = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?].map(|count| count as usize);
         let [slices, extents, bands, _zero] = counts;
         let is_empty = bands == 0;
-        if !is_empty && (slices != columns + 1 || extents != index_columns) {
+        if !is_empty && (slices != columns + usize::from(head.has_weights) || extents != index_columns) {
             return Err(damaged("its directory is about other columns"));
         }
         if bytes.len() != Self::encoded_bytes(bands, extents, slices) {
             return Err(damaged("its directory has the wrong length"));
         }
         let bands =
-            (0..bands).map(|_| decode_band(&mut fields, extents, slices)).collect::<Result<_, _>>()?;
+            (0..bands).map(|_| decode_band(&mut fields, head, extents, slices)).collect::<Result<_, _>>()?;
         let directory = Self { rows: head.rows, bytes: head.block_bytes, bands };
-        directory.check()?;
+        directory.check(ids)?;
         Ok(directory)
     }
 
-    fn check(&self) -> Result<(), BlockError> {
+    fn check(&self, ids: &[usize]) -> Result<(), BlockError> {
         let rows: u64 = self.bands.iter().map(|band| u64::from(band.rows)).sum();
         if rows != self.rows {
             return Err(damaged("its bands have not the rows of the block"));
@@ -166,25 +180,48 @@ impl Directory {
         if !is_rising {
             return Err(damaged("its bands are not in the order of their weights"));
         }
-        let slices = self.bands.iter().flat_map(|band| &band.slices);
+        let slices = self.bands.iter().flat_map(Band::all_slices);
         let lies_inside =
             |slice: &Slice| slice.offset.checked_add(slice.bytes).is_some_and(|end| end <= self.bytes);
         if !slices.into_iter().all(lies_inside) {
             return Err(damaged("a slice lies outside the block"));
         }
+        // Weights and one column of the id are never written once for all rows, so what a band takes in memory is bounded by
+        // its own bytes.
+        let has_rows = |band: &Band| {
+            let bytes = ids.iter().filter_map(|&place| band.slices.get(place)).chain(&band.weights);
+            bytes.map(|slice| slice.bytes).max().unwrap_or(0).saturating_mul(ROWS_A_BYTE)
+                >= u64::from(band.rows)
+        };
+        if !self.bands.iter().all(has_rows) {
+            return Err(damaged("a band has fewer ids than rows"));
+        }
         Ok(())
     }
 }
 
-fn decode_band(fields: &mut Fields<'_>, extents: usize, slices: usize) -> Result<Band, BlockError> {
+impl Band {
+    /// The slices of its columns, and of its weights if it has one.
+    fn all_slices(&self) -> impl Iterator<Item = &Slice> {
+        self.weights.iter().chain(&self.slices)
+    }
+}
+
+fn decode_band(
+    fields: &mut Fields<'_>,
+    head: &Head,
+    extents: usize,
+    slices: usize,
+) -> Result<Band, BlockError> {
     let (rows, _zero) = (fields.u32()?, fields.u32()?);
     let weight = |number| Weight::new(number).ok_or_else(|| damaged("a weight is zero"));
     let (least, greatest) = (weight(fields.u64()?)?, weight(fields.u64()?)?);
     let extents = (0..extents).map(|_| fields.extent()).collect::<Result<_, _>>()?;
-    let slices = (0..slices)
-        .map(|_| Ok(Slice { offset: fields.u64()?, bytes: fields.u64()?, checksum: fields.u64()? }))
-        .collect::<Result<_, BlockError>>()?;
-    Ok(Band { rows, least, greatest, extents, slices })
+    let mut slice = || Ok(Slice { offset: fields.u64()?, bytes: fields.u64()?, checksum: fields.u64()? });
+    let weights = head.has_weights.then(&mut slice).transpose()?;
+    let slices = (0..slices - usize::from(head.has_weights)).map(|_| slice());
+    let slices = slices.collect::<Result<_, BlockError>>()?;
+    Ok(Band { rows, least, greatest, extents, weights, slices })
 }
 
 fn put_extent(extent: &Extent, bytes: &mut Vec<u8>) {

@@ -6,8 +6,8 @@ use super::directory::Head;
 use super::{Band, BlockError, Directory, HEAD_BYTES, Slice, checksum, damaged, schema_sum, slice};
 use crate::cube::Growing;
 use crate::lattice::Extent;
-use crate::weight::Window;
-use crate::{TableSchema, Weight};
+use crate::weight::{Window, weights};
+use crate::{Salt, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Schema};
 use std::ops::Range;
@@ -66,7 +66,7 @@ impl BlockReader {
         let directory = front.get(HEAD_BYTES..HEAD_BYTES + head.directory_bytes as usize);
         let directory = directory.ok_or_else(|| damaged("its directory is cut off"))?;
         let (columns, index) = (schema.columns().fields().len(), schema.index().len());
-        let directory = Directory::decode(&head, directory, columns, index)?;
+        let directory = Directory::decode(&head, directory, columns, index, schema.id())?;
         Ok(Self { schema, directory })
     }
 
@@ -85,14 +85,25 @@ impl BlockReader {
         bands.filter(move |(_, band)| passes(band)).map(|(place, _)| place)
     }
 
-    /// The slices to read of one band: the weights first, then the columns that are wanted.
+    /// The slices to read of one band: those of the columns that are wanted, then what tells the weights, which is the rest of
+    /// the sample key, or weights that an earlier release wrote.
     ///
     /// # Panics
     /// Never for a place that [`BlockReader::bands`] named and columns of the table.
     #[must_use]
     pub fn slices(&self, band: usize, columns: &[usize]) -> Vec<Slice> {
-        let slices = &self.directory.bands[band].slices;
-        std::iter::once(slices[0]).chain(columns.iter().map(|&column| slices[column + 1])).collect()
+        let band = &self.directory.bands[band];
+        let read = self.columns_of(band, columns);
+        read.into_iter().map(|column| band.slices[column]).chain(band.weights).collect()
+    }
+
+    /// The columns that are read for a query: those it wants, and those of the sample key.
+    fn columns_of(&self, band: &Band, wanted: &[usize]) -> Vec<usize> {
+        let mut columns = wanted.to_vec();
+        if band.weights.is_none() {
+            columns.extend(self.schema.sample_key().iter().filter(|place| !wanted.contains(place)));
+        }
+        columns
     }
 
     /// The rows of a band with the weights that are wanted, from the bytes of its slices; and those weights.
@@ -109,17 +120,33 @@ impl BlockReader {
         if places.len() != slices.len() {
             return Err(damaged("not all slices of a band were read"));
         }
-        let rows = self.directory.bands[band].rows as usize;
+        let band = &self.directory.bands[band];
+        let rows = band.rows as usize;
+        let read = self.columns_of(band, wanted.columns);
         let verified = |place: usize| verified(&places[place], slices[place].as_ref());
-        let weights = weights_of(rows, verified(0)?)?;
-        let kept = wanted.window.slice(&weights);
-        let mut columns = Vec::with_capacity(wanted.columns.len());
-        for (place, &column) in wanted.columns.iter().enumerate() {
+        let mut arrays = Vec::with_capacity(read.len());
+        for (place, &column) in read.iter().enumerate() {
             let data_type = self.schema.columns().field(column).data_type();
-            let whole = slice::decode(data_type, rows, verified(place + 1)?)?;
-            columns.push(whole.slice(kept.start, kept.len()));
+            arrays.push(slice::decode(data_type, rows, verified(place)?)?);
         }
+        let weights = match band.weights {
+            Some(_) => written_weights(rows, verified(read.len())?)?,
+            None => self.weights(&read, &arrays)?,
+        };
+        if !weights.is_sorted() {
+            return Err(damaged("weights are not in their order"));
+        }
+        let kept = wanted.window.slice(&weights);
+        arrays.truncate(wanted.columns.len());
+        let columns = arrays.iter().map(|array| array.slice(kept.start, kept.len())).collect();
         Ok((self.batch(wanted.columns, columns, &kept)?, weights[kept].to_vec()))
+    }
+
+    /// The weights of the rows of a band, of which these columns were read.
+    fn weights(&self, read: &[usize], arrays: &[ArrayRef]) -> Result<Vec<Weight>, BlockError> {
+        let of_key = |place: &usize| read.iter().position(|column| column == place);
+        let key = self.schema.sample_key().iter().filter_map(of_key).map(|at| Arc::clone(&arrays[at]));
+        Ok(weights(&key.collect::<Vec<_>>(), Salt(self.schema.salt()))?)
     }
 
     /// Appends all rows of a column of a band to a column that grows, from the bytes of the whole block.
@@ -133,7 +160,7 @@ impl BlockReader {
         block: &[u8],
         grown: &mut Growing,
     ) -> Result<(), BlockError> {
-        let place = band.slices[column + 1];
+        let place = band.slices[column];
         let bytes = place.offset.checked_add(place.bytes).and_then(|end| {
             let (from, end) = (usize::try_from(place.offset).ok()?, usize::try_from(end).ok()?);
             block.get(from..end)
@@ -165,18 +192,11 @@ fn verified<'b>(slice: &Slice, bytes: &'b [u8]) -> Result<&'b [u8], BlockError> 
     Err(damaged(format!("the {} bytes at offset {} do not match their checksum", slice.bytes, slice.offset)))
 }
 
-fn weights_of(rows: usize, bytes: &[u8]) -> Result<Vec<Weight>, BlockError> {
-    // Weights are never written once for all rows, so what a band takes in memory is bounded by the bytes of its own.
-    if bytes.len() / size_of::<u64>() < rows {
-        return Err(damaged("a band has fewer weights than rows"));
-    }
+/// Weights as earlier releases wrote them.
+fn written_weights(rows: usize, bytes: &[u8]) -> Result<Vec<Weight>, BlockError> {
     let numbers = slice::decode(&DataType::UInt64, rows, bytes)?;
     let numbers =
         numbers.as_any().downcast_ref::<UInt64Array>().ok_or_else(|| damaged("weights are numbers"))?;
     let weights: Option<Vec<Weight>> = numbers.values().iter().map(|&number| Weight::new(number)).collect();
-    let weights = weights.ok_or_else(|| damaged("a weight is zero"))?;
-    if !weights.is_sorted() {
-        return Err(damaged("weights are not in their order"));
-    }
-    Ok(weights)
+    weights.ok_or_else(|| damaged("a weight is zero"))
 }

@@ -7,8 +7,8 @@ use crate::weight::{Cut, Window, order, weights};
 use crate::{Roles, Salt, TableSchema, Weight, column};
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch,
-    StringArray, TimestampNanosecondArray, UInt8Array, UInt32Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int32Array,
+    Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt8Array, UInt32Array,
 };
 use arrow_schema::{Field, Schema, TimeUnit};
 use arrow_select::concat::concat_batches;
@@ -97,9 +97,13 @@ fn expected(rows: &RecordBatch) -> (RecordBatch, Vec<Weight>) {
 }
 
 fn open(bytes: &[u8]) -> Result<BlockReader, BlockError> {
+    open_of(&schema(), bytes)
+}
+
+fn open_of(schema: &TableSchema, bytes: &[u8]) -> Result<BlockReader, BlockError> {
     let front = usize::try_from(BlockReader::front_bytes(bytes)?).unwrap();
     let front = bytes.get(..front).ok_or_else(|| damaged("cut off"))?;
-    BlockReader::open(Arc::new(schema()), front)
+    BlockReader::open(Arc::new(schema.clone()), front)
 }
 
 /// Reads what is wanted the way a table does: directory, bands, slices. Also how many rows were decoded.
@@ -108,7 +112,16 @@ fn read(
     wanted: &Wanted<'_>,
     region: &Region,
 ) -> Result<(RecordBatch, Vec<Weight>, usize), BlockError> {
-    let reader = open(bytes)?;
+    read_of(&schema(), bytes, wanted, region)
+}
+
+fn read_of(
+    schema: &TableSchema,
+    bytes: &[u8],
+    wanted: &Wanted<'_>,
+    region: &Region,
+) -> Result<(RecordBatch, Vec<Weight>, usize), BlockError> {
+    let reader = open_of(schema, bytes)?;
     let (mut batches, mut weights, mut decoded) = (Vec::new(), Vec::new(), 0);
     for band in reader.bands(wanted.window, |extents| !region.prunes(extents)) {
         let slices: Vec<&[u8]> = reader
@@ -125,7 +138,7 @@ fn read(
         weights.extend(of_rows);
     }
     let fields: Vec<_> =
-        wanted.columns.iter().map(|&place| Arc::clone(&schema().columns().fields()[place])).collect();
+        wanted.columns.iter().map(|&place| Arc::clone(&schema.columns().fields()[place])).collect();
     Ok((concat_batches(&Arc::new(Schema::new(fields)), &batches)?, weights, decoded))
 }
 
@@ -298,10 +311,8 @@ fn a_block_of_another_schema_or_a_newer_release_says_so() {
     let other = TableSchema::new(Arc::clone(schema().columns()), &roles).unwrap();
     assert!(matches!(BlockReader::open(Arc::new(other), &bytes), Err(BlockError::OtherSchema)));
     let mut newer = bytes;
-    newer[8] = 3;
-    let sum = checksum(&newer[..HEAD_BYTES - 8]);
-    newer[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
-    assert!(matches!(BlockReader::front_bytes(&newer), Err(BlockError::NewerFormat { found: 3, .. })));
+    set_format(&mut newer, 4);
+    assert!(matches!(BlockReader::front_bytes(&newer), Err(BlockError::NewerFormat { found: 4, .. })));
 }
 
 #[test]
@@ -318,7 +329,7 @@ fn a_number_that_all_rows_have_is_written_once_a_band() {
         with_steps((0..3000).map(|row| if row == 2999 { 1 } else { -7 }).collect::<Vec<i64>>().into());
     let bytes = encode_block(&schema(), &alike).unwrap();
     let slices = |bytes: &[u8]| -> Vec<u64> {
-        open(bytes).unwrap().directory().bands.iter().map(|band| band.slices[2].bytes).collect()
+        open(bytes).unwrap().directory().bands.iter().map(|band| band.slices[1].bytes).collect()
     };
     assert_eq!(slices(&bytes), [24; 5]);
     assert!(slices(&encode_block(&schema(), &but_one).unwrap())[4] > 7000);
@@ -327,12 +338,6 @@ fn a_number_that_all_rows_have_is_written_once_a_band() {
         let (found, ..) = read(&bytes, &EVERYTHING, &Region::everything(3)).unwrap();
         assert_eq!(found, expected(&rows).0);
     }
-    // Blocks of before say so for no slice, and have another number.
-    let mut older = encode_block(&schema(), &rows).unwrap();
-    older[8] = 1;
-    let sum = checksum(&older[..HEAD_BYTES - 8]);
-    older[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(read(&older, &EVERYTHING, &Region::everything(3)).unwrap().0, expected(&rows).0);
 }
 
 #[test]
@@ -342,4 +347,71 @@ fn each_band_is_as_long_as_all_before_it() {
     assert_eq!(bands(256), [256]);
     assert_eq!(bands(257), [256, 1]);
     assert_eq!(bands(3000), [256, 256, 512, 1024, 952]);
+}
+
+/// The rows of `format-2.bin`: 300 of one step, each a particle.
+fn kept_rows() -> (TableSchema, RecordBatch) {
+    let columns = Schema::new(vec![
+        column("pid", DataType::Int32, false),
+        column("step", DataType::Int64, false),
+        column("x", DataType::Float32, false),
+        column("name", DataType::Utf8, true),
+    ]);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles =
+        Roles { id: names(&["pid", "step"]), sample_key: names(&["pid"]), index: names(&["x"]), salt: 9 };
+    let pid = Int32Array::from_iter_values(0..300);
+    let step = Int64Array::from_iter_values([80; 300]);
+    let x = Float32Array::from_iter_values((0..300).map(|row| row as f32 / 8.0));
+    let name: StringArray = (0..300).map(|row| (row % 3 > 0).then(|| "x".repeat(row % 4))).collect();
+    let schema = TableSchema::new(columns, &roles).unwrap();
+    let columns: Vec<ArrayRef> = vec![Arc::new(pid), Arc::new(step), Arc::new(x), Arc::new(name)];
+    let rows = RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap();
+    (schema, rows)
+}
+
+/// Makes it say that it was written so.
+fn set_format(block: &mut [u8], format: u8) {
+    block[8] = format;
+    let sum = checksum(&block[..HEAD_BYTES - 8]);
+    block[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn blocks_of_an_earlier_release_are_read() {
+    let (schema, rows) = kept_rows();
+    let kept = include_bytes!("kept/format-2.bin").to_vec();
+    let mut older = kept.clone();
+    set_format(&mut older, 1);
+    let now = encode_block(&schema, &rows).unwrap();
+    let every = Wanted { columns: &[0, 1, 2, 3], ..EVERYTHING };
+    let everywhere = Region::everything(1);
+    let (expected, weights, _) = read_of(&schema, &now, &every, &everywhere).unwrap();
+    for bytes in [&kept, &older] {
+        let found = read_of(&schema, bytes, &every, &everywhere).unwrap();
+        assert_eq!(found, (expected.clone(), weights.clone(), 300));
+    }
+    // A sample that does not ask for its key.
+    let some = Wanted { window: Window::below(Cut::of_share(0.3).unwrap()), columns: &[2], rows: None };
+    let (expected, weights, _) = read_of(&schema, &now, &some, &everywhere).unwrap();
+    assert!((60..120).contains(&expected.num_rows()) && expected.num_columns() == 1);
+    let (found, found_weights, _) = read_of(&schema, &kept, &some, &everywhere).unwrap();
+    assert_eq!((found, found_weights), (expected, weights));
+    assert!(now.len() + 300 * size_of::<Weight>() <= kept.len(), "weights are not written any more");
+}
+
+#[test]
+fn a_band_of_ids_that_are_all_the_same_has_no_more_rows_than_its_bytes_tell() {
+    let (schema, rows) = kept_rows();
+    let mut columns = rows.columns().to_vec();
+    columns[0] = Arc::new(Int32Array::from_value(7, 300));
+    let rows = RecordBatch::try_new(rows.schema(), columns).unwrap();
+    let bytes = encode_block(&schema, &rows).unwrap();
+    let every = Wanted { columns: &[0, 1, 2, 3], ..EVERYTHING };
+    let (found, ..) = read_of(&schema, &bytes, &every, &Region::everything(1)).unwrap();
+    assert_eq!((found.num_rows(), found.column(0)), (300, rows.column(0)));
+    let reader = open_of(&schema, &bytes).unwrap();
+    let bands = &reader.directory().bands;
+    assert!(bands.iter().all(|band| band.slices[0].bytes >= 4 * u64::from(band.rows)), "one id shows them");
+    assert!(bands.iter().all(|band| band.slices[1].bytes == 24), "the other is written once");
 }

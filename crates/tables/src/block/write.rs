@@ -8,7 +8,7 @@ use super::{
 use crate::lattice::Extent;
 use crate::schema::IndexColumn;
 use crate::threads::{map, threads};
-use crate::weight::ordered;
+use crate::weight::{rows_in_order, weights_of_rows};
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::take::take;
@@ -30,7 +30,9 @@ pub(crate) fn write_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Wr
         places.iter().map(|&place| Arc::clone(rows.column(place))).collect()
     };
     let (key, id) = (columns(schema.sample_key()), columns(schema.id()));
-    let (weights, order) = ordered(&key, &id, Salt(schema.salt()))?;
+    let threads = threads(2 * rows.num_rows());
+    let weights = weights_of_rows(&key, Salt(schema.salt()), threads)?;
+    let (weights, order) = rows_in_order(&weights, &id, threads)?;
     encode(schema, rows, &order, &weights)
 }
 
@@ -89,19 +91,19 @@ fn encode(
     order: &[u32],
     weights: &[Weight],
 ) -> Result<Written, BlockError> {
-    let sources: Vec<Source> = rows.columns().iter().map(Source::of).collect();
-    let mut contents = Vec::new();
+    let sources = Source::of_all(rows.columns(), schema.id());
+    let (mut contents, mut of_bands) = (Vec::new(), Vec::new());
     let mut from = 0;
     for count in band_rows(rows.num_rows()) {
         let (order, weights) = (&order[from..from + count], &weights[from..from + count]);
-        contents.push(Content::Weights(weights));
+        of_bands.push(weights);
         for source in &sources {
             contents.push(source.content(order)?);
         }
         from += count;
     }
-    let (index, slices) = (schema.index().len(), sources.len() + 1);
-    let bands = contents.len() / slices;
+    let (index, slices) = (schema.index().len(), sources.len());
+    let bands = of_bands.len();
     let front = HEAD_BYTES + Directory::encoded_bytes(bands, index, slices);
     let padded = |content: &Content<'_>| content.bytes().next_multiple_of(ALIGNMENT);
     let block_bytes = front.next_multiple_of(ALIGNMENT) + contents.iter().map(padded).sum::<usize>();
@@ -110,12 +112,13 @@ fn encode(
     let bytes = Buffer::try_build(block_bytes, |bytes| {
         let (at_front, behind) = bytes.split_at_mut(front.next_multiple_of(ALIGNMENT));
         let put = put_slices(&contents, at_front.len(), behind, threads(2 * rows.num_rows()));
-        let bands = contents.chunks(slices).zip(put.chunks(slices));
-        for (contents, put) in bands {
-            directory.bands.push(band_of(schema, rows, contents, put)?);
+        let bands = of_bands.iter().zip(contents.chunks(slices).zip(put.chunks(slices)));
+        for (weights, (contents, put)) in bands {
+            directory.bands.push(band_of(schema, rows, weights, contents, put)?);
         }
         let encoded = directory.encode();
         let head = Head {
+            has_weights: false,
             directory_bytes: encoded.len() as u32,
             rows: directory.rows,
             block_bytes: directory.bytes,
@@ -156,34 +159,28 @@ fn put_slices(contents: &[Content<'_>], mut offset: usize, mut bytes: &mut [u8],
 fn band_of(
     schema: &TableSchema,
     rows: &RecordBatch,
+    weights: &[Weight],
     contents: &[Content<'_>],
     put: &[Put],
 ) -> Result<Band, BlockError> {
-    let Some(Content::Weights(weights @ [least, .., greatest] | weights @ [least @ greatest])) =
-        contents.first()
-    else {
+    let (Some(least), Some(greatest)) = (weights.first(), weights.last()) else {
         return Err(damaged("a band has a row at least"));
     };
     let extent = |index: &IndexColumn| -> Result<Extent, BlockError> {
-        let (content, put) = (&contents[index.place + 1], &put[index.place + 1]);
-        match (put.extent, content) {
-            (Some(extent), _) if index.element.is_none() => Ok(extent),
-            (
-                _,
-                Content::Plain { order, .. } | Content::Alike { order, .. } | Content::Encoded { order, .. },
-            ) => {
-                let order = UInt32Array::from(order.to_vec());
-                let column = take(rows.column(index.place), &order, None)?;
-                Ok(Extent::of(&index.of_column(&column)?)?)
-            }
-            (_, Content::Weights(_)) => Err(damaged("weights are no index column")),
+        if let (Some(extent), None) = (put[index.place].extent, &index.element) {
+            return Ok(extent);
         }
+        let (Content::Plain { order, .. } | Content::Alike { order, .. } | Content::Encoded { order, .. }) =
+            &contents[index.place];
+        let column = take(rows.column(index.place), &UInt32Array::from(order.to_vec()), None)?;
+        Ok(Extent::of(&index.of_column(&column)?)?)
     };
     Ok(Band {
         rows: weights.len() as u32,
         least: *least,
         greatest: *greatest,
         extents: schema.index().iter().map(extent).collect::<Result<_, _>>()?,
+        weights: None,
         slices: put.iter().map(|put| put.slice).collect(),
     })
 }

@@ -34,6 +34,9 @@ pub use loader::Loader;
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
 
+/// How many times as large as its rows is what a tree takes while it grows.
+const TREE_TIMES: usize = 6;
+
 /// How many times as many rows as for a query it takes until a pack begins another thread: about half a million for each.
 const BEHIND_TIMES: usize = 16;
 
@@ -208,7 +211,7 @@ impl Table {
         let bytes_read = input.bytes;
         if rows > 0 {
             let Input { rows, weights, origins, .. } = input;
-            let tree = Tree::grow(&self.schema, rows, weights, origins, &options.shape, threads);
+            let tree = Tree::grow(&self.schema, rows, weights.into_vec(), origins, &options.shape, threads);
             let written = self.write_tree(&tree.map_err(in_new_cubes)?, session, threads, &mut pace).await?;
             report.bytes_written += written.pieces.iter().map(|piece| piece.bytes).sum::<u64>();
             report.cubes += written.cubes;

@@ -4,11 +4,10 @@
 //! the order in which they came.
 
 use super::keys::KeyColumns;
-use super::{Salt, Weight, WeightError};
+use super::{Weight, WeightError};
 use crate::room::Lent;
 use crate::threads::map_owned;
 use arrow_array::ArrayRef;
-use std::sync::Arc;
 
 /// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
 ///
@@ -19,7 +18,13 @@ use std::sync::Arc;
 /// [`WeightError::NoColumns`], [`WeightError::Rows`] if an id column has not a row for each weight,
 /// [`WeightError::NotAKey`], and [`WeightError::TooManyRows`] above 2^32 - 1 rows.
 pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightError> {
-    Ok(in_order(weights, &KeyColumns::new(ids)?)?.1)
+    let ids = KeyColumns::new(ids)?;
+    if ids.rows() != weights.len() {
+        return Err(WeightError::Rows { column: 0, rows: ids.rows(), expected: weights.len() });
+    }
+    let (sorted, mut order) = by_weight(weights, rows_of(weights)?, 1);
+    settle_all(&sorted, &mut order, &ids);
+    Ok(order.into_vec())
 }
 
 /// As [`order`], of many rows and by so many threads: ids are looked at only where weights are equal, which those of rows hardly are.
@@ -31,41 +36,28 @@ pub(crate) fn order_of_rows(
     ids: &[ArrayRef],
     threads: usize,
 ) -> Result<Lent<u32>, WeightError> {
-    let too_many = |_| WeightError::TooManyRows { rows: weights.len(), max: u32::MAX };
-    let rows = u32::try_from(weights.len()).map_err(too_many)?;
-    let (sorted, mut order) = by_weight(weights, rows, threads);
+    Ok(rows_in_order(weights, ids, threads)?.1)
+}
+
+/// As [`order_of_rows`], with the weights in that order.
+///
+/// # Errors
+/// As [`order_of_rows`].
+pub(crate) fn rows_in_order(
+    weights: &[Weight],
+    ids: &[ArrayRef],
+    threads: usize,
+) -> Result<(Lent<Weight>, Lent<u32>), WeightError> {
+    let (sorted, mut order) = by_weight(weights, rows_of(weights)?, threads);
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
         settle_all(&sorted, &mut order, &KeyColumns::new(ids)?);
     }
-    Ok(order)
+    Ok((sorted, order))
 }
 
-/// The weights of rows in order of (weight, id), and which row each is of.
-///
-/// # Errors
-/// As [`order`] and [`super::weights`].
-pub(crate) fn ordered(
-    sample_key: &[ArrayRef],
-    ids: &[ArrayRef],
-    salt: Salt,
-) -> Result<(Vec<Weight>, Vec<u32>), WeightError> {
-    let id = KeyColumns::new(ids)?;
-    let is_id = |(one, other): (&ArrayRef, &ArrayRef)| Arc::ptr_eq(one, other);
-    if sample_key.len() == ids.len() && sample_key.iter().zip(ids).all(is_id) {
-        return in_order(&id.weights(salt), &id);
-    }
-    in_order(&KeyColumns::new(sample_key)?.weights(salt), &id)
-}
-
-fn in_order(weights: &[Weight], ids: &KeyColumns) -> Result<(Vec<Weight>, Vec<u32>), WeightError> {
+fn rows_of(weights: &[Weight]) -> Result<u32, WeightError> {
     let too_many = |_| WeightError::TooManyRows { rows: weights.len(), max: u32::MAX };
-    let rows = u32::try_from(weights.len()).map_err(too_many)?;
-    if ids.rows() != weights.len() {
-        return Err(WeightError::Rows { column: 0, rows: ids.rows(), expected: weights.len() });
-    }
-    let (sorted, mut order) = by_weight(weights, rows, 1);
-    settle_all(&sorted, &mut order, ids);
-    Ok((sorted.into_vec(), order.into_vec()))
+    u32::try_from(weights.len()).map_err(too_many)
 }
 
 /// Puts rows of equal weights in the order of their ids.

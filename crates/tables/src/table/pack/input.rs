@@ -13,8 +13,7 @@ use crate::cube::{Growing, Origins};
 use crate::part::Part;
 use crate::protocol::{Manifest, Placed, Struck, WeightRange};
 use crate::room::Lent;
-use crate::threads::map_owned;
-use crate::weight::{Cut, Salt, Weight, Window, weigh};
+use crate::weight::{Cut, Salt, Weight, Window, weights_of_rows};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_select::filter::filter_record_batch;
@@ -26,13 +25,10 @@ use std::sync::Arc;
 /// Objects that are read together.
 const OBJECTS_AT_ONCE: usize = 32;
 
-/// Rows that are weighed at a time: their keys fit a cache.
-const WEIGHED_AT_ONCE: usize = 1 << 13;
-
 /// Rows to pack, in no order.
 pub(super) struct Input {
     pub(super) rows: RecordBatch,
-    pub(super) weights: Vec<Weight>,
+    pub(super) weights: Lent<Weight>,
     pub(super) origins: Origins,
     /// Rows that were struck.
     pub(super) dropped: u64,
@@ -237,15 +233,9 @@ pub(super) fn weighed(
     schema: &TableSchema,
     rows: &RecordBatch,
     threads: usize,
-) -> Result<Vec<Weight>, BlockError> {
-    let mut weights = Lent::filled(rows.num_rows(), Weight::LEAST);
-    let parts = (0..).step_by(WEIGHED_AT_ONCE).zip(weights.chunks_mut(WEIGHED_AT_ONCE));
-    let weighed = map_owned(parts, threads, |(from, weights)| {
-        let key = schema.sample_key().iter().map(|&place| rows.column(place).slice(from, weights.len()));
-        weigh(&key.collect::<Vec<_>>(), Salt(schema.salt()), weights)
-    });
-    weighed.into_iter().collect::<Result<(), _>>()?;
-    Ok(weights.into_vec())
+) -> Result<Lent<Weight>, BlockError> {
+    let key: Vec<_> = schema.sample_key().iter().map(|&place| Arc::clone(rows.column(place))).collect();
+    Ok(weights_of_rows(&key, Salt(schema.salt()), threads)?)
 }
 
 fn in_cubes(problem: &str) -> BlockError {

@@ -133,7 +133,7 @@ impl Table {
         } else {
             let (rows, origins) = self.together(&schema, run, steps, threads)?;
             let weights = weighed(&schema, &rows, threads).map_err(Self::of_new_rows)?;
-            let tree = Tree::grow(&schema, rows, weights, origins, &options.shape, threads);
+            let tree = Tree::grow(&schema, rows, weights.into_vec(), origins, &options.shape, threads);
             Rows::Tree(tree.map_err(in_new_cubes)?)
         };
         let steps = steps.iter().map(loaded).collect();

@@ -6,7 +6,7 @@
 
 use super::super::{Table, TableError};
 use super::load::{Loading, STEPS_MAX};
-use super::{PackOptions, WholeStep};
+use super::{PackOptions, TREE_TIMES, WholeStep};
 use crate::protocol::{BlockId, RunId, Version};
 use crate::room::{Keeping, keep};
 use arrow_array::{Array, RecordBatch};
@@ -14,9 +14,6 @@ use futures::channel::oneshot;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
-
-/// How many times as large as its rows is what a tree takes while it grows.
-const TREE_TIMES: usize = 6;
 
 /// Takes the steps of a run in rising order, and packs and writes them as they come.
 ///
