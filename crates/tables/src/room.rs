@@ -3,7 +3,8 @@
 //! An answer is tens of megabytes that its reader lets go of a moment later, and a tree takes several times as much while
 //! it grows. The system's allocator gives such memory back at once, and then every page of the next answer is a fault,
 //! which costs as much as decoding what goes there. So long columns come from here, and return when the last array that
-//! shows them is gone. The same holds for objects that were written.
+//! shows them is gone. The same holds for objects that were written. Room that nobody used before is of huge pages where the
+//! system has them: a tree that grows for the first time touches all of it.
 //!
 //! Invariant: no more is kept that nobody uses than [`KEPT_BYTES_MAX`], and what somebody asked to [`keep`].
 //! Invariant: what was kept is empty when it is handed out.
@@ -141,6 +142,7 @@ pub(crate) fn room<N: Send + 'static>(count: usize) -> Vec<N> {
 fn fresh<N>(count: usize) -> Vec<N> {
     let mut room = Vec::new();
     let _ = room.try_reserve_exact(rounded(count));
+    atoll_buffer::may_be_huge(room.spare_capacity_mut());
     room
 }
 

@@ -10,8 +10,9 @@
 use super::super::ledger::is_unknown;
 use super::super::names::random_id;
 use super::super::{Table, TableError};
-use super::{PackOptions, PackReport};
+use super::{PackOptions, PackReport, TREE_TIMES};
 use crate::protocol::{EditError, Version};
+use crate::room::{Keeping, keep};
 use atoll_errors::ErrorKind;
 use atoll_store::{Batch, Buffer, Cell, Expectation, ReadOptions, StoreError, WriteOptions};
 use futures::future::{Either, pending, select};
@@ -98,12 +99,14 @@ struct Keeper<'t, T> {
     settled: Version,
     /// When what was left was packed last, or this began, in nanoseconds of the store.
     settled_at: Option<u64>,
+    /// While there is always something to pack, each pack takes about as much memory as the one before.
+    keeping: Option<Keeping>,
 }
 
 impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
     fn of(table: &'t Table, how: &'t KeepPacked, told: T) -> Self {
         let (total, settled) = (PackReport::default(), Version::EMPTY);
-        Self { table, how, told, total, number: random_id(), settled, settled_at: None }
+        Self { table, how, told, total, number: random_id(), settled, settled_at: None, keeping: None }
     }
 
     /// Goes on until something fails for good.
@@ -173,8 +176,12 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
             Ok(report) => {
                 self.total += report;
                 if report.version.is_none() {
+                    self.keeping = None;
                     return Ok(Packed::Nothing);
                 }
+                let bytes = report.bytes_read.min(options.tree_bytes_max);
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                self.keeping = Some(keep(bytes.saturating_mul(TREE_TIMES)));
                 (self.told)(&report);
                 Ok(Packed::Some)
             }
