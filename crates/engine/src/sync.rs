@@ -2,12 +2,16 @@
 
 use atoll_disk::{Disk, DiskError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How far the log is known to survive the loss of power.
 #[derive(Default)]
 pub(crate) struct Syncer {
     state: Mutex<State>,
     ended: Condvar,
+    /// What `state` says, for those who only look: every commit does, on every processor.
+    synced: AtomicU64,
+    failed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -27,15 +31,16 @@ pub(crate) enum SyncError {
 
 impl Syncer {
     pub(crate) fn new(synced: u64) -> Self {
-        Self { state: Mutex::new(State { synced, ..State::default() }), ended: Condvar::new() }
+        let state = Mutex::new(State { synced, ..State::default() });
+        Self { state, synced: AtomicU64::new(synced), ..Self::default() }
     }
 
     pub(crate) fn synced(&self) -> u64 {
-        self.state.lock().synced
+        self.synced.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.state.lock().failed
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Returns once the log is synced up to `position`. `flushed` says how far it was handed to the disk.
@@ -90,11 +95,11 @@ impl Syncer {
         state.running = false;
         self.ended.notify_all();
         match result {
-            Ok(()) => state.synced = state.synced.max(target),
+            Ok(()) => self.note_synced(&mut state, target),
             // What was not durable before may be lost even if a later sync succeeds, so nothing that
             // comes after may rely on it.
             Err(error) => {
-                state.failed = true;
+                self.note_failed(&mut state);
                 return Err(error);
             }
         }
@@ -103,11 +108,20 @@ impl Syncer {
 
     /// Notes a sync that a checkpoint made.
     pub(crate) fn reached(&self, position: u64) {
-        let mut state = self.state.lock();
-        state.synced = state.synced.max(position);
+        self.note_synced(&mut self.state.lock(), position);
     }
 
     pub(crate) fn poison(&self) {
-        self.state.lock().failed = true;
+        self.note_failed(&mut self.state.lock());
+    }
+
+    fn note_synced(&self, state: &mut State, position: u64) {
+        state.synced = state.synced.max(position);
+        self.synced.store(state.synced, Ordering::Release);
+    }
+
+    fn note_failed(&self, state: &mut State) {
+        state.failed = true;
+        self.failed.store(true, Ordering::Release);
     }
 }
