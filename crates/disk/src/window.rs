@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Range;
 
 /// Bytes of pages that are asked for at once. What is asked for and not written yet goes to the disk with a sync too.
-const STEP: u64 = if PAGE > 16 << 10 { PAGE } else { 16 << 10 };
+const STEP: u64 = 64 << 10;
 
 /// A stretch of a file that is written by copying.
 #[derive(Debug)]
