@@ -50,8 +50,10 @@ impl Tree {
         let forest = shared.forest.read();
         shared.check_open()?;
         let Some(tree) = forest.tree(self.id()) else { return Ok(Attempt::Ready(None)) };
-        match search::get(&tree.root, key) {
-            Ok(stored) => {
+        match search::leaf_of(&tree.root, key) {
+            Ok(leaf) => {
+                let _latch = shared.latch(leaf);
+                let stored = search::get_in(leaf, key);
                 let value = stored.map(|stored| shared.value_ref(stored, forest.epoch).to_value());
                 Ok(Attempt::Ready(value))
             }

@@ -3,7 +3,7 @@
 use crate::EngineError;
 use crate::commit::check_size;
 use crate::engine::Tree;
-use crate::forest::Forest;
+use crate::forest::{Count, Forest};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::meter::Meter;
@@ -51,12 +51,12 @@ impl Tree {
         let place = |forest: &mut Forest, retired: &mut RetiredList| {
             let death = forest.epoch + 1;
             match forest.trees.get_mut(self.id() as usize) {
-                Some(state) if state.records == 0 => {
+                Some(state) if state.records.get() == 0 => {
                     if let Some(home) = state.root.home() {
                         retired.page(home, death);
                     }
                     state.root = root;
-                    state.records = count;
+                    state.records = Count::of(count);
                     Ok(())
                 }
                 _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),

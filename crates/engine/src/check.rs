@@ -85,7 +85,7 @@ impl Check<'_> {
     fn everything(&mut self) -> Result<(Pin, usize, Vec<TreeState>), EngineError> {
         // Between two checkpoints, so that all that left the trees is in one list.
         let _still = self.shared.checkpointing.lock();
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         if let Some(log) = &mut writer.log {
             log.flush(&self.shared.backing)?;
             self.shared.flushed.store(log.flushed(), Ordering::Release);
@@ -171,7 +171,7 @@ impl Check<'_> {
 
     /// Where the log ends, once all of it was handed to the disk.
     fn flushed_end(&self) -> Result<Option<LogPoint>, EngineError> {
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(None) };
         log.flush(&self.shared.backing)?;
         self.shared.flushed.store(log.flushed(), Ordering::Release);

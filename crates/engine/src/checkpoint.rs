@@ -10,6 +10,7 @@
 use crate::EngineError;
 use crate::cleaning::Standing;
 use crate::forest::{Forest, TreeState};
+use crate::gate::Alone;
 use crate::log::LogPoint;
 use crate::meter::Weight;
 use crate::node::PageRef;
@@ -23,7 +24,6 @@ use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
 use crate::sync::SyncError;
 use crate::view::View;
 use atoll_disk::Disk;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,7 +83,7 @@ impl Shared {
         self.check_writable()?;
         let (retired, _weight) = self.clean_first()?;
         self.make_headroom();
-        let frozen = self.freeze(&mut self.writer.lock());
+        let frozen = self.freeze(&mut self.writer.alone());
         self.finish(&**disk, frozen, retired, clean, None)
     }
 
@@ -93,7 +93,7 @@ impl Shared {
         for part in 1..=4 {
             let need = self.backing.room() / 16 * part;
             if self.backing.excess_with(need) > 0 {
-                let _writer = self.writer.lock();
+                let _writer = self.writer.alone();
                 self.let_go_of_leaves(&mut self.forest.write().trees, Looks::Two, need);
             }
         }
@@ -105,7 +105,7 @@ impl Shared {
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Checkpoint, EngineError> {
         let _running = self.checkpointing.lock();
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer.alone();
         self.check_writable()?;
         change(&mut self.forest.write(), &mut writer.retired)?;
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Looks through what left the trees so far, and cleans; what left them is the caller's.
     fn clean_first(&self) -> Result<(Vec<Retired>, Weight), EngineError> {
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(Default::default()) };
         // What is in no group on disk has no home yet, and could not be told from what never gets one.
         log.flush(&self.backing)?;
@@ -147,12 +147,12 @@ impl Shared {
         frozen: Result<Frozen, EngineError>,
         retired: Vec<Retired>,
         clean: bool,
-        mut writer: Option<MutexGuard<'_, Writer>>,
+        mut writer: Option<Alone<'_, Writer>>,
     ) -> Result<Checkpoint, EngineError> {
         let mut frozen = match frozen {
             Ok(frozen) => frozen,
             Err(error) => {
-                writer.unwrap_or_else(|| self.writer.lock()).retired.put_back(retired);
+                writer.unwrap_or_else(|| self.writer.alone()).retired.put_back(retired);
                 return Err(error);
             }
         };
@@ -167,10 +167,10 @@ impl Shared {
         }
         let nodes = match &mut writer {
             Some(writer) => writer.retired.take_nodes(),
-            None => self.writer.lock().retired.take_nodes(),
+            None => self.writer.alone().retired.take_nodes(),
         };
         let settled = nodes.decided();
-        let mut writer = writer.unwrap_or_else(|| self.writer.lock());
+        let mut writer = writer.unwrap_or_else(|| self.writer.alone());
         writer.retired.put_back(settled);
         // Pages that only snapshots need are on disk whether the commit came about or not.
         pages.of_snapshots.drain(..).for_each(|retired| writer.retired.space(retired));
@@ -460,7 +460,7 @@ fn write_trees(pages: &mut PageWriter<'_>, trees: &[TreeState]) -> Result<Vec<Tr
         .iter()
         .map(|state| {
             let root = pages.write(&state.root)?;
-            Ok(TreeEntry { id: state.id, name: state.name.clone(), root, records: state.records })
+            Ok(TreeEntry { id: state.id, name: state.name.clone(), root, records: state.records.get() })
         })
         .collect()
 }

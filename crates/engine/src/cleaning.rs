@@ -215,8 +215,11 @@ impl Shared {
             let (missing, pin) = {
                 let forest = self.forest.read();
                 let Some(tree) = forest.tree(value.tree) else { return Ok(None) };
-                match search::get(&tree.root, key) {
-                    Ok(stored) => return Ok(piece_in(stored)),
+                match search::leaf_of(&tree.root, key) {
+                    Ok(leaf) => {
+                        let _latch = self.latch(leaf);
+                        return Ok(piece_in(search::get_in(leaf, key)));
+                    }
                     Err(missing) => (missing, self.pins.pin(forest.epoch)),
                 }
             };
@@ -252,7 +255,7 @@ impl Shared {
 
     /// Moves some values, as one step for everybody else.
     fn tell(&self, values: &[Moving], extent: Extent) {
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer.alone();
         for value in values {
             // Mostly it is there still. While the writer lock is held nothing is let go of, so it stays.
             if let Err(error) = self.make_key_resident(value.tree, &value.key) {

@@ -2,7 +2,8 @@
 
 use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::engine::Engine;
-use crate::forest::{self, Change, NewValue};
+use crate::forest::{self, Change, Count, NewValue};
+use crate::gate::Alone;
 use crate::log::Log;
 use crate::meter::Weight;
 use crate::pins::Pin;
@@ -17,7 +18,6 @@ use crate::sync::SyncError;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
 use atoll_disk::{DiskError, Operation};
-use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ impl Engine {
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<SyncTicket>), E> {
         self.shared.wait_for_usual_room()?;
-        let writer = self.shared.writer.lock();
+        let writer = self.shared.writer.alone();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
         let Some(batch) = batch else { return Ok((answer, None)) };
@@ -101,14 +101,21 @@ impl Shared {
             self.unplace(&placed.into_iter().map(Some).collect::<Vec<_>>());
             return Err(error);
         }
-        let visible = self.commit_visible(self.writer.lock(), ops, placed, durability)?;
+        let visible = match (ops, placed.is_empty()) {
+            ([op], true) => self.put_in_place(op, is_flushed(durability))?,
+            _ => None,
+        };
+        let visible = match visible {
+            Some(visible) => visible,
+            None => self.commit_visible(self.writer.alone(), ops, placed, durability)?,
+        };
         self.make_durable(&visible, durability)
     }
 
     /// Commits what an update decided.
     pub(crate) fn commit_decided(
         &self,
-        writer: MutexGuard<'_, Writer>,
+        writer: Alone<'_, Writer>,
         batch: &WriteBatch,
         durability: Durability,
     ) -> Result<Visible, EngineError> {
@@ -120,7 +127,7 @@ impl Shared {
     /// Commits `ops` under the writer lock, and gives the lock back.
     fn commit_visible(
         &self,
-        mut writer: MutexGuard<'_, Writer>,
+        mut writer: Alone<'_, Writer>,
         ops: &[Op<'_>],
         placed: Vec<Placed>,
         durability: Durability,
@@ -131,39 +138,39 @@ impl Shared {
             self.unplace(&placed);
             return Err(error);
         }
-        // A synced write is flushed in any case: its sync would wait for ever.
-        let flush = match durability {
-            Durability::Buffered => false,
-            Durability::Flushed => !planted::is(Bug::FlushSkipped),
-            Durability::Synced => true,
-        };
-        let changes = match self.log_ops(&mut writer, ops, &placed, flush) {
-            Ok(changes) => changes,
-            Err(error) => {
-                self.unplace(&placed);
-                return Err(error);
-            }
-        };
-        let Writer { log, retired, checkpointed, .. } = &mut *writer;
+        if let Err(error) = self.log_ops(&mut writer, ops, &placed, is_flushed(durability)) {
+            self.unplace(&placed);
+            return Err(error);
+        }
+        let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
-        if let Err(error) = forest.apply(&changes, &self.backing, retired) {
+        if let Err(error) = forest.apply(&changes, &self.backing, &mut writer.retired) {
             // The log has it and memory does not: only opening again can tell what is true.
             self.syncer.poison();
             return Err(error);
         }
-        forest.sequence += 1;
-        let sequence = forest.sequence;
+        let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
         drop(forest);
-        let position = log.as_ref().map_or(0, |log| log.point().position);
-        let tail = position - *checkpointed;
-        // Space that only waits for a checkpoint is as good a reason for one as a long log.
-        let waiting = tail.max(retired.added_bytes());
         drop(writer);
+        self.ask_if_due(waiting);
+        Ok(visible)
+    }
+
+    /// Gives the commit its place in the order of all, that of its group in the log; how many bytes wait for a checkpoint.
+    pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, u64) {
+        let position = writer.log.as_ref().map_or(0, |log| log.point().position);
+        let tail = position - writer.checkpointed;
+        // Space that only waits for a checkpoint is as good a reason for one as a long log.
+        let waiting = tail.max(writer.retired.added_bytes());
+        (Visible { sequence: sequence.add(1), position }, waiting)
+    }
+
+    /// Asks for a checkpoint when so much waits for one, or memory does.
+    pub(crate) fn ask_if_due(&self, waiting: u64) {
         if waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint() {
             self.ask_for_checkpoint();
         }
-        Ok(Visible { sequence, position })
     }
 
     /// Counts the values of a large group until it is handed to the disk; small ones are few enough.
@@ -346,16 +353,15 @@ impl Shared {
         }
     }
 
-    /// Writes the group of `ops` to the log; the changes to apply.
-    fn log_ops<'a>(
+    /// Writes the group of `ops` to the log.
+    pub(crate) fn log_ops(
         &self,
         writer: &mut Writer,
-        ops: &[Op<'a>],
+        ops: &[Op<'_>],
         placed: &[Option<Placed>],
         flush: bool,
-    ) -> Result<Vec<(u32, Change<'a>)>, EngineError> {
-        let changes = ops.iter().zip(placed).map(|(op, placed)| (op.tree, change_of(op, placed.as_ref())));
-        let Some(log) = &mut writer.log else { return Ok(changes.collect()) };
+    ) -> Result<(), EngineError> {
+        let Some(log) = &mut writer.log else { return Ok(()) };
         let bound: usize = ops.iter().map(encoded_bound).sum();
         check_size("batch", bound as u64, 0, BATCH_MAX)?;
         self.prepare_log(log, bound)?;
@@ -381,6 +387,9 @@ impl Shared {
             }
             self.flushed.store(log.flushed(), Ordering::Release);
         }
+        if in_log.is_empty() {
+            return Ok(());
+        }
         let mut space = self.space.lock();
         for (offset, len) in in_log {
             if let Some(segment) = space.segment_of(offset)
@@ -389,8 +398,7 @@ impl Shared {
                 segment.live += len;
             }
         }
-        drop(space);
-        Ok(changes.collect())
+        Ok(())
     }
 
     /// Makes sure that a group of `payload` bytes fits into the segment.
@@ -409,6 +417,21 @@ impl Shared {
         self.space.lock().add_segment(SegmentUse { extent, number: log.point().number, live: 0 });
         Ok(())
     }
+}
+
+/// Whether a write is handed to the disk before it is acknowledged: a synced one in any case, for its sync would wait
+/// for ever.
+fn is_flushed(durability: Durability) -> bool {
+    match durability {
+        Durability::Buffered => false,
+        Durability::Flushed => !planted::is(Bug::FlushSkipped),
+        Durability::Synced => true,
+    }
+}
+
+/// The changes to apply.
+fn changes_of<'a>(ops: &[Op<'a>], placed: &[Option<Placed>]) -> impl Iterator<Item = (u32, Change<'a>)> {
+    ops.iter().zip(placed).map(|(op, placed)| (op.tree, change_of(op, placed.as_ref())))
 }
 
 fn change_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Change<'a> {
@@ -458,7 +481,7 @@ fn bound_len(bound: Bound<&[u8]>) -> usize {
     }
 }
 
-fn check_sizes(ops: &[Op<'_>]) -> Result<(), EngineError> {
+pub(crate) fn check_sizes(ops: &[Op<'_>]) -> Result<(), EngineError> {
     for op in ops {
         match op.action {
             Action::Put(key, given) | Action::Append(key, given) => {

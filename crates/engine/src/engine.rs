@@ -10,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::forest::Forest;
+use crate::gate::Apart;
 use crate::options::Options;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
@@ -19,7 +20,7 @@ use crate::sync::Syncer;
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
 use background::Background;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +49,7 @@ impl Engine {
         Ok(Self::start(Shared {
             space: Mutex::new(found.space),
             syncer: Syncer::new(found.synced),
-            flushed: AtomicU64::new(flushed),
+            flushed: Apart(AtomicU64::new(flushed)),
             table: Mutex::new(Some(found.table)),
             ..Shared::new(options, found.backing, writer, found.forest, found.report)
         }))
@@ -91,7 +92,7 @@ impl Engine {
         let id = match known {
             Some(id) => id,
             None => {
-                let mut writer = self.shared.writer.lock();
+                let mut writer = self.shared.writer.alone();
                 let known = find(&self.shared.forest.read());
                 match known {
                     Some(id) => id,
@@ -137,7 +138,7 @@ impl Engine {
         decide: impl FnOnce(&Reader<'_>) -> Result<(Option<WriteBatch>, R), E>,
     ) -> Result<(R, Option<Commit>), E> {
         self.shared.wait_for_usual_room()?;
-        let writer = self.shared.writer.lock();
+        let writer = self.shared.writer.alone();
         self.shared.check_open()?;
         let (batch, answer) = decide(&Reader { engine: self })?;
         let Some(batch) = batch else { return Ok((answer, None)) };
@@ -151,7 +152,7 @@ impl Engine {
     /// [`EngineError::Disk`] or [`EngineError::NotDurable`] when the disk refuses.
     pub fn sync(&self) -> Result<(), EngineError> {
         self.shared.check_open()?;
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(()) };
         log.flush(&self.shared.backing)?;
         let position = log.flushed();
@@ -171,10 +172,11 @@ impl Engine {
     /// All trees as they are now, for as long as the snapshot is kept.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        let _still = self.shared.writer.still();
         let forest = self.shared.forest.read();
         let pin = self.shared.pins.pin(forest.epoch);
         let view = self.shared.views.add(forest.trees.clone(), forest.epoch, pin);
-        Snapshot::new(self.clone(), view, forest.sequence)
+        Snapshot::new(self.clone(), view, forest.sequence.get())
     }
 
     /// Keeps all trees as they are now under a name, across restarts.
@@ -182,7 +184,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::SnapshotExists`]; errors of the disk.
     pub fn create_snapshot(&self, name: &str) -> Result<Commit, EngineError> {
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         if self.shared.forest.read().snapshots.iter().any(|snapshot| snapshot.name == name) {
             return Err(EngineError::SnapshotExists { name: name.to_owned() });
         }
@@ -211,7 +213,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NoSnapshot`]; errors of the disk.
     pub fn delete_snapshot(&self, name: &str) -> Result<Commit, EngineError> {
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         if !self.shared.forest.read().snapshots.iter().any(|snapshot| snapshot.name == name) {
             return Err(EngineError::NoSnapshot { name: name.to_owned() });
         }
@@ -252,7 +254,7 @@ impl Engine {
         // which may then belong to somebody else.
         let _placing = self.shared.placing.write();
         let _running = self.shared.checkpointing.lock();
-        let mut writer = self.shared.writer.lock();
+        let mut writer = self.shared.writer.alone();
         self.shared.closed.store(true, Ordering::Release);
         match &mut writer.log {
             Some(log) if result.is_ok() => Ok(log.flush(&self.shared.backing)?),
@@ -263,11 +265,7 @@ impl Engine {
 
 impl Shared {
     /// Commits a record that is no change of a tree; its sequence.
-    fn log_event(
-        &self,
-        writer: &mut MutexGuard<'_, Writer>,
-        record: &Record<'_>,
-    ) -> Result<u64, EngineError> {
+    fn log_event(&self, writer: &mut Writer, record: &Record<'_>) -> Result<u64, EngineError> {
         self.check_writable()?;
         if let Some(log) = &mut writer.log {
             let mut payload = Vec::new();
@@ -282,8 +280,7 @@ impl Shared {
             }
             self.flushed.store(log.flushed(), Ordering::Release);
         }
-        let mut forest = self.forest.write();
-        forest.sequence += 1;
-        Ok(forest.sequence)
+        let forest = self.forest.write();
+        Ok(forest.sequence.add(1))
     }
 }

@@ -14,6 +14,36 @@ use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
 use atoll_buffer::Buffer;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that is changed by whoever may, also while others look.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn of(count: u64) -> Self {
+        Self(AtomicU64::new(count))
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What it is then.
+    pub(crate) fn add(&self, more: u64) -> u64 {
+        self.0.fetch_add(more, Ordering::Relaxed) + more
+    }
+
+    pub(crate) fn take_off(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Count {
+    fn clone(&self) -> Self {
+        Self::of(self.get())
+    }
+}
 
 /// One tree: its root, and how many records it holds.
 #[derive(Clone)]
@@ -21,7 +51,7 @@ pub(crate) struct TreeState {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) root: Slot,
-    pub(crate) records: u64,
+    pub(crate) records: Count,
 }
 
 /// A named snapshot: all trees as they were.
@@ -38,7 +68,7 @@ pub(crate) struct NamedSnapshot {
 pub(crate) struct Forest {
     pub(crate) epoch: u64,
     /// Sequence of the last commit applied.
-    pub(crate) sequence: u64,
+    pub(crate) sequence: Count,
     pub(crate) trees: Vec<TreeState>,
     pub(crate) snapshots: Vec<NamedSnapshot>,
 }
@@ -110,12 +140,12 @@ impl Forest {
             fresh.count_in(backing.meter());
         }
         let root = Slot::resident(Node::Leaf(leaf));
-        self.trees.push(TreeState { id, name: name.to_owned(), root, records: 0 });
+        self.trees.push(TreeState { id, name: name.to_owned(), root, records: Count::default() });
         id
     }
 
     pub(crate) fn add_snapshot(&mut self, name: &str) {
-        let (epoch, sequence, trees) = (self.epoch, self.sequence, self.trees.clone());
+        let (epoch, sequence, trees) = (self.epoch, self.sequence.get(), self.trees.clone());
         self.snapshots.push(NamedSnapshot { name: name.to_owned(), epoch, sequence, trees });
     }
 
@@ -191,7 +221,7 @@ impl TreeState {
             Change::Put(key, value) => self.put(HashedKey::new(key), value, edit),
             Change::Append(key, value) => self.append(HashedKey::new(key), value, edit),
             Change::Delete(key) => {
-                self.records -= u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
+                self.records.take_off(u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?));
                 Ok(())
             }
             Change::DeleteRange(from, to) => self.delete_range(*from, *to, edit),
@@ -214,7 +244,7 @@ impl TreeState {
     ) -> Result<(), EngineError> {
         let mut run = Run::of(items);
         tree::put(&mut self.root, &mut run, edit)?;
-        self.records += run.added;
+        self.records.add(run.added);
         Ok(())
     }
 
@@ -279,7 +309,7 @@ impl TreeState {
         loop {
             let keys = self.keys_in((from, to), RANGE_STEP, edit.backing)?;
             for key in &keys {
-                self.records -= u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
+                self.records.take_off(u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?));
             }
             if keys.len() < RANGE_STEP {
                 return Ok(());

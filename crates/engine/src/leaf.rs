@@ -14,6 +14,7 @@
 //! Invariant: record offsets count in words of four bytes and lie within the heap.
 
 mod change;
+mod latched;
 mod nearer;
 mod shared;
 mod size;

@@ -18,6 +18,7 @@ mod options;
 mod recovery;
 mod replayer;
 mod room;
+mod sharded;
 mod shared;
 mod stats;
 
@@ -27,6 +28,8 @@ mod bulk;
 mod commit;
 mod forest;
 mod frames;
+mod gate;
+mod in_place;
 mod log;
 mod record;
 mod sync;

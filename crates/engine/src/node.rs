@@ -48,8 +48,9 @@ impl HomeCell {
         let _ = self.0.set(home);
     }
 
+    /// Written only where there is one: readers share the line.
     pub(crate) fn take(&mut self) -> Option<PageRef> {
-        self.0.take()
+        if self.0.get().is_some() { self.0.take() } else { None }
     }
 }
 
@@ -171,6 +172,22 @@ impl Slot {
             let _ = self.node.set(node.clone());
         }
         Ok(node)
+    }
+
+    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an inner node, which
+    /// is kept, and where somebody was faster: what is resident may be changed by others.
+    pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
+        if self.node.get().is_some() {
+            return Ok(None);
+        }
+        match page::read(&self.page(), backing)? {
+            Node::Leaf(leaf) => Ok(Some(leaf)),
+            inner => {
+                // Small, and the way to all below it; should another reader have been faster, its copy stays.
+                let _ = self.node.set(inner);
+                Ok(None)
+            }
+        }
     }
 
     /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that may take

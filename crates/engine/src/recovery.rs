@@ -5,7 +5,7 @@
 
 use crate::backing::Backing;
 use crate::codec::Malformed;
-use crate::forest::{Forest, NamedSnapshot, TreeState};
+use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
 use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
 use crate::node::{PageRef, Slot};
 use crate::options::Options;
@@ -233,7 +233,7 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
                 id: entry.id,
                 name: entry.name.clone(),
                 root: Slot::on_disk(entry.root),
-                records: entry.records,
+                records: Count::of(entry.records),
             })
             .collect()
     };
@@ -249,7 +249,7 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
         .collect();
     Forest {
         epoch: superblock.epoch,
-        sequence: superblock.log.sequence,
+        sequence: Count::of(superblock.log.sequence),
         trees: trees(&table.trees),
         snapshots,
     }

@@ -7,7 +7,7 @@
 
 use crate::backing::Backing;
 use crate::codec::{Decoder, Malformed};
-use crate::forest::{Change, Forest, NewValue};
+use crate::forest::{Change, Count, Forest, NewValue};
 use crate::frames::FRAME_BYTES;
 use crate::log::{End, Group, LogPoint, Replay, Signpost};
 use crate::planted::{self, Bug};
@@ -168,7 +168,7 @@ impl<'a> Replayer<'a> {
             self.make_room();
         }
         if let Some(last) = groups.last() {
-            self.forest.sequence = last.sequence;
+            self.forest.sequence = Count::of(last.sequence);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl<'a> Replayer<'a> {
 
     /// Applies a group one record after the other.
     fn apply_in_order(&mut self, group: &Group, records: &[Record<'_>]) -> Result<(), EngineError> {
-        self.forest.sequence = group.sequence;
+        self.forest.sequence = Count::of(group.sequence);
         let mut changes = Vec::new();
         for record in records {
             self.add_change(record, group, &mut changes)?;

@@ -199,7 +199,7 @@ impl Shared {
             return;
         }
         let went = {
-            let Some(_writer) = self.writer.try_lock() else { return };
+            let Some(_writer) = self.writer.try_alone() else { return };
             let Some(mut forest) = self.forest.try_write() else { return };
             // One look spares what was read since the last one, and so what the caller is about to read.
             self.let_go_of_leaves(&mut forest.trees, Looks::One, 0)
@@ -216,7 +216,7 @@ impl Shared {
             return;
         }
         let went = {
-            let _writer = self.writer.lock();
+            let _writer = self.writer.alone();
             self.let_go_of_leaves(&mut self.forest.write().trees, Looks::Two, need)
         };
         if went == Some(false) {

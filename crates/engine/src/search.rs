@@ -36,12 +36,17 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
     }
 }
 
-/// The value of `key`.
+/// The value of `key`, for whoever is alone in the gate or has asked for stillness.
 pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, Missing> {
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
+    Ok(get_in(leaf, key))
+}
+
+/// The value of `key` in the leaf whose range holds it, whose first lines were asked for.
+pub(crate) fn get_in<'a>(leaf: &'a SharedLeaf, key: &[u8]) -> Option<Stored<'a>> {
     leaf.counted.note_use();
-    Ok(leaf.value_of(key))
+    leaf.value_of(key)
 }
 
 /// Keys that are looked up together.

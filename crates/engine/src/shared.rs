@@ -1,12 +1,13 @@
 //! What all handles of one engine share, and the order in which its locks are taken.
 //!
-//! Order: `placing`, `checkpointing`, `writer`, `forest`, `space`, `pins`; a later one is never held while an earlier
-//! one is taken.
+//! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never held while an
+//! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
 
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::forest::Forest;
-use crate::leaf::SharedLeaf;
+use crate::gate::{Apart, Gate, Latches};
+use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
 use crate::node::{Node, Slot};
 use crate::options::Options;
@@ -15,10 +16,11 @@ use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
 use crate::room::Room;
 use crate::search::Missing;
+use crate::sharded::Sharded;
 use crate::space::{Extent, Space};
 use crate::sync::Syncer;
 use crate::view::Views;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,13 +31,15 @@ pub(crate) struct Shared {
     /// Shared by those who write large values ahead of their commit; closing waits for them.
     pub(crate) placing: RwLock<()>,
     pub(crate) checkpointing: Mutex<()>,
-    pub(crate) writer: Mutex<Writer>,
-    pub(crate) forest: RwLock<Forest>,
+    pub(crate) writer: Gate<Writer>,
+    pub(crate) forest: Sharded<Forest>,
+    /// Of the leaves of the current trees: for whoever looks at one or writes into it while others do.
+    pub(crate) latches: Latches,
     pub(crate) space: Mutex<Space>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) syncer: Syncer,
     /// Position up to which the log was handed to the disk.
-    pub(crate) flushed: AtomicU64,
+    pub(crate) flushed: Apart<AtomicU64>,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
@@ -140,12 +144,13 @@ impl Shared {
             backing,
             placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
-            writer: Mutex::new(writer),
-            forest: RwLock::new(forest),
+            writer: Gate::new(writer),
+            forest: Sharded::new(forest),
+            latches: Latches::default(),
             space: Mutex::default(),
             pins: Arc::default(),
             syncer: Syncer::default(),
-            flushed: AtomicU64::new(0),
+            flushed: Apart(AtomicU64::new(0)),
             closed: AtomicBool::new(false),
             recovery,
             nudge: Nudge::default(),
@@ -187,10 +192,10 @@ impl Shared {
     /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match &missing.parent {
-            Some(parent) => note_use(parent.children[missing.child].load(&self.backing)?),
+            Some(parent) => self.note_use(parent.children[missing.child].load(&self.backing)?),
             None => {
                 if let Some(state) = self.forest.read().tree(tree) {
-                    note_use(state.root.load(&self.backing)?);
+                    self.note_use(state.root.load(&self.backing)?);
                 }
             }
         }
@@ -202,12 +207,26 @@ impl Shared {
     /// The missing leaf for one lookup alone, when there is no room for it; none where it should be loaded.
     pub(crate) fn leaf_apart(&self, missing: &Missing) -> Result<Option<SharedLeaf>, EngineError> {
         let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
-        match parent.children[missing.child].read_apart(&self.backing)? {
-            Node::Leaf(leaf) => {
+        match parent.children[missing.child].read_beside(&self.backing)? {
+            Some(leaf) => {
                 self.read_in_vain();
                 Ok(Some(leaf))
             }
-            Node::Inner(_) => Ok(None),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by then.
+    #[inline]
+    pub(crate) fn latch(&self, leaf: &SharedLeaf) -> RwLockReadGuard<'_, ()> {
+        leaf.prefetch(SLOT_LINES);
+        self.latches.of(leaf.address()).read()
+    }
+
+    fn note_use(&self, node: &Node) {
+        if let Node::Leaf(leaf) = node {
+            let _latch = self.latch(leaf);
+            leaf.counted.note_use();
         }
     }
 
@@ -223,11 +242,5 @@ impl Shared {
             return slot.read_apart(&self.backing);
         }
         slot.load(&self.backing).cloned()
-    }
-}
-
-fn note_use(node: &Node) {
-    if let Node::Leaf(leaf) = node {
-        leaf.counted.note_use();
     }
 }

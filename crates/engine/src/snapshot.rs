@@ -142,14 +142,15 @@ pub(crate) fn scan_current(
 ) -> Result<Option<Vec<u8>>, EngineError> {
     let shared = &*tree.engine.shared;
     // The root stays where later readers find it; what lies below it may be read for this scan alone.
-    let forest = loop {
+    let (still, forest) = loop {
+        let still = shared.writer.still();
         let forest = shared.forest.read();
         shared.check_open()?;
         if forest.tree(tree.id()).is_none_or(|state| state.root.get().is_some()) {
-            break forest;
+            break (still, forest);
         }
         let pin = shared.pins.pin(forest.epoch);
-        drop(forest);
+        drop((forest, still));
         shared.load_missing(tree.id(), Missing::ROOT, pin)?;
     };
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
@@ -163,7 +164,7 @@ pub(crate) fn scan_current(
     };
     let only = TreeState { id: 0, ..state.clone() };
     let view = shared.views.add(vec![only], epoch, shared.pins.pin(epoch));
-    drop(forest);
+    drop((forest, still));
     let rest = rest_of(range, direction, last.as_deref().unwrap_or_default());
     scan_view(shared, &view, 0, rest, direction, visit)
 }

@@ -72,14 +72,14 @@ impl Engine {
             pins: shared.pins.count() as u64,
             ..Stats::default()
         };
-        let writer = shared.writer.lock();
+        let writer = shared.writer.alone();
         stats.retired_bytes = writer.retired.iter().map(|retired| retired.len).sum();
         if let Some(log) = &writer.log {
             stats.log_tail_bytes = log.point().position - writer.checkpointed;
         }
         let forest = shared.forest.read();
-        stats.trees = forest.trees.iter().map(|tree| (tree.name.clone(), tree.records)).collect();
-        stats.commits = forest.sequence;
+        stats.trees = forest.trees.iter().map(|tree| (tree.name.clone(), tree.records.get())).collect();
+        stats.commits = forest.sequence.get();
         stats.checkpoint = forest.epoch;
         stats.snapshots = forest.snapshots.len() as u64;
         let space = shared.space.lock();

@@ -410,7 +410,9 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
                 {
                     edit.retired.page(home, edit.epoch + 1);
                 }
-                leaf.birth = edit.epoch;
+                if leaf.birth != edit.epoch {
+                    leaf.birth = edit.epoch;
+                }
             }
             Ok(Owned::Leaf(shared))
         }
@@ -423,7 +425,10 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
             if let Some(home) = inner.home.take() {
                 edit.retired.page(home, edit.epoch + 1);
             }
-            inner.birth = edit.epoch;
+            // Readers share the line.
+            if inner.birth != edit.epoch {
+                inner.birth = edit.epoch;
+            }
             Ok(Owned::Inner(inner))
         }
         None => unreachable!("a slot that was loaded holds a node"),

@@ -61,7 +61,7 @@ impl View {
 
     /// How many records a tree had; none if there was no such tree.
     pub(crate) fn records(&self, tree: u32) -> Option<u64> {
-        self.trees.read().get(tree as usize).map(|tree| tree.records)
+        self.trees.read().get(tree as usize).map(|tree| tree.records.get())
     }
 
     /// The root of a tree; none if there was no such tree.

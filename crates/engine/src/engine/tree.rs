@@ -43,7 +43,7 @@ impl Tree {
     /// How many records it holds.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.engine.shared.forest.read().tree(self.id).map_or(0, |tree| tree.records)
+        self.engine.shared.forest.read().tree(self.id).map_or(0, |tree| tree.records.get())
     }
 
     /// Whether it holds no records.
@@ -101,9 +101,10 @@ impl Tree {
                 let forest = shared.forest.read();
                 shared.check_open()?;
                 let Some(tree) = forest.tree(self.id) else { return Ok(found(None)) };
-                match search::get(&tree.root, key) {
-                    Ok(stored) => {
-                        let epoch = forest.epoch;
+                match search::leaf_of(&tree.root, key) {
+                    Ok(leaf) => {
+                        let _latch = shared.latch(leaf);
+                        let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
                     Err(missing) => (missing, shared.pins.pin(forest.epoch), forest.epoch),
@@ -139,6 +140,7 @@ impl Tree {
             let lanes = &keys[done..keys.len().min(done + search::LANES)];
             let mut long = None;
             let (ready, missing) = {
+                let _still = shared.writer.still();
                 let forest = shared.forest.read();
                 shared.check_open()?;
                 let Some(tree) = forest.tree(self.id) else { break };

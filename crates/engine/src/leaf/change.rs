@@ -81,6 +81,16 @@ impl Leaf {
         old
     }
 
+    /// Whether a small value can be put in place, at the slot that [`Leaf::locate`] names, and lets go of nothing on disk.
+    pub(crate) fn takes(&self, place: Result<usize, usize>, key: &[u8], value: &Stored<'_>) -> bool {
+        let fits = || self.has_room(key.len() - self.prefix_len as usize, value);
+        match place.map(|slot| self.value(slot)) {
+            Ok(Stored::Inline(old)) => old.len() as u64 == value.len() || fits(),
+            Ok(Stored::Chain(_)) => false,
+            Err(_) => fits(),
+        }
+    }
+
     fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {
         let used = self.prefix_at() + self.prefix_len as usize;
         let added = record_bytes(suffix, value);

@@ -90,7 +90,7 @@ impl SharedLeaf {
     }
 
     /// The leaf with its words.
-    fn whole(&self) -> *mut Leaf {
+    pub(super) fn whole(&self) -> *mut Leaf {
         // SAFETY: the head lives as long as an owner; the field is read by address, and nothing writes it.
         let words = unsafe { (&raw const (*self.0.as_ptr()).word_count).read() } as usize;
         // A slice's pointer is its address and its length, and that of a struct that ends in a slice likewise.

@@ -1,0 +1,133 @@
+//! A lock that readers on several processors take without touching the same memory.
+//!
+//! It is several locks, each in cache lines of its own: a reader shares that of its thread, a writer takes all of them, in
+//! order.
+//!
+//! Invariant: the value is referred to only by whoever holds at least one place, and changed only by whoever has all.
+#![allow(unsafe_code)]
+
+use crate::gate::{Apart, PLACES, own_place};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::array;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+/// A value behind such a lock.
+pub(crate) struct Sharded<T> {
+    places: [Apart<RwLock<()>>; PLACES],
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: as for `RwLock`: readers on several threads refer to the value at once, and a writer may move it out.
+unsafe impl<T: Send + Sync> Sync for Sharded<T> {}
+
+impl<T> Sharded<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { places: array::from_fn(|_| Apart::default()), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for writers. Not to be asked for again by whoever has it.
+    #[inline]
+    pub(crate) fn read(&self) -> Read<'_, T> {
+        Read { value: &self.value, _place: self.places[own_place()].read() }
+    }
+
+    /// Waits for everybody.
+    pub(crate) fn write(&self) -> Write<'_, T> {
+        Write { value: &self.value, _places: array::from_fn(|place| self.places[place].write()) }
+    }
+
+    /// As [`Sharded::write`], if nobody has it.
+    pub(crate) fn try_write(&self) -> Option<Write<'_, T>> {
+        let [a, b, c, d] = &self.places;
+        let places = [a.try_write()?, b.try_write()?, c.try_write()?, d.try_write()?];
+        Some(Write { value: &self.value, _places: places })
+    }
+}
+
+/// The value, for reading.
+pub(crate) struct Read<'s, T> {
+    value: &'s UnsafeCell<T>,
+    _place: RwLockReadGuard<'s, ()>,
+}
+
+impl<T> Deref for Read<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a writer needs this place too, which is shared until `self` goes, so nobody changes the value meanwhile.
+        unsafe { &*self.value.get() }
+    }
+}
+
+/// The value, for writing.
+pub(crate) struct Write<'s, T> {
+    value: &'s UnsafeCell<T>,
+    _places: [RwLockWriteGuard<'s, ()>; PLACES],
+}
+
+impl<T> Deref for Write<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: every reader and every writer needs a place, and this has all of them until `self` goes.
+        unsafe { &*self.value.get() }
+    }
+}
+
+impl<T> DerefMut for Write<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and `self` is borrowed for itself alone.
+        unsafe { &mut *self.value.get() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn writers_have_it_alone_and_readers_see_whole_values() {
+        let pair = Sharded::new((0u64, 0u64));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let mut pair = pair.write();
+                        pair.0 += 1;
+                        pair.1 += 1;
+                    }
+                });
+            }
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let pair = pair.read();
+                        assert_eq!(pair.0, pair.1);
+                    }
+                });
+            }
+        });
+        assert_eq!(*pair.read(), (4000, 4000));
+    }
+
+    #[test]
+    fn a_writer_does_not_come_in_beside_a_reader_on_any_thread() {
+        let value = Sharded::new(1);
+        thread::scope(|scope| {
+            for _ in 0..PLACES + 1 {
+                scope
+                    .spawn(|| {
+                        let shared = value.read();
+                        assert!(value.try_write().is_none());
+                        drop(shared);
+                        assert!(value.try_write().is_some());
+                    })
+                    .join()
+                    .unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! Puts that go on at once: whoever looks at more than one leaf sees the trees between two commits, a decision is not
+//! overtaken, and what is found after opening is what was acknowledged.
+//!
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test in_place`; the threads interleave anew each
+//! time, so it may take a few runs.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
+use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree, WriteBatch};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+const WRITERS: u64 = 3;
+/// Records around those that are looked at, so that these lie in leaves of their own.
+const FILLING: u64 = 4000;
+
+fn seed() -> u64 {
+    std::env::var("ATOLL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+/// Key `place` of a writer: far from its other keys, and beside those of other writers.
+fn key(place: u64, writer: u64) -> Vec<u8> {
+    format!("{:06}/{writer}", place * 1000).into_bytes()
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// A value of this number, whose every byte follows from it.
+fn value(number: u64, random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(random.usize(8..60), number as u8);
+    bytes
+}
+
+fn assert_whole(bytes: &[u8]) -> u64 {
+    let number = number(bytes);
+    assert!(bytes[8..].iter().all(|byte| *byte == number as u8), "a torn value");
+    number
+}
+
+fn get(tree: &Tree, key: &[u8]) -> u64 {
+    tree.get_with(key, |found| found.map_or(0, assert_whole)).unwrap()
+}
+
+fn open(disk: &Arc<dyn Disk>, memory_bytes: u64) -> (Engine, Tree) {
+    let options = Options {
+        memory_bytes,
+        log_segment_bytes: 64 << 10,
+        checkpoint_bytes: 256 << 10,
+        ..Options::default()
+    };
+    let engine = Engine::open(Arc::clone(disk), options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+/// Puts number after number, each to its first key and then to its second: the first is never behind.
+fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed * 100 + writer);
+    for round in 1..=rounds {
+        let durability = if random.u8(..) < 4 { Durability::Synced } else { Durability::Flushed };
+        for place in [1, 2] {
+            tree.put(&key(place, writer), &value(round, &mut random), durability).unwrap();
+        }
+        acknowledged.store(round, Ordering::Release);
+        assert_eq!(get(tree, &key(2, writer)), round, "a writer reads what it wrote");
+        // Now and then something that is no put in place: a split, a longer value, a delete.
+        match random.u8(..32) {
+            0 => drop(tree.put(&key(3, writer), &[round as u8; 900], Durability::Flushed).unwrap()),
+            1 => drop(tree.delete(&key(3, writer), Durability::Flushed).unwrap()),
+            2 => drop(tree.put(
+                format!("{:06}/{round}", random.u64(..FILLING)).as_bytes(),
+                &[1; 9],
+                durability,
+            )),
+            _ => {}
+        }
+    }
+}
+
+fn numbers_of(records: &[(Vec<u8>, Vec<u8>)], writer: u64) -> (u64, u64) {
+    let of = |place| {
+        let key = key(place, writer);
+        let found = records.binary_search_by(|(other, _)| other.cmp(&key));
+        found.map_or(0, |index| assert_whole(&records[index].1))
+    };
+    (of(1), of(2))
+}
+
+fn scanned(
+    scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<(), EngineError>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records = Vec::new();
+    scan(&mut |key, value| records.push((key.to_vec(), value.to_vec()))).unwrap();
+    records
+}
+
+/// Whatever looks at both keys of a writer sees the first at the number of the second, or one further.
+fn assert_between_commits(
+    engine: &Engine,
+    tree: &Tree,
+    acknowledged: &[AtomicU64],
+    random: &mut fastrand::Rng,
+) {
+    let before: Vec<u64> = acknowledged.iter().map(|round| round.load(Ordering::Acquire)).collect();
+    let seen: Vec<(u64, u64)> = match random.u8(..3) {
+        0 => {
+            let records = scanned(|add| {
+                let visit = |key: &[u8], value: atoll_engine::ValueRef<'_>| {
+                    add(key, &value.bytes().unwrap());
+                    ControlFlow::Continue(())
+                };
+                tree.scan(ALL, Direction::Forward, visit).map(|_| ())
+            });
+            (0..WRITERS).map(|writer| numbers_of(&records, writer)).collect()
+        }
+        1 => {
+            let snapshot = engine.snapshot();
+            let of = |place, writer| {
+                let found = snapshot.get(tree, &key(place, writer)).unwrap();
+                found.map_or(0, |value| assert_whole(&value.to_buffer().unwrap()))
+            };
+            let seen = (0..WRITERS).map(|writer| (of(1, writer), of(2, writer))).collect();
+            let again = (0..WRITERS).map(|writer| (of(1, writer), of(2, writer))).collect::<Vec<_>>();
+            assert_eq!(seen, again, "a snapshot changed");
+            seen
+        }
+        _ => {
+            let keys: Vec<Vec<u8>> =
+                (0..WRITERS).flat_map(|writer| [key(1, writer), key(2, writer)]).collect();
+            let mut numbers = vec![0; keys.len()];
+            tree.get_many(&keys, |index, found| numbers[index] = found.map_or(0, assert_whole)).unwrap();
+            numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
+        }
+    };
+    for (&(first, second), before) in seen.iter().zip(before) {
+        assert!(first == second || first == second + 1, "first at {first}, second at {second}");
+        assert!(second >= before, "{before} was acknowledged, {second} was seen");
+    }
+}
+
+/// Counts in two keys by updates, which other puts must not come between.
+fn count(engine: &Engine, tree: &Tree, rounds: u64) {
+    for _ in 0..rounds {
+        engine
+            .update::<_, EngineError>(Durability::Flushed, |reader| {
+                let looked = |key: &[u8]| reader.get_with(tree, key, |found| found.map_or(0, number));
+                let before: Vec<u64> =
+                    (0..WRITERS).map(|writer| looked(&key(1, writer))).collect::<Result<_, _>>()?;
+                let counted = looked(b"counted")?;
+                let mut records = 0;
+                reader.scan(tree, ALL, Direction::Forward, |_, _| {
+                    records += 1;
+                    if records < 500 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?;
+                let after: Vec<u64> =
+                    (0..WRITERS).map(|writer| looked(&key(1, writer))).collect::<Result<_, _>>()?;
+                assert_eq!(before, after, "something was written during an update");
+                let mut batch = WriteBatch::new();
+                batch.put(tree, b"counted", &(counted + 1).to_le_bytes());
+                Ok((Some(batch), ()))
+            })
+            .unwrap();
+    }
+}
+
+fn run(disk: &Arc<dyn Disk>, memory_bytes: u64, rounds: u64) {
+    let seed = seed();
+    println!("ATOLL_SEED={seed}");
+    let (engine, tree) = open(disk, memory_bytes);
+    let mut batch = WriteBatch::new();
+    (0..FILLING).for_each(|number| batch.put(&tree, format!("{number:06}").as_bytes(), &[7; 40]));
+    engine.write(&batch, Durability::Flushed).unwrap();
+    let acknowledged: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (tree, acknowledged) = (&tree, &acknowledged[writer as usize]);
+                scope.spawn(move || write_pairs(tree, writer, rounds, acknowledged, seed))
+            })
+            .collect();
+        let counting = scope.spawn(|| count(&engine, &tree, rounds / 20));
+        for reader in 0..2 {
+            let (engine, tree, acknowledged, ended) = (&engine, &tree, &acknowledged, &ended);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed * 100 + 50 + reader);
+                while !ended.load(Ordering::Acquire) {
+                    assert_between_commits(engine, tree, acknowledged, &mut random);
+                }
+            });
+        }
+        let outcomes: Vec<_> = writers.into_iter().chain([counting]).map(|thread| thread.join()).collect();
+        ended.store(true, Ordering::Release);
+        assert!(outcomes.iter().all(Result::is_ok), "a thread failed");
+    });
+    let assert_holds = |tree: &Tree| {
+        for writer in 0..WRITERS {
+            assert_eq!((get(tree, &key(1, writer)), get(tree, &key(2, writer))), (rounds, rounds));
+        }
+        assert_eq!(tree.get_with(b"counted", |found| found.map_or(0, number)).unwrap(), rounds / 20);
+        let records = scanned(|add| {
+            tree.scan(ALL, Direction::Forward, |key, value| {
+                add(key, &value.bytes().unwrap());
+                ControlFlow::Continue(())
+            })
+            .map(|_| ())
+        });
+        assert_eq!(records.len() as u64, tree.len(), "how many records there are");
+        assert!(records.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys ascend");
+        records
+    };
+    let records = assert_holds(&tree);
+    assert!(engine.check().unwrap().damage.is_empty());
+    // As after a kill: nothing is closed, and the log says the same.
+    drop((tree, engine));
+    let (engine, tree) = open(disk, memory_bytes);
+    assert!(assert_holds(&tree) == records, "another content after opening");
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+#[test]
+fn puts_at_once_are_seen_between_commits_and_kept() {
+    run(&(Arc::new(MemoryDisk::new()) as Arc<dyn Disk>), 64 << 20, 4000);
+}
+
+#[test]
+fn so_they_are_in_a_file_and_under_a_budget_that_leaves_go_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+    run(&(Arc::new(disk) as Arc<dyn Disk>), 384 << 10, 1500);
+}
+
+#[test]
+fn an_update_of_one_store_reads_another_that_is_being_updated() {
+    let options = || Options { background: false, ..Options::default() };
+    let [a, b] = [Engine::in_memory(options()).unwrap(), Engine::in_memory(options()).unwrap()];
+    let [in_a, in_b] = [a.tree("t").unwrap(), b.tree("t").unwrap()];
+    in_a.put(b"key", b"value", Durability::Flushed).unwrap();
+    let visit = |_: &[u8], _: atoll_engine::ValueRef<'_>| ControlFlow::Continue(());
+    a.update::<_, EngineError>(Durability::Flushed, |of_a| {
+        b.update::<_, EngineError>(Durability::Flushed, |of_b| {
+            of_a.scan(&in_a, ALL, Direction::Forward, visit)?;
+            of_b.scan(&in_b, ALL, Direction::Forward, visit)?;
+            Ok((None, ()))
+        })?;
+        of_a.scan(&in_a, ALL, Direction::Forward, visit)?;
+        Ok((None, ()))
+    })
+    .unwrap();
+    // And afterwards nobody is left in either.
+    in_a.put(b"key", b"other", Durability::Flushed).unwrap();
+    in_b.put(b"key", b"other", Durability::Flushed).unwrap();
+}
