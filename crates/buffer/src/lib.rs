@@ -331,6 +331,31 @@ mod tests {
     }
 
     #[test]
+    fn long_memory_is_used_again_once_nobody_shows_it_and_is_zero_where_it_is_said_to_be() {
+        // As long as those of no other test.
+        const LEN: usize = 5 << 20;
+        let is_zero = |bytes: &mut [u8]| assert!(bytes.iter().all(|byte| *byte == 0));
+        let first = Buffer::copy_from(&vec![7; LEN]);
+        let (address, shown) = (first.as_ptr(), first.slice(10..20));
+        drop(first);
+        let apart = Buffer::build(LEN, is_zero);
+        assert_ne!(apart.as_ptr(), address, "somebody looks at it");
+        assert_eq!(&*shown, &[7; 10]);
+        drop(shown);
+        let again = Buffer::build(LEN, is_zero);
+        assert_eq!((again.as_ptr(), again.len()), (address, LEN));
+        drop(again);
+        let mut was = 1;
+        let overwritten: Result<_, ()> = Buffer::try_overwrite(LEN - 1, |bytes| {
+            was = bytes[0];
+            bytes.fill(9);
+            Ok(())
+        });
+        assert_eq!((overwritten.map(|buffer| buffer.as_ptr()), was), (Ok(address), 0));
+        assert!(Buffer::copy_from(&vec![1; LEN]).to_owned_alone().allocated_bytes() < LEN + LEN / 7);
+    }
+
+    #[test]
     fn concat_joins_pieces_and_zeroes_what_is_missing() {
         assert_eq!(&*Buffer::concat(5, [&b"ab"[..], b"cdef"]), b"abcde");
         assert_eq!(&*Buffer::concat(4, [&b"ab"[..]]), b"ab\0\0");
