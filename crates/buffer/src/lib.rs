@@ -330,6 +330,8 @@ mod tests {
         assert_eq!(Buffer::concat_in(longer, 0, []), Buffer::new());
     }
 
+    // Under sanitizers no memory is used again.
+    #[cfg(not(any(miri, atoll_plain_memory)))]
     #[test]
     fn long_memory_is_used_again_once_nobody_shows_it_and_is_zero_where_it_is_said_to_be() {
         // As long as those of no other test.
