@@ -415,3 +415,24 @@ fn a_band_of_ids_that_are_all_the_same_has_no_more_rows_than_its_bytes_tell() {
     assert!(bands.iter().all(|band| band.slices[0].bytes >= 4 * u64::from(band.rows)), "one id shows them");
     assert!(bands.iter().all(|band| band.slices[1].bytes == 24), "the other is written once");
 }
+
+#[test]
+fn a_band_that_says_more_rows_than_its_ids_have_is_refused() {
+    const DIRECTORY: usize = HEAD_BYTES + 16;
+    let (schema, rows) = kept_rows();
+    let honest = encode_block(&schema, &rows.slice(0, 200)).unwrap();
+    let front = BlockReader::front_bytes(&honest).unwrap() as usize;
+    // With all sums right: as somebody would write it who wants a reader to take memory.
+    let saying = |count: u32| {
+        let mut bytes = honest.clone();
+        bytes[16..24].copy_from_slice(&u64::from(count).to_le_bytes());
+        bytes[DIRECTORY..DIRECTORY + 4].copy_from_slice(&count.to_le_bytes());
+        let sum = checksum(&bytes[HEAD_BYTES..front]);
+        bytes[40..48].copy_from_slice(&sum.to_le_bytes());
+        set_format(&mut bytes, 3);
+        open_of(&schema, &bytes).map(|reader| reader.directory().rows)
+    };
+    assert_eq!(saying(200).unwrap(), 200);
+    let refused = saying(u32::MAX).unwrap_err();
+    assert!(refused.to_string().contains("fewer ids than rows"), "{refused}");
+}
