@@ -20,7 +20,7 @@ mod workloads;
 use clap::{Args, Parser, Subcommand};
 use measure::{Calm, MachineFacts, raise_priority, wait_for_calm};
 use peers::{EngineError, EngineName};
-use plan::{Measured, Plan, Row, Scale};
+use plan::{Measured, Part, Plan, Row, Scale};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,6 +60,9 @@ struct EngineArguments {
     /// Only these engines, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = engine_from_name)]
     engines: Vec<EngineName>,
+    /// Only these parts, each with all phases that it needs.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    phases: Vec<Part>,
     /// So many rounds; figures are medians over them. Three unless said otherwise.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
     rounds: Option<u8>,
@@ -106,7 +109,8 @@ fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
         (None, false) => Scale::FULL,
     };
     let scale = Scale { repeats: arguments.rounds.map_or(scale.repeats, usize::from), ..scale };
-    let plan = Plan { scale, engines: engines(arguments)?, work: work_folder()? };
+    let parts = arguments.phases.clone();
+    let plan = Plan { scale, engines: engines(arguments)?, parts, work: work_folder()? };
     std::fs::create_dir_all(&plan.work)?;
     // A trial of the bench itself is nothing that builds beside it should wait for.
     let is_trial = arguments.records.is_some();

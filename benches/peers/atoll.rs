@@ -58,6 +58,11 @@ impl Engine for Atoll {
         Ok(self.records.get_many(keys, found)?)
     }
 
+    fn remove(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        self.records.delete(key, Durability::Flushed)?;
+        Ok(())
+    }
+
     fn scan(
         &mut self,
         first: &[u8],

@@ -7,12 +7,16 @@
 use std::path::Path;
 
 mod atoll;
+#[cfg(feature = "berkeley")]
+mod berkeley;
 #[cfg(feature = "bf-tree")]
 mod bf_tree;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod floor;
 mod harness;
+#[cfg(feature = "kyoto")]
+mod kyoto;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 #[cfg(feature = "redb")]
@@ -55,6 +59,11 @@ pub trait Engine {
             self.get(key, &mut |value| found(place, value))?;
         }
         Ok(())
+    }
+
+    /// Removes one key that is there.
+    fn remove(&mut self, _key: &[u8]) -> Result<(), EngineError> {
+        Err("this adapter removes nothing".into())
     }
 
     /// Shows up to `count` entries from `first` on, ascending.
@@ -116,6 +125,12 @@ pub enum EngineName {
     Fjall,
     /// Bf-Tree.
     BfTree,
+    /// Kyoto Cabinet's hash table: short pairs only, as the two after it.
+    Kyoto,
+    /// Berkeley DB as a hash table.
+    BerkeleyHash,
+    /// Berkeley DB as a tree.
+    BerkeleyTree,
     /// The ordered map of the standard library: no disk, no crash safety.
     Floor,
     /// No engine at all: what the bench itself costs.
@@ -124,13 +139,16 @@ pub enum EngineName {
 
 impl EngineName {
     /// In the order of the tables.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Atoll,
         Self::Rocksdb,
         Self::Lmdb,
         Self::Redb,
         Self::Fjall,
         Self::BfTree,
+        Self::Kyoto,
+        Self::BerkeleyHash,
+        Self::BerkeleyTree,
         Self::Floor,
         Self::Harness,
     ];
@@ -144,6 +162,9 @@ impl EngineName {
             Self::Redb => "redb",
             Self::Fjall => "fjall",
             Self::BfTree => "bf-tree",
+            Self::Kyoto => "kyoto",
+            Self::BerkeleyHash => "berkeley-hash",
+            Self::BerkeleyTree => "berkeley-tree",
             Self::Floor => "floor",
             Self::Harness => "harness",
         }
@@ -162,6 +183,8 @@ impl EngineName {
             Self::Redb => cfg!(feature = "redb"),
             Self::Fjall => cfg!(feature = "fjall"),
             Self::BfTree => cfg!(feature = "bf-tree"),
+            Self::Kyoto => cfg!(feature = "kyoto"),
+            Self::BerkeleyHash | Self::BerkeleyTree => cfg!(feature = "berkeley"),
             Self::Atoll | Self::Floor | Self::Harness => true,
         }
     }
@@ -169,6 +192,11 @@ impl EngineName {
     /// Whether it is a rival, and not Atoll or a floor.
     pub const fn is_peer(self) -> bool {
         !matches!(self, Self::Atoll | Self::Floor | Self::Harness)
+    }
+
+    /// Whether only short pairs are measured with it.
+    pub const fn has_only_pairs(self) -> bool {
+        matches!(self, Self::Kyoto | Self::BerkeleyHash | Self::BerkeleyTree)
     }
 
     /// Whether a closed store can be opened again.
@@ -192,6 +220,8 @@ impl EngineName {
 pub struct OpenOptions {
     /// Length of the values.
     pub value_bytes: usize,
+    /// How many records will come, for an engine that wants to know.
+    pub records: u64,
     /// Never writes checkpoints, so that the whole load is a log tail when the process is killed.
     pub keep_tail: bool,
     /// Memory for caches and buffers instead of what everybody has, and no page cache where the engine can.
@@ -220,6 +250,16 @@ pub fn open(name: EngineName, folder: &Path, options: OpenOptions) -> Result<Box
         EngineName::Fjall => Ok(Box::new(fjall::Fjall::open(folder)?)),
         #[cfg(feature = "bf-tree")]
         EngineName::BfTree => Ok(Box::new(bf_tree::BfTree::open(folder)?)),
+        #[cfg(feature = "kyoto")]
+        EngineName::Kyoto => Ok(Box::new(kyoto::Kyoto::open(folder, options)?)),
+        #[cfg(feature = "berkeley")]
+        EngineName::BerkeleyHash => {
+            Ok(Box::new(berkeley::Berkeley::open(folder, options, berkeley::Kind::Hash)?))
+        }
+        #[cfg(feature = "berkeley")]
+        EngineName::BerkeleyTree => {
+            Ok(Box::new(berkeley::Berkeley::open(folder, options, berkeley::Kind::Tree)?))
+        }
         EngineName::Floor => Ok(Box::new(floor::Floor::default())),
         EngineName::Harness => Ok(Box::new(harness::Harness::new(options.value_bytes))),
         #[allow(unreachable_patterns, reason = "which engines are left depends on the features")]

@@ -11,6 +11,7 @@ pub mod beside;
 pub mod beyond;
 pub mod churn;
 mod contract;
+pub mod pairs;
 mod read;
 mod recovery;
 #[cfg(test)]
@@ -63,6 +64,12 @@ pub enum Phase {
     ScanAged,
     /// Data four times the memory budget, confined.
     Beyond,
+    /// Short pairs, one at a time, of the smallest count.
+    PairsFew,
+    /// The same, ten times as many.
+    Pairs,
+    /// And a hundred times.
+    PairsMany,
 }
 
 /// What a child is told.
@@ -88,6 +95,7 @@ impl Spec {
     fn open_options(&self) -> OpenOptions {
         OpenOptions {
             value_bytes: self.value_bytes,
+            records: self.records,
             keep_tail: matches!(self.phase, Phase::TailFill | Phase::TailOpen),
             budget_bytes: (self.phase == Phase::Beyond).then_some(self.records * self.record_bytes() / 4),
         }
@@ -192,6 +200,7 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         Phase::Overwrite => churn::overwrite(spec),
         Phase::ScanAged => churn::scan(spec),
         Phase::Beyond => beyond::run(spec),
+        Phase::PairsFew | Phase::Pairs | Phase::PairsMany => pairs::run(spec),
     }
 }
 

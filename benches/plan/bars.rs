@@ -2,7 +2,7 @@
 
 use super::results::Measured;
 use super::runner::VALUE_BYTES;
-use super::second_half;
+use super::{second_half, short_pairs};
 use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
@@ -59,6 +59,7 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
         ratio_rows(measured),
         absolute_rows(measured, scale_to_full),
         second_half::rows(measured),
+        short_pairs::rows(measured),
     ];
     let judged = rows.into_iter().flatten().map(|row| judge(row, measured));
     judged.chain(second_half::absent()).collect()

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Length of the small and of the large values.
 pub const VALUE_BYTES: [usize; 2] = [100, 1000];
+/// Length of the values of short pairs.
+pub const PAIR_BYTES: usize = 16;
 /// Records of the phase with little memory, at least, but where the bench itself is tried.
 const BEYOND_RECORDS_MIN: u64 = 4_000_000;
 const CHILD_TIME_MAX: Duration = Duration::from_secs(30 * 60);
@@ -28,7 +30,9 @@ pub struct Scale {
     pub scans: u64,
     /// User bytes in the log tail of the recovery.
     pub tail_bytes: u64,
-    /// How often everything is run; figures are medians.
+    /// Short pairs, of their three counts.
+    pub pairs: [u64; 3],
+    /// How often everything is run; figures are medians. The most pairs are measured once.
     pub repeats: usize,
 }
 
@@ -39,11 +43,18 @@ impl Scale {
         large_records: 1_000_000,
         scans: 100_000,
         tail_bytes: 1_000_000_000,
+        pairs: [1_000_000, 10_000_000, 100_000_000],
         repeats: 3,
     };
     /// A tenth of it, once: a first look.
-    pub const QUICK: Self =
-        Self { records: 500_000, large_records: 100_000, scans: 20_000, tail_bytes: 100_000_000, repeats: 1 };
+    pub const QUICK: Self = Self {
+        records: 500_000,
+        large_records: 100_000,
+        scans: 20_000,
+        tail_bytes: 100_000_000,
+        pairs: [100_000, 1_000_000, 10_000_000],
+        repeats: 1,
+    };
 
     /// The same with so many records, and all else in proportion: to try the bench itself.
     pub fn shrunk_to(records: u64) -> Self {
@@ -52,6 +63,7 @@ impl Scale {
             large_records: records / 5,
             scans: records / 20,
             tail_bytes: records * 124,
+            pairs: [records / 10, records / 2, records],
             repeats: 1,
         }
     }
@@ -63,8 +75,27 @@ pub struct Plan {
     pub scale: Scale,
     /// Which engines.
     pub engines: Vec<EngineName>,
+    /// Which parts; all if none are named.
+    pub parts: Vec<Part>,
     /// A folder for the stores; all in it is this bench's own.
     pub work: PathBuf,
+}
+
+/// Phases that go together, since the later ones need the store of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Values of 100 B: load, reads, scans, updates, overwrites.
+    Small,
+    /// Recovery of a log tail.
+    Recovery,
+    /// Appends, and the contract over the engine.
+    Contract,
+    /// Data four times the memory budget.
+    Beyond,
+    /// Values of 1,000 B.
+    Large,
+    /// Short pairs.
+    Pairs,
 }
 
 /// One phase for all engines that can run it.
@@ -86,7 +117,7 @@ impl Plan {
         let mut measured = Measured::default();
         for repeat in 0..self.scale.repeats {
             told(&format!("round {} of {}", repeat + 1, self.scale.repeats));
-            for step in steps() {
+            for step in self.steps(repeat) {
                 for engine in self.in_turn(repeat).filter(|engine| can_run(*engine, step)) {
                     self.run_step(engine, step, &mut measured, &mut told)?;
                 }
@@ -103,12 +134,22 @@ impl Plan {
     /// comes first pays for getting it again: twice the CPU time of a load was seen.
     fn warm_up(&self, told: &mut impl FnMut(&str)) -> Result<(), EngineError> {
         told("warming up, not counted");
-        let first = self.in_turn(0).next().zip(steps().into_iter().next());
+        let steps = self.steps(0);
+        let first = steps.first().and_then(|&step| {
+            self.in_turn(0).find(|engine| can_run(*engine, step)).map(|engine| (engine, step))
+        });
         if let Some((engine, step)) = first {
             self.run_step(engine, step, &mut Measured::default(), told)?;
             self.clear()?;
         }
         Ok(())
+    }
+
+    /// What a round does. The most pairs take an hour on all sides, so they come once.
+    fn steps(&self, repeat: usize) -> Vec<Step> {
+        let is_wanted = |step: &Step| self.parts.is_empty() || self.parts.contains(&part_of(*step));
+        let is_due = |step: &Step| repeat == 0 || step.phase != Phase::PairsMany;
+        steps().into_iter().filter(is_wanted).filter(is_due).collect()
     }
 
     /// Another engine goes first in every round.
@@ -136,7 +177,7 @@ impl Plan {
                 measured.failures.push(format!("{what}: {error}"));
             }
         }
-        if step.phase == Phase::LoadSingle {
+        if step.phase == Phase::LoadSingle || part_of(step) == Part::Pairs {
             fs::remove_dir_all(&spec.folder)?;
         }
         Ok(())
@@ -150,6 +191,9 @@ impl Plan {
                 self.scale.records.max(BEYOND_RECORDS_MIN)
             }
             Phase::Contract => self.scale.large_records,
+            Phase::PairsFew => self.scale.pairs[0],
+            Phase::Pairs => self.scale.pairs[1],
+            Phase::PairsMany => self.scale.pairs[2],
             _ if step.value_bytes == VALUE_BYTES[0] => self.scale.records,
             _ => self.scale.large_records,
         };
@@ -158,6 +202,7 @@ impl Plan {
             Phase::TailFill | Phase::TailOpen => "tail",
             Phase::Append => "append",
             Phase::Beyond => "beyond",
+            Phase::PairsFew | Phase::Pairs | Phase::PairsMany => "pairs",
             _ => "store",
         };
         Spec {
@@ -257,7 +302,20 @@ fn steps() -> Vec<Step> {
         Phase::Overwrite,
         Phase::ScanAged,
     ];
-    of_small.map(step(small)).into_iter().chain(of_large.map(step(large))).collect()
+    let of_pairs = [Phase::PairsFew, Phase::Pairs, Phase::PairsMany];
+    let of_values = of_small.map(step(small)).into_iter().chain(of_large.map(step(large)));
+    of_values.chain(of_pairs.map(step(PAIR_BYTES))).collect()
+}
+
+const fn part_of(step: Step) -> Part {
+    match step.phase {
+        Phase::TailFill | Phase::TailOpen => Part::Recovery,
+        Phase::Append | Phase::Contract => Part::Contract,
+        Phase::Beyond => Part::Beyond,
+        Phase::PairsFew | Phase::Pairs | Phase::PairsMany => Part::Pairs,
+        _ if step.value_bytes == VALUE_BYTES[1] => Part::Large,
+        _ => Part::Small,
+    }
 }
 
 const fn ends_a_store(phase: Phase) -> bool {
@@ -267,6 +325,12 @@ const fn ends_a_store(phase: Phase) -> bool {
 /// Whether the step makes sense for the engine.
 fn can_run(engine: EngineName, step: Step) -> bool {
     let is_large = step.value_bytes != VALUE_BYTES[0];
+    if part_of(step) == Part::Pairs {
+        return engine == EngineName::Atoll || engine.has_only_pairs();
+    }
+    if engine.has_only_pairs() {
+        return false;
+    }
     match step.phase {
         Phase::Load | Phase::Get => !(is_large && engine == EngineName::Harness),
         Phase::GetMany => engine.is_persistent(),
@@ -275,6 +339,8 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
         Phase::Append | Phase::Contract => engine == EngineName::Atoll,
         Phase::UpdatePair | Phase::ReadBeside | Phase::Overwrite | Phase::ScanAged => engine.serves_two(),
+        // Judged above.
+        Phase::PairsFew | Phase::Pairs | Phase::PairsMany => false,
         Phase::Beyond => {
             matches!(engine, EngineName::Atoll | EngineName::Rocksdb) && crate::measure::may_confine()
         }
@@ -294,7 +360,14 @@ fn summary(phase: Phase, result: &PhaseResult) -> String {
             format!("answers after {seconds:.2} s, {:.2} s of CPU{wrong}", result.cpu_seconds)
         }
         Phase::Verify => format!("{} values checked{wrong}", result.checked),
-        Phase::Append | Phase::Contract | Phase::ReadBeside | Phase::Overwrite | Phase::Beyond => {
+        Phase::Append
+        | Phase::Contract
+        | Phase::ReadBeside
+        | Phase::Overwrite
+        | Phase::Beyond
+        | Phase::PairsFew
+        | Phase::Pairs
+        | Phase::PairsMany => {
             let figures: Vec<String> =
                 result.extra.iter().map(|(name, figure)| format!("{name} {figure:.3}")).collect();
             figures.join(", ") + &wrong
@@ -316,11 +389,25 @@ mod tests {
         let plan = Plan {
             scale: Scale::QUICK,
             engines: vec![EngineName::Atoll, EngineName::Lmdb, EngineName::Floor],
+            parts: Vec::new(),
             work: PathBuf::new(),
         };
         let first: Vec<EngineName> = (0..3).filter_map(|round| plan.in_turn(round).next()).collect();
         assert_eq!(first, plan.engines);
         assert_eq!(plan.in_turn(1).count(), 3);
+    }
+
+    #[test]
+    fn a_part_is_run_alone_and_the_most_pairs_only_once() {
+        let plan = Plan {
+            scale: Scale::QUICK,
+            engines: vec![EngineName::Atoll],
+            parts: vec![Part::Pairs],
+            work: PathBuf::new(),
+        };
+        let phases = |repeat| plan.steps(repeat).iter().map(|step| step.phase).collect::<Vec<_>>();
+        assert_eq!(phases(0), [Phase::PairsFew, Phase::Pairs, Phase::PairsMany]);
+        assert_eq!(phases(1), [Phase::PairsFew, Phase::Pairs]);
     }
 
     #[test]

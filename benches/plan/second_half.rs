@@ -182,9 +182,6 @@ fn stalls(measured: &Measured) -> Vec<Row> {
 
 /// What cannot be measured yet, because the engine does not have it or nobody measured it here; it does not hold.
 pub fn absent() -> Vec<Row> {
-    let rows = [
-        at_most("split off and absorb 10 M keys: bytes written of the data", "%", 1.0, None),
-        at_least("Kyoto Cabinet, Berkeley DB, 1 to 100 M short pairs, ahead by", 1.0, 1.0, None),
-    ];
+    let rows = [at_most("split off and absorb 10 M keys: bytes written of the data", "%", 1.0, None)];
     rows.into_iter().map(|row| Row { holds: Some(false), ..row }).collect()
 }

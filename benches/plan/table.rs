@@ -104,7 +104,10 @@ const fn title(phase: Phase) -> Option<&'static str> {
         | Phase::Contract
         | Phase::ReadBeside
         | Phase::Overwrite
-        | Phase::Beyond => None,
+        | Phase::Beyond
+        | Phase::PairsFew
+        | Phase::Pairs
+        | Phase::PairsMany => None,
     }
 }
 

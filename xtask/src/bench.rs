@@ -29,6 +29,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         println!("Building the rivals too: RocksDB alone takes minutes the first time.");
         crate::requirements::cpp_compiler("RocksDB, a rival,")?;
         crate::requirements::libclang("the bindings of RocksDB, a rival,")?;
+        crate::requirements::key_value_libraries("short pairs beside them")?;
         command.args(["--features", "peers"]);
     }
     command.arg("--").arg(&name);

@@ -1,6 +1,7 @@
 //! What the machine must have, and the exact command that installs what it lacks.
 
 use crate::failure::Failure;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,7 @@ struct Packages {
     compiler: &'static str,
     cpp_compiler: &'static str,
     libclang: &'static str,
+    key_value_libraries: &'static str,
     python: &'static str,
     java: &'static str,
     maven: &'static str,
@@ -23,6 +25,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "gcc libc6-dev",
         cpp_compiler: "g++",
         libclang: "libclang-dev clang",
+        key_value_libraries: "libkyotocabinet-dev libdb5.3-dev",
         python: "python3 python3-venv",
         java: "openjdk-17-jdk-headless",
         maven: "maven",
@@ -33,6 +36,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "gcc",
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
+        key_value_libraries: "kyotocabinet-devel libdb-devel",
         python: "python3.11",
         java: "java-17-openjdk-devel",
         maven: "maven",
@@ -43,6 +47,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "gcc",
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
+        key_value_libraries: "libkyotocabinet-devel libdb-4_8-devel",
         python: "python311",
         java: "java-17-openjdk-devel",
         maven: "maven",
@@ -53,6 +58,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "gcc",
         cpp_compiler: "gcc",
         libclang: "clang",
+        key_value_libraries: "kyotocabinet db",
         python: "python",
         java: "jdk17-openjdk",
         maven: "maven",
@@ -63,6 +69,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "build-base",
         cpp_compiler: "build-base",
         libclang: "clang-dev",
+        key_value_libraries: "kyotocabinet-dev db-dev",
         python: "python3",
         java: "openjdk17",
         maven: "maven",
@@ -73,6 +80,7 @@ const MANAGERS: &[Packages] = &[
         compiler: "gcc",
         cpp_compiler: "gcc",
         libclang: "llvm",
+        key_value_libraries: "kyoto-cabinet berkeley-db",
         python: "python@3.12",
         java: "openjdk@17",
         maven: "maven",
@@ -138,6 +146,27 @@ pub fn libclang(needed_for: &'static str) -> Result<(), Failure> {
     })
 }
 
+/// Kyoto Cabinet and Berkeley DB, which are libraries of the system.
+pub fn key_value_libraries(needed_for: &'static str) -> Result<(), Failure> {
+    if includes("#include <kclangc.h>\n#include <db.h>\n") {
+        return Ok(());
+    }
+    Err(Failure::Missing {
+        what: "Kyoto Cabinet or Berkeley DB with its header",
+        needed_for,
+        install: install_command(|packages| packages.key_value_libraries),
+    })
+}
+
+/// Whether the C compiler finds these headers.
+fn includes(source: &str) -> bool {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-E", "-x", "c", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut running) = compiler.spawn() else { return false };
+    let is_told = running.stdin.take().is_some_and(|mut input| input.write_all(source.as_bytes()).is_ok());
+    running.wait().is_ok_and(|status| is_told && status.success())
+}
+
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.flatten().map(|entry| entry.path()).collect()
@@ -199,6 +228,12 @@ mod tests {
         for name in ["libclang-cpp.so.19", "libclang.a", "libclangBasic.a", "libclangd.so", "clang"] {
             assert!(!is_libclang(Path::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn headers_are_found_by_the_compiler() {
+        assert!(includes("#include <stdio.h>\n"));
+        assert!(!includes("#include <no-such-header-of-atoll.h>\n"));
     }
 
     #[test]
