@@ -11,9 +11,11 @@ use crate::backing::Backing;
 use crate::meter::{Kind, Meter};
 use crate::pins::{Pin, Pins};
 use crate::planted::{self, Bug};
+use crate::prefetch::prefetch;
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
 
@@ -36,6 +38,12 @@ pub(crate) const VALUE_MAX: u64 = 64 << 20;
 /// A piece that grew to this length is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;
 
+/// Lines of a value that a scan asks for; what follows one after the other comes by itself.
+const PREFETCHED_LINES: usize = 16;
+
+/// How far before the bytes of a buffer its owners are counted, about.
+const OWNERS_BEFORE: usize = 64;
+
 /// About what a piece takes beside its bytes, and its place among others.
 pub(crate) const PIECE_BYTES: usize = 160;
 
@@ -56,6 +64,8 @@ struct PieceCell {
     waits_at: Option<Arc<Meter>>,
     home: OnceLock<u64>,
     resident: Mutex<Option<Buffer>>,
+    /// Where the bytes were when they came into memory: only ever asked for, never read.
+    bytes_at: AtomicPtr<u8>,
 }
 
 impl PieceCell {
@@ -94,15 +104,16 @@ impl Piece {
     }
 
     fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool, waits_at: Option<Arc<Meter>>) -> Self {
-        let len = bytes.len() as u32;
+        let (len, bytes_at) = (bytes.len() as u32, AtomicPtr::new(bytes.as_ptr().cast_mut()));
         let (home, resident) = (OnceLock::new(), Mutex::new(Some(bytes)));
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident }))
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident, bytes_at }))
     }
 
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
         let (home, resident) = (OnceLock::from(home), Mutex::new(None));
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log: false, waits_at: None, home, resident }))
+        let (in_log, waits_at, bytes_at) = (false, None, AtomicPtr::default());
+        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident, bytes_at }))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -145,6 +156,22 @@ impl Piece {
         }
     }
 
+    /// Brings what says where its bytes are nearer.
+    #[inline]
+    fn prefetch(&self) {
+        prefetch(Arc::as_ptr(&self.0), size_of::<PieceCell>().div_ceil(64));
+    }
+
+    /// Brings its first bytes nearer, and what counts who shows them, which lies before them.
+    #[inline]
+    fn prefetch_bytes(&self) {
+        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
+        if !bytes.is_null() {
+            let lines = (self.0.len as usize).div_ceil(64).min(PREFETCHED_LINES);
+            prefetch(bytes.wrapping_sub(OWNERS_BEFORE), lines + 1);
+        }
+    }
+
     /// What tells this piece from every other that is alive.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
@@ -183,6 +210,7 @@ impl Piece {
         }
         let bytes = self.verify(backing)?;
         *self.0.resident.lock() = Some(bytes.clone());
+        self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         backing.admit(self.clone(), bytes.allocated_bytes() as u64);
         Ok(bytes)
     }
@@ -207,6 +235,22 @@ impl Chain {
         match self {
             Self::One(piece) => std::slice::from_ref(piece),
             Self::Many(pieces) => pieces,
+        }
+    }
+
+    /// Brings its first piece nearer.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch();
+        }
+    }
+
+    /// Brings its bytes nearer, where they are one piece.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch_bytes();
         }
     }
 

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Records that are asked for before they are visited.
 const AHEAD: usize = 8;
 
+/// The way to a value outside of the leaf has three steps more. Each is asked for so many records ahead, in their order.
+const FAR: [usize; 4] = [14, 10, 6, 3];
+
 /// Bounds of a range of keys.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -137,12 +140,19 @@ where
             Direction::Forward => self.range.0 = Bound::Unbounded,
             Direction::Backward => self.range.1 = Bound::Unbounded,
         }
-        for step in 0..AHEAD {
-            self.prefetch(step, slots, leaf, next);
+        let is_far = leaf.has_chains();
+        if is_far {
+            self.begin_far(slots, leaf);
+        } else {
+            (0..AHEAD).for_each(|step| self.prefetch(step, slots, leaf, next));
         }
         let mut step = 0;
         while let Some(slot) = self.direction.at(step, slots) {
-            self.prefetch(step + AHEAD, slots, leaf, next);
+            if is_far {
+                self.prefetch_far(step, slots, leaf);
+            } else {
+                self.prefetch(step + AHEAD, slots, leaf, next);
+            }
             let (suffix, value) = leaf.suffix_and_value(slot);
             if step == 0 {
                 self.key.clear();
@@ -159,6 +169,38 @@ where
         }
         // Where there was nothing, the key stays that of the last record: a scan that stalls goes on behind it.
         ControlFlow::Continue(())
+    }
+
+    /// Asks for what the first steps of a leaf need, whose turn would have come before it.
+    fn begin_far(&self, slots: (usize, usize), leaf: &Leaf) {
+        for ahead in 0..FAR[0] {
+            self.far(ahead, slots, |slot| leaf.prefetch_record(slot));
+        }
+        for ahead in 0..FAR[1] {
+            self.far(ahead, slots, |slot| leaf.prefetch_chain(slot));
+        }
+        for ahead in 0..FAR[2] {
+            self.far(ahead, slots, |slot| leaf.prefetch_piece(slot));
+        }
+        for ahead in 0..FAR[3] {
+            self.far(ahead, slots, |slot| leaf.prefetch_bytes(slot));
+        }
+    }
+
+    /// Brings values outside of the leaf nearer: each step of the way to one that is farther off than the next.
+    #[inline]
+    fn prefetch_far(&self, step: usize, slots: (usize, usize), leaf: &Leaf) {
+        self.far(step + FAR[0], slots, |slot| leaf.prefetch_record(slot));
+        self.far(step + FAR[1], slots, |slot| leaf.prefetch_chain(slot));
+        self.far(step + FAR[2], slots, |slot| leaf.prefetch_piece(slot));
+        self.far(step + FAR[3], slots, |slot| leaf.prefetch_bytes(slot));
+    }
+
+    #[inline(always)]
+    fn far(&self, step: usize, slots: (usize, usize), ask: impl FnOnce(usize)) {
+        if let Some(slot) = self.direction.at(step, slots) {
+            ask(slot);
+        }
     }
 
     /// The slots of a leaf that lie in the range: from one up to another, which is not below it.

@@ -1,7 +1,8 @@
 //! Asks for the parts of a leaf before they are needed.
 
-use super::{HEAD_LINES, Leaf, head_of, heads_below};
+use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, heads_below};
 use crate::prefetch::prefetch;
+use crate::value::Chain;
 
 impl Leaf {
     /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
@@ -43,6 +44,42 @@ impl Leaf {
     #[inline]
     pub(crate) fn prefetch_record(&self, slot: usize) {
         prefetch(self.bytes()[self.offset(slot)..].as_ptr(), 3);
+    }
+
+    /// Whether a record may lead to a value outside of the leaf.
+    #[inline]
+    pub(crate) fn has_chains(&self) -> bool {
+        !self.chains.is_empty()
+    }
+
+    /// Brings the place nearer that says where the value of a record lies, once the record is near.
+    #[inline]
+    pub(crate) fn prefetch_chain(&self, slot: usize) {
+        if let Some(chain) = self.chain_place(slot) {
+            prefetch(&raw const *chain, 1);
+        }
+    }
+
+    /// Brings the first piece of a value nearer, once its chain is.
+    #[inline]
+    pub(crate) fn prefetch_piece(&self, slot: usize) {
+        if let Some(Some(chain)) = self.chain_place(slot) {
+            chain.prefetch();
+        }
+    }
+
+    /// Brings the bytes of a value nearer, once its first piece is.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, slot: usize) {
+        if let Some(Some(chain)) = self.chain_place(slot) {
+            chain.prefetch_bytes();
+        }
+    }
+
+    fn chain_place(&self, slot: usize) -> Option<&Option<Chain>> {
+        let (at, header) = self.header(slot);
+        let start = at + RECORD_HEADER + (header & SUFFIX_MASK) as usize;
+        if header & CHAIN_FLAG == 0 { None } else { self.chains.get(self.chain_index(start)) }
     }
 }
 
