@@ -102,7 +102,7 @@ impl Shared {
             return Err(error);
         }
         let visible = match (ops, placed.is_empty()) {
-            ([op], true) => self.put_in_place(op, is_flushed(durability))?,
+            ([op], true) => self.write_in_place(op, is_flushed(durability))?,
             _ => None,
         };
         let visible = match visible {

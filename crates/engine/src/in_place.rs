@@ -1,6 +1,6 @@
-//! Puts of one small record into a leaf that stays where it is: they do not wait for each other.
+//! Puts and deletes of one small record in a leaf that stays where it is: they do not wait for each other.
 //!
-//! Such a put needs no other leaf and no change of shape, so it is done while others do the same elsewhere. It has the
+//! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere. It has the
 //! latch of its leaf from before its group is in the log until the record is in the leaf: changes of one leaf happen in
 //! the order of the log. Those of two leaves may be seen in either order while both are on their way; whoever looks at
 //! more than one leaf asks for stillness and sees the trees as they are between two commits.
@@ -11,8 +11,8 @@
 use crate::EngineError;
 use crate::batch::{Action, Op};
 use crate::commit::{Visible, check_sizes};
-use crate::forest::{Forest, TreeState};
-use crate::leaf::{HEAD_LINES, SharedLeaf};
+use crate::forest::{Count, Forest, TreeState};
+use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::tree::HashedKey;
@@ -21,14 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 impl Shared {
-    /// Commits a put in place; none, and nothing done, where that is not possible.
-    pub(crate) fn put_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
-        let Action::Put(key, given) = op.action else { return Ok(None) };
-        if given.bytes().len() >= INLINE_BELOW {
-            return Ok(None);
-        }
+    /// Commits a put or a delete in place; none, and nothing done, where that is not possible.
+    pub(crate) fn write_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
+        let (key, value) = match op.action {
+            Action::Put(key, given) if given.bytes().len() < INLINE_BELOW => (key, Some(given.bytes())),
+            Action::Delete(key) => (key, None),
+            _ => return Ok(None),
+        };
         check_sizes(std::slice::from_ref(op))?;
-        let done = self.place_record(op, key, given.bytes(), flush)?;
+        let done = self.change_record(op, key, value, flush)?;
         Ok(done.map(|(visible, waiting)| {
             self.ask_if_due(waiting);
             visible
@@ -36,14 +37,13 @@ impl Shared {
     }
 
     /// The commit, and how many bytes wait for a checkpoint with it.
-    fn place_record(
+    fn change_record(
         &self,
         op: &Op<'_>,
         key: &[u8],
-        bytes: &[u8],
+        value: Option<&[u8]>,
         flush: bool,
     ) -> Result<Option<(Visible, u64)>, EngineError> {
-        let value = Stored::Inline(bytes);
         let placing = self.writer.placing();
         self.check_writable()?;
         let forest = self.forest.read();
@@ -51,24 +51,54 @@ impl Shared {
         let Some((tree, leaf)) = leaf_to_change(&forest, op.tree, key.bytes) else { return Ok(None) };
         let mut latched = leaf.latched(&self.latches, &placing);
         let is_ours = latched.leaf().birth == forest.epoch && latched.leaf().home.get().is_none();
-        let place = latched.leaf().locate(key.bytes, usize::MAX);
-        if !is_ours || !latched.leaf().takes(place, key.bytes, &value) {
+        if !is_ours {
             return Ok(None);
         }
+        let Some(edit) = Edit::of(latched.leaf(), key, value) else { return Ok(None) };
         let Some(leaf) = latched.get_mut() else { return Ok(None) };
         let mut writer = placing.content();
         self.log_ops(&mut writer, std::slice::from_ref(op), &[None], flush)?;
         let ended = self.end_commit(&writer, &forest.sequence);
         drop(writer);
-        let done = match place {
-            Ok(slot) => leaf.replace(slot, &value).map(|_| ()),
-            Err(slot) => leaf.insert_at(slot, key.bytes, key.fingerprint, &value),
+        edit.make(leaf, key, &tree.records);
+        Ok(Some(ended))
+    }
+}
+
+/// What a write in place does to its leaf.
+enum Edit<'a> {
+    Replace(usize, Stored<'a>),
+    Insert(usize, Stored<'a>),
+    Remove(usize),
+}
+
+impl<'a> Edit<'a> {
+    /// The edit, if the leaf takes it as it is and lets go of nothing on disk; none for a delete of what is not there.
+    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<&'a [u8]>) -> Option<Self> {
+        let place = leaf.locate(key.bytes, usize::MAX);
+        let Some(value) = value.map(Stored::Inline) else {
+            return place.ok().filter(|&slot| leaf.spares(slot)).map(Self::Remove);
         };
-        tree.records.add(u64::from(place.is_err()));
-        if done.is_err() {
+        leaf.takes(place, key.bytes, &value).then_some(match place {
+            Ok(slot) => Self::Replace(slot, value),
+            Err(slot) => Self::Insert(slot, value),
+        })
+    }
+
+    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count) {
+        let done = match &self {
+            Self::Replace(slot, value) => leaf.replace(*slot, value).is_ok(),
+            Self::Insert(slot, value) => leaf.insert_at(*slot, key.bytes, key.fingerprint, value).is_ok(),
+            Self::Remove(slot) => leaf.remove(*slot).is_none(),
+        };
+        if !done {
             unreachable!("a leaf takes what it said it would");
         }
-        Ok(Some(ended))
+        match self {
+            Self::Replace(..) => {}
+            Self::Insert(..) => drop(records.add(1)),
+            Self::Remove(_) => records.take_off(1),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts that go on at once: whoever looks at more than one leaf sees the trees between two commits, a decision is not
+//! Puts and deletes that go on at once: whoever looks at more than one leaf sees the trees between two commits, a decision is not
 //! overtaken, and what is found after opening is what was acknowledged.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test in_place`; the threads interleave anew each
@@ -68,7 +68,15 @@ fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, 
         }
         acknowledged.store(round, Ordering::Release);
         assert_eq!(get(tree, &key(2, writer)), round, "a writer reads what it wrote");
-        // Now and then something that is no put in place: a split, a longer value, a delete.
+        // A record that comes and goes.
+        if is_there_after(round, writer) {
+            tree.put(&key(4, writer), &value(round, &mut random), durability).unwrap();
+        } else {
+            tree.delete(&key(4, writer), durability).unwrap();
+        }
+        let expected = if is_there_after(round, writer) { round } else { 0 };
+        assert_eq!(get(tree, &key(4, writer)), expected, "a writer reads what it wrote or removed");
+        // Now and then something that is not done in place: a split, a longer value, a delete of one.
         match random.u8(..32) {
             0 => drop(tree.put(&key(3, writer), &[round as u8; 900], Durability::Flushed).unwrap()),
             1 => drop(tree.delete(&key(3, writer), Durability::Flushed).unwrap()),
@@ -80,6 +88,11 @@ fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, 
             _ => {}
         }
     }
+}
+
+/// Whether the record that comes and goes is there after this round of a writer: three rounds of four.
+fn is_there_after(round: u64, writer: u64) -> bool {
+    !(round + writer).is_multiple_of(4)
 }
 
 fn numbers_of(records: &[(Vec<u8>, Vec<u8>)], writer: u64) -> (u64, u64) {
@@ -201,6 +214,8 @@ fn run(disk: &Arc<dyn Disk>, memory_bytes: u64, rounds: u64) {
     let assert_holds = |tree: &Tree| {
         for writer in 0..WRITERS {
             assert_eq!((get(tree, &key(1, writer)), get(tree, &key(2, writer))), (rounds, rounds));
+            let last = if is_there_after(rounds, writer) { rounds } else { 0 };
+            assert_eq!(get(tree, &key(4, writer)), last);
         }
         assert_eq!(tree.get_with(b"counted", |found| found.map_or(0, number)).unwrap(), rounds / 20);
         let records = scanned(|add| {

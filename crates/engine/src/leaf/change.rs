@@ -91,6 +91,14 @@ impl Leaf {
         }
     }
 
+    /// Whether a record can be removed in place: it lets go of nothing on disk, and the leaf does not become one that
+    /// should be joined with its neighbour.
+    pub(crate) fn spares(&self, slot: usize) -> bool {
+        let value = self.value(slot);
+        matches!(value, Stored::Inline(_))
+            && !self.is_sparse_without(record_bytes(self.suffix(slot).len(), &value))
+    }
+
     fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {
         let used = self.prefix_at() + self.prefix_len as usize;
         let added = record_bytes(suffix, value);

@@ -55,7 +55,12 @@ impl Leaf {
 
     /// Whether so little is left that it should join a neighbour.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.live_bytes() < CLASSES[0] * 8 / 4
+        self.is_sparse_without(0)
+    }
+
+    /// The same with so many bytes of records less.
+    pub(super) fn is_sparse_without(&self, bytes: usize) -> bool {
+        self.live_bytes().saturating_sub(bytes) < CLASSES[0] * 8 / 4
     }
 
     /// Whether it and `other` fit well into one regular leaf, whose prefix has this length. What their own
