@@ -74,6 +74,14 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
+    /// Two states that are to be compared are not of one open store.
+    #[error("a state of {store} cannot be compared with one of {other}")]
+    OtherStore {
+        /// The file of the newer state.
+        store: String,
+        /// The file of the older one.
+        other: String,
+    },
     /// Sorted input was not sorted.
     #[error("bulk load: key {index} is not above the key before it")]
     NotSorted {
@@ -154,7 +162,10 @@ impl EngineError {
         match self {
             Self::Disk(error) => error.kind(),
             Self::Corrupt { .. } => ErrorKind::Corrupt,
-            Self::NotAStore { .. } | Self::Option { .. } | Self::NotSorted { .. } => ErrorKind::InvalidInput,
+            Self::NotAStore { .. }
+            | Self::Option { .. }
+            | Self::NotSorted { .. }
+            | Self::OtherStore { .. } => ErrorKind::InvalidInput,
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,

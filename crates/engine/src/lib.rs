@@ -39,6 +39,7 @@ mod visit;
 
 // Reads.
 mod attempt;
+mod changes;
 mod pins;
 mod search;
 mod snapshot;
@@ -69,6 +70,7 @@ mod prefetch;
 
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
+pub use changes::{Change, TreeChanges};
 pub use check::CheckReport;
 pub use checkpoint::Checkpoint;
 pub use clock::Clock;

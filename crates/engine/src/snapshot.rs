@@ -26,6 +26,20 @@ impl Snapshot {
         Self { engine, view, names, sequence }
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.view.epoch
+    }
+
+    /// The root of the tree of this name; none if there was no such tree.
+    pub(crate) fn root_of(&self, name: &str) -> Result<Option<Node>, EngineError> {
+        let Some(tree) = self.names.iter().position(|known| known == name) else { return Ok(None) };
+        self.view.root(tree as u32, &self.engine.shared)
+    }
+
     /// The last commit that it shows.
     #[must_use]
     pub fn sequence(&self) -> u64 {

@@ -1,0 +1,413 @@
+//! What changed between two states of one store, at the cost of what changed.
+//!
+//! Both trees are walked side by side in the order of their keys. Where both walks come to the same node, all below it is
+//! passed over unread: nodes are shared, and one that is on disk is known by its home, so a subtree that nobody
+//! wrote to is one comparison, however large it is. Where the trees are cut differently, the walk whose subtree begins first
+//! or reaches further goes down, until both begin at the same key again.
+//!
+//! Invariant: a walk that stands at a node has passed all keys of its tree that lie before that node.
+//! Invariant: pages and pieces of both states stay where they are meanwhile, so equal homes mean equal bytes.
+
+use crate::EngineError;
+use crate::engine::Engine;
+use crate::leaf::SharedLeaf;
+use crate::node::{Inner, Node, Slot};
+use crate::shared::Shared;
+use crate::snapshot::Snapshot;
+use crate::value::{Piece, Stored, ValueRef};
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// What became of a record.
+pub enum Change<'a> {
+    /// It is new, or has another value: this one.
+    Put(ValueRef<'a>),
+    /// It is gone.
+    Deleted,
+}
+
+/// Trees that one of two states has and the other has not, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeChanges {
+    /// Those that only the newer state has.
+    pub created: Vec<String>,
+    /// Those that only the older state had.
+    pub dropped: Vec<String>,
+}
+
+/// Leaves that are looked into before the walk takes hold of the roots anew, and lets go of what it held until then: memory
+/// that it passed can be given back.
+const LEAVES_AT_ONCE: usize = 32;
+
+impl Engine {
+    /// The identity of the store, random when it was made, which a copy does not share.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.shared.backing.store_id()
+    }
+}
+
+impl Snapshot {
+    /// Tells in the order of keys what became of the records of `tree` since `older`, from a key on, until the visitor stops;
+    /// the key at which it stopped. A tree that one of the states does not have is empty there.
+    ///
+    /// A record whose bytes are the same is not told, but for one of 256 bytes and more that was written anew with the
+    /// bytes it had. Values are not read to find that out.
+    ///
+    /// # Errors
+    /// [`EngineError::OtherStore`] if the states are not of one open store; as [`Snapshot::get`].
+    pub fn changes_since(
+        &self,
+        older: &Self,
+        tree: &str,
+        from: Bound<&[u8]>,
+        mut visit: impl FnMut(&[u8], Change<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        let shared = self.shared_with(older)?;
+        let mut from = match from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            // The key that comes next.
+            Bound::Excluded(key) => [key, &[0]].concat(),
+        };
+        loop {
+            let old = Walk::of(older.root_of(tree)?, &from, shared);
+            let new = Walk::of(self.root_of(tree)?, &from, shared);
+            let mut both = Both { old, new };
+            let ended = both.run(|key, value| {
+                visit(
+                    key,
+                    match value {
+                        Some(stored) => Change::Put(shared.value_ref(stored, self.epoch())),
+                        None => Change::Deleted,
+                    },
+                )
+            })?;
+            match ended {
+                Ended::All => return Ok(None),
+                Ended::Stopped(key) => return Ok(Some(key)),
+                Ended::Paused(key) => from = key,
+            }
+        }
+    }
+
+    /// Trees that were created or dropped since `older`.
+    ///
+    /// # Errors
+    /// [`EngineError::OtherStore`] if the states are not of one open store.
+    pub fn trees_since(&self, older: &Self) -> Result<TreeChanges, EngineError> {
+        self.shared_with(older)?;
+        let without = |all: &Self, others: &Self| {
+            let is_there = |name: &&str| others.tree_names().any(|other| other == *name);
+            all.tree_names().filter(|name| !is_there(name)).map(str::to_owned).collect()
+        };
+        Ok(TreeChanges { created: without(self, older), dropped: without(older, self) })
+    }
+
+    /// What both states are of.
+    fn shared_with(&self, older: &Self) -> Result<&Shared, EngineError> {
+        let (ours, theirs) = (self.engine(), older.engine());
+        ours.shared.check_open()?;
+        if !Arc::ptr_eq(&ours.shared, &theirs.shared) {
+            let (store, other) = (ours.shared.backing.name(), theirs.shared.backing.name());
+            return Err(EngineError::OtherStore { store, other });
+        }
+        Ok(&ours.shared)
+    }
+}
+
+/// How a walk ended.
+enum Ended {
+    All,
+    /// The visitor stopped at this key.
+    Stopped(Vec<u8>),
+    /// What is left begins at this key.
+    Paused(Vec<u8>),
+}
+
+/// A walk through the records of one tree, from a key on.
+struct Walk<'w> {
+    shared: &'w Shared,
+    from: &'w [u8],
+    root: Slot,
+    /// Inner nodes above the place, each with the child that the way takes.
+    above: Vec<(Arc<Inner>, usize)>,
+    at: At,
+    /// The node of the place, once it was needed.
+    loaded: Option<Node>,
+    leaves: usize,
+}
+
+/// Where a walk stands.
+enum At {
+    /// Before a node that was not gone into.
+    Node,
+    /// At a record of a leaf.
+    Record(SharedLeaf, usize),
+    End,
+}
+
+impl<'w> Walk<'w> {
+    fn of(root: Option<Node>, from: &'w [u8], shared: &'w Shared) -> Self {
+        let at = if root.is_some() { At::Node } else { At::End };
+        let root = root.map(Slot::resident).unwrap_or_default();
+        Self { shared, from, root, above: Vec::new(), at, loaded: None, leaves: 0 }
+    }
+
+    /// The slot of the node that the walk stands before.
+    fn slot(&self) -> &Slot {
+        match self.above.last() {
+            Some((inner, child)) => &inner.children[*child],
+            None => &self.root,
+        }
+    }
+
+    /// What is left of the node begins here at the earliest; the empty key is before all others.
+    fn low(&self) -> &[u8] {
+        let pivot =
+            self.above.iter().rev().find_map(|(inner, child)| inner.pivots().get(child.checked_sub(1)?));
+        pivot.map_or(self.from, |pivot| self.from.max(pivot))
+    }
+
+    /// The node ends before this key; none if nothing comes behind it.
+    fn high(&self) -> Option<&[u8]> {
+        self.above.iter().rev().find_map(|(inner, child)| inner.pivots().get(*child)).map(|pivot| &**pivot)
+    }
+
+    fn is_inner(&mut self) -> Result<bool, EngineError> {
+        let node = match self.loaded.take() {
+            Some(node) => node,
+            None => self.shared.load_slot(self.slot())?,
+        };
+        let is_inner = matches!(node, Node::Inner(_));
+        self.loaded = Some(node);
+        Ok(is_inner)
+    }
+
+    /// Goes into the node that it stands before: to its first child or record that is not before `from`.
+    fn go_in(&mut self) -> Result<(), EngineError> {
+        let node = match self.loaded.take() {
+            Some(node) => node,
+            None => self.shared.load_slot(self.slot())?,
+        };
+        match node {
+            Node::Inner(inner) => {
+                let child = inner.child_of(self.from);
+                self.above.push((inner, child));
+            }
+            Node::Leaf(leaf) => {
+                self.leaves += 1;
+                let slot = leaf.lower_bound(self.from);
+                if slot < leaf.len() {
+                    self.at = At::Record(leaf, slot);
+                } else {
+                    self.pass();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes past the node that it stands before, or past the leaf that it is in.
+    fn pass(&mut self) {
+        (self.loaded, self.at) = (None, At::End);
+        while let Some((inner, child)) = self.above.last_mut() {
+            *child += 1;
+            if *child < inner.children.len() {
+                self.at = At::Node;
+                return;
+            }
+            self.above.pop();
+        }
+    }
+
+    fn next_record(&mut self) {
+        let At::Record(leaf, slot) = &mut self.at else { return };
+        *slot += 1;
+        if *slot == leaf.len() {
+            self.pass();
+        }
+    }
+
+    /// The key of the record that it stands at.
+    fn key(&self) -> Vec<u8> {
+        match &self.at {
+            At::Record(leaf, slot) => [leaf.prefix(), leaf.suffix(*slot)].concat(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn value(&self) -> Option<Stored<'_>> {
+        match &self.at {
+            At::Record(leaf, slot) => Some(leaf.value(*slot)),
+            _ => None,
+        }
+    }
+
+    /// No record that is left lies before this key; none if no record is left.
+    fn position(&self) -> Option<Vec<u8>> {
+        match self.at {
+            At::Node => Some(self.low().to_vec()),
+            At::Record(..) => Some(self.key()),
+            At::End => None,
+        }
+    }
+}
+
+/// The walks through both states.
+struct Both<'w> {
+    old: Walk<'w>,
+    new: Walk<'w>,
+}
+
+/// What comes next.
+enum Step {
+    Pass,
+    GoInto { old: bool, new: bool },
+    Tell { old: bool, new: bool },
+    End,
+}
+
+impl Both<'_> {
+    /// Tells each change to `tell`, with the value that a record has now, until it stops.
+    fn run(
+        &mut self,
+        mut tell: impl FnMut(&[u8], Option<Stored<'_>>) -> ControlFlow<()>,
+    ) -> Result<Ended, EngineError> {
+        loop {
+            match self.next_step()? {
+                Step::End => return Ok(Ended::All),
+                Step::Pass => {
+                    self.old.pass();
+                    self.new.pass();
+                }
+                Step::GoInto { old, new } => {
+                    if let Some(position) = self.pause() {
+                        return Ok(Ended::Paused(position));
+                    }
+                    if old {
+                        self.old.go_in()?;
+                    }
+                    if new {
+                        self.new.go_in()?;
+                    }
+                }
+                Step::Tell { old, new } => {
+                    if let Some(key) = self.tell(old, new, &mut tell) {
+                        return Ok(Ended::Stopped(key));
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_step(&mut self) -> Result<Step, EngineError> {
+        let (old, new) = (&self.old, &self.new);
+        Ok(match (&old.at, &new.at) {
+            (At::End, At::End) => Step::End,
+            (At::Node, At::Node) if is_same_node(old.slot(), new.slot()) => Step::Pass,
+            (At::Node, At::Node) => return self.next_of_nodes(),
+            (At::Node, At::Record(..)) if new.key().as_slice() < old.low() => {
+                Step::Tell { old: false, new: true }
+            }
+            (At::Record(..), At::Node) if old.key().as_slice() < new.low() => {
+                Step::Tell { old: true, new: false }
+            }
+            (At::Node, At::Record(..) | At::End) => Step::GoInto { old: true, new: false },
+            (At::Record(..) | At::End, At::Node) => Step::GoInto { old: false, new: true },
+            (At::Record(..), At::End) => Step::Tell { old: true, new: false },
+            (At::End, At::Record(..)) => Step::Tell { old: false, new: true },
+            (At::Record(..), At::Record(..)) => match old.key().cmp(&new.key()) {
+                Ordering::Less => Step::Tell { old: true, new: false },
+                Ordering::Equal => Step::Tell { old: true, new: true },
+                Ordering::Greater => Step::Tell { old: false, new: true },
+            },
+        })
+    }
+
+    /// Which of two different nodes to go into: the one that begins first, else the one that reaches further, else both, but
+    /// for a leaf beside an inner node, below which that very leaf may lie.
+    fn next_of_nodes(&mut self) -> Result<Step, EngineError> {
+        let reach = |high: Option<&[u8]>, other: Option<&[u8]>| match (high, other) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(high), Some(other)) => high.cmp(other),
+        };
+        let begins = self.new.low().cmp(self.old.low());
+        let (old, new) = match begins.then(reach(self.old.high(), self.new.high())) {
+            Ordering::Greater => (true, false),
+            Ordering::Less => (false, true),
+            Ordering::Equal => match (self.old.is_inner()?, self.new.is_inner()?) {
+                (true, false) => (true, false),
+                (false, true) => (false, true),
+                _ => (true, true),
+            },
+        };
+        Ok(Step::GoInto { old, new })
+    }
+
+    /// Tells the record that the named walks stand at, if it changed, and goes on behind it; the key, if that is to be all.
+    fn tell(
+        &mut self,
+        old: bool,
+        new: bool,
+        tell: &mut impl FnMut(&[u8], Option<Stored<'_>>) -> ControlFlow<()>,
+    ) -> Option<Vec<u8>> {
+        let is_same = match (self.old.value(), self.new.value()) {
+            (Some(before), Some(now)) => old && new && is_same_value(before, now),
+            _ => false,
+        };
+        let mut stopped = None;
+        if !is_same {
+            let (key, value) = match new {
+                true => (self.new.key(), self.new.value()),
+                false => (self.old.key(), None),
+            };
+            stopped = tell(&key, value).is_break().then_some(key);
+        }
+        if old {
+            self.old.next_record();
+        }
+        if new {
+            self.new.next_record();
+        }
+        stopped
+    }
+
+    /// Where to go on, when much was held by now.
+    fn pause(&self) -> Option<Vec<u8>> {
+        if self.old.leaves + self.new.leaves < LEAVES_AT_ONCE {
+            return None;
+        }
+        let positions = self.old.position().into_iter().chain(self.new.position());
+        positions.min().filter(|position| position.as_slice() > self.old.from)
+    }
+}
+
+/// Whether both are known to be the same, unread.
+fn is_same_node(a: &Slot, b: &Slot) -> bool {
+    if let (Some(a), Some(b)) = (a.get(), b.get())
+        && a.address() == b.address()
+    {
+        return true;
+    }
+    a.home().is_some_and(|home| b.home() == Some(home))
+}
+
+/// Whether both are known to have the same bytes; long ones are not read for that.
+fn is_same_value(a: Stored<'_>, b: Stored<'_>) -> bool {
+    let is_same_piece = |(a, b): (&Piece, &Piece)| {
+        let is_same_home = || a.home().is_some_and(|home| b.home() == Some(home));
+        a.same(b) || (is_same_home() && a.len() == b.len() && a.checksum() == b.checksum())
+    };
+    match (a, b) {
+        (Stored::Inline(a), Stored::Inline(b)) => a == b,
+        (Stored::Chain(a), Stored::Chain(b)) => {
+            let (a, b) = (a.pieces(), b.pieces());
+            a.len() == b.len() && a.iter().zip(b).all(is_same_piece)
+        }
+        _ => false,
+    }
+}
