@@ -14,6 +14,7 @@ mod cleaning;
 mod cold;
 mod engine;
 mod error;
+mod format;
 mod options;
 mod recovery;
 mod replayer;
@@ -77,6 +78,7 @@ pub use clock::Clock;
 pub use commit::{Commit, SyncTicket};
 pub use engine::{Engine, Tree};
 pub use error::{Damage, EngineError};
+pub use format::Format;
 pub use options::Options;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
