@@ -237,6 +237,32 @@ fn a_copy_beside_a_live_owner_is_one_consistent_state() {
 }
 
 #[test]
+fn an_upgrade_tells_the_format_and_a_newer_one_is_refused() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let file = place.folder.path().join("data/store.atoll");
+    let before = std::fs::read(&file).unwrap();
+    assert_eq!(
+        atoll(&place, &["store", "upgrade"]).text(),
+        "format 1, features: none; nothing is to be done\n"
+    );
+    let report = atoll(&place, &["store", "upgrade", "--json"]).json();
+    assert_eq!((report["format"].as_u64(), report["changed"].as_bool()), (Some(1), Some(false)), "{report}");
+    assert!(std::fs::read(&file).unwrap() == before);
+    let mut newer = before;
+    // The format stands behind the magic of each of the two superblocks.
+    for superblock in [0, 4096] {
+        newer[superblock + 8..superblock + 12].copy_from_slice(&2_u32.to_le_bytes());
+    }
+    std::fs::write(&file, &newer).unwrap();
+    for verb in [&["store", "upgrade"][..], &["kv", "put", "p", "s", "w"]] {
+        let refused = atoll(&place, verb);
+        assert!(refused.fails(21).contains("has format 2; this build reads up to 1"), "{}", refused.stderr);
+    }
+    assert!(std::fs::read(&file).unwrap() == newer);
+}
+
+#[test]
 fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
     let place = Place::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 43] = [
+const VERBS: [&str; 45] = [
     "",
     "kv",
     "kv put",
@@ -46,6 +46,8 @@ const VERBS: [&str; 43] = [
     "store snapshot list",
     "store snapshot delete",
     "store copy",
+    "store backup",
+    "store upgrade",
     "ls",
     "serve",
     "doctor",
@@ -163,7 +165,7 @@ fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
 #[test]
 fn each_kind_of_failure_has_its_own_exit_code() {
     let place = Place::new();
-    let cases: [(&str, i32, &str); 18] = [
+    let cases: [(&str, i32, &str); 20] = [
         ("--store mem: kv import missing.csv", 10, "cannot open missing.csv"),
         ("--store mem: kv import . --format csv", 12, "cannot read ."),
         ("--store mem: kv import x.csv --partition-columns a,b --separator=", 2, "without a separator"),
@@ -178,6 +180,8 @@ fn each_kind_of_failure_has_its_own_exit_code() {
         ("--store ring:job ls", 14, "a `ring:` store is not supported"),
         ("--store mem: store check", 14, "the check of mem:"),
         ("--store mem: store copy there", 14, "a copy of mem:"),
+        ("--store mem: store backup there", 14, "a backup of mem:"),
+        ("--store mem: store upgrade", 14, "an upgrade of mem:"),
         ("--store mem: kv wait p s --exists --timeout 20ms", 17, "within 20ms"),
         ("--store mem: kv delete p", 2, "nothing says what to remove"),
         ("ls", 2, "no store is named"),

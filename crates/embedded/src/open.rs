@@ -16,6 +16,12 @@ use std::time::Duration;
 /// The file of a store, inside its folder.
 pub const STORE_FILE: &str = "store.atoll";
 
+/// What the file is called while a backup is written into it.
+pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";
+
+/// What the file of a copy is called until it is whole.
+pub const PART_FILE: &str = "store.atoll.part";
+
 /// How a folder is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -100,6 +106,7 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
         source: Arc::new(source),
     })?;
     if !is_there {
+        check_finished(folder)?;
         if options.mode == Mode::Read || !options.create {
             return Err(StoreError::NotFound { what: "store", name: place });
         }
@@ -114,6 +121,15 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
     let hook = Arc::clone(&opener) as Arc<dyn OpenStore>;
     let store = open_folder(folder.to_owned(), mode, sharing, hook).await?;
     Ok(FolderStore { place: folder.display().to_string(), store: Arc::new(store), opener })
+}
+
+/// Refuses a folder in which a copy or a backup was begun and not ended: it holds no store, or not yet that one again.
+fn check_finished(folder: &Path) -> Result<(), StoreError> {
+    let is_there = |name: &str| folder.join(name).exists();
+    if !is_there(STORE_FILE) && (is_there(UNFINISHED_FILE) || is_there(PART_FILE)) {
+        return Err(StoreError::Unfinished { place: folder.display().to_string() });
+    }
+    Ok(())
 }
 
 /// The last committed state of the store in `folder`, whoever owns it, writing not a byte.
@@ -171,6 +187,8 @@ fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStor
         false => atoll_disk::Mode::Create,
     };
     let failed = |error| refused("open", &place, error);
+    // Once more, now that the folder is ours: a backup may have ended before its time while we waited.
+    check_finished(folder)?;
     let file: PathBuf = folder.join(STORE_FILE);
     let disk = FileDisk::open(&file, mode).map_err(|error| failed(error.into()))?;
     let engine = Engine::open(Arc::new(disk) as Arc<dyn Disk>, options.engine.clone()).map_err(failed)?;

@@ -2,11 +2,13 @@
 //!
 //! [`open`] takes a bare path, `file:`, `mem:` or `cassandra:`; `ring:` is a name it knows and answers with
 //! `unsupported` until that store exists. [`open_with_maintenance`] also gives the handle to what
-//! only an operator needs: check, statistics, snapshots, copies.
+//! only an operator needs: check, statistics, snapshots, copies, backups.
 //!
 //! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
 //! Invariant: only `stores.rs` knows the implementations by name.
 
+mod backup;
+mod carry;
 mod cassandra;
 pub mod fuzz;
 mod maintenance;
@@ -17,9 +19,11 @@ mod url;
 
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
-    CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,
+    SnapshotDescription, Statistic, StatisticUnit,
 };
 pub use options::{Mode, OpenOptions, Password};
+pub use upkeep::copy_last_complete;
 pub use url::{Location, StoreUrl, UrlError};
 
 use atoll_store::{Store, StoreError};

@@ -1,4 +1,4 @@
-//! What an operator needs of a store beyond the contract: check, statistics, snapshots, copies.
+//! What an operator needs of a store beyond the contract: check, statistics, snapshots, copies, backups.
 //!
 //! A store that has nothing of the kind gives no handle, and the doors answer `unsupported`.
 
@@ -12,6 +12,9 @@ pub trait Maintenance: Send + Sync {
 
     /// Figures about the store, in the order in which they are best shown.
     fn stats(&self) -> StoreFuture<'_, Vec<Statistic>>;
+
+    /// The format of the store on disk, which an upgrade would bring to the newest.
+    fn format(&self) -> StoreFuture<'_, FormatDescription>;
 
     /// Keeps the present state under a name; survives restarts.
     ///
@@ -39,6 +42,20 @@ pub trait Maintenance: Send + Sync {
         snapshot: Option<&'a str>,
         progress: CopyProgress,
     ) -> StoreFuture<'a, CopyReport>;
+
+    /// Brings `folder`, a backup of this store, to the present state: what changed since it was last brought there is
+    /// copied, and everything where it does not exist, is empty, or with `full`. A backup that ends before its time
+    /// leaves a folder that says so, and the next one completes it.
+    ///
+    /// # Errors
+    /// `invalid-input` for a folder that is no backup of this store, or into which somebody else wrote; `read-only`, since
+    /// the store keeps each state that a backup holds as a named snapshot.
+    fn backup_to<'a>(
+        &'a self,
+        folder: &'a Path,
+        full: bool,
+        progress: CopyProgress,
+    ) -> StoreFuture<'a, BackupReport>;
 }
 
 /// Is told bytes copied and bytes in all, now and then.
@@ -86,6 +103,17 @@ pub enum StatisticUnit {
     Nanoseconds,
 }
 
+/// The format of a store on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatDescription {
+    /// Its number.
+    pub number: u32,
+    /// The newest one that this release writes.
+    pub newest: u32,
+    /// Names of the features that a release has to know to read it.
+    pub features: Vec<String>,
+}
+
 /// One named snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotDescription {
@@ -102,4 +130,21 @@ pub struct CopyReport {
     pub bytes: u64,
     /// The place of the copied state in the order of commits.
     pub sequence: u64,
+}
+
+/// What a backup copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Cells that the state has.
+    pub cells: u64,
+    /// Cells that were copied.
+    pub cells_written: u64,
+    /// Cells that were removed from the backup.
+    pub cells_deleted: u64,
+    /// Bytes of keys and values that went over.
+    pub bytes: u64,
+    /// The place of the state in the order of commits.
+    pub sequence: u64,
+    /// The place of the state that the backup held before; none where everything was copied.
+    pub since: Option<u64>,
 }

@@ -5,14 +5,18 @@
 //!
 //! Invariant: a copy that failed leaves no file of a store behind.
 
+use crate::backup::{self, Backup, MARK_TREE};
+use crate::carry::Carrier;
 use crate::{
-    CheckReport, CopyProgress, CopyReport, Damage, Maintenance, SnapshotDescription, Statistic, StatisticUnit,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,
+    SnapshotDescription, Statistic, StatisticUnit,
 };
 use atoll_disk::{FileDisk, Mode as DiskMode};
-use atoll_embedded::{EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state, refused};
-use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Stats, Tree, WriteBatch};
+use atoll_embedded::{
+    EmbeddedStore, FolderStore, PART_FILE, STORE_FILE, StoreOptions, open_last_state, refused,
+};
+use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
 use atoll_store::{StoreError, StoreFuture};
-use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,12 +32,29 @@ impl Upkeep {
         Self { folder, store, options }
     }
 
-    fn place(&self) -> String {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn place(&self) -> String {
         self.folder.display().to_string()
     }
 
+    /// Has the owner keep the present state under a name; its place in the order of commits.
+    pub(crate) async fn create(&self, name: &str) -> Result<u64, StoreError> {
+        self.store.create_snapshot(name).await
+    }
+
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete_snapshot(name).await
+    }
+
+    pub(crate) async fn sync(&self) -> Result<(), StoreError> {
+        self.store.store().sync().await
+    }
+
     /// A store to look at: our own, or the last committed state beside its owner.
-    async fn readable(&self) -> Result<EmbeddedStore, StoreError> {
+    pub(crate) async fn readable(&self) -> Result<EmbeddedStore, StoreError> {
         match self.store.owned() {
             Some(store) => Ok(store),
             None => open_last_state(&self.folder, self.options.clone()).await,
@@ -65,6 +86,14 @@ impl Maintenance for Upkeep {
         Box::pin(async move {
             let stats = self.on(self.readable().await?, "stats", |engine| Ok(engine.stats())).await?;
             Ok(statistics(&stats))
+        })
+    }
+
+    fn format(&self) -> StoreFuture<'_, FormatDescription> {
+        Box::pin(async move {
+            let format = self.on(self.readable().await?, "upgrade", |engine| Ok(engine.format())).await?;
+            let features = format.features.into_iter().map(str::to_owned).collect();
+            Ok(FormatDescription { number: format.number, newest: format.newest, features })
         })
     }
 
@@ -109,6 +138,32 @@ impl Maintenance for Upkeep {
             .await
         })
     }
+
+    fn backup_to<'a>(
+        &'a self,
+        folder: &'a Path,
+        full: bool,
+        progress: CopyProgress,
+    ) -> StoreFuture<'a, BackupReport> {
+        Box::pin(async move { Backup::begin(self, folder, progress).await?.run(full).await })
+    }
+}
+
+/// Writes the last complete state of a backup that was not finished as a new store in `target`.
+///
+/// # Errors
+/// [`StoreError::Unfinished`] if there never was a complete one; as [`Maintenance::copy_to`].
+pub async fn copy_last_complete(
+    folder: &Path,
+    target: &Path,
+    progress: CopyProgress,
+) -> Result<CopyReport, StoreError> {
+    let (folder, target) = (folder.to_owned(), target.to_owned());
+    off_thread("copy", move || {
+        let (engine, snapshot) = backup::last_complete(&folder)?;
+        copy(&engine, &snapshot, &folder.display().to_string(), &target, &progress)
+    })
+    .await
 }
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {
@@ -132,12 +187,6 @@ fn statistics(stats: &Stats) -> Vec<Statistic> {
     records.chain(figures).map(|(name, value, unit)| Statistic { name, value, unit }).collect()
 }
 
-/// Bytes that go into the copy with one commit.
-const COPY_BATCH_BYTES: usize = 4 << 20;
-
-/// Bytes after which the log of a copy is given back, so that the copy is about as large as what is in it.
-const COPY_LOG_BYTES: u64 = 16 << 20;
-
 fn copy(
     source: &Engine,
     snapshot: &Snapshot,
@@ -149,7 +198,7 @@ fn copy(
     let file = folder.join(STORE_FILE);
     prepare_target(folder, &target_place)?;
     // The name appears when the copy is whole; until then nobody takes it for a store.
-    let part = folder.join(format!("{STORE_FILE}.part"));
+    let part = folder.join(PART_FILE);
     let copied = copy_into(source, snapshot, &part, progress).map_err(|error| refused("copy", place, error));
     let named =
         copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
@@ -199,65 +248,15 @@ fn copy_into(
     // Nobody reads the copy while it is made, so it needs little memory.
     let options = Options { memory_bytes: 64 << 20, ..Options::default() };
     let target = Engine::open(Arc::new(disk), options)?;
-    let (mut bytes, mut logged) = (0, 0);
-    let names: Vec<String> = snapshot.tree_names().map(str::to_owned).collect();
-    for name in names {
-        let (from, to) = (source.tree(&name)?, target.tree(&name)?);
-        copy_tree(snapshot, &from, &target, &to, &mut |copied| {
-            bytes += copied;
-            logged += copied;
-            progress(bytes, total.max(bytes));
-            if logged >= COPY_LOG_BYTES {
-                logged = 0;
-                target.checkpoint()?;
-            }
-            Ok(())
-        })?;
-    }
+    let mut tell = |bytes: u64| progress(bytes, total.max(bytes));
+    // A copy of a backup is a store like any other, and no backup.
+    let tally = Carrier::into(&target, &mut tell).everything(source, snapshot, MARK_TREE)?;
     target.close()?;
-    Ok(CopyReport { bytes, sequence: snapshot.sequence() })
-}
-
-/// Copies one tree batch by batch, so that memory does not grow with it.
-fn copy_tree(
-    snapshot: &Snapshot,
-    from: &Tree,
-    target: &Engine,
-    to: &Tree,
-    copied: &mut dyn FnMut(u64) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    let mut next: Bound<Vec<u8>> = Bound::Unbounded;
-    loop {
-        let (mut batch, mut bytes, mut failed) = (WriteBatch::new(), 0, None);
-        let range = (next.as_ref().map(Vec::as_slice), Bound::Unbounded);
-        let stopped = snapshot.scan(from, range, Direction::Forward, |key, value| {
-            match value.bytes() {
-                Ok(value) => {
-                    batch.put(to, key, &value);
-                    bytes += key.len() + value.len();
-                }
-                Err(error) => failed = Some(error),
-            }
-            if failed.is_some() || bytes >= COPY_BATCH_BYTES {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
-        if let Some(failed) = failed {
-            return Err(failed);
-        }
-        target.write(&batch, Durability::Buffered)?;
-        copied(bytes as u64)?;
-        match stopped {
-            Some(key) => next = Bound::Excluded(key),
-            None => return Ok(()),
-        }
-    }
+    Ok(CopyReport { bytes: tally.bytes, sequence: snapshot.sequence() })
 }
 
 /// Runs what waits for the disk where that hurts nobody.
-async fn off_thread<T: Send + 'static>(
+pub(crate) async fn off_thread<T: Send + 'static>(
     what: &'static str,
     run: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

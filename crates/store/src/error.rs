@@ -128,6 +128,12 @@ pub enum StoreError {
         #[source]
         source: Option<Source>,
     },
+    /// A copy or backup into the folder was not finished, so no store can be opened there.
+    #[error("a backup into {place} was not finished")]
+    Unfinished {
+        /// The folder.
+        place: String,
+    },
     /// Bytes read back do not match their checksum.
     #[error("{place} is damaged: {problem}")]
     Corrupt {
@@ -214,7 +220,9 @@ impl StoreError {
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
-            Self::Owned { .. } | Self::Unavailable { .. } | Self::Failed { .. } => ErrorKind::Unavailable,
+            Self::Owned { .. } | Self::Unavailable { .. } | Self::Unfinished { .. } | Self::Failed { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::OutOfSpace { .. } => ErrorKind::OutOfSpace,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
@@ -247,6 +255,11 @@ impl StoreError {
             }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
+            }
+            Self::Unfinished { .. } => {
+                "the same `atoll store backup` once more completes it; `atoll store copy` of it \
+                 writes the state before elsewhere, if there was one"
+                    .to_owned()
             }
             Self::Corrupt { .. } => "run `atoll store check` on it for the extent of the damage".to_owned(),
             Self::OutOfSpace { .. } => "free some space, then try again; nothing was lost".to_owned(),

@@ -1,15 +1,18 @@
 //! `atoll store`: look after a store.
 
+use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_open::{CheckReport, Damage, SnapshotDescription, Statistic, StatisticUnit};
+use atoll_open::{
+    BackupReport, CheckReport, CopyProgress, Damage, SnapshotDescription, Statistic, StatisticUnit,
+};
 use atoll_options::{Size, format_duration};
 use atoll_store::{Capabilities, Durability, StoreError};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The verbs on a store as a whole.
 #[derive(Debug, Subcommand)]
@@ -36,6 +39,18 @@ Exits with 18 when something is damaged.")]
   atoll store copy --store ./data ./before-run-7 --snapshot before-run-7
 A copy is a store like any other: look into it with --store.")]
     Copy(Copy),
+    /// Bring a backup in another folder to the present state, while the store serves
+    #[command(after_help = "Examples:
+  atoll store backup --store ./data /backup/data
+  atoll store backup --store ./data /backup/data --full
+The first time everything is copied, from then on what changed. A backup is a store like any other, to be
+read with --store; what is written into it is refused by the next backup.")]
+    Backup(Backup),
+    /// Bring a store of an older format to the newest, or tell that it has it
+    #[command(after_help = "Examples:
+  atoll store upgrade --store ./data
+Nothing else changes the format of a store. One of a newer format is refused with exit code 21.")]
+    Upgrade,
 }
 
 /// The verbs on snapshots.
@@ -71,6 +86,16 @@ pub struct Copy {
     snapshot: Option<String>,
 }
 
+/// `atoll store backup`
+#[derive(Args, Debug)]
+pub struct Backup {
+    /// Folder of the backup: one that does not exist yet, or that of an earlier backup of this store
+    folder: PathBuf,
+    /// Copy everything anew, in place of what the folder holds
+    #[arg(long)]
+    full: bool,
+}
+
 const EXPORT_INSTEAD: &str = "`atoll kv export` writes its cells to a file";
 
 impl StoreVerb {
@@ -85,6 +110,8 @@ impl StoreVerb {
             Self::Stats => stats(session).await,
             Self::Snapshot(verb) => verb.run(session).await,
             Self::Copy(verb) => verb.run(session).await,
+            Self::Backup(verb) => verb.run(session).await,
+            Self::Upgrade => upgrade(session).await,
         }
     }
 }
@@ -116,7 +143,8 @@ async fn info(session: &Session) -> Result<(), Failure> {
         ("request ids", request_memory(&capabilities)),
         (
             "upkeep",
-            if opened.maintenance.is_some() { "check, stats, snapshot, copy" } else { "none" }.to_owned(),
+            if opened.maintenance.is_some() { "check, stats, snapshot, copy, backup" } else { "none" }
+                .to_owned(),
         ),
     ];
     rows.iter().try_for_each(|(name, text)| session.output.line(format!("{name:<22}{text}")))
@@ -201,6 +229,25 @@ async fn stats(session: &Session) -> Result<(), Failure> {
         .try_for_each(|figure| session.output.line(format!("{:<width$}  {}", figure.name, shown(figure))))
 }
 
+/// There is one format so far, so whatever could be opened has it.
+async fn upgrade(session: &Session) -> Result<(), Failure> {
+    let hint = "only stores in folders have a format of ours";
+    let (maintenance, _) = session.maintenance(Access::Read, "an upgrade", hint).await?;
+    let format = maintenance.format().await?;
+    let features = if format.features.is_empty() { "none".to_owned() } else { format.features.join(", ") };
+    session.output.either(
+        || format!("format {}, features: {features}; nothing is to be done", format.number),
+        || {
+            json!({
+                "format": format.number,
+                "newest": format.newest,
+                "features": format.features,
+                "changed": false,
+            })
+        },
+    )
+}
+
 fn shown(figure: &Statistic) -> String {
     match figure.unit {
         StatisticUnit::Count => figure.value.to_string(),
@@ -233,16 +280,66 @@ fn show_snapshot(session: &Session, snapshot: &SnapshotDescription) -> Result<()
 
 impl Copy {
     async fn run(self, session: &Session) -> Result<(), Failure> {
-        let (maintenance, _) = session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await?;
-        let progress = Progress::bytes(Some(0), !session.output.is_json());
-        let tell = move |copied: u64, total: u64| {
-            progress.set_total(total);
-            progress.set(copied, String::new());
+        let report = match session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await {
+            Err(Failure::Store(StoreError::Unfinished { place })) if self.snapshot.is_none() => {
+                note(&format!("a backup into {place} was not finished: this is the state it held before"));
+                let tell = progress_of_copy(session);
+                atoll_open::copy_last_complete(Path::new(&place), &self.folder, tell).await?
+            }
+            opened => {
+                let (maintenance, _) = opened?;
+                let (snapshot, tell) = (self.snapshot.as_deref(), progress_of_copy(session));
+                maintenance.copy_to(&self.folder, snapshot, tell).await?
+            }
         };
-        let report = maintenance.copy_to(&self.folder, self.snapshot.as_deref(), Box::new(tell)).await?;
         session.output.either(
             || format!("copied {} bytes, the state of commit {}", report.bytes, report.sequence),
             || json!({ "bytes": report.bytes, "sequence": report.sequence }),
         )
     }
+}
+
+fn progress_of_copy(session: &Session) -> CopyProgress {
+    let progress = Progress::bytes(Some(0), !session.output.is_json());
+    Box::new(move |copied, total| {
+        progress.set_total(total);
+        progress.set(copied, String::new());
+    })
+}
+
+impl Backup {
+    // A door may tell how long something took.
+    #[allow(clippy::disallowed_methods)]
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let (maintenance, _) = session.maintenance(Access::Change, "a backup", EXPORT_INSTEAD).await?;
+        session.hint_on_interrupt("the same `atoll store backup` once more completes it");
+        let start = Instant::now();
+        let report = maintenance.backup_to(&self.folder, self.full, progress_of_copy(session)).await?;
+        let seconds = start.elapsed().as_secs_f64();
+        session.output.either(|| told_of(&report, seconds), || json_of(&report, seconds))
+    }
+}
+
+fn told_of(report: &BackupReport, seconds: f64) -> String {
+    let deleted = match report.cells_deleted {
+        0 => String::new(),
+        deleted => format!(" and {deleted} deleted ones"),
+    };
+    let since = report.since.map(|since| format!(", what changed since commit {since}")).unwrap_or_default();
+    format!(
+        "copied {} of {} cells{deleted}, {} bytes, in {seconds:.1} s: the state of commit {}{since}",
+        report.cells_written, report.cells, report.bytes, report.sequence
+    )
+}
+
+fn json_of(report: &BackupReport, seconds: f64) -> Value {
+    json!({
+        "cells": report.cells,
+        "cells_written": report.cells_written,
+        "cells_deleted": report.cells_deleted,
+        "bytes": report.bytes,
+        "sequence": report.sequence,
+        "since": report.since,
+        "seconds": seconds,
+    })
 }

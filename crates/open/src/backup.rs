@@ -1,0 +1,261 @@
+//! Backups: a folder that holds a state of a store, and takes over what changed when it is asked again.
+//!
+//! The store keeps the state that the backup holds as a named snapshot, so what changed since is found at the cost of what
+//! changed. It is written into the backup under a name that nobody takes for a store, and named again when it is whole
+//! ([decision 0022](../../../docs/decisions/0022-backups.md)).
+//!
+//! Invariant: a folder whose file is called `store.atoll` holds one state of the source, whole.
+//! Invariant: the source keeps the state that a backup holds, and the one that is being written into it, until the backup
+//! holds a later one.
+
+mod mark;
+mod place;
+mod refusal;
+
+use crate::carry::{CELLS_TREE, Carrier, Tally};
+use crate::upkeep::{Upkeep, off_thread};
+use crate::{BackupReport, CopyProgress};
+use atoll_embedded::{EmbeddedStore, refused};
+use atoll_engine::{Engine, Snapshot};
+use atoll_store::StoreError;
+pub(crate) use mark::MARK_TREE;
+use mark::{Destination, Mark, State, prefix_of};
+use place::{Found, Place};
+use refusal::BackupRefusal;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One backup of one store into one folder.
+pub(crate) struct Backup<'s> {
+    source: &'s Upkeep,
+    place: Arc<Place>,
+    progress: Arc<CopyProgress>,
+    tally: Tally,
+}
+
+impl<'s> Backup<'s> {
+    pub(crate) async fn begin(
+        source: &'s Upkeep,
+        folder: &Path,
+        progress: CopyProgress,
+    ) -> Result<Self, StoreError> {
+        if let (Ok(a), Ok(b)) = (folder.canonicalize(), source.folder().canonicalize())
+            && a == b
+        {
+            return Err(BackupRefusal::Itself.at(&folder.display().to_string()));
+        }
+        let place = Arc::new(Place::take(folder).await?);
+        Ok(Self { source, place, progress: Arc::new(progress), tally: Tally::default() })
+    }
+
+    pub(crate) async fn run(mut self, full: bool) -> Result<BackupReport, StoreError> {
+        self.clear_part().await?;
+        match self.place.found()? {
+            Found::Store | Found::Unfinished if !full => self.what_changed().await,
+            found => self.everything(found).await,
+        }
+    }
+
+    /// Copies a state whole, over what is there.
+    async fn everything(&mut self, found: Found) -> Result<BackupReport, StoreError> {
+        let former = self.former(found)?;
+        let place = Arc::clone(&self.place);
+        let target = Destination::open(&place.part(), &place.name())?;
+        let state = State { number: 1, sequence: 0 };
+        let name = target.name_of(&state);
+        let sequence = self.keep(&name).await?;
+        let state = State { sequence, ..state };
+        let copied = self.copy(&target, &state).await;
+        if copied.is_err() {
+            drop(target);
+            // The store should not keep for a backup what no backup has; where that fails, the part tells the next attempt.
+            if self.source.delete(&name).await.is_ok() {
+                let _ = place.forget(&place.part());
+            }
+        }
+        let report = copied?;
+        if let Some(former) = former {
+            let names = names_of(&self.source.readable().await?);
+            self.let_go(names, &prefix_of(former), "").await?;
+        }
+        Ok(report)
+    }
+
+    /// Removes what an attempt to copy everything left, after what the source keeps for it.
+    async fn clear_part(&self) -> Result<(), StoreError> {
+        let part = self.place.part();
+        if !part.exists() {
+            return Ok(());
+        }
+        // One that cannot be read ended before the source was asked to keep anything.
+        if let Ok(target) = Destination::open_to_read(&part, &self.place.name()) {
+            let names = names_of(&self.source.readable().await?);
+            self.let_go(names, &target.prefix(), "").await?;
+        }
+        self.place.forget(&part)
+    }
+
+    /// The identity of the backup that is replaced, if there is one; anything else is not replaced.
+    fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
+        let file = match found {
+            Found::Nothing => return Ok(None),
+            Found::Store => self.place.file(),
+            Found::Unfinished => self.place.unfinished(),
+        };
+        let target = Destination::open_to_read(&file, &self.place.name())?;
+        target.mark().map(|_| Some(target.engine.id()))
+    }
+
+    async fn copy(&mut self, target: &Destination, state: &State) -> Result<BackupReport, StoreError> {
+        let source = self.source.readable().await?;
+        let snapshot = self.kept(&source, target, state)?;
+        let (target, state, place) = (target.clone(), state.clone(), Arc::clone(&self.place));
+        let (progress, from) = (Arc::clone(&self.progress), self.source.place());
+        off_thread("backup", move || {
+            let engine = source.engine();
+            let total = engine.stats().file_bytes;
+            let mut tell = |bytes: u64| progress(bytes, total.max(bytes));
+            let carried = Carrier::into(&target.engine, &mut tell).everything(engine, &snapshot, MARK_TREE);
+            let tally = carried.map_err(|error| refused("backup", &from, error))?;
+            target.complete(engine.id(), &state)?;
+            target.told(target.engine.close_shared())?;
+            place.replace()?;
+            let cells = cells_of(engine, &snapshot).map_err(|error| refused("backup", &from, error))?;
+            Ok(report_of(tally, cells, &state, None))
+        })
+        .await
+    }
+
+    /// Takes over what changed; what an earlier attempt began is ended first.
+    async fn what_changed(&mut self) -> Result<BackupReport, StoreError> {
+        let place = Arc::clone(&self.place);
+        let is_unfinished = place.found()? == Found::Unfinished;
+        let file = if is_unfinished { place.unfinished() } else { place.file() };
+        let name = place.name();
+        let (target, mut mark) = off_thread("backup", move || {
+            let target = Destination::open(&file, &name)?;
+            let mark = target.mark()?;
+            Ok((target, mark))
+        })
+        .await?;
+        let source = self.source.readable().await?;
+        let names = names_of(&source);
+        if mark.source != source.engine().id() {
+            return Err(BackupRefusal::OtherStore.at(&target.place));
+        }
+        self.kept(&source, &target, &mark.state)?;
+        if is_unfinished {
+            if let Some(next) = mark.next.clone() {
+                mark = self.carry(source, &target, &mark, &next).await?;
+            }
+            place.end()?;
+        } else {
+            let (target, mark) = (target.clone(), mark.clone());
+            off_thread("backup", move || target.check_untouched(&mark)).await?;
+        }
+        self.let_go(names, &target.prefix(), &target.name_of(&mark.state)).await?;
+        self.next_state(&target, mark).await
+    }
+
+    async fn next_state(&mut self, target: &Destination, mark: Mark) -> Result<BackupReport, StoreError> {
+        let number = mark.state.number + 1;
+        let name = target.name_of(&State { number, sequence: 0 });
+        let next = State { number, sequence: self.keep(&name).await? };
+        let source = self.source.readable().await?;
+        let snapshot = self.kept(&source, target, &next)?;
+        let cells = cells_of(source.engine(), &snapshot);
+        let cells = cells.map_err(|error| refused("backup", &self.source.place(), error))?;
+        let names = names_of(&source);
+        target.begin(&mark, &next)?;
+        self.place.begin()?;
+        self.carry(source, target, &mark, &next).await?;
+        target.told(target.engine.close_shared())?;
+        self.place.end()?;
+        self.let_go(names, &target.prefix(), &name).await?;
+        Ok(report_of(self.tally, cells, &next, Some(mark.state.sequence)))
+    }
+
+    /// Writes what changed from the state that the mark names to `next`.
+    async fn carry(
+        &mut self,
+        source: EmbeddedStore,
+        target: &Destination,
+        mark: &Mark,
+        next: &State,
+    ) -> Result<Mark, StoreError> {
+        let older = self.kept(&source, target, &mark.state)?;
+        let newer = self.kept(&source, target, next)?;
+        let (target, next, identity) = (target.clone(), next.clone(), mark.source);
+        let (progress, from, before) = (Arc::clone(&self.progress), self.source.place(), self.tally.bytes);
+        let (tally, mark) = off_thread("backup", move || {
+            // How much changed is known only at the end.
+            let mut tell = |bytes: u64| progress(before + bytes, before + bytes);
+            let carried = Carrier::into(&target.engine, &mut tell).changes(&newer, &older, MARK_TREE);
+            let tally = carried.map_err(|error| refused("backup", &from, error))?;
+            Ok((tally, target.complete(identity, &next)?))
+        })
+        .await?;
+        self.tally.bytes += tally.bytes;
+        self.tally.cells_written += tally.cells_written;
+        self.tally.cells_deleted += tally.cells_deleted;
+        Ok(mark)
+    }
+
+    /// The state that the source keeps for the backup.
+    fn kept(
+        &self,
+        source: &EmbeddedStore,
+        target: &Destination,
+        state: &State,
+    ) -> Result<Snapshot, StoreError> {
+        let name = target.name_of(state);
+        match source.engine().open_snapshot(&name) {
+            Ok(snapshot) if snapshot.sequence() == state.sequence => Ok(snapshot),
+            _ => {
+                let sequence = state.sequence;
+                Err(BackupRefusal::StateUnknown { name, sequence }.at(&target.place))
+            }
+        }
+    }
+
+    /// Has the source keep its present state under a name, for good; its place in the order of commits.
+    async fn keep(&self, name: &str) -> Result<u64, StoreError> {
+        let sequence = self.source.create(name).await?;
+        self.source.sync().await?;
+        Ok(sequence)
+    }
+
+    /// Has the source give up what it keeps under those of the names that begin so, but one.
+    async fn let_go(&self, names: Vec<String>, prefix: &str, but: &str) -> Result<(), StoreError> {
+        for name in names.iter().filter(|name| name.starts_with(prefix) && *name != but) {
+            self.source.delete(name).await?;
+        }
+        Ok(())
+    }
+}
+
+fn names_of(source: &EmbeddedStore) -> Vec<String> {
+    source.engine().snapshot_names().into_iter().map(|(name, _)| name).collect()
+}
+
+fn cells_of(source: &Engine, state: &Snapshot) -> Result<u64, atoll_engine::EngineError> {
+    Ok(state.len(&source.tree(CELLS_TREE)?))
+}
+
+fn report_of(tally: Tally, cells: u64, state: &State, since: Option<u64>) -> BackupReport {
+    let Tally { bytes, cells_written, cells_deleted } = tally;
+    BackupReport { cells, cells_written, cells_deleted, bytes, sequence: state.sequence, since }
+}
+
+/// The last complete state of a backup that was not finished, and the engine that it is read from.
+pub(crate) fn last_complete(folder: &Path) -> Result<(Engine, Snapshot), StoreError> {
+    let place = folder.display().to_string();
+    let file = folder.join(atoll_embedded::UNFINISHED_FILE);
+    if !file.exists() {
+        return Err(StoreError::Unfinished { place });
+    }
+    let target = Destination::open_to_read(&file, &place)?;
+    let mark = target.mark()?;
+    let snapshot = target.told(target.engine.open_snapshot(&target.name_of(&mark.state)))?;
+    Ok((target.engine, snapshot))
+}

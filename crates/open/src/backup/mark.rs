@@ -1,0 +1,206 @@
+//! What a backup says about itself: of which store it is, which state it holds, and which one is being written into it.
+//!
+//! It is one record in a tree of its own, which nobody sees through the contract and no copy takes along.
+//!
+//! Invariant: a mark that names a next state is on the disk before the first change of that state is.
+
+use super::BackupRefusal;
+use atoll_disk::{Disk, FileDisk, Mode};
+use atoll_embedded::refused;
+use atoll_engine::{Change, Durability, Engine, EngineError, Options, Tree};
+use atoll_store::StoreError;
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The tree of the mark.
+pub(crate) const MARK_TREE: &str = "backup";
+
+const KEY: &[u8] = b"state";
+
+/// Nobody reads a backup while it is written, so it needs little memory.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+/// A state of the source: the named snapshot that keeps it there, under which the backup knows it as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Counts the states that one backup has held.
+    pub(crate) number: u64,
+    pub(crate) sequence: u64,
+}
+
+/// What a backup says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Identity of the store that it is of.
+    pub(crate) source: u64,
+    /// The last state that is complete.
+    pub(crate) state: State,
+    /// The state that is being written over it.
+    pub(crate) next: Option<State>,
+}
+
+impl Mark {
+    fn encode(&self) -> String {
+        let state = |state: &State| format!("{} {}", state.number, state.sequence);
+        let next = self.next.as_ref().map(|next| format!("next {}\n", state(next))).unwrap_or_default();
+        format!("format 1\nsource {:016x}\nstate {}\n{next}", self.source, state(&self.state))
+    }
+
+    /// None for what this release does not understand.
+    fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        if field("format")? != "1" {
+            return None;
+        }
+        let source = u64::from_str_radix(field("source")?, 16).ok()?;
+        let state = state_of(field("state")?)?;
+        match lines.next() {
+            None => Some(Self { source, state, next: None }),
+            Some(line) => Some(Self { source, state, next: Some(state_of(line.strip_prefix("next ")?)?) }),
+        }
+    }
+}
+
+fn state_of(text: &str) -> Option<State> {
+    let (number, sequence) = text.split_once(' ')?;
+    Some(State { number: number.parse().ok()?, sequence: sequence.parse().ok()? })
+}
+
+/// The store that is a backup, open.
+#[derive(Clone)]
+pub(crate) struct Destination {
+    pub(crate) engine: Engine,
+    pub(crate) place: String,
+}
+
+impl Destination {
+    /// Opens the file of a backup, or makes one.
+    pub(crate) fn open(file: &Path, place: &str) -> Result<Self, StoreError> {
+        let options = Options { memory_bytes: MEMORY_BYTES, ..Options::default() };
+        Self::open_with(file, place, Mode::Create, options)
+    }
+
+    /// Opens the file of a backup, writing not a byte.
+    pub(crate) fn open_to_read(file: &Path, place: &str) -> Result<Self, StoreError> {
+        let options = Options { memory_bytes: MEMORY_BYTES, read_only: true, ..Options::default() };
+        Self::open_with(file, place, Mode::Read, options)
+    }
+
+    fn open_with(file: &Path, place: &str, mode: Mode, options: Options) -> Result<Self, StoreError> {
+        let place = place.to_owned();
+        let disk = FileDisk::open(file, mode).map_err(|error| refused("backup", &place, error.into()))?;
+        match Engine::open(Arc::new(disk) as Arc<dyn Disk>, options) {
+            Ok(engine) => Ok(Self { engine, place }),
+            Err(error) => Err(refused("backup", &place, error)),
+        }
+    }
+
+    /// What the engine answers, in the terms of the contract.
+    pub(crate) fn told<T>(&self, result: Result<T, EngineError>) -> Result<T, StoreError> {
+        result.map_err(|error| refused("backup", &self.place, error))
+    }
+
+    fn marks(&self) -> Result<Tree, StoreError> {
+        self.told(self.engine.tree(MARK_TREE))
+    }
+
+    /// The mark; a store without one is no backup.
+    pub(crate) fn mark(&self) -> Result<Mark, StoreError> {
+        // Looked for first: asking for a tree makes it.
+        let is_there = self.engine.tree_names().iter().any(|name| name == MARK_TREE);
+        let value = if is_there { self.told(self.marks()?.get(KEY))? } else { None };
+        let Some(value) = value else { return Err(BackupRefusal::NoBackup.at(&self.place)) };
+        let bytes = self.told(value.to_buffer())?;
+        let mark = std::str::from_utf8(&bytes).ok().and_then(Mark::decode);
+        mark.ok_or_else(|| BackupRefusal::UnknownMark.at(&self.place))
+    }
+
+    pub(crate) fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
+        self.told(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
+    }
+
+    /// The name that a state has at the source, where only this backup uses it, and here.
+    pub(crate) fn name_of(&self, state: &State) -> String {
+        format!("{}{}", self.prefix(), state.number)
+    }
+
+    /// What all names of its states begin with.
+    pub(crate) fn prefix(&self) -> String {
+        prefix_of(self.engine.id())
+    }
+
+    /// Refuses a backup into which somebody else wrote.
+    pub(crate) fn check_untouched(&self, mark: &Mark) -> Result<(), StoreError> {
+        let now = self.engine.snapshot();
+        let held = match self.engine.open_snapshot(&self.name_of(&mark.state)) {
+            Err(EngineError::NoSnapshot { .. }) => return Err(BackupRefusal::StateGone.at(&self.place)),
+            held => self.told(held)?,
+        };
+        let trees: Vec<&str> = now.tree_names().filter(|name| *name != MARK_TREE).collect();
+        for tree in trees {
+            let is_touched = self.told(now.changes_since(&held, tree, Bound::Unbounded, stop_at_first))?;
+            if is_touched.is_some() {
+                return Err(BackupRefusal::Touched.at(&self.place));
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on `next` is what it is to become.
+    pub(crate) fn begin(&self, mark: &Mark, next: &State) -> Result<(), StoreError> {
+        self.set_mark(&Mark { next: Some(next.clone()), ..mark.clone() })
+    }
+
+    /// It holds `state` now, whole; what it was before is let go of.
+    pub(crate) fn complete(&self, source: u64, state: &State) -> Result<Mark, StoreError> {
+        let (mark, kept) = (Mark { source, state: state.clone(), next: None }, self.name_of(state));
+        let names = self.engine.snapshot_names();
+        // An attempt that ended just here left one of this name, of a state that was written again since.
+        if names.iter().any(|(name, _)| *name == kept) {
+            self.told(self.engine.delete_snapshot(&kept))?;
+        }
+        self.told(self.engine.create_snapshot(&kept))?;
+        self.set_mark(&mark)?;
+        for (name, _) in names.iter().filter(|(name, _)| name.starts_with(&self.prefix()) && *name != kept) {
+            self.told(self.engine.delete_snapshot(name))?;
+        }
+        self.told(self.engine.checkpoint())?;
+        Ok(mark)
+    }
+}
+
+fn stop_at_first(_: &[u8], _: Change<'_>) -> ControlFlow<()> {
+    ControlFlow::Break(())
+}
+
+/// What the names of states begin with that a source keeps for the backup of this identity.
+pub(crate) fn prefix_of(backup: u64) -> String {
+    format!("backup-{backup:016x}-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_reads_as_it_was_written_and_nothing_else_is_one() {
+        let state = State { number: 3, sequence: 77 };
+        let mark = Mark { source: 42, state: state.clone(), next: None };
+        let begun = Mark { next: Some(State { number: 4, sequence: 80 }), ..mark.clone() };
+        for mark in [&mark, &begun] {
+            assert_eq!(Mark::decode(&mark.encode()).as_ref(), Some(mark));
+        }
+        let text = begun.encode();
+        for wrong in [
+            text.replace("format 1", "format 2"),
+            text.replace("source", "sauce"),
+            text.replace("next 4 80", "next 4"),
+            text.replace("state 3 77\n", ""),
+            String::new(),
+        ] {
+            assert_eq!(Mark::decode(&wrong), None, "{wrong}");
+        }
+    }
+}

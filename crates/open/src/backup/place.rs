@@ -1,0 +1,117 @@
+//! The folder of a backup: who owns it, and what its file is called.
+//!
+//! The name of the file says whether what it holds is whole: `store.atoll` is, a file that is being written into is called
+//! `store.atoll.unfinished`, one that was never whole `store.atoll.part`. Only the first is taken for a store.
+//!
+//! Invariant: a file is renamed to the name that promises more only after what it promises is on the disk.
+
+use super::BackupRefusal;
+use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
+use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
+use atoll_store::StoreError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder of a backup, which nobody else opens to write meanwhile.
+pub(crate) struct Place {
+    folder: PathBuf,
+    _ownership: Ownership,
+}
+
+/// What a folder holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    Store,
+    /// A backup into which a later state was being written.
+    Unfinished,
+}
+
+impl Place {
+    /// Takes the folder, which is made if there is none.
+    pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
+        let failed = failed("making the folder of the backup", folder);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        match settle(folder, Mode::Write, &OwnerOptions::default()).await? {
+            Settled::Owner(mut ownership) => {
+                // There is no store to attach to: who comes is turned away at once.
+                drop(ownership.take_listener());
+                Ok(Self { folder: folder.to_owned(), _ownership: ownership })
+            }
+            Settled::Attached(_, owner) => {
+                let (host, pid) = (owner.identity.host, owner.identity.pid);
+                Err(BackupRefusal::InUse { host, pid }.at(&folder.display().to_string()))
+            }
+            Settled::ReadOnly => Err(StoreError::ReadOnly { place: folder.display().to_string() }),
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.join(STORE_FILE)
+    }
+
+    pub(crate) fn unfinished(&self) -> PathBuf {
+        self.folder.join(UNFINISHED_FILE)
+    }
+
+    pub(crate) fn part(&self) -> PathBuf {
+        self.folder.join(PART_FILE)
+    }
+
+    /// What the folder holds; refuses one that holds something else than a store.
+    pub(crate) fn found(&self) -> Result<Found, StoreError> {
+        if self.file().exists() {
+            return Ok(Found::Store);
+        }
+        if self.unfinished().exists() {
+            return Ok(Found::Unfinished);
+        }
+        let read = failed("looking into the folder of the backup", &self.folder);
+        let known = ["lock", "owner"];
+        let mut entries = std::fs::read_dir(&self.folder).map_err(read)?.filter_map(Result::ok);
+        if entries.any(|entry| !known.iter().any(|name| entry.file_name() == *name)) {
+            return Err(BackupRefusal::OtherFiles.at(&self.name()));
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// From now on what is written into the file is no state yet.
+    pub(crate) fn begin(&self) -> Result<(), StoreError> {
+        self.rename(&self.file(), &self.unfinished())
+    }
+
+    /// The file that was written into is whole again.
+    pub(crate) fn end(&self) -> Result<(), StoreError> {
+        self.rename(&self.unfinished(), &self.file())
+    }
+
+    /// The new file is whole, and takes the place of what was there.
+    pub(crate) fn replace(&self) -> Result<(), StoreError> {
+        self.rename(&self.part(), &self.file())?;
+        self.forget(&self.unfinished())
+    }
+
+    /// Removes a file that no store is made of.
+    pub(crate) fn forget(&self, file: &Path) -> Result<(), StoreError> {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(failed("removing what an earlier backup left in", &self.folder)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        let renamed = std::fs::rename(from, to).and_then(|()| std::fs::File::open(&self.folder)?.sync_all());
+        renamed.map_err(failed("naming the file of the backup in", &self.folder))
+    }
+}
+
+fn failed(what: &'static str, folder: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let place = folder.display().to_string();
+    move |error| StoreError::Failed { what, place, source: Arc::new(error) }
+}

@@ -1,0 +1,154 @@
+//! Records on their way from a state of one store into another store, batch by batch, so that memory does not grow with them.
+//!
+//! Invariant: nothing of the source is held while the other store is written to.
+
+use atoll_engine::{
+    Change, Direction, Durability, Engine, EngineError, Snapshot, Tree, ValueRef, WriteBatch,
+};
+use std::ops::{Bound, ControlFlow};
+
+/// Bytes that go over with one commit.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Bytes after which the log of the other store is given back, so that it is about as large as what is in it.
+const LOG_BYTES: u64 = 16 << 20;
+
+/// The tree of cells; the others hold what a store needs beside them.
+pub(crate) const CELLS_TREE: &str = "cells";
+
+/// What went over so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) bytes: u64,
+    pub(crate) cells_written: u64,
+    pub(crate) cells_deleted: u64,
+}
+
+/// Carries records into `target`, and tells after each batch how much went over.
+pub(crate) struct Carrier<'c> {
+    target: &'c Engine,
+    tell: &'c mut dyn FnMut(u64),
+    tally: Tally,
+    logged: u64,
+}
+
+/// Records of one tree that go over with the next commit.
+struct Load<'c> {
+    to: &'c Tree,
+    batch: WriteBatch,
+    bytes: usize,
+    written: u64,
+    deleted: u64,
+    failed: Option<EngineError>,
+}
+
+impl Load<'_> {
+    fn put(&mut self, key: &[u8], value: &ValueRef<'_>) -> ControlFlow<()> {
+        match value.bytes() {
+            Ok(value) => {
+                self.batch.put(self.to, key, &value);
+                self.written += 1;
+                self.add(key.len() + value.len())
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) -> ControlFlow<()> {
+        self.batch.delete(self.to, key);
+        self.deleted += 1;
+        self.add(key.len())
+    }
+
+    fn add(&mut self, bytes: usize) -> ControlFlow<()> {
+        self.bytes += bytes;
+        if self.bytes >= BATCH_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<'c> Carrier<'c> {
+    pub(crate) fn into(target: &'c Engine, tell: &'c mut dyn FnMut(u64)) -> Self {
+        Self { target, tell, tally: Tally::default(), logged: 0 }
+    }
+
+    /// All records of all trees but `without`; what went over.
+    pub(crate) fn everything(
+        mut self,
+        source: &Engine,
+        state: &Snapshot,
+        without: &str,
+    ) -> Result<Tally, EngineError> {
+        for name in state.tree_names().filter(|name| *name != without) {
+            let from = source.tree(name)?;
+            self.carry(name, |next, load| {
+                let range = (next, Bound::Unbounded);
+                state.scan(&from, range, Direction::Forward, |key, value| load.put(key, &value))
+            })?;
+        }
+        Ok(self.tally)
+    }
+
+    /// What became of the records of all trees but `without` between two states; what went over.
+    pub(crate) fn changes(
+        mut self,
+        newer: &Snapshot,
+        older: &Snapshot,
+        without: &str,
+    ) -> Result<Tally, EngineError> {
+        let dropped = newer.trees_since(older)?.dropped;
+        let names = newer.tree_names().chain(dropped.iter().map(String::as_str));
+        for name in names.filter(|name| *name != without) {
+            self.carry(name, |next, load| {
+                newer.changes_since(older, name, next, |key, change| match change {
+                    Change::Put(value) => load.put(key, &value),
+                    Change::Deleted => load.delete(key),
+                })
+            })?;
+        }
+        Ok(self.tally)
+    }
+
+    /// Fills loads until `fill` has nothing more, from one key on each time; it answers the key at which it stopped.
+    fn carry(
+        &mut self,
+        name: &str,
+        fill: impl Fn(Bound<&[u8]>, &mut Load<'_>) -> Result<Option<Vec<u8>>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let to = self.target.tree(name)?;
+        let mut next: Bound<Vec<u8>> = Bound::Unbounded;
+        loop {
+            let batch = WriteBatch::new();
+            let mut load = Load { to: &to, batch, bytes: 0, written: 0, deleted: 0, failed: None };
+            let stopped = fill(next.as_ref().map(Vec::as_slice), &mut load)?;
+            if let Some(failed) = load.failed {
+                return Err(failed);
+            }
+            if load.bytes > 0 {
+                self.target.write(&load.batch, Durability::Buffered)?;
+                self.count(name, &load)?;
+            }
+            match stopped {
+                Some(key) => next = Bound::Excluded(key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn count(&mut self, tree: &str, load: &Load<'_>) -> Result<(), EngineError> {
+        self.tally.bytes += load.bytes as u64;
+        if tree == CELLS_TREE {
+            self.tally.cells_written += load.written;
+            self.tally.cells_deleted += load.deleted;
+        }
+        (self.tell)(self.tally.bytes);
+        self.logged += load.bytes as u64;
+        if self.logged >= LOG_BYTES {
+            self.logged = 0;
+            self.target.checkpoint()?;
+        }
+        Ok(())
+    }
+}
