@@ -11,6 +11,8 @@
 mod mark;
 mod place;
 mod refusal;
+#[cfg(test)]
+mod tests;
 
 use crate::carry::{CELLS_TREE, Carrier, Tally};
 use crate::upkeep::{Upkeep, off_thread};

@@ -1,0 +1,197 @@
+//! What is left when a backup ends between two of its steps: each such folder is told for what it is, and the next
+//! backup makes it whole.
+
+use super::mark::{Destination, Mark, State};
+use crate::maintenance::BackupReport;
+use crate::{Mode, OpenOptions, Opened, copy_last_complete, open_with_maintenance};
+use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
+use atoll_engine::{Direction, Durability, Engine};
+use atoll_store::{Cell, StoreError, WriteOptions};
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store and its backup, which holds a state of it.
+struct Pair {
+    folder: TempDir,
+    store: Opened,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder.path().join("data"), Mode::Write).await.unwrap();
+        let pair = Self { folder, store };
+        pair.put("a", "first").await;
+        pair.put("b", "first").await;
+        pair.backup(false).await.unwrap();
+        pair
+    }
+
+    async fn put(&self, sort: &str, value: &str) {
+        let cell = Cell::new(b"p", sort.as_bytes());
+        self.store.store.put(cell, value.as_bytes(), WriteOptions::default()).await.unwrap();
+    }
+
+    async fn backup(&self, full: bool) -> Result<BackupReport, StoreError> {
+        let maintenance = self.store.maintenance.clone().unwrap();
+        maintenance.backup_to(&self.folder.path().join("safe"), full, Box::new(|_, _| ())).await
+    }
+
+    fn safe(&self, file: &str) -> PathBuf {
+        self.folder.path().join("safe").join(file)
+    }
+
+    /// The backup as its next step would open it, and what it says about itself.
+    fn held(&self, file: &str) -> (Destination, Mark) {
+        let held = Destination::open(&self.safe(file), "safe").unwrap();
+        let mark = held.mark().unwrap();
+        (held, mark)
+    }
+
+    /// Has the store keep its present state as the next one of the backup.
+    async fn keep_next(&self, held: &Destination, mark: &Mark) -> State {
+        let next = State { number: mark.state.number + 1, sequence: 0 };
+        let kept = self.store.maintenance.clone().unwrap().create_snapshot(&held.name_of(&next)).await;
+        State { sequence: kept.unwrap().sequence, ..next }
+    }
+
+    async fn is_refused(&self) -> bool {
+        let folder = self.folder.path().join("safe");
+        let mut refusals = 0;
+        for mode in [Mode::Read, Mode::Write] {
+            match open(&folder, mode).await {
+                Ok(opened) => opened.store.close().await.unwrap(),
+                Err(error) => {
+                    assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
+                    refusals += 1;
+                }
+            }
+        }
+        refusals == 2
+    }
+
+    /// The next backup makes the folder whole, and the store keeps one state for it.
+    async fn check_healed(&self) {
+        self.put("c", "later").await;
+        self.backup(false).await.unwrap();
+        let source = Destination::open_to_read(&self.folder.path().join("data").join(STORE_FILE), "data");
+        assert_eq!(cells(&self.held(STORE_FILE).0.engine), cells(&source.unwrap().engine));
+        let kept = self.store.maintenance.clone().unwrap().snapshots().await.unwrap();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        for file in [UNFINISHED_FILE, PART_FILE] {
+            assert!(!self.safe(file).exists(), "{file} is left");
+        }
+    }
+}
+
+async fn open(folder: &std::path::Path, mode: Mode) -> Result<Opened, StoreError> {
+    let options = OpenOptions { mode, memory_bytes: 16 << 20, ..OpenOptions::default() };
+    open_with_maintenance(folder.to_str().unwrap(), &options).await
+}
+
+fn cells(engine: &Engine) -> Content {
+    let mut cells = Content::new();
+    let keep = |key: &[u8], value: atoll_engine::ValueRef<'_>| {
+        cells.insert(key.to_vec(), value.bytes().unwrap().to_vec());
+        ControlFlow::Continue(())
+    };
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    engine.tree("cells").unwrap().scan(all, Direction::Forward, keep).unwrap();
+    cells
+}
+
+#[tokio::test]
+async fn one_that_ended_before_the_file_was_renamed_goes_on_from_the_state_it_holds() {
+    let pair = Pair::new().await;
+    pair.put("a", "second").await;
+    let (held, mark) = pair.held(STORE_FILE);
+    let next = pair.keep_next(&held, &mark).await;
+    held.begin(&mark, &next).unwrap();
+    drop(held);
+    assert!(!pair.is_refused().await, "it is the state before, whole");
+    pair.check_healed().await;
+}
+
+#[tokio::test]
+async fn one_that_ended_among_the_changes_is_completed_before_it_goes_on() {
+    let pair = Pair::new().await;
+    pair.put("a", "second").await;
+    pair.put("b", "second").await;
+    let (held, mark) = pair.held(STORE_FILE);
+    let next = pair.keep_next(&held, &mark).await;
+    held.begin(&mark, &next).unwrap();
+    std::fs::rename(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
+    // Half of it, and then the cell becomes again what it was before: only the state between tells that it changed.
+    let tree = held.engine.tree("cells").unwrap();
+    let changed = cells(&held.engine).into_keys().next().unwrap();
+    tree.put(&changed, b"second", Durability::Synced).unwrap();
+    drop(held);
+    pair.put("a", "first").await;
+    assert!(pair.is_refused().await);
+    let copy = pair.folder.path().join("copy");
+    copy_last_complete(&pair.folder.path().join("safe"), &copy, Box::new(|_, _| ())).await.unwrap();
+    let copied = Destination::open_to_read(&copy.join(STORE_FILE), "copy").unwrap();
+    assert!(cells(&copied.engine).values().all(|value| value == b"first"), "the last complete state");
+    assert!(copied.mark().is_err(), "a copy of a backup is no backup");
+    pair.check_healed().await;
+}
+
+#[tokio::test]
+async fn one_that_ended_after_the_last_change_is_completed_whatever_of_its_end_is_there() {
+    for is_marked in [false, true] {
+        let pair = Pair::new().await;
+        pair.put("a", "second").await;
+        let (held, mark) = pair.held(STORE_FILE);
+        let next = pair.keep_next(&held, &mark).await;
+        held.begin(&mark, &next).unwrap();
+        std::fs::rename(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
+        let changed = cells(&held.engine).into_keys().next().unwrap();
+        held.engine.tree("cells").unwrap().put(&changed, b"second", Durability::Synced).unwrap();
+        held.engine.create_snapshot(&held.name_of(&next)).unwrap();
+        if is_marked {
+            held.set_mark(&Mark { source: mark.source, state: next, next: None }).unwrap();
+        }
+        drop(held);
+        assert!(pair.is_refused().await);
+        pair.check_healed().await;
+    }
+}
+
+#[tokio::test]
+async fn what_attempts_to_copy_everything_left_goes_with_the_next_backup() {
+    let pair = Pair::new().await;
+    // One that ended before its file was whole, and one whose file took the place of an unfinished one.
+    let part = Destination::open(&pair.safe(PART_FILE), "safe").unwrap();
+    let state = State { number: 1, sequence: 0 };
+    pair.store.maintenance.clone().unwrap().create_snapshot(&part.name_of(&state)).await.unwrap();
+    drop(part);
+    std::fs::copy(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
+    assert!(!pair.is_refused().await);
+    pair.check_healed().await;
+    std::fs::write(pair.safe(PART_FILE), "torn").unwrap();
+    pair.backup(true).await.unwrap();
+    pair.check_healed().await;
+}
+
+#[tokio::test]
+async fn one_whose_states_the_store_no_longer_keeps_is_refused_until_it_is_made_anew() {
+    let pair = Pair::new().await;
+    pair.put("a", "second").await;
+    let (held, mark) = pair.held(STORE_FILE);
+    let next = pair.keep_next(&held, &mark).await;
+    held.begin(&mark, &next).unwrap();
+    std::fs::rename(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
+    let name = held.name_of(&next);
+    drop(held);
+    pair.store.maintenance.clone().unwrap().delete_snapshot(&name).await.unwrap();
+    let refused = pair.backup(false).await.unwrap_err();
+    assert!(refused.to_string().contains("does not know the state"), "{refused}");
+    assert!(pair.is_refused().await, "nothing was changed");
+    assert_eq!(pair.backup(true).await.unwrap().since, None);
+    assert!(!pair.safe(UNFINISHED_FILE).exists(), "the new file took its place");
+    pair.check_healed().await;
+}
