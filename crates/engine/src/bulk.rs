@@ -3,7 +3,7 @@
 use crate::EngineError;
 use crate::commit::check_size;
 use crate::engine::Tree;
-use crate::forest::{Count, Forest};
+use crate::forest::{Forest, TreeState};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::meter::Meter;
@@ -32,7 +32,7 @@ impl Tree {
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64, EngineError> {
         self.engine.shared.check_writable()?;
-        if !self.is_empty() {
+        if !self.is_empty()? {
             return self.load_in_batches(records);
         }
         let mut builder = Builder::new(self);
@@ -51,12 +51,12 @@ impl Tree {
         let place = |forest: &mut Forest, retired: &mut RetiredList| {
             let death = forest.epoch + 1;
             match forest.trees.get_mut(self.id() as usize) {
-                Some(state) if state.records.get() == 0 => {
+                Some(state) if is_empty(state) => {
                     if let Some(home) = state.root.home() {
                         retired.page(home, death);
                     }
                     state.root = root;
-                    state.records = Count::of(count);
+                    state.records.add(count);
                     Ok(())
                 }
                 _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),
@@ -84,6 +84,14 @@ impl Tree {
         }
         self.put_many(&batch, Durability::Synced)?;
         Ok(count)
+    }
+}
+
+/// Whether a tree has no records: by its number, or because it is a leaf without any.
+fn is_empty(state: &TreeState) -> bool {
+    match state.known_records() {
+        Some(records) => records == 0,
+        None => matches!(state.root.get(), Some(Node::Leaf(leaf)) if leaf.len() == 0),
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::EngineError;
 use crate::engine::Engine;
 use crate::forest::TreeState;
+use crate::leaf::Leaf;
 use crate::log::{LogPoint, Replay};
 use crate::node::{Inner, Node, PageRef, Slot};
 use crate::page;
@@ -44,17 +45,17 @@ impl Engine {
             used: BTreeMap::new(),
             segments: Vec::new(),
             found: Vec::new(),
+            tree_records: 0,
+            depth: None,
         };
         check.superblocks()?;
         let (_pin, current, trees) = check.everything()?;
-        for (index, tree) in trees.iter().enumerate() {
-            check.tree(tree, index < current);
-            if index + 1 == current {
-                check.live_bytes();
-            }
-        }
-        if current == 0 {
-            check.live_bytes();
+        let counts: Vec<u64> = trees[..current].iter().map(|tree| check.tree(tree)).collect();
+        check.report.records = counts.iter().sum();
+        check.live_bytes();
+        check.record_counts(&trees[..current], &counts);
+        for tree in &trees[current..] {
+            check.tree(tree);
         }
         check.segments();
         check.free_space();
@@ -73,6 +74,39 @@ struct Check<'a> {
     /// Log segments, by offset, and what of each is needed, as far as was seen.
     segments: Vec<SegmentUse>,
     found: Vec<u64>,
+    /// Records of the tree that is looked at, and how deep its leaves lie, as far as was seen.
+    tree_records: u64,
+    depth: Option<usize>,
+}
+
+/// Where in a tree a node lies: between which separators, and below how many nodes.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    range: (Bound<&'a [u8]>, Bound<&'a [u8]>),
+    depth: usize,
+}
+
+impl Place<'_> {
+    /// Whether a leaf has only keys that belong here, and could have any of them.
+    fn suits(&self, leaf: &Leaf) -> bool {
+        let (low, high) = (bound_of(self.range.0), bound_of(self.range.1));
+        let leaves_out_what_all_share = match (low, high) {
+            (Some(low), Some(high)) => low.starts_with(leaf.prefix()) && high.starts_with(leaf.prefix()),
+            _ => leaf.prefix().is_empty(),
+        };
+        leaves_out_what_all_share
+            && (0..leaf.len()).all(|slot| {
+                let key = leaf.record(slot).key_to_vec();
+                low.is_none_or(|low| key.as_slice() >= low) && high.is_none_or(|high| key.as_slice() < high)
+            })
+    }
+}
+
+fn bound_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
 }
 
 impl Check<'_> {
@@ -190,33 +224,50 @@ impl Check<'_> {
         }
     }
 
-    fn tree(&mut self, tree: &TreeState, is_current: bool) {
-        let before = self.report.records;
-        self.slot(&tree.root, (Bound::Unbounded, Bound::Unbounded));
-        if !is_current {
-            self.report.records = before;
+    /// Compares numbers of records with what was found: of uncounted trees only their sum means anything. A damaged page
+    /// hides some.
+    fn record_counts(&mut self, trees: &[TreeState], found: &[u64]) {
+        if !self.report.damage.is_empty() {
+            return;
+        }
+        let mut sums = (0u64, 0u64);
+        for (tree, &found) in trees.iter().zip(found) {
+            match tree.known_records() {
+                Some(counted) => self.compare_counts(counted, found),
+                None => {
+                    sums = (sums.0.wrapping_add(tree.records.get()), sums.1.wrapping_add(found));
+                }
+            }
+        }
+        self.compare_counts(sums.0, sums.1);
+    }
+
+    fn compare_counts(&mut self, counted: u64, found: u64) {
+        if counted != found {
+            let problem = crate::Damage::RecordCount { counted, found };
+            self.report.damage.push(self.shared.backing.corrupt(0, problem));
         }
     }
 
-    fn slot(&mut self, slot: &Slot, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+    /// Looks at all that a tree has; how many records.
+    fn tree(&mut self, tree: &TreeState) -> u64 {
+        (self.tree_records, self.depth) = (0, None);
+        self.slot(&tree.root, Place { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
+        self.tree_records
+    }
+
+    fn slot(&mut self, slot: &Slot, place: Place<'_>) {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(home) => self.page(&home),
             None => slot.get().cloned(),
         };
         match node {
-            Some(Node::Inner(inner)) => self.inner(&inner, range),
+            Some(Node::Inner(inner)) => self.inner(&inner, place),
             Some(Node::Leaf(leaf)) => {
-                self.report.records += leaf.len() as u64;
-                let ordered = (0..leaf.len()).all(|slot| {
-                    let key = leaf.record(slot).key_to_vec();
-                    let above = match range.0 {
-                        Bound::Included(low) => key.as_slice() >= low,
-                        _ => true,
-                    };
-                    above && !matches!(range.1, Bound::Excluded(high) if key.as_slice() >= high)
-                });
-                if !ordered {
+                self.tree_records += leaf.len() as u64;
+                let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
+                if !is_deep_as_others || !place.suits(&leaf) {
                     let offset = slot.home().map_or(0, |home| home.offset);
                     self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
                 }
@@ -231,12 +282,13 @@ impl Check<'_> {
         }
     }
 
-    fn inner(&mut self, inner: &Inner, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+    fn inner(&mut self, inner: &Inner, Place { range, depth }: Place<'_>) {
         for (index, child) in inner.children.iter().enumerate() {
             let low = index.checked_sub(1).and_then(|before| inner.pivots().get(before));
             let high = inner.pivots().get(index);
             let low = low.map_or(range.0, |pivot| Bound::Included(&**pivot));
-            self.slot(child, (low, high.map_or(range.1, |pivot| Bound::Excluded(&**pivot))));
+            let range = (low, high.map_or(range.1, |pivot| Bound::Excluded(&**pivot)));
+            self.slot(child, Place { range, depth: depth + 1 });
         }
     }
 

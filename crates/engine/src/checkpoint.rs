@@ -20,7 +20,7 @@ use crate::retired::{Retired, RetiredList};
 use crate::room::Looks;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
-use crate::superblock::{COPIES, SnapshotEntry, Superblock, Table, TreeEntry};
+use crate::superblock::{COPIES, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry};
 use crate::sync::SyncError;
 use crate::view::View;
 use atoll_disk::Disk;
@@ -288,6 +288,7 @@ impl Shared {
         let superblock = Superblock {
             store_id: self.backing.store_id(),
             epoch: frozen.epoch,
+            features: self.features.load(Ordering::Relaxed),
             clean,
             table: home,
             log: frozen.point,
@@ -373,6 +374,12 @@ impl Shared {
             self.sync_for_commit(disk)?;
         }
         self.syncer.reached(position);
+        self.write_copies(disk, superblock)
+    }
+
+    /// Writes both copies of the superblock.
+    fn write_copies(&self, disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
+        *self.committed.lock() = None;
         // The copy that may be damaged goes first, so that one intact copy is there at every moment.
         let first = self.doubtful_copy.load(Ordering::Relaxed);
         let both = [first, 1 - first];
@@ -383,7 +390,32 @@ impl Shared {
             disk.write_at(COPIES[copy], &superblock.encode())?;
             self.sync_for_commit(disk)?;
         }
+        *self.committed.lock() = Some(*superblock);
+        self.features_noted.store(superblock.features, Ordering::Release);
         Ok(())
+    }
+
+    /// Makes sure that both copies of the superblock say that key ranges may have moved, so that a build which does not
+    /// know what that means leaves the store alone.
+    pub(crate) fn note_moved_ranges(&self) -> Result<(), EngineError> {
+        let Some(disk) = self.backing.disk() else { return Ok(()) };
+        let is_noted = || self.features_noted.load(Ordering::Acquire) & MOVED_RANGES != 0;
+        if is_noted() {
+            return Ok(());
+        }
+        let running = self.checkpointing.lock();
+        if is_noted() {
+            return Ok(());
+        }
+        self.check_writable()?;
+        let features = self.features.fetch_or(MOVED_RANGES, Ordering::Relaxed) | MOVED_RANGES;
+        let committed = *self.committed.lock();
+        if let Some(committed) = committed {
+            return self.write_copies(&**disk, &Superblock { features, ..committed });
+        }
+        // The last commit failed half-way: which one is on disk only the next one makes sure.
+        drop(running);
+        self.checkpoint(false).map(|_| ())
     }
 
     /// After a sync that failed nobody knows what is on disk: nothing may rely on it any more.
@@ -460,7 +492,8 @@ fn write_trees(pages: &mut PageWriter<'_>, trees: &[TreeState]) -> Result<Vec<Tr
         .iter()
         .map(|state| {
             let root = pages.write(&state.root)?;
-            Ok(TreeEntry { id: state.id, name: state.name.clone(), root, records: state.records.get() })
+            let (name, records) = (state.name.clone(), state.records.get());
+            Ok(TreeEntry { id: state.id, name, root, records, is_counted: state.is_counted })
         })
         .collect()
 }

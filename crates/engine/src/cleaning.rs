@@ -22,6 +22,7 @@ use crate::retired::RetiredList;
 use crate::search;
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
+use crate::superblock::MOVED_RANGES;
 use crate::value::{Piece, Stored};
 use std::sync::atomic::Ordering;
 
@@ -161,26 +162,28 @@ impl Shared {
         for value in &values {
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, victim.extent.offset) {
-                Ok(Some(piece)) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
+                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
                 // Reading a value that does not verify is an error, and moving it would be the same.
-                Ok(Some(piece)) if self.backing.checksum(content) == piece.checksum() => alive.push(value),
-                Ok(None) if planted::is(Bug::MovedWithoutLook) => alive.push(value),
+                Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
+                    alive.push((tree, value));
+                }
+                Ok(None) if planted::is(Bug::MovedWithoutLook) => alive.push((value.tree, value)),
                 Ok(_) => {}
                 Err(error) => self.leave(&error),
             }
         }
         let mut added = 0;
-        for value in alive {
+        for (tree, value) in alive {
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
                 > self.cold_bytes() as usize
             {
                 self.write_cold(std::mem::replace(filling, Filling::new()))?;
             }
-            let at = filling.segment.add(value.tree, key, content);
+            let at = filling.segment.add(tree, key, content);
             let (from, len) = (victim.extent.offset + value.value.start as u64, content.len() as u32);
             let checksum = self.backing.checksum(content);
-            filling.moving.push(Moving { tree: value.tree, key: key.to_vec(), from, len, checksum, at });
+            filling.moving.push(Moving { tree, key: key.to_vec(), from, len, checksum, at });
             added += u64::from(len);
         }
         Ok(added)
@@ -204,8 +207,36 @@ impl Shared {
         tracing::warn!(store = self.backing.name(), %error, "a value cannot be moved; its log segment stays");
     }
 
-    /// The piece that lies at this place of a segment, if the key still has it.
-    fn piece_at(&self, value: &Written, key: &[u8], segment: u64) -> Result<Option<Piece>, EngineError> {
+    /// The piece that lies at this place of a segment, if the key still has it, and the tree that the key is in: another
+    /// one than the segment says, where its range has moved since.
+    fn piece_at(
+        &self,
+        value: &Written,
+        key: &[u8],
+        segment: u64,
+    ) -> Result<Option<(u32, Piece)>, EngineError> {
+        if let Some(piece) = self.piece_in(value.tree, value, key, segment)? {
+            return Ok(Some((value.tree, piece)));
+        }
+        if self.features.load(Ordering::Relaxed) & MOVED_RANGES == 0 {
+            return Ok(None);
+        }
+        let trees = self.forest.read().trees.len() as u32;
+        for tree in (0..trees).filter(|&tree| tree != value.tree) {
+            if let Some(piece) = self.piece_in(tree, value, key, segment)? {
+                return Ok(Some((tree, piece)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn piece_in(
+        &self,
+        tree: u32,
+        value: &Written,
+        key: &[u8],
+        segment: u64,
+    ) -> Result<Option<Piece>, EngineError> {
         let home = segment + value.value.start as u64;
         let piece_in = |stored: Option<Stored<'_>>| {
             let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
@@ -214,8 +245,8 @@ impl Shared {
         loop {
             let (missing, pin) = {
                 let forest = self.forest.read();
-                let Some(tree) = forest.tree(value.tree) else { return Ok(None) };
-                match search::leaf_of(&tree.root, key) {
+                let Some(state) = forest.tree(tree) else { return Ok(None) };
+                match search::leaf_of(&state.root, key) {
                     Ok(leaf) => {
                         let _latch = self.latch(leaf);
                         return Ok(piece_in(search::get_in(leaf, key)));
@@ -227,7 +258,7 @@ impl Shared {
             if let Some(leaf) = self.leaf_apart(&missing)? {
                 return Ok(piece_in(leaf.value_of(key)));
             }
-            self.load_missing(value.tree, missing, pin)?;
+            self.load_missing(tree, missing, pin)?;
         }
     }
 

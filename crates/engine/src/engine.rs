@@ -51,6 +51,9 @@ impl Engine {
             syncer: Syncer::new(found.synced),
             flushed: Apart(AtomicU64::new(flushed)),
             table: Mutex::new(Some(found.table)),
+            features: AtomicU64::new(found.superblock.features),
+            features_noted: AtomicU64::new(found.superblock.features),
+            committed: Mutex::new(Some(found.superblock)),
             ..Shared::new(options, found.backing, writer, found.forest, found.report)
         }))
     }
@@ -87,13 +90,12 @@ impl Engine {
     /// [`EngineError::ReadOnly`] if it does not exist and the store is open for reading; errors of the disk.
     pub fn tree(&self, name: &str) -> Result<Tree, EngineError> {
         self.shared.check_open()?;
-        let find = |forest: &Forest| forest.trees.iter().find(|tree| tree.name == name).map(|tree| tree.id);
-        let known = find(&self.shared.forest.read());
+        let known = self.shared.forest.read().id_of(name);
         let id = match known {
             Some(id) => id,
             None => {
                 let mut writer = self.shared.writer.alone();
-                let known = find(&self.shared.forest.read());
+                let known = self.shared.forest.read().id_of(name);
                 match known {
                     Some(id) => id,
                     None => {
@@ -266,10 +268,17 @@ impl Engine {
 impl Shared {
     /// Commits a record that is no change of a tree; its sequence.
     fn log_event(&self, writer: &mut Writer, record: &Record<'_>) -> Result<u64, EngineError> {
+        self.log_records(writer, std::slice::from_ref(record))?;
+        let forest = self.forest.write();
+        Ok(forest.sequence.add(1))
+    }
+
+    /// Writes a group of records that need no room in memory to the log, and hands it to the disk.
+    pub(crate) fn log_records(&self, writer: &mut Writer, records: &[Record<'_>]) -> Result<(), EngineError> {
         self.check_writable()?;
         if let Some(log) = &mut writer.log {
             let mut payload = Vec::new();
-            record.encode(&mut payload);
+            records.iter().for_each(|record| record.encode(&mut payload));
             self.prepare_log(log, payload.len())?;
             let prepared = log.begin();
             log.payload().extend_from_slice(&payload);
@@ -280,7 +289,6 @@ impl Shared {
             }
             self.flushed.store(log.flushed(), Ordering::Release);
         }
-        let forest = self.forest.write();
-        Ok(forest.sequence.add(1))
+        Ok(())
     }
 }

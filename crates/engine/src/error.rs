@@ -94,6 +94,33 @@ pub enum EngineError {
         /// The tree.
         tree: String,
     },
+    /// A key range is split off into a tree without records.
+    #[error("tree \"{tree}\" holds records already; what is split off needs an empty tree, or a new name")]
+    Occupied {
+        /// The tree.
+        tree: String,
+    },
+    /// Two trees can become one only where all keys of one are below all keys of the other.
+    #[error(
+        "trees \"{tree}\" and \"{from}\" both reach over the keys from \"{}\" to \"{}\"; split off what mixes, or copy it",
+        first.escape_ascii(), last.escape_ascii()
+    )]
+    Overlap {
+        /// The tree that was to absorb the other.
+        tree: String,
+        /// The other.
+        from: String,
+        /// The least key that both reach over: the first of one of them.
+        first: Vec<u8>,
+        /// The greatest: the last of one of them.
+        last: Vec<u8>,
+    },
+    /// The two trees are of different stores.
+    #[error("tree \"{tree}\" is of another store")]
+    OtherStore {
+        /// The tree.
+        tree: String,
+    },
     /// A sync failed earlier: what was written since the sync before it may not be durable.
     #[error("a sync of {store} failed; it accepts no writes until it is opened again")]
     Poisoned {
@@ -153,6 +180,14 @@ pub enum Damage {
         /// Bytes of values in it that a tree has, or that somebody may still read.
         found: u64,
     },
+    /// Trees whose records are not as many as the store says.
+    #[error("trees hold {found} records, and {counted} were counted")]
+    RecordCount {
+        /// Records that the store counted.
+        counted: u64,
+        /// Records that are there.
+        found: u64,
+    },
 }
 
 impl EngineError {
@@ -170,7 +205,10 @@ impl EngineError {
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,
             Self::NoSnapshot { .. } => ErrorKind::NotFound,
-            Self::SnapshotExists { .. } | Self::NotEmpty { .. } => ErrorKind::Conflict,
+            Self::SnapshotExists { .. }
+            | Self::NotEmpty { .. }
+            | Self::Occupied { .. }
+            | Self::Overlap { .. } => ErrorKind::Conflict,
             Self::Poisoned { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
             Self::NotDurable { .. } => ErrorKind::TimedOut,
         }

@@ -4,9 +4,9 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
-use crate::leaf::Leaf;
 use crate::node::{Node, Slot, common_prefix, head_of};
 use crate::prefetch::prefetch;
+use crate::ranges::empty_root;
 use crate::retired::RetiredList;
 use crate::search;
 use crate::tree::{self, Edit, HashedKey, Run};
@@ -31,7 +31,7 @@ impl Count {
 
     /// What it is then.
     pub(crate) fn add(&self, more: u64) -> u64 {
-        self.0.fetch_add(more, Ordering::Relaxed) + more
+        self.0.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
     }
 
     pub(crate) fn take_off(&self, less: u64) {
@@ -45,13 +45,14 @@ impl Clone for Count {
     }
 }
 
-/// One tree: its root, and how many records it holds.
+/// One tree: its root, and how many records it holds, if that is known; see [`crate::count`].
 #[derive(Clone)]
 pub(crate) struct TreeState {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) root: Slot,
     pub(crate) records: Count,
+    pub(crate) is_counted: bool,
 }
 
 /// A named snapshot: all trees as they were.
@@ -71,6 +72,8 @@ pub(crate) struct Forest {
     pub(crate) sequence: Count,
     pub(crate) trees: Vec<TreeState>,
     pub(crate) snapshots: Vec<NamedSnapshot>,
+    /// Grows whenever numbers of uncounted trees change otherwise than by a commit.
+    pub(crate) count_round: u64,
 }
 
 /// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.
@@ -135,12 +138,8 @@ impl Forest {
     /// Adds an empty tree; trees are numbered in the order of their making.
     pub(crate) fn add_tree(&mut self, name: &str, backing: &Backing) -> u32 {
         let id = self.trees.len() as u32;
-        let mut leaf = Leaf::empty(&[], self.epoch);
-        if let Some(fresh) = leaf.get_mut() {
-            fresh.count_in(backing.meter());
-        }
-        let root = Slot::resident(Node::Leaf(leaf));
-        self.trees.push(TreeState { id, name: name.to_owned(), root, records: Count::default() });
+        let (name, root) = (name.to_owned(), empty_root(self.epoch, backing));
+        self.trees.push(TreeState { id, name, root, records: Count::default(), is_counted: true });
         id
     }
 

@@ -420,6 +420,52 @@ impl Inner {
         (pivot, right)
     }
 
+    /// Divides the node at child `index`, which was taken out and of which `lower` and `upper` are left: this one keeps what
+    /// is in front, which may be nothing; the rest, if any.
+    pub(crate) fn divide(&mut self, index: usize, lower: Option<Slot>, upper: Option<Slot>) -> Option<Self> {
+        // The pivot in front of each child behind the divided one.
+        let mut pivots = self.pivots.split_off(index);
+        let mut children = self.children.split_off(index + 1);
+        self.children.pop();
+        match lower {
+            Some(lower) => self.children.push(lower),
+            None => drop(self.pivots.pop()),
+        }
+        match upper {
+            Some(upper) => children.insert(0, upper),
+            None if pivots.is_empty() => {}
+            None => drop(pivots.remove(0)),
+        }
+        self.index_pivots();
+        let right = if children.is_empty() {
+            None
+        } else {
+            let mut right = Self::new(self.birth, pivots, children);
+            right.weight = self.weight.beside();
+            right.weigh();
+            Some(right)
+        };
+        self.weigh();
+        right
+    }
+
+    /// Takes all children out but the first: each with the pivot in front of it.
+    pub(crate) fn take_behind_first(&mut self) -> (Vec<Pivot>, Vec<Slot>) {
+        let (pivots, children) = (std::mem::take(&mut self.pivots), self.children.split_off(1));
+        self.index_pivots();
+        self.weigh();
+        (pivots, children)
+    }
+
+    /// Adds children behind the last one, each with the pivot in front of it.
+    pub(crate) fn extend(&mut self, pivots: Vec<Pivot>, children: Vec<Slot>) {
+        debug_assert_eq!(pivots.len(), children.len());
+        self.pivots.extend(pivots);
+        self.children.extend(children);
+        self.index_pivots();
+        self.weigh();
+    }
+
     /// Adds the children of `right`, which starts at `pivot`.
     pub(crate) fn absorb(&mut self, pivot: Pivot, right: &Self) {
         self.pivots.push(pivot);
@@ -526,6 +572,35 @@ mod tests {
             for (key, guess) in keys.iter().flat_map(|key| (0..22).map(move |guess| (key, guess))) {
                 let expected = inner.child_of(key.as_bytes());
                 assert_eq!(inner.child_near(key.as_bytes(), guess), expected, "{pivots:?}, {key}, {guess}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_is_divided_wherever_it_is_cut() {
+        let pivots = ["b", "c", "d"];
+        let slot = || Some(Slot::default());
+        // At each child: of the one that was cut both halves are left, one of them, or none.
+        for index in 0..4 {
+            for (lower, upper) in [(slot(), slot()), (slot(), None), (None, slot()), (None, None)] {
+                let (kept, moved) = (usize::from(lower.is_some()), usize::from(upper.is_some()));
+                let mut left = inner(&pivots);
+                let right = left.divide(index, lower, upper);
+                assert_eq!(left.children.len(), index + kept, "{index} {kept} {moved}");
+                assert_eq!(left.pivots().len(), left.children.len().saturating_sub(1));
+                let behind = 3 - index + moved;
+                assert_eq!(right.as_ref().map_or(0, |right| right.children.len()), behind);
+                // Each pivot stays in front of the child that it was in front of.
+                let first = left.pivots().iter().map(|pivot| &**pivot);
+                assert!(
+                    first.eq(pivots[..(index + kept).saturating_sub(1)].iter().map(|pivot| pivot.as_bytes()))
+                );
+                let Some(right) = right else { continue };
+                let last = right.pivots().iter().map(|pivot| &**pivot);
+                assert!(
+                    last.eq(pivots[4 - behind..].iter().map(|pivot| pivot.as_bytes())),
+                    "{index} {kept} {moved}"
+                );
             }
         }
     }

@@ -55,11 +55,19 @@ pub enum Bug {
     ColdNotCounted,
     /// Space is given back to the file system before the commit that lets go of it is durable.
     ReleasedEarly,
+    /// The leaf at the end of a tree that was cut still leaves out what its former separators shared.
+    EdgeNotOpened,
+    /// A node that was cut still counts as written.
+    CutNodeKept,
+    /// A range moves in replay before the changes that were logged before it.
+    RangeMovedEarly,
+    /// Ranges that are absorbed are not logged.
+    RangeMoveNotLogged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 29] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -85,6 +93,10 @@ impl Bug {
         Self::MovedAlone,
         Self::ColdNotCounted,
         Self::ReleasedEarly,
+        Self::EdgeNotOpened,
+        Self::CutNodeKept,
+        Self::RangeMovedEarly,
+        Self::RangeMoveNotLogged,
     ];
 }
 

@@ -5,6 +5,7 @@
 //! put, append of extent: 2, 4 | tree | key length | value length | key | offset | checksum 8
 //! delete: 5 | tree | key      delete range: 6 | tree | bound | bound     bound: 0 | 1 key | 2 key
 //! new tree: 7 | tree | name   snapshot made: 8 | name   snapshot deleted: 9 | name   opened: 10 | life 8
+//! split off: 11 | tree | tree | key      absorb: 12 | tree | tree
 //! ```
 //! Numbers are varints, strings length-prefixed where no length stands before.
 //!
@@ -23,6 +24,8 @@ const NEW_TREE: u8 = 7;
 const SNAPSHOT: u8 = 8;
 const NO_SNAPSHOT: u8 = 9;
 const OPENED: u8 = 10;
+const SPLIT_OFF: u8 = 11;
+const ABSORB: u8 = 12;
 
 /// A value in the log: its bytes, or where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,17 @@ pub(crate) enum Record<'a> {
     Opened {
         life: u64,
     },
+    /// Everything of `tree` at or above `at` goes to `to`, which is empty.
+    SplitOff {
+        tree: u32,
+        to: u32,
+        at: &'a [u8],
+    },
+    /// Everything of `from` goes to `tree`.
+    Absorb {
+        tree: u32,
+        from: u32,
+    },
 }
 
 /// Most bytes that a record of this key and value takes beside them.
@@ -114,6 +128,17 @@ impl Record<'_> {
             Self::Opened { life } => {
                 payload.put_u8(OPENED);
                 payload.put_u64(life);
+            }
+            Self::SplitOff { tree, to, at } => {
+                payload.put_u8(SPLIT_OFF);
+                payload.put_varint(u64::from(tree));
+                payload.put_varint(u64::from(to));
+                payload.put_bytes(at);
+            }
+            Self::Absorb { tree, from } => {
+                payload.put_u8(ABSORB);
+                payload.put_varint(u64::from(tree));
+                payload.put_varint(u64::from(from));
             }
         }
     }
@@ -181,6 +206,8 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
         SNAPSHOT => Record::Snapshot { name: text(payload)? },
         NO_SNAPSHOT => Record::NoSnapshot { name: text(payload)? },
         OPENED => Record::Opened { life: payload.u64()? },
+        SPLIT_OFF => Record::SplitOff { tree: number(payload)?, to: number(payload)?, at: payload.bytes()? },
+        ABSORB => Record::Absorb { tree: number(payload)?, from: number(payload)? },
         _ => return Err(Malformed),
     })
 }
@@ -221,6 +248,8 @@ mod tests {
             Record::Snapshot { name: "s" },
             Record::NoSnapshot { name: "s" },
             Record::Opened { life: 77 },
+            Record::SplitOff { tree: 3, to: 400, at: b"m" },
+            Record::Absorb { tree: 3, from: 400 },
         ];
         for record in records {
             let mut payload = Vec::new();

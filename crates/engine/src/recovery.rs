@@ -58,6 +58,7 @@ pub(crate) struct Recovered {
     pub(crate) synced: u64,
     pub(crate) checkpointed: u64,
     pub(crate) table: Extent,
+    pub(crate) superblock: Superblock,
     pub(crate) report: RecoveryReport,
 }
 
@@ -123,7 +124,7 @@ fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
     disk.write_at(extent.offset, &bytes)?;
     disk.write_at(signpost, &Signpost::of(&log).encode(store_id))?;
     disk.sync()?;
-    let superblock = Superblock { store_id, epoch: 1, clean: true, table, log, signpost };
+    let superblock = Superblock { store_id, epoch: 1, features: 0, clean: true, table, log, signpost };
     for copy in COPIES {
         disk.write_at(copy, &superblock.encode())?;
         disk.sync()?;
@@ -220,6 +221,7 @@ fn open(
         synced,
         checkpointed,
         table,
+        superblock,
         report,
         backing: Arc::clone(&backing),
     })
@@ -234,6 +236,7 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
                 name: entry.name.clone(),
                 root: Slot::on_disk(entry.root),
                 records: Count::of(entry.records),
+                is_counted: entry.is_counted,
             })
             .collect()
     };
@@ -252,5 +255,6 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
         sequence: Count::of(superblock.log.sequence),
         trees: trees(&table.trees),
         snapshots,
+        count_round: 0,
     }
 }

@@ -127,7 +127,11 @@ impl<'a> Replayer<'a> {
                 self.apply_gathered()?;
             }
         } else {
-            self.apply_gathered()?;
+            let is_move =
+                |record: &Record<'_>| matches!(record, Record::SplitOff { .. } | Record::Absorb { .. });
+            if !(planted::is(Bug::RangeMovedEarly) && records.iter().any(is_move)) {
+                self.apply_gathered()?;
+            }
             self.apply_in_order(&group, &records)?;
         }
         Ok(Ok(()))
@@ -201,10 +205,26 @@ impl<'a> Replayer<'a> {
                 }
                 Record::Snapshot { name } => self.forest.add_snapshot(name),
                 Record::NoSnapshot { name } => self.forest.remove_snapshot(name),
+                Record::SplitOff { .. } | Record::Absorb { .. } => self.move_range(record, group)?,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Moves a range between trees, reading what that takes.
+    fn move_range(&mut self, record: &Record<'_>, group: &Group) -> Result<(), EngineError> {
+        let (backing, retired) = (self.backing, &mut self.retired);
+        let moved = match *record {
+            Record::SplitOff { tree, to, at } => self.forest.split_off(tree, at, to, backing, retired),
+            Record::Absorb { tree, from } => self.forest.absorb(tree, from, backing, retired),
+            _ => Ok(()),
+        };
+        moved.map_err(|error| match error {
+            // It was not logged before that was made sure.
+            EngineError::Overlap { .. } => backing.corrupt(group.payload_offset, Damage::LogContent),
+            error => error,
+        })
     }
 
     /// The change that a record makes, if it makes one to a tree.
@@ -257,6 +277,8 @@ impl<'a> Replayer<'a> {
             Record::NewTree { .. }
             | Record::Snapshot { .. }
             | Record::NoSnapshot { .. }
+            | Record::SplitOff { .. }
+            | Record::Absorb { .. }
             | Record::Opened { .. } => return Ok(None),
         }))
     }

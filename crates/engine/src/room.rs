@@ -34,6 +34,11 @@ impl Need {
     pub(crate) fn of(ops: &[Op<'_>]) -> Self {
         Self(ops.len() as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
     }
+
+    /// Of a change that makes or copies so many nodes.
+    pub(crate) fn of_nodes(count: usize) -> Self {
+        Self(count as u64 * FRAME_BYTES as u64)
+    }
 }
 
 /// Bytes of the values that go to the log: twice, as pieces and as what is written there.

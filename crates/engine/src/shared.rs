@@ -18,6 +18,7 @@ use crate::room::Room;
 use crate::search::Missing;
 use crate::sharded::Sharded;
 use crate::space::{Extent, Space};
+use crate::superblock::Superblock;
 use crate::sync::Syncer;
 use crate::view::Views;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
@@ -52,6 +53,11 @@ pub(crate) struct Shared {
     pub(crate) room: Room,
     /// Where the table of the last commit lies.
     pub(crate) table: Mutex<Option<Extent>>,
+    /// What both superblocks say; none after a commit that failed half-way.
+    pub(crate) committed: Mutex<Option<Superblock>>,
+    /// Features that the next superblock names, and those that both copies on disk name.
+    pub(crate) features: AtomicU64,
+    pub(crate) features_noted: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) values_moved: AtomicU64,
@@ -155,6 +161,9 @@ impl Shared {
             recovery,
             nudge: Nudge::default(),
             table: Mutex::new(None),
+            committed: Mutex::new(None),
+            features: AtomicU64::new(0),
+            features_noted: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// All trees of a store at one moment.
 pub struct Snapshot {
     engine: Engine,
-    view: Arc<View>,
+    pub(crate) view: Arc<View>,
     names: Vec<String>,
     sequence: u64,
 }
@@ -49,18 +49,6 @@ impl Snapshot {
     /// Names of the trees it holds.
     pub fn tree_names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
-    }
-
-    /// How many records `tree` had.
-    #[must_use]
-    pub fn len(&self, tree: &Tree) -> u64 {
-        self.view.records(tree.id()).unwrap_or_default()
-    }
-
-    /// Whether `tree` had no records.
-    #[must_use]
-    pub fn is_empty(&self, tree: &Tree) -> bool {
-        self.len(tree) == 0
     }
 
     /// The value that `key` had.

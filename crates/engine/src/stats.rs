@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 /// Figures about a store, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Trees, each with its number of records.
-    pub trees: Vec<(String, u64)>,
+    /// Trees, each with its number of records, if that is known; see [`crate::Tree::len`].
+    pub trees: Vec<(String, Option<u64>)>,
     /// Commits since the store was made.
     pub commits: u64,
     /// Number of the last checkpoint.
@@ -78,7 +78,7 @@ impl Engine {
             stats.log_tail_bytes = log.point().position - writer.checkpointed;
         }
         let forest = shared.forest.read();
-        stats.trees = forest.trees.iter().map(|tree| (tree.name.clone(), tree.records.get())).collect();
+        stats.trees = forest.trees.iter().map(|tree| (tree.name.clone(), tree.known_records())).collect();
         stats.commits = forest.sequence.get();
         stats.checkpoint = forest.epoch;
         stats.snapshots = forest.snapshots.len() as u64;

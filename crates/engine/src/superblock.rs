@@ -28,11 +28,20 @@ pub(crate) const DATA_START: u64 = 2 * BLOCK;
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLST1");
 const FLAG_CLEAN: u32 = 1;
 
+/// Feature needed to read: key ranges may have moved between trees, so the log may say so, trees may be uncounted, and a
+/// log segment may hold values of other trees than it names.
+pub(crate) const MOVED_RANGES: u64 = 1;
+
+/// All features needed to read that this build knows.
+const KNOWN_TO_READ: u64 = MOVED_RANGES;
+
 /// The root of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) store_id: u64,
     pub(crate) epoch: u64,
+    /// What a build must know to read the store.
+    pub(crate) features: u64,
     /// Whether the store was closed with this commit, so that the log ends where it says.
     pub(crate) clean: bool,
     pub(crate) table: PageRef,
@@ -54,6 +63,9 @@ pub(crate) enum Copy {
     PerhapsNewer(u32),
 }
 
+/// Of those needed to write, and the optional ones.
+const NO_FEATURES: u64 = 0;
+
 /// Offset of the two copies.
 pub(crate) const COPIES: [u64; 2] = [0, BLOCK];
 
@@ -63,8 +75,8 @@ impl Superblock {
         bytes.put_u64(MAGIC);
         bytes.put_u32(FORMAT);
         bytes.put_u32(if self.clean { FLAG_CLEAN } else { 0 });
-        for _features in ["read", "write", "optional"] {
-            bytes.put_u64(0);
+        for features in [self.features, NO_FEATURES, NO_FEATURES] {
+            bytes.put_u64(features);
         }
         bytes.put_u64(self.store_id);
         bytes.put_u64(self.epoch);
@@ -112,8 +124,8 @@ impl Superblock {
         }
         let format = fields.u32()?;
         let clean = fields.u32()? & FLAG_CLEAN != 0;
-        let (read, write, _optional) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        if format > FORMAT || read != 0 || write != 0 {
+        let (features, write, _optional) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        if format > FORMAT || features & !KNOWN_TO_READ != 0 || write != 0 {
             return Ok(Copy::Newer(format));
         }
         let (store_id, epoch) = (fields.u64()?, fields.u64()?);
@@ -128,7 +140,7 @@ impl Superblock {
             sequence: fields.u64()?,
         };
         let signpost = fields.u64()?;
-        Ok(Copy::Intact(Self { store_id, epoch, clean, table, log, signpost }))
+        Ok(Copy::Intact(Self { store_id, epoch, features, clean, table, log, signpost }))
     }
 
     /// Whether the bytes are those of a store, intact or not.
@@ -144,6 +156,7 @@ pub(crate) struct TreeEntry {
     pub(crate) name: String,
     pub(crate) root: PageRef,
     pub(crate) records: u64,
+    pub(crate) is_counted: bool,
 }
 
 /// A named snapshot as a commit records it.
@@ -195,7 +208,32 @@ impl Table {
                 bytes.put_varint(word);
             }
         }
+        self.encode_uncounted(&mut bytes);
         bytes
+    }
+
+    /// The places of uncounted trees among all trees named before; nothing where there is none, as in tables of before.
+    fn encode_uncounted(&self, bytes: &mut Vec<u8>) {
+        let in_snapshots = self.snapshots.iter().flat_map(|snapshot| &snapshot.trees);
+        let all = self.trees.iter().chain(in_snapshots).enumerate();
+        let uncounted: Vec<usize> = all.filter(|(_, tree)| !tree.is_counted).map(|(at, _)| at).collect();
+        if !uncounted.is_empty() {
+            bytes.put_varint(uncounted.len() as u64);
+            uncounted.iter().for_each(|&at| bytes.put_varint(at as u64));
+        }
+    }
+
+    fn decode_uncounted(&mut self, fields: &mut Decoder<'_>) -> Result<(), Malformed> {
+        if fields.is_at_end() {
+            return Ok(());
+        }
+        let in_snapshots = self.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.trees);
+        let mut all: Vec<&mut TreeEntry> = self.trees.iter_mut().chain(in_snapshots).collect();
+        for _ in 0..fields.count(1)? {
+            let at = usize::try_from(fields.varint()?).map_err(|_| Malformed)?;
+            all.get_mut(at).ok_or(Malformed)?.is_counted = false;
+        }
+        Ok(())
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
@@ -225,7 +263,8 @@ impl Table {
             let (offset, len) = (fields.varint()?, fields.varint()?);
             retired.push(Retired { offset, len, birth: fields.varint()?, death: fields.varint()? });
         }
-        let table = Self { trees, snapshots, segments, end, free, retired };
+        let mut table = Self { trees, snapshots, segments, end, free, retired };
+        table.decode_uncounted(&mut fields)?;
         // Zeros fill the table's extent, so that its length says how much space it takes.
         if fields.rest().iter().all(|&byte| byte == 0) { Ok(table) } else { Err(Malformed) }
     }
@@ -249,6 +288,7 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
             name: text(fields.bytes()?)?,
             root: decode_ref(fields)?,
             records: fields.varint()?,
+            is_counted: true,
         });
     }
     Ok(trees)
@@ -272,7 +312,8 @@ mod tests {
             sequence: 12,
         };
         let table = PageRef { offset: 90112, len: 300, checksum: 5, birth: 9 };
-        Superblock { store_id: 42, epoch: 9, clean: true, table, log, signpost: 81920 }
+        let features = MOVED_RANGES;
+        Superblock { store_id: 42, epoch: 9, features, clean: true, table, log, signpost: 81920 }
     }
 
     #[test]
@@ -289,6 +330,43 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let found = Superblock::decode(&bytes);
             assert!(matches!(found, Copy::Damaged | Copy::PerhapsNewer(_)), "bit {bit}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_feature_that_this_build_does_not_know_is_refused() {
+        // Needed to read, needed to write; optional ones are nobody's trouble.
+        for (offset, is_refused) in [(16, true), (24, true), (32, false)] {
+            let mut bytes = sample().encode();
+            bytes[offset] |= 1 << 7;
+            let sum = crate::checksum::checksum(MAGIC, &bytes[..4088]);
+            bytes[4088..].copy_from_slice(&sum.to_le_bytes());
+            let found = Superblock::decode(&bytes);
+            assert_eq!(found == Copy::Newer(FORMAT), is_refused, "{offset}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn uncounted_trees_are_told_apart_also_in_snapshots() {
+        let tree = |id, is_counted| TreeEntry {
+            id,
+            name: format!("tree {id}"),
+            root: PageRef { offset: 4096, len: 9, checksum: 3, birth: 1 },
+            records: u64::MAX,
+            is_counted,
+        };
+        let snapshot = SnapshotEntry {
+            name: "s".to_owned(),
+            epoch: 3,
+            sequence: 4,
+            trees: vec![tree(0, true), tree(1, false)],
+        };
+        for trees in [vec![tree(0, true), tree(1, false), tree(2, true)], vec![tree(0, true)], Vec::new()] {
+            let table = Table { trees, snapshots: vec![snapshot.clone()], end: 8192, ..Table::default() };
+            let mut bytes = table.encode();
+            assert_eq!(Table::decode(&bytes), Ok(table.clone()));
+            bytes.resize(4096, 0);
+            assert_eq!(Table::decode(&bytes), Ok(table));
         }
     }
 

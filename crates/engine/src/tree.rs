@@ -5,6 +5,12 @@
 //! Invariant: a change leaves nodes that anybody shares as they were.
 //! Invariant: whatever leaves the current tree is retired exactly once.
 
+mod cut;
+mod join;
+
+pub(crate) use cut::{cut_off, discard};
+pub(crate) use join::join;
+
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::frames::Purpose;
@@ -67,7 +73,7 @@ impl<'a> Fences<'a> {
 /// The upper part of a node that was split, and the first key that belongs to it.
 struct Upper {
     pivot: Pivot,
-    node: Node,
+    slot: Slot,
 }
 
 /// Keys in ascending order, and the values to be set; those that share a leaf share the way to it.
@@ -95,14 +101,34 @@ impl<'r> Run<'r> {
 pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     while run.at < run.items.len() {
         if let Some(upper) = put_in(root, Fences::default(), 0, run, run.items.len(), edit)? {
-            let lower = std::mem::take(root);
-            let children = vec![lower, Slot::resident(upper.node)];
-            let mut inner = Inner::new(edit.epoch, vec![upper.pivot], children);
-            inner.count_in(edit.backing.meter());
-            *root = Slot::resident(Node::Inner(Arc::new(inner)));
+            grow(root, upper, edit);
         }
     }
     Ok(())
+}
+
+/// Puts a node above the two that the root was split into.
+fn grow(root: &mut Slot, upper: Upper, edit: &Edit<'_>) {
+    let lower = std::mem::take(root);
+    let mut inner = Inner::new(edit.epoch, vec![upper.pivot], vec![lower, upper.slot]);
+    inner.count_in(edit.backing.meter());
+    *root = Slot::resident(Node::Inner(Arc::new(inner)));
+}
+
+/// Puts what a child was split into behind it, and splits the node where it has too many children then.
+fn insert_upper(inner: &mut Inner, index: usize, upper: Upper) -> Option<Upper> {
+    let at_end = index + 1 == inner.children.len();
+    inner.insert_after(index, upper.pivot, upper.slot);
+    split_if_full(inner, at_end)
+}
+
+/// Splits a node that has too many children.
+fn split_if_full(inner: &mut Inner, at_end: bool) -> Option<Upper> {
+    if inner.children.len() <= FAN_OUT_MAX {
+        return None;
+    }
+    let (pivot, right) = inner.split(at_end);
+    Some(Upper { pivot, slot: Slot::resident(Node::Inner(Arc::new(right))) })
 }
 
 /// Sets keys of the run up to `end`, which all belong below this node, until it is split. `level` is how many
@@ -152,13 +178,7 @@ fn put_in_child(
     let Some(upper) = put_in(&mut children[index], inside, level + 1, run, end, edit)? else {
         return Ok(None);
     };
-    let at_end = index + 1 == inner.children.len();
-    inner.insert_after(index, upper.pivot, Slot::resident(upper.node));
-    if inner.children.len() <= FAN_OUT_MAX {
-        return Ok(None);
-    }
-    let (pivot, right) = inner.split(at_end);
-    Ok(Some(Upper { pivot, node: Node::Inner(Arc::new(right)) }))
+    Ok(insert_upper(inner, index, upper))
 }
 
 /// Sets keys of the run up to `end`, until the leaf had to be built anew.
@@ -236,7 +256,7 @@ fn rebuild(
     let pivot = separator(&records[middle - 1], &records[middle]);
     *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
     let right = new_leaf(Fences { low: Some(&pivot), ..fences }, &records[middle..], edit);
-    Some(Upper { pivot, node: Node::Leaf(right) })
+    Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
 /// The record that starts the upper half, by bytes.
@@ -259,8 +279,13 @@ fn separator(left: &Record<'_>, right: &Record<'_>) -> Box<[u8]> {
 }
 
 fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf {
-    let spare = records.iter().map(|record| record.memory(fences.prefix().len())).max().unwrap_or(64);
-    let mut leaf = Leaf::build(fences.prefix(), edit.epoch, records, spare.min(1024), Purpose::Writing);
+    leaf_of(fences.prefix(), records, edit)
+}
+
+/// A leaf of these records, which are in a range of keys that all start with `prefix`.
+fn leaf_of(prefix: &[u8], records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf {
+    let spare = records.iter().map(|record| record.memory(prefix.len())).max().unwrap_or(64);
+    let mut leaf = Leaf::build(prefix, edit.epoch, records, spare.min(1024), Purpose::Writing);
     if let Some(fresh) = leaf.get_mut() {
         fresh.count_in(edit.backing.meter());
     }
@@ -273,14 +298,22 @@ pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -
         return Ok(false);
     }
     delete_in(root, Fences::default(), key, edit)?;
-    while let Owned::Inner(inner) = own(root, edit)? {
+    shrink(root, edit)?;
+    Ok(true)
+}
+
+/// Takes nodes away from above the root that have only one child left.
+fn shrink(root: &mut Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
+    while let Node::Inner(inner) = root.load(edit.backing)? {
         if inner.children.len() > 1 {
             break;
         }
-        let only = std::mem::take(&mut inner.children[0]);
-        *root = only;
+        if let Owned::Inner(inner) = own(root, edit)? {
+            let only = std::mem::take(&mut inner.children[0]);
+            *root = only;
+        }
     }
-    Ok(true)
+    Ok(())
 }
 
 fn find(root: &Slot, key: HashedKey<'_>) -> Result<Option<usize>, EngineError> {

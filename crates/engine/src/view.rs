@@ -59,9 +59,9 @@ impl View {
         self.trees.read().iter().map(|tree| tree.name.clone()).collect()
     }
 
-    /// How many records a tree had; none if there was no such tree.
+    /// How many records a tree had, if that is known; no tree has none.
     pub(crate) fn records(&self, tree: u32) -> Option<u64> {
-        self.trees.read().get(tree as usize).map(|tree| tree.records.get())
+        self.trees.read().get(tree as usize).map_or(Some(0), TreeState::known_records)
     }
 
     /// The root of a tree; none if there was no such tree.

@@ -110,7 +110,7 @@ impl Store {
         backward.reverse();
         assert!(forward == backward, "both directions show the same");
         assert!(forward.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys ascend");
-        assert_eq!(forward.len() as u64, snapshot.len(tree));
+        assert_eq!(forward.len() as u64, snapshot.len(tree).unwrap());
         forward.into_iter().collect()
     }
 

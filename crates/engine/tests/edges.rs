@@ -98,7 +98,7 @@ fn leaves_of_long_keys_are_joined_only_when_the_whole_keys_fit() {
             keys.push(key);
         }
     }
-    assert_eq!(tree.len(), 1200);
+    assert_eq!(tree.len().unwrap(), 1200);
     // Every twelfth key stays.
     for (index, key) in keys.iter().enumerate().rev().filter(|(index, _)| index % 12 != 0) {
         tree.delete(key, Durability::Buffered).unwrap();
@@ -172,7 +172,7 @@ fn whoever_waits_for_a_sync_that_fails_hears_that_the_write_took_effect() {
     std::thread::scope(|threads| {
         let put = |key: &'static [u8]| threads.spawn(move || tree.put(key, b"v", Durability::Synced));
         let puts = [put(b"one"), put(b"two"), put(b"three")];
-        while tree.len() < 3 {
+        while tree.len().unwrap() < 3 {
             std::thread::yield_now();
         }
         disk.set(false, true);
@@ -255,7 +255,7 @@ fn after_closing_nothing_more_reaches_the_disk() {
             }
             let mut writer = tree.value_writer(b"long").unwrap();
             writer.write(&[5; 100]).unwrap();
-            while tree.len() < 50 {
+            while tree.len().unwrap() < 50 {
                 std::thread::yield_now();
             }
             engine.clone().close().unwrap();

@@ -225,7 +225,7 @@ fn run(disk: &Arc<dyn Disk>, memory_bytes: u64, rounds: u64) {
             })
             .map(|_| ())
         });
-        assert_eq!(records.len() as u64, tree.len(), "how many records there are");
+        assert_eq!(records.len() as u64, tree.len().unwrap(), "how many records there are");
         assert!(records.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys ascend");
         records
     };

@@ -94,7 +94,7 @@ fn check_same(tree: &Tree, model: &Model, when: &str) {
     let found = of_tree(tree);
     assert_eq!(found.len(), model.len(), "{when}");
     assert!(found == *model, "{when}");
-    assert_eq!(tree.len(), model.len() as u64, "{when}");
+    assert_eq!(tree.len().unwrap(), model.len() as u64, "{when}");
 }
 
 struct Run {

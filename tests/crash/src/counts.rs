@@ -4,7 +4,7 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Everything that a full run must have met at least once.
-const EXPECTED: [&str; 46] = [
+const EXPECTED: [&str; 49] = [
     "operations",
     "commits",
     "batches_across_trees",
@@ -51,6 +51,9 @@ const EXPECTED: [&str; 46] = [
     "checks_clean",
     "segments_cleaned",
     "values_moved",
+    "ranges_split_off",
+    "ranges_absorbed",
+    "ranges_that_could_not_move",
 ];
 
 /// Faults of the disk that must have occurred.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing happens behind the harness's back: checkpoints are made in its thread, when it asks.
 
-use crate::state::{Key, Mutation, Range, TREES, Value};
+use crate::state::{Key, Mutation, Range, RangeMove, TREES, Value};
 use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
 use atoll_buffer::Buffer;
 use atoll_disk::Disk;
@@ -77,11 +77,7 @@ impl Subject for EngineSubject {
     }
 
     fn write(&self, batch: &[Mutation], durability: Durability) -> Outcome<u64> {
-        let durability = match durability {
-            Durability::Buffered => atoll_engine::Durability::Buffered,
-            Durability::Flushed => atoll_engine::Durability::Flushed,
-            Durability::Synced => atoll_engine::Durability::Synced,
-        };
+        let durability = of_engine(durability);
         let commit = match batch {
             [Mutation::Put { tree, key, value }] => self.trees[*tree].put(key, value, durability),
             [Mutation::Append { tree, key, bytes }] => self.trees[*tree].append(key, bytes, durability),
@@ -93,6 +89,19 @@ impl Subject for EngineSubject {
         };
         self.written.fetch_add(batch.iter().map(bytes_of).sum(), Ordering::Relaxed);
         commit.map(|commit| commit.sequence).map_err(failure)
+    }
+
+    fn move_range(&self, range: &RangeMove, durability: Durability) -> Outcome<()> {
+        let durability = of_engine(durability);
+        let moved = match range {
+            RangeMove::SplitOff { tree, at, to } => {
+                self.trees[*tree].split_off(at, self.trees[*to].name(), durability).map(drop)
+            }
+            RangeMove::Absorb { tree, from } => {
+                self.trees[*tree].absorb(&self.trees[*from], durability).map(|_| ())
+            }
+        };
+        moved.map_err(failure)
     }
 
     fn sync(&self) -> Outcome<()> {
@@ -225,6 +234,14 @@ impl EngineSubject {
             }
         }
         batch
+    }
+}
+
+const fn of_engine(durability: Durability) -> atoll_engine::Durability {
+    match durability {
+        Durability::Buffered => atoll_engine::Durability::Buffered,
+        Durability::Flushed => atoll_engine::Durability::Flushed,
+        Durability::Synced => atoll_engine::Durability::Synced,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::state::Event;
 use crate::subject::{Durability, Failure, Settings, Subject};
 use crate::workload::Workload;
 use atoll_disk::{FileDisk, Mode};
+use atoll_errors::ErrorKind;
 use fastrand::Rng;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,9 @@ impl Load {
         let event = match number % 50 {
             25 => Event::CreateSnapshot(format!("snapshot {number}")),
             49 if number > 50 => Event::DeleteSnapshot(format!("snapshot {}", number - 24)),
+            // Most come together again at once, some after others have written where they were.
+            30 => Event::Move(self.workload.split_off(&mut rng)),
+            31 | 40 => Event::Move(self.workload.absorb(&mut rng)),
             _ => Event::Write(self.workload.changes(&mut rng)),
         };
         let durability = if rng.u8(..40) == 0 { Durability::Synced } else { Durability::Flushed };
@@ -123,6 +127,10 @@ pub fn write_until_killed<S: Subject>(path: &Path, seed: u64, from: u64) -> Resu
             Event::Write(batch) => store.write(batch, durability).map(drop)?,
             Event::CreateSnapshot(name) => store.create_snapshot(name)?,
             Event::DeleteSnapshot(name) => store.delete_snapshot(name)?,
+            Event::Move(range) => match store.move_range(range, durability) {
+                Err(failure) if failure.kind == ErrorKind::Conflict => {}
+                moved => moved?,
+            },
         }
         if store.wants_checkpoint() {
             store.checkpoint()?;

@@ -4,6 +4,7 @@
 //! such a fault is a violation, and so is any answer that the oracle does not expect.
 
 mod faults;
+mod moves;
 mod steps;
 
 use crate::counts::Counts;

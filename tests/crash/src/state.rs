@@ -9,7 +9,9 @@ use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 /// Trees of every store under test.
-pub const TREES: usize = 4;
+pub const TREES: usize = 6;
+/// The first of them have whatever is written; to the others ranges are split off.
+pub const WRITTEN_TREES: usize = 4;
 
 /// A key, shared between the history and the states.
 pub type Key = Arc<[u8]>;
@@ -40,6 +42,17 @@ pub enum Event {
     CreateSnapshot(String),
     /// A named snapshot was deleted.
     DeleteSnapshot(String),
+    /// A range moved between two trees, unless it could not.
+    Move(RangeMove),
+}
+
+/// A range that goes to another tree.
+#[derive(Clone, Debug)]
+pub enum RangeMove {
+    /// All keys of a tree at or above one go to an empty tree.
+    SplitOff { tree: usize, at: Key, to: usize },
+    /// All keys of a tree go to another one, with whose keys they do not mix.
+    Absorb { tree: usize, from: usize },
 }
 
 /// Keys and values of all trees.
@@ -129,6 +142,42 @@ impl Content {
         }
     }
 
+    /// Whether a range can move.
+    #[must_use]
+    pub fn allows(&self, range: &RangeMove) -> bool {
+        match *range {
+            RangeMove::SplitOff { tree, to, .. } => tree != to && self.trees[to].is_empty(),
+            RangeMove::Absorb { tree, from } => {
+                let ends = [tree, from].map(|tree| {
+                    let keys = &self.trees[tree];
+                    keys.first_key_value().zip(keys.last_key_value()).map(|(first, last)| (first.0, last.0))
+                });
+                let [Some(ours), Some(theirs)] = ends else { return true };
+                ours.1 < theirs.0 || theirs.1 < ours.0
+            }
+        }
+    }
+
+    /// Moves a range, if it can move.
+    pub fn move_range(&mut self, range: &RangeMove) {
+        if !self.allows(range) {
+            return;
+        }
+        let (source, target, first) = match range {
+            RangeMove::SplitOff { tree, at, to } => (*tree, *to, Some(at)),
+            RangeMove::Absorb { tree, from } => (*from, *tree, None),
+        };
+        let keys = Arc::make_mut(&mut self.trees[source]);
+        let moved = match first {
+            Some(first) => keys.split_off(first),
+            None => std::mem::take(keys),
+        };
+        for (key, value) in moved {
+            self.fingerprint = self.fingerprint.wrapping_sub(fingerprint_of_entry(source, &key, &value));
+            self.put(target, &key, value);
+        }
+    }
+
     /// Applies one change.
     pub fn apply(&mut self, mutation: &Mutation) {
         match mutation {
@@ -160,6 +209,7 @@ impl State {
             Event::DeleteSnapshot(name) => {
                 self.snapshots.remove(name);
             }
+            Event::Move(range) => self.content.move_range(range),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an error of a change whose kind is out-of-space, read-only or limit says that nothing happened.
 
-use crate::state::{Key, Mutation, Range, Value};
+use crate::state::{Key, Mutation, Range, RangeMove, Value};
 use atoll_disk::Disk;
 use atoll_errors::ErrorKind;
 use std::sync::Arc;
@@ -106,6 +106,11 @@ pub trait Subject: Sized {
     /// # Errors
     /// Any.
     fn write(&self, batch: &[Mutation], durability: Durability) -> Outcome<u64>;
+    /// Moves a range between two trees.
+    ///
+    /// # Errors
+    /// Of kind conflict where it cannot move; any.
+    fn move_range(&self, range: &RangeMove, durability: Durability) -> Outcome<()>;
     /// Makes all commits so far survive power loss.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 
 mod format;
 
-use crate::state::{Content, Event, Key, Mutation, Range, State, Value};
+use crate::state::{Content, Event, Key, Mutation, Range, RangeMove, State, Value};
 use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
 use atoll_disk::{Disk, DiskError};
 use atoll_errors::ErrorKind;
@@ -100,6 +100,11 @@ impl Toy {
     fn commit(&self, event: &Event, durability: Durability) -> Outcome<u64> {
         let inner = &mut *self.inner();
         inner.check_working()?;
+        if let Event::Move(range) = event
+            && !inner.state.content.allows(range)
+        {
+            return Err(failure(ErrorKind::Conflict, "the range cannot move"));
+        }
         let before = inner.buffer.len();
         if !self.is_left_out(event) {
             format::put_event(&mut inner.buffer, event);
@@ -132,7 +137,8 @@ impl Toy {
                 self.has(ToyBug::DeleteRangeNotLogged)
                     && batch.iter().any(|mutation| matches!(mutation, Mutation::DeleteRange { .. }))
             }
-            _ => self.has(ToyBug::SnapshotNotLogged),
+            Event::CreateSnapshot(_) | Event::DeleteSnapshot(_) => self.has(ToyBug::SnapshotNotLogged),
+            Event::Move(_) => false,
         }
     }
 
@@ -359,6 +365,10 @@ impl Subject for Toy {
 
     fn write(&self, batch: &[Mutation], durability: Durability) -> Outcome<u64> {
         self.commit(&Event::Write(batch.to_vec()), durability)
+    }
+
+    fn move_range(&self, range: &RangeMove, durability: Durability) -> Outcome<()> {
+        self.commit(&Event::Move(range.clone()), durability).map(drop)
     }
 
     fn sync(&self) -> Outcome<()> {

@@ -2,7 +2,7 @@
 //!
 //! Every seed draws its own mix, so that some seeds append all day and others never sync.
 
-use crate::state::{Key, Mutation, Range, TREES, Value};
+use crate::state::{Key, Mutation, Range, RangeMove, TREES, Value, WRITTEN_TREES};
 use crate::subject::{Direction, Durability, Settings};
 use fastrand::Rng;
 use std::ops::Bound;
@@ -39,12 +39,16 @@ pub enum Step {
     DeleteNamed(&'static str),
     /// Read one if it is there.
     ReadNamed { name: &'static str, tree: usize, key: Key },
+    /// Split a range off.
+    SplitOff { tree: usize, at: Key, durability: Durability },
+    /// Put a range that was split off with a tree again.
+    Absorb { tree: usize, durability: Durability },
 }
 
-const STEPS: usize = 17;
+const STEPS: usize = 19;
 
 /// How often each kind of step is taken, before a seed bends it.
-const WEIGHTS: [u32; STEPS] = [40, 8, 14, 8, 3, 10, 12, 3, 8, 2, 1, 2, 2, 3, 1, 1, 2];
+const WEIGHTS: [u32; STEPS] = [40, 8, 14, 8, 3, 10, 12, 3, 8, 2, 1, 2, 2, 3, 1, 1, 2, 3, 3];
 
 /// Source of steps.
 #[derive(Clone, Debug)]
@@ -106,12 +110,12 @@ impl Workload {
             0 => self.write(rng, |workload, rng| workload.put(rng)),
             1 => self.write(rng, |workload, rng| workload.append(rng)),
             2 => self.write(rng, |workload, rng| Mutation::Delete {
-                tree: rng.usize(..TREES),
+                tree: rng.usize(..WRITTEN_TREES),
                 key: workload.key(rng),
             }),
             3 => self.batch(rng),
             4 => self.write(rng, |workload, rng| Mutation::DeleteRange {
-                tree: rng.usize(..TREES),
+                tree: rng.usize(..WRITTEN_TREES),
                 range: workload.narrow_range(rng),
             }),
             5 | 6 => Step::Get { tree, key: self.key(rng) },
@@ -132,7 +136,9 @@ impl Workload {
             13 => Step::ReadHeld { tree, range: self.range(rng), direction: direction(rng) },
             14 => Step::CreateNamed(name(rng)),
             15 => Step::DeleteNamed(name(rng)),
-            _ => Step::ReadNamed { name: name(rng), tree, key: self.key(rng) },
+            16 => Step::ReadNamed { name: name(rng), tree, key: self.key(rng) },
+            17 => Step::SplitOff { tree, at: self.key(rng), durability: self.durability(rng) },
+            _ => Step::Absorb { tree, durability: self.durability(rng) },
         }
     }
 
@@ -140,6 +146,16 @@ impl Workload {
     pub fn changes(&self, rng: &mut Rng) -> Vec<Mutation> {
         let count = rng.usize(1..9);
         (0..count).map(|_| self.any_change(rng)).collect()
+    }
+
+    /// A range that goes to a tree of its own, for those who want nothing else.
+    pub fn split_off(&self, rng: &mut Rng) -> RangeMove {
+        RangeMove::SplitOff { tree: rng.usize(..2), at: self.key(rng), to: WRITTEN_TREES }
+    }
+
+    /// The way back, perhaps to another tree.
+    pub fn absorb(&self, rng: &mut Rng) -> RangeMove {
+        RangeMove::Absorb { tree: rng.usize(..2), from: WRITTEN_TREES }
     }
 
     fn write(&self, rng: &mut Rng, make: impl Fn(&Self, &mut Rng) -> Mutation) -> Step {
@@ -156,8 +172,8 @@ impl Workload {
         match rng.u8(..10) {
             0..=5 => self.put(rng),
             6 | 7 => self.append(rng),
-            8 => Mutation::Delete { tree: rng.usize(..TREES), key: self.key(rng) },
-            _ => Mutation::DeleteRange { tree: rng.usize(..TREES), range: self.narrow_range(rng) },
+            8 => Mutation::Delete { tree: rng.usize(..WRITTEN_TREES), key: self.key(rng) },
+            _ => Mutation::DeleteRange { tree: rng.usize(..WRITTEN_TREES), range: self.narrow_range(rng) },
         }
     }
 
@@ -168,12 +184,12 @@ impl Workload {
             return Mutation::Put { tree: 0, key, value: vec![number; 40].into() };
         }
         let size = self.value_bytes(rng);
-        Mutation::Put { tree: rng.usize(..TREES), key: self.key(rng), value: bytes(rng, size) }
+        Mutation::Put { tree: rng.usize(..WRITTEN_TREES), key: self.key(rng), value: bytes(rng, size) }
     }
 
     fn append(&self, rng: &mut Rng) -> Mutation {
         let size = if rng.u8(..20) == 0 { rng.usize(..5000) } else { rng.usize(..80) };
-        Mutation::Append { tree: rng.usize(..TREES), key: self.key(rng), bytes: bytes(rng, size) }
+        Mutation::Append { tree: rng.usize(..WRITTEN_TREES), key: self.key(rng), bytes: bytes(rng, size) }
     }
 
     fn value_bytes(&self, rng: &mut Rng) -> usize {

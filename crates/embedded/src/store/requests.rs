@@ -124,7 +124,7 @@ mod tests {
             let (_refused, cleared) = write(pair * 3 + 2);
             requests.forget(id(pair * 3 + 2), cleared);
         }
-        assert_eq!(tree.len(), 3);
+        assert_eq!(tree.len().unwrap(), 3);
         for sequence in [55, 57, 58] {
             assert!(requests.is_known(id(sequence)).unwrap(), "{sequence}");
         }

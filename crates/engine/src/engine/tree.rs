@@ -26,7 +26,7 @@ impl std::fmt::Debug for Tree {
 }
 
 impl Tree {
-    pub(super) fn new(engine: Engine, id: u32, name: &str) -> Self {
+    pub(crate) fn new(engine: Engine, id: u32, name: &str) -> Self {
         Self { engine, id, name: name.into() }
     }
 
@@ -38,18 +38,6 @@ impl Tree {
 
     pub(crate) fn id(&self) -> u32 {
         self.id
-    }
-
-    /// How many records it holds.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.engine.shared.forest.read().tree(self.id).map_or(0, |tree| tree.records.get())
-    }
-
-    /// Whether it holds no records.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The value of `key`, or none.

@@ -26,7 +26,12 @@ impl<S: Subject> Run<S> {
 
     fn take(&mut self, store: &S, step: Step) -> Checked<Flow> {
         match step {
-            Step::Write(batch, durability) => self.write(store, batch, durability),
+            Step::Write(mut batch, durability) => {
+                self.route(&mut batch);
+                self.write(store, batch, durability)
+            }
+            Step::SplitOff { tree, at, durability } => self.split_off(store, tree, at, durability),
+            Step::Absorb { tree, durability } => self.absorb(store, tree, durability),
             Step::Get { tree, key } => self.get(store, tree, &key),
             Step::GetMany { tree, keys } => self.get_many(store, tree, &keys),
             Step::Scan { tree, range, direction, limit } => self.scan(store, tree, &range, direction, limit),
@@ -104,7 +109,7 @@ impl<S: Subject> Run<S> {
     }
 
     /// What a failed change means: refused, and then it never happened; or over, and then it may have.
-    fn settle(&mut self, what: &str, failure: Failure, event: Option<Event>) -> Checked<Flow> {
+    pub(super) fn settle(&mut self, what: &str, failure: Failure, event: Option<Event>) -> Checked<Flow> {
         self.note(|| format!("{what} failed: {failure}"));
         if !self.is_excused(&failure) {
             return unexcused(what, &failure);

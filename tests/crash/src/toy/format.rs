@@ -2,7 +2,7 @@
 //!
 //! Invariant: decoding never panics; what cannot be read is `None`.
 
-use crate::state::{Content, Event, Key, Mutation, State, TREES};
+use crate::state::{Content, Event, Key, Mutation, RangeMove, State, TREES};
 use std::ops::Bound;
 use twox_hash::XxHash3_64;
 
@@ -77,6 +77,12 @@ impl<'a> Source<'a> {
             }
             1 => Event::CreateSnapshot(self.name()?),
             2 => Event::DeleteSnapshot(self.name()?),
+            3 => Event::Move(RangeMove::SplitOff {
+                tree: self.tree()?,
+                to: self.tree()?,
+                at: self.bytes()?.into(),
+            }),
+            4 => Event::Move(RangeMove::Absorb { tree: self.tree()?, from: self.tree()? }),
             _ => return None,
         })
     }
@@ -154,6 +160,11 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             out.push(2);
             put_bytes(out, name.as_bytes());
         }
+        Event::Move(RangeMove::SplitOff { tree, at, to }) => {
+            out.extend([3, *tree as u8, *to as u8]);
+            put_bytes(out, at);
+        }
+        Event::Move(RangeMove::Absorb { tree, from }) => out.extend([4, *tree as u8, *from as u8]),
     }
 }
 

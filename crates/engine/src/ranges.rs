@@ -1,0 +1,310 @@
+//! Key ranges that move between trees: split off to a tree of their own, or absorbed by a neighbour.
+//!
+//! A tree is what lies below its root, and a node does not know whose it is. So a range moves with the nodes that hold it:
+//! those on the way to the cut or to the seam are new, all others stay where they are, in memory and on disk.
+//!
+//! Invariant: what moves is decided, and all nodes that change are in memory, before the log has the record.
+//! Invariant: no record of a move is in the log before both superblocks say that there may be some.
+
+use crate::backing::Backing;
+use crate::commit::{Visible, check_size};
+use crate::engine::Tree;
+use crate::forest::{Forest, TreeState};
+use crate::gate::Alone;
+use crate::leaf::Leaf;
+use crate::node::{Node, Pivot, Slot, common_prefix};
+use crate::planted::{self, Bug};
+use crate::record::Record;
+use crate::retired::RetiredList;
+use crate::room::Need;
+use crate::shared::{Shared, Writer};
+use crate::tree::{self, Edit};
+use crate::value::Stored;
+use crate::visit::{Direction, Range, Visit};
+use crate::{Commit, Durability, EngineError, KEY_MAX};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// Nodes that a move makes or copies, about: two or three on each level.
+const NODES_CHANGED: usize = 12;
+
+/// Where two trees meet that become one.
+enum Seam {
+    /// There is nothing to absorb.
+    FromIsEmpty,
+    /// The tree takes all that the other has.
+    TreeIsEmpty,
+    /// The other comes behind this tree; its keys are at or above the pivot, and this tree's below.
+    FromAbove(Pivot),
+    /// The other comes in front; the same the other way round.
+    FromBelow(Pivot),
+}
+
+impl Tree {
+    /// Splits off all keys at or above `at`, as the tree of this name, which is made if there is none and must be empty
+    /// otherwise. Atomic, and nothing is copied but the nodes on the way to `at`: what a range holds makes no
+    /// difference.
+    ///
+    /// How many records each of the two has is not known until somebody asks; see [`Tree::len`].
+    ///
+    /// # Errors
+    /// [`EngineError::Occupied`]; as [`Engine::write`].
+    pub fn split_off(
+        &self,
+        at: &[u8],
+        name: &str,
+        durability: Durability,
+    ) -> Result<(Tree, Commit), EngineError> {
+        let shared = &*self.engine.shared;
+        check_size("key", at.len() as u64, 1, KEY_MAX as u64)?;
+        let writer = shared.begin_move()?;
+        let (to, visible) = shared.split_off(writer, self.id(), at, name)?;
+        let commit = shared.make_durable(&visible, durability)?;
+        Ok((Tree::new(self.engine.clone(), to, name), commit))
+    }
+
+    /// Takes in all keys of `from`, which is empty then and stays. All of them lie above this tree's keys, or all below.
+    /// Atomic, and nothing is copied but the nodes along the seam.
+    ///
+    /// # Errors
+    /// [`EngineError::Overlap`], [`EngineError::OtherStore`]; as [`Engine::write`].
+    pub fn absorb(&self, from: &Tree, durability: Durability) -> Result<Commit, EngineError> {
+        let shared = &*self.engine.shared;
+        if !Arc::ptr_eq(&self.engine.shared, &from.engine.shared) {
+            return Err(EngineError::OtherStore { tree: from.name().to_owned() });
+        }
+        let writer = shared.begin_move()?;
+        let visible = shared.absorb(writer, self.id(), from.id())?;
+        shared.make_durable(&visible, durability)
+    }
+}
+
+impl Shared {
+    /// The writer lock, once there is room and the store says that ranges may move.
+    fn begin_move(&self) -> Result<Alone<'_, Writer>, EngineError> {
+        self.check_writable()?;
+        self.wait_for_room(Need::of_nodes(NODES_CHANGED))?;
+        self.note_moved_ranges()?;
+        let writer = self.writer.alone();
+        self.check_writable()?;
+        Ok(writer)
+    }
+
+    fn split_off(
+        &self,
+        mut writer: Alone<'_, Writer>,
+        tree: u32,
+        at: &[u8],
+        name: &str,
+    ) -> Result<(u32, Visible), EngineError> {
+        let (known, new) = {
+            let forest = self.forest.read();
+            let known = forest.id_of(name);
+            if known.is_some_and(|to| to == tree) || !forest.is_empty_tree(known, &self.backing)? {
+                return Err(EngineError::Occupied { tree: name.to_owned() });
+            }
+            if let Some(state) = forest.tree(tree) {
+                load_cut(&state.root, at, &self.backing)?;
+            }
+            (known, forest.trees.len() as u32)
+        };
+        let to = known.unwrap_or(new);
+        let made = Record::NewTree { tree: to, name };
+        let moved = Record::SplitOff { tree, to, at };
+        let records = if known.is_some() { &[moved][..] } else { &[made, moved] };
+        self.log_records(&mut writer, records)?;
+        let visible = self.apply_move(writer, |forest, retired| {
+            if known.is_none() {
+                forest.add_tree(name, &self.backing);
+            }
+            forest.split_off(tree, at, to, &self.backing, retired)
+        })?;
+        Ok((to, visible))
+    }
+
+    fn absorb(&self, mut writer: Alone<'_, Writer>, tree: u32, from: u32) -> Result<Visible, EngineError> {
+        let seam = self.forest.read().seam(tree, from, &self.backing)?;
+        let absorbed = [Record::Absorb { tree, from }];
+        let is_logged = !planted::is(Bug::RangeMoveNotLogged);
+        self.log_records(&mut writer, if is_logged { &absorbed } else { &[] })?;
+        self.apply_move(writer, |forest, retired| forest.join(tree, from, seam, &self.backing, retired))
+    }
+
+    fn apply_move(
+        &self,
+        mut writer: Alone<'_, Writer>,
+        change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
+    ) -> Result<Visible, EngineError> {
+        let mut forest = self.forest.write();
+        if let Err(error) = change(&mut forest, &mut writer.retired) {
+            // The log has it and memory does not: only opening again can tell what is true.
+            self.syncer.poison();
+            return Err(error);
+        }
+        let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
+        self.relieve(&mut forest.trees);
+        drop(forest);
+        drop(writer);
+        self.ask_if_due(waiting);
+        Ok(visible)
+    }
+}
+
+impl Forest {
+    /// The number of the tree of this name.
+    pub(crate) fn id_of(&self, name: &str) -> Option<u32> {
+        self.trees.iter().find(|tree| tree.name == name).map(|tree| tree.id)
+    }
+
+    /// Whether a tree, if it exists, has no records; what says so is in memory then.
+    fn is_empty_tree(&self, tree: Option<u32>, backing: &Backing) -> Result<bool, EngineError> {
+        let Some(state) = tree.and_then(|tree| self.tree(tree)) else { return Ok(true) };
+        Ok(nearest(&state.root, EVERYTHING, Direction::Forward, backing)?.is_none())
+    }
+
+    /// Moves all keys of a tree at or above `at` to an empty one.
+    pub(crate) fn split_off(
+        &mut self,
+        tree: u32,
+        at: &[u8],
+        to: u32,
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<(), EngineError> {
+        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let Ok([lower, upper]) = self.trees.get_disjoint_mut([tree as usize, to as usize]) else {
+            return Ok(());
+        };
+        let cut = tree::cut_off(&mut lower.root, at, &mut edit)?;
+        tree::discard(std::mem::replace(&mut upper.root, cut), &mut edit)?;
+        if has_no_records(&lower.root) {
+            lower.hand_count_to(upper);
+        } else if !has_no_records(&upper.root) {
+            (lower.is_counted, upper.is_counted) = (false, false);
+        }
+        self.counts_changed();
+        Ok(())
+    }
+
+    /// Where two trees would meet.
+    fn seam(&self, tree: u32, from: u32, backing: &Backing) -> Result<Seam, EngineError> {
+        let (Some(state), Some(other)) = (self.tree(tree), self.tree(from)) else {
+            return Ok(Seam::FromIsEmpty);
+        };
+        let ends = |state: &TreeState| -> Result<_, EngineError> {
+            let first = nearest(&state.root, EVERYTHING, Direction::Forward, backing)?;
+            let last = nearest(&state.root, EVERYTHING, Direction::Backward, backing)?;
+            Ok(first.zip(last))
+        };
+        let Some(theirs) = ends(other)? else { return Ok(Seam::FromIsEmpty) };
+        let Some(ours) = ends(state)? else { return Ok(Seam::TreeIsEmpty) };
+        if ours.1 < theirs.0 {
+            return Ok(Seam::FromAbove(pivot_between(&ours.1, &theirs.0)));
+        }
+        if theirs.1 < ours.0 {
+            return Ok(Seam::FromBelow(pivot_between(&theirs.1, &ours.0)));
+        }
+        let (first, last) = (ours.0.max(theirs.0), ours.1.min(theirs.1));
+        Err(EngineError::Overlap { tree: state.name.clone(), from: other.name.clone(), first, last })
+    }
+
+    /// Moves all keys of `from` to `tree`.
+    pub(crate) fn absorb(
+        &mut self,
+        tree: u32,
+        from: u32,
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<(), EngineError> {
+        let seam = self.seam(tree, from, backing)?;
+        self.join(tree, from, seam, backing, retired)
+    }
+
+    fn join(
+        &mut self,
+        tree: u32,
+        from: u32,
+        seam: Seam,
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<(), EngineError> {
+        let epoch = self.epoch;
+        let mut edit = Edit { epoch, backing, retired };
+        let Ok([tree, from]) = self.trees.get_disjoint_mut([tree as usize, from as usize]) else {
+            return Ok(());
+        };
+        let joined = match seam {
+            Seam::FromIsEmpty => return Ok(()),
+            Seam::TreeIsEmpty => {
+                tree::discard(std::mem::take(&mut tree.root), &mut edit)?;
+                std::mem::take(&mut from.root)
+            }
+            Seam::FromAbove(pivot) => join_at(&mut tree.root, &mut from.root, pivot, &mut edit)?,
+            Seam::FromBelow(pivot) => join_at(&mut from.root, &mut tree.root, pivot, &mut edit)?,
+        };
+        tree.root = joined;
+        from.root = empty_root(epoch, backing);
+        from.hand_count_to(tree);
+        self.counts_changed();
+        Ok(())
+    }
+}
+
+/// The root of a tree without records.
+pub(crate) fn empty_root(epoch: u64, backing: &Backing) -> Slot {
+    let mut leaf = Leaf::empty(&[], epoch);
+    if let Some(fresh) = leaf.get_mut() {
+        fresh.count_in(backing.meter());
+    }
+    Slot::resident(Node::Leaf(leaf))
+}
+
+/// One tree of two. Empty leaves that reach over the pivot would be in the way, so both are cut there first.
+fn join_at(
+    lower: &mut Slot,
+    upper: &mut Slot,
+    pivot: Pivot,
+    edit: &mut Edit<'_>,
+) -> Result<Slot, EngineError> {
+    let beyond = tree::cut_off(lower, &pivot, edit)?;
+    tree::discard(beyond, edit)?;
+    let upper_part = tree::cut_off(upper, &pivot, edit)?;
+    tree::discard(std::mem::take(upper), edit)?;
+    tree::join(std::mem::take(lower), upper_part, pivot, edit)
+}
+
+const EVERYTHING: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
+
+/// Whether a tree that was just cut or joined has nothing in it.
+fn has_no_records(root: &Slot) -> bool {
+    matches!(root.get(), Some(Node::Leaf(leaf)) if leaf.len() == 0)
+}
+
+/// The shortest key above `lower` and not above `upper`.
+fn pivot_between(lower: &[u8], upper: &[u8]) -> Pivot {
+    let len = common_prefix(lower, upper) + 1;
+    upper[..len.min(upper.len())].into()
+}
+
+/// The first key of a range in this direction, and every node up to it in memory.
+fn nearest(
+    root: &Slot,
+    range: Range<'_>,
+    direction: Direction,
+    backing: &Backing,
+) -> Result<Option<Vec<u8>>, EngineError> {
+    let mut found = None;
+    let visitor = |key: &[u8], _: Stored<'_>| {
+        found = Some(key.to_vec());
+        ControlFlow::Break(())
+    };
+    Visit::new(range, direction, visitor).run(root, &mut |slot, _| slot.load(backing).cloned())?;
+    Ok(found)
+}
+
+/// Reads every node that a cut at this key changes.
+fn load_cut(root: &Slot, at: &[u8], backing: &Backing) -> Result<(), EngineError> {
+    nearest(root, (Bound::Unbounded, Bound::Excluded(at)), Direction::Backward, backing)?;
+    nearest(root, (Bound::Included(at), Bound::Unbounded), Direction::Forward, backing)?;
+    Ok(())
+}

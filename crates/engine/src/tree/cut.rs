@@ -1,0 +1,166 @@
+//! Cutting a tree in two at a key: nodes on the way to it are new, all others go with one half or the other as they are.
+//!
+//! A leaf leaves out what its two separators share, so a leaf that comes to lie at the end of a tree, where there is only
+//! one separator, has to leave out nothing: it is built anew, and what it has no room for then goes to a leaf beside it.
+//!
+//! Invariant: both halves are trees as any other: all leaves equally deep, no root with one child, and the leaves at both
+//! ends leave out nothing of their keys.
+//! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
+
+use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
+use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
+use crate::EngineError;
+use crate::backing::Backing;
+use crate::leaf::{Leaf, Record, SharedLeaf};
+use crate::node::{Node, Slot};
+use crate::planted::{self, Bug};
+use std::sync::Arc;
+
+/// The first or the last of several.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edge {
+    First,
+    Last,
+}
+
+impl Edge {
+    pub(super) fn of(self, count: usize) -> usize {
+        match self {
+            Self::First => 0,
+            Self::Last => count.saturating_sub(1),
+        }
+    }
+}
+
+/// Cuts everything at or above `at` off: `root` keeps what is below.
+pub(crate) fn cut_off(root: &mut Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
+    let (lower, upper) = cut(std::mem::take(root), at, edit)?;
+    *root = whole(lower, Edge::Last, edit)?;
+    whole(upper, Edge::First, edit)
+}
+
+/// Lets go of a tree without records.
+pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
+    let Owned::Inner(inner) = own(&mut slot, edit)? else { return Ok(()) };
+    std::mem::take(&mut inner.children).into_iter().try_for_each(|child| discard(child, edit))
+}
+
+/// What lies below `at`, and the rest. An empty leaf in the way goes with neither.
+fn cut(mut slot: Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<(Option<Slot>, Option<Slot>), EngineError> {
+    if let Node::Leaf(leaf) = slot.load(edit.backing)? {
+        match (leaf.lower_bound(at), leaf.len()) {
+            (_, 0) => {}
+            (0, _) => return Ok((None, Some(slot))),
+            (below, count) if below == count => return Ok((Some(slot), None)),
+            _ => {}
+        }
+    }
+    let home = slot.home();
+    match own(&mut slot, edit)? {
+        Owned::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
+        Owned::Inner(inner) => {
+            let index = inner.child_of(at);
+            let (lower, upper) = cut(std::mem::take(&mut inner.children[index]), at, edit)?;
+            let rest = inner.divide(index, lower, upper);
+            if let (true, Some(home)) = (planted::is(Bug::CutNodeKept), home) {
+                inner.home.settle(home);
+            }
+            let keeps_any = !inner.children.is_empty();
+            let rest = rest.map(|rest| Slot::resident(Node::Inner(Arc::new(rest))));
+            Ok((keeps_any.then_some(slot), rest))
+        }
+    }
+}
+
+/// The two halves of a leaf that has records on both sides; none of one that has none.
+fn cut_leaf(leaf: &SharedLeaf, at: &[u8], edit: &Edit<'_>) -> (Option<Slot>, Option<Slot>) {
+    let records = records_of(leaf);
+    let (lower, upper) = records.split_at(leaf.lower_bound(at));
+    let part = |records: &[Record<'_>]| {
+        let leaf = || leaf_of(leaf.prefix(), records, edit);
+        (!records.is_empty()).then(|| Slot::resident(Node::Leaf(leaf())))
+    };
+    (part(lower), part(upper))
+}
+
+fn records_of(leaf: &Leaf) -> Vec<Record<'_>> {
+    (0..leaf.len()).map(|slot| leaf.record(slot)).collect()
+}
+
+/// Makes a tree of a part that ends now where a tree was cut, at its first or its last leaf.
+fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
+    let Some(mut root) = part else { return Ok(Slot::resident(Node::Leaf(leaf_of(&[], &[], edit)))) };
+    shrink(&mut root, edit)?;
+    if !is_open(&root, edge, edit.backing)?
+        && !planted::is(Bug::EdgeNotOpened)
+        && let Some(upper) = open(&mut root, Fences::default(), edge, edit)?
+    {
+        grow(&mut root, upper, edit);
+    }
+    Ok(root)
+}
+
+/// Whether the leaf at this end leaves nothing out, so that it can have any key.
+fn is_open(root: &Slot, edge: Edge, backing: &Backing) -> Result<bool, EngineError> {
+    let mut slot = root;
+    loop {
+        match slot.load(backing)? {
+            Node::Inner(inner) => slot = &inner.children[edge.of(inner.children.len())],
+            Node::Leaf(leaf) => return Ok(leaf.prefix().is_empty()),
+        }
+    }
+}
+
+/// Builds the leaf at this end anew, so that it leaves nothing out.
+fn open(
+    slot: &mut Slot,
+    fences: Fences<'_>,
+    edge: Edge,
+    edit: &mut Edit<'_>,
+) -> Result<Option<Upper>, EngineError> {
+    match own(slot, edit)? {
+        Owned::Leaf(leaf) => Ok(open_leaf(leaf, fences, edge, edit)),
+        Owned::Inner(inner) => {
+            let index = edge.of(inner.children.len());
+            let (pivots, children) = inner.parts_mut();
+            let upper = open(&mut children[index], fences.of_child(pivots, index), edge, edit)?;
+            Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
+        }
+    }
+}
+
+/// As [`open`], for the leaf itself. What it leaves out may be long: records that do not fit any more stay in a leaf
+/// that has separators on both sides, and so as much to leave out as before.
+fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edit<'_>) -> Option<Upper> {
+    let old = shared.clone();
+    let records = records_of(&old);
+    let Some(middle) = opened_part(&records, edge) else {
+        *shared = new_leaf(fences, &records, edit);
+        return None;
+    };
+    let pivot = separator(&records[middle - 1], &records[middle]);
+    *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
+    let right = new_leaf(Fences { low: Some(&pivot), ..fences }, &records[middle..], edit);
+    Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
+}
+
+/// Where records are parted so that those at the edge fill half a leaf with whole keys, one of them at least; none if
+/// all fit into one.
+fn opened_part(records: &[Record<'_>], edge: Edge) -> Option<usize> {
+    let bytes: Vec<usize> = records.iter().map(|record| record.memory(0)).collect();
+    if bytes.iter().sum::<usize>() <= LEAF_SPLIT_BYTES || records.len() < 2 {
+        return None;
+    }
+    let fitting = |sizes: &mut dyn Iterator<Item = &usize>| {
+        let mut sum = 0;
+        let within = sizes.take_while(|size| {
+            sum += **size;
+            sum <= LEAF_SPLIT_BYTES / 2
+        });
+        within.count().clamp(1, records.len() - 1)
+    };
+    Some(match edge {
+        Edge::First => fitting(&mut bytes.iter()),
+        Edge::Last => records.len() - fitting(&mut bytes.iter().rev()),
+    })
+}
