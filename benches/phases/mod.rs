@@ -12,6 +12,7 @@ pub mod beyond;
 pub mod churn;
 mod contract;
 pub mod pairs;
+pub mod ranges;
 mod read;
 mod recovery;
 #[cfg(test)]
@@ -70,6 +71,8 @@ pub enum Phase {
     Pairs,
     /// And a hundred times.
     PairsMany,
+    /// Half of a tree splits off and is absorbed again.
+    Ranges,
 }
 
 /// What a child is told.
@@ -201,6 +204,7 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         Phase::ScanAged => churn::scan(spec),
         Phase::Beyond => beyond::run(spec),
         Phase::PairsFew | Phase::Pairs | Phase::PairsMany => pairs::run(spec),
+        Phase::Ranges => ranges::run(spec),
     }
 }
 

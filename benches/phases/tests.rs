@@ -60,6 +60,15 @@ fn the_check_after_updates_finds_a_lost_one() {
 }
 
 #[test]
+fn a_range_that_goes_and_comes_back_is_counted_and_looked_at() {
+    let folder = folder("ranges");
+    let result = run(&spec(Phase::Ranges, EngineName::Atoll, &folder)).expect("runs");
+    assert_eq!(result.wrong, 0, "{:?}", result.first_wrong);
+    assert!(result.checked > 0 && result.extra[ranges::WRITTEN] > 0.0, "{:?}", result.extra);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
 fn figures_follow_from_what_was_counted() {
     let result = PhaseResult {
         operations: 1000,

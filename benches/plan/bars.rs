@@ -61,8 +61,7 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
         second_half::rows(measured),
         short_pairs::rows(measured),
     ];
-    let judged = rows.into_iter().flatten().map(|row| judge(row, measured));
-    judged.chain(second_half::absent()).collect()
+    rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
 }
 
 /// A figure holds when it meets its target and Atoll returned nothing wrong on the way.

@@ -94,6 +94,8 @@ pub enum Part {
     Beyond,
     /// Values of 1,000 B.
     Large,
+    /// A key range that moves.
+    Ranges,
     /// Short pairs.
     Pairs,
 }
@@ -194,6 +196,7 @@ impl Plan {
             Phase::PairsFew => self.scale.pairs[0],
             Phase::Pairs => self.scale.pairs[1],
             Phase::PairsMany => self.scale.pairs[2],
+            Phase::Ranges => self.scale.records * 2,
             _ if step.value_bytes == VALUE_BYTES[0] => self.scale.records,
             _ => self.scale.large_records,
         };
@@ -203,6 +206,7 @@ impl Plan {
             Phase::Append => "append",
             Phase::Beyond => "beyond",
             Phase::PairsFew | Phase::Pairs | Phase::PairsMany => "pairs",
+            Phase::Ranges => "ranges",
             _ => "store",
         };
         Spec {
@@ -224,7 +228,7 @@ impl Plan {
         let _ = fs::remove_file(&spec.answer);
         if matches!(
             spec.phase,
-            Phase::Load | Phase::LoadSingle | Phase::TailFill | Phase::Append | Phase::Beyond
+            Phase::Load | Phase::LoadSingle | Phase::TailFill | Phase::Append | Phase::Beyond | Phase::Ranges
         ) {
             let _ = fs::remove_dir_all(&spec.folder);
         }
@@ -292,6 +296,7 @@ fn steps() -> Vec<Step> {
         Phase::Append,
         Phase::Contract,
         Phase::Beyond,
+        Phase::Ranges,
     ];
     let of_large = [
         Phase::Load,
@@ -312,6 +317,7 @@ const fn part_of(step: Step) -> Part {
         Phase::TailFill | Phase::TailOpen => Part::Recovery,
         Phase::Append | Phase::Contract => Part::Contract,
         Phase::Beyond => Part::Beyond,
+        Phase::Ranges => Part::Ranges,
         Phase::PairsFew | Phase::Pairs | Phase::PairsMany => Part::Pairs,
         _ if step.value_bytes == VALUE_BYTES[1] => Part::Large,
         _ => Part::Small,
@@ -319,7 +325,7 @@ const fn part_of(step: Step) -> Part {
 }
 
 const fn ends_a_store(phase: Phase) -> bool {
-    matches!(phase, Phase::ScanAged | Phase::TailOpen | Phase::Append | Phase::Beyond)
+    matches!(phase, Phase::ScanAged | Phase::TailOpen | Phase::Append | Phase::Beyond | Phase::Ranges)
 }
 
 /// Whether the step makes sense for the engine.
@@ -337,7 +343,7 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::Scan | Phase::LoadSingle | Phase::Update => engine != EngineName::Harness,
         Phase::Verify => engine.is_persistent(),
         Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
-        Phase::Append | Phase::Contract => engine == EngineName::Atoll,
+        Phase::Append | Phase::Contract | Phase::Ranges => engine == EngineName::Atoll,
         Phase::UpdatePair | Phase::ReadBeside | Phase::Overwrite | Phase::ScanAged => engine.serves_two(),
         // Judged above.
         Phase::PairsFew | Phase::Pairs | Phase::PairsMany => false,
@@ -367,7 +373,8 @@ fn summary(phase: Phase, result: &PhaseResult) -> String {
         | Phase::Beyond
         | Phase::PairsFew
         | Phase::Pairs
-        | Phase::PairsMany => {
+        | Phase::PairsMany
+        | Phase::Ranges => {
             let figures: Vec<String> =
                 result.extra.iter().map(|(name, figure)| format!("{name} {figure:.3}")).collect();
             figures.join(", ") + &wrong

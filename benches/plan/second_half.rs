@@ -3,15 +3,20 @@
 use super::bars::{LARGE, Row, SMALL, at_most};
 use super::results::Measured;
 use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
-use crate::phases::{Phase, PhaseResult, beside, beyond, churn};
+use crate::phases::{Phase, PhaseResult, beside, beyond, churn, ranges};
 use std::collections::BTreeMap;
 
 /// All rows, in the order of the table.
 pub fn rows(measured: &Measured) -> Vec<Row> {
-    [writers(measured), ratios(measured), space(measured), memory(measured), stalls(measured)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let rows = [
+        writers(measured),
+        ratios(measured),
+        space(measured),
+        memory(measured),
+        stalls(measured),
+        moves(measured),
+    ];
+    rows.into_iter().flatten().collect()
 }
 
 /// A figure of which more is better.
@@ -180,8 +185,8 @@ fn stalls(measured: &Measured) -> Vec<Row> {
     ]
 }
 
-/// What cannot be measured yet, because the engine does not have it or nobody measured it here; it does not hold.
-pub fn absent() -> Vec<Row> {
-    let rows = [at_most("split off and absorb 10 M keys: bytes written of the data", "%", 1.0, None)];
-    rows.into_iter().map(|row| Row { holds: Some(false), ..row }).collect()
+fn moves(measured: &Measured) -> Vec<Row> {
+    let written = extra(measured, Phase::Ranges, SMALL, ranges::WRITTEN);
+    let bar = "split off and absorb 10 M keys: bytes written of the data";
+    vec![Row { figure: written, ..at_most(bar, "%", 1.0, None) }]
 }

@@ -107,7 +107,8 @@ const fn title(phase: Phase) -> Option<&'static str> {
         | Phase::Beyond
         | Phase::PairsFew
         | Phase::Pairs
-        | Phase::PairsMany => None,
+        | Phase::PairsMany
+        | Phase::Ranges => None,
     }
 }
 

@@ -162,7 +162,7 @@ impl Forest {
         Ok(nearest(&state.root, EVERYTHING, Direction::Forward, backing)?.is_none())
     }
 
-    /// Moves all keys of a tree at or above `at` to an empty one.
+    /// Moves all keys of a tree at or above `at` to an empty one; refuses where it is not.
     pub(crate) fn split_off(
         &mut self,
         tree: u32,
@@ -171,6 +171,11 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
+        if let Some(state) = self.tree(to)
+            && !self.is_empty_tree(Some(to), backing)?
+        {
+            return Err(EngineError::Occupied { tree: state.name.clone() });
+        }
         let mut edit = Edit { epoch: self.epoch, backing, retired };
         let Ok([lower, upper]) = self.trees.get_disjoint_mut([tree as usize, to as usize]) else {
             return Ok(());

@@ -222,7 +222,9 @@ impl<'a> Replayer<'a> {
         };
         moved.map_err(|error| match error {
             // It was not logged before that was made sure.
-            EngineError::Overlap { .. } => backing.corrupt(group.payload_offset, Damage::LogContent),
+            EngineError::Overlap { .. } | EngineError::Occupied { .. } => {
+                backing.corrupt(group.payload_offset, Damage::LogContent)
+            }
             error => error,
         })
     }

@@ -88,7 +88,7 @@ fn a_load_and_updates_of_four_times_the_budget_stay_within_it_and_lose_nothing()
     engine.close().unwrap();
     let engine = Engine::open(disk, options()).unwrap();
     assert!(engine.check().unwrap().damage.is_empty());
-    assert_eq!(engine.tree("records").unwrap().len(), RECORDS);
+    assert_eq!(engine.tree("records").unwrap().len().unwrap(), RECORDS);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn replaying_a_range_delete_of_everything_holds_a_few_leaves_at_a_time() {
     let left = Arc::new(MemoryDisk::with_bytes(disk.to_bytes()));
     let opened = Engine::open(left, options()).unwrap();
     assert_within(&opened, "opening");
-    assert_eq!(opened.tree("records").unwrap().len(), 0);
+    assert_eq!(opened.tree("records").unwrap().len().unwrap(), 0);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn opening_brings_back_no_more_than_there_was_room_for() {
         let left = Arc::new(MemoryDisk::with_bytes(disk.to_bytes()));
         let opened = Engine::open(left, options()).unwrap();
         assert_within(&opened, "opening");
-        assert_eq!(opened.tree("records").unwrap().len(), RECORDS);
+        assert_eq!(opened.tree("records").unwrap().len().unwrap(), RECORDS);
     }
 }
 
@@ -415,5 +415,5 @@ fn checkpoints_pause_while_memory_is_full_of_what_none_can_write() {
     sorted.bulk_load(records).unwrap();
     let made = engine.stats().checkpoints_made - before;
     assert!(made < 200, "{made} checkpoints for 1,500 short writes");
-    assert_eq!(sorted.len(), 30_000);
+    assert_eq!(sorted.len().unwrap(), 30_000);
 }

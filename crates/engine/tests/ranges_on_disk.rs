@@ -405,3 +405,27 @@ fn ranges_move_beside_writers_in_place_and_readers() {
     assert!(numbers(&tree).into_iter().eq(0..20_000));
     assert_sound(&engine);
 }
+
+#[test]
+fn a_cut_through_long_keys_leaves_leaves_that_can_hold_them() {
+    // What a leaf leaves out here is many times as long as a leaf.
+    let long = |number: u64| [vec![b'x'; 50_000], format!("{number:06}").into_bytes()].concat();
+    for at in [1, 7, 60, 61, 150, 299] {
+        let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+        let tree = engine.tree("t").unwrap();
+        (0..300).for_each(|number| assert!(tree.put(&long(number), b"v", Durability::Buffered).is_ok()));
+        let (upper, _) = tree.split_off(&long(at), "upper", Durability::Buffered).unwrap();
+        // Keys from beyond the former separators come to the leaves at the cut.
+        tree.put(b"y", b"beyond", Durability::Buffered).unwrap();
+        upper.put(b"w", b"before", Durability::Buffered).unwrap();
+        engine.checkpoint().unwrap();
+        assert_sound(&engine);
+        assert_eq!((tree.len().unwrap(), upper.len().unwrap()), (at + 1, 301 - at));
+        assert!(upper.get(&long(at)).unwrap().is_some() && tree.get(&long(at - 1)).unwrap().is_some());
+        tree.delete(b"y", Durability::Buffered).unwrap();
+        upper.delete(b"w", Durability::Buffered).unwrap();
+        tree.absorb(&upper, Durability::Buffered).unwrap();
+        assert_sound(&engine);
+        assert_eq!(tree.len().unwrap(), 300);
+    }
+}

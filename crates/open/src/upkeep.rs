@@ -168,7 +168,9 @@ pub async fn copy_last_complete(
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {
     use StatisticUnit::{Bytes, Count};
-    let records = stats.trees.iter().map(|(name, records)| (format!("{name}-records"), *records, Count));
+    // Only trees that were split at the engine's own door are not counted.
+    let counted = stats.trees.iter().filter_map(|(name, records)| Some((name, (*records)?)));
+    let records = counted.map(|(name, records)| (format!("{name}-records"), records, Count));
     let figures = [
         ("commits", stats.commits, Count),
         ("checkpoint", stats.checkpoint, Count),
