@@ -48,7 +48,7 @@ impl Tree {
     /// How many records each of the two has is not known until somebody asks; see [`Tree::len`].
     ///
     /// # Errors
-    /// [`EngineError::Occupied`]; as [`Engine::write`].
+    /// [`EngineError::Occupied`]; as [`crate::Engine::write`].
     pub fn split_off(
         &self,
         at: &[u8],
@@ -67,7 +67,7 @@ impl Tree {
     /// Atomic, and nothing is copied but the nodes along the seam.
     ///
     /// # Errors
-    /// [`EngineError::Overlap`], [`EngineError::OtherStore`]; as [`Engine::write`].
+    /// [`EngineError::Overlap`], [`EngineError::OtherStore`]; as [`crate::Engine::write`].
     pub fn absorb(&self, from: &Tree, durability: Durability) -> Result<Commit, EngineError> {
         let shared = &*self.engine.shared;
         if !Arc::ptr_eq(&self.engine.shared, &from.engine.shared) {
