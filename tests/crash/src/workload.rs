@@ -81,7 +81,7 @@ impl Workload {
         // a new group ends.
         let is_uniform = rng.u8(..8) == 0;
         if is_uniform {
-            [1, 2, 3, 4].into_iter().for_each(|step| weights[step] = 0);
+            [1, 2, 3, 4, 17, 18].into_iter().for_each(|step| weights[step] = 0);
         }
         let mut keys: Vec<Key> = (0..KEYS).map(|number| make_key(rng, number)).collect();
         keys.extend((0..3).map(|number| Key::from(format!("uniform/{number}").into_bytes())));
