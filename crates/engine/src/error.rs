@@ -115,9 +115,9 @@ pub enum EngineError {
         /// The greatest: the last of one of them.
         last: Vec<u8>,
     },
-    /// The two trees are of different stores.
+    /// A tree can absorb only trees of its own store.
     #[error("tree \"{tree}\" is of another store")]
-    OtherStore {
+    ForeignTree {
         /// The tree.
         tree: String,
     },
@@ -200,7 +200,8 @@ impl EngineError {
             Self::NotAStore { .. }
             | Self::Option { .. }
             | Self::NotSorted { .. }
-            | Self::OtherStore { .. } => ErrorKind::InvalidInput,
+            | Self::OtherStore { .. }
+            | Self::ForeignTree { .. } => ErrorKind::InvalidInput,
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,

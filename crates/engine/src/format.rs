@@ -3,7 +3,8 @@
 //! A store of a newer format, or with a feature that this build does not know, was refused when it was opened.
 
 use crate::engine::Engine;
-use crate::superblock::FORMAT;
+use crate::superblock::{FORMAT, MOVED_RANGES};
+use std::sync::atomic::Ordering;
 
 /// The format of an open store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,9 @@ impl Engine {
     /// The format of the store.
     #[must_use]
     pub fn format(&self) -> Format {
-        Format { number: FORMAT, newest: FORMAT, features: Vec::new() }
+        let noted = self.shared.features.load(Ordering::Relaxed);
+        let names = [(MOVED_RANGES, "moved-ranges")];
+        let features = names.into_iter().filter(|(bit, _)| noted & bit != 0).map(|(_, name)| name).collect();
+        Format { number: FORMAT, newest: FORMAT, features }
     }
 }

@@ -67,11 +67,11 @@ impl Tree {
     /// Atomic, and nothing is copied but the nodes along the seam.
     ///
     /// # Errors
-    /// [`EngineError::Overlap`], [`EngineError::OtherStore`]; as [`crate::Engine::write`].
+    /// [`EngineError::Overlap`], [`EngineError::ForeignTree`]; as [`crate::Engine::write`].
     pub fn absorb(&self, from: &Tree, durability: Durability) -> Result<Commit, EngineError> {
         let shared = &*self.engine.shared;
         if !Arc::ptr_eq(&self.engine.shared, &from.engine.shared) {
-            return Err(EngineError::OtherStore { tree: from.name().to_owned() });
+            return Err(EngineError::ForeignTree { tree: from.name().to_owned() });
         }
         let writer = shared.begin_move()?;
         let visible = shared.absorb(writer, self.id(), from.id())?;

@@ -213,6 +213,7 @@ fn both_superblocks_say_so_before_the_first_range_moves() {
         assert_eq!(numbers(&lower).len(), if has_moved { 50 } else { 100 }, "{cut}");
         assert_sound(&engine);
     }
+    assert!(engine.format().features.is_empty());
     // It stays.
     let (upper, _) = tree.split_off(&key(50), "upper", Durability::Synced).unwrap();
     assert_eq!(features(&disk.to_bytes()), [1, 1]);
@@ -222,6 +223,7 @@ fn both_superblocks_say_so_before_the_first_range_moves() {
     let engine = Engine::open(Arc::new(disk.clone()), options()).unwrap();
     engine.checkpoint().unwrap();
     assert_eq!(features(&disk.to_bytes()), [1, 1]);
+    assert_eq!(engine.format().features, ["moved-ranges"]);
 }
 
 #[test]
@@ -312,7 +314,7 @@ fn a_count_that_others_overtake_is_right_for_its_moment_and_kept_by_nobody() {
 fn trees_of_two_stores_stay_apart_and_so_do_those_that_mix() {
     let (one, other) = (Engine::in_memory(options()).unwrap(), Engine::in_memory(options()).unwrap());
     let (a, b) = (one.tree("a").unwrap(), other.tree("a").unwrap());
-    assert!(matches!(a.absorb(&b, Durability::Flushed), Err(EngineError::OtherStore { .. })));
+    assert!(matches!(a.absorb(&b, Durability::Flushed), Err(EngineError::ForeignTree { .. })));
     let b = one.tree("b").unwrap();
     load(&a, 0, 100);
     load(&b, 50, 150);

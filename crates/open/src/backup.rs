@@ -241,7 +241,7 @@ fn names_of(source: &EmbeddedStore) -> Vec<String> {
 }
 
 fn cells_of(source: &Engine, state: &Snapshot) -> Result<u64, atoll_engine::EngineError> {
-    Ok(state.len(&source.tree(CELLS_TREE)?))
+    state.len(&source.tree(CELLS_TREE)?)
 }
 
 fn report_of(tally: Tally, cells: u64, state: &State, since: Option<u64>) -> BackupReport {
