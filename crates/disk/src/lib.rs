@@ -12,7 +12,7 @@ pub use file::{FileDisk, Mode};
 pub use memory::MemoryDisk;
 pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
-pub use window::Window;
+pub use window::{Ahead, Window};
 
 mod fault;
 mod file;

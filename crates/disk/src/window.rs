@@ -16,6 +16,8 @@ use mapped::{Memory, PAGE};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of pages that are asked for at once. What is asked for and not written yet goes to the disk with a sync too.
 const STEP: u64 = 64 << 10;
@@ -23,12 +25,33 @@ const STEP: u64 = 64 << 10;
 /// A stretch of a file that is written by copying.
 #[derive(Debug)]
 pub struct Window {
-    memory: Memory,
+    memory: Arc<Memory>,
     name: String,
     /// Where it lies in the file.
     range: Range<u64>,
     /// The part of it whose pages were asked for last.
     ready: Range<u64>,
+    /// What somebody was told to ask for behind it, and whether it is there.
+    ahead: Option<(Range<u64>, Arc<AtomicBool>)>,
+}
+
+/// Pages of a window that will be needed soon, to be asked for by whoever holds no lock.
+#[derive(Debug)]
+#[must_use = "nobody else asks for them"]
+pub struct Ahead {
+    memory: Arc<Memory>,
+    /// In the window.
+    bytes: Range<u64>,
+    are_there: Arc<AtomicBool>,
+}
+
+impl Ahead {
+    /// Asks for the pages. Those that the disk does not have are an error only for who writes there.
+    pub fn ask(self) {
+        if self.memory.make_writable(self.bytes).is_ok() {
+            self.are_there.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Window {
@@ -42,9 +65,9 @@ impl Window {
         // Holes too, which a copy of a file may have where it had zeros.
         crate::file::allocate(file, range.start, range.end - range.start).ok()?;
         let range = range.start / PAGE * PAGE..range.end;
-        let memory = Memory::of(file, &range)?;
+        let memory = Arc::new(Memory::of(file, &range)?);
         let ready = range.start..range.start;
-        let mut window = Self { memory, name: name.to_owned(), range, ready };
+        let mut window = Self { memory, name: name.to_owned(), range, ready, ahead: None };
         // A system that cannot be asked for pages would say so only now.
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
@@ -62,6 +85,7 @@ impl Window {
     /// [`DiskError`] where the disk has no pages for it, or if it does not lie within; nothing was written then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let len = bytes.len() as u64;
+        self.take_in_ahead();
         let prepared = match self.covers(offset, len) {
             true if self.ready.start <= offset && offset + len <= self.ready.end => Ok(()),
             true => self.prepare(offset, len),
@@ -73,6 +97,31 @@ impl Window {
         })?;
         self.memory.copy(offset - self.range.start, bytes);
         Ok(())
+    }
+
+    /// What somebody should ask for before writes that go on at `offset` need it, if it is time and nobody was told yet.
+    pub fn ahead_of(&mut self, offset: u64) -> Option<Ahead> {
+        let from = self.ready.end;
+        let until = (from + STEP).min(self.range.end);
+        if self.ahead.is_some() || from == until || offset + STEP / 2 < from {
+            return None;
+        }
+        let are_there = Arc::new(AtomicBool::new(false));
+        self.ahead = Some((from..until, Arc::clone(&are_there)));
+        let bytes = from - self.range.start..until - self.range.start;
+        Some(Ahead { memory: Arc::clone(&self.memory), bytes, are_there })
+    }
+
+    /// Takes pages that somebody asked for into those that are ready, and forgets about those that were overtaken.
+    fn take_in_ahead(&mut self) {
+        let Some((range, are_there)) = &self.ahead else { return };
+        let follows = range.start == self.ready.end;
+        if follows && are_there.load(Ordering::Acquire) {
+            self.ready.end = range.end;
+        } else if follows {
+            return;
+        }
+        self.ahead = None;
     }
 
     /// Asks for the pages of these bytes and some behind them.
@@ -115,9 +164,9 @@ mod mapped {
         len: usize,
     }
 
-    // SAFETY: it is an address; what lies there is written only through the one `Memory`, borrowed for itself alone.
+    // SAFETY: it is an address; what lies there is written only by the one window, borrowed for itself alone.
     unsafe impl Send for Memory {}
-    // SAFETY: shared, it does nothing.
+    // SAFETY: whoever shares it asks for pages, which the system may be asked by several at once and which changes no byte.
     unsafe impl Sync for Memory {}
 
     impl Memory {
@@ -142,7 +191,9 @@ mod mapped {
         }
 
         /// Copies `bytes` to `at`.
-        pub(super) fn copy(&mut self, at: u64, bytes: &[u8]) {
+        ///
+        /// Only one window copies, one copy at a time: it is borrowed for itself alone meanwhile.
+        pub(super) fn copy(&self, at: u64, bytes: &[u8]) {
             let at = at as usize;
             assert!(
                 at.checked_add(bytes.len()).is_some_and(|end| end <= self.len),
@@ -189,7 +240,7 @@ mod mapped {
             match *self {}
         }
 
-        pub(super) fn copy(&mut self, _at: u64, _bytes: &[u8]) {
+        pub(super) fn copy(&self, _at: u64, _bytes: &[u8]) {
             match *self {}
         }
     }
@@ -233,6 +284,35 @@ mod tests {
         drop(window);
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found == expected, "after the window, seed {seed}");
+    }
+
+    #[test]
+    fn what_somebody_asked_for_is_taken_in_and_what_was_overtaken_is_not() {
+        let (_file, Some(mut window)) = window() else { return };
+        window.write_at(PAGE, &[7; 100]).unwrap();
+        assert_eq!(window.ready.end, STEP);
+        assert!(window.ahead_of(PAGE + 100).is_none(), "more than half of a step is left");
+        let ahead = window.ahead_of(STEP - 100).unwrap();
+        assert!(window.ahead_of(STEP - 90).is_none(), "somebody was told");
+        ahead.ask();
+        window.write_at(STEP - 90, &[7; 100]).unwrap();
+        assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else asked for");
+        // Needed before it was there: the writer asks itself, and what comes then changes nothing.
+        let late = window.ahead_of(2 * STEP - 10).unwrap();
+        window.write_at(2 * STEP - 5, &[7; 100]).unwrap();
+        assert_eq!(window.ready.end, 3 * STEP);
+        late.ask();
+        window.write_at(2 * STEP + 200, &[7; 100]).unwrap();
+        assert_eq!((window.ready.end, window.ahead.is_none()), (3 * STEP, true));
+        // Somewhere else: what was asked for does not follow what is ready there.
+        let ahead = window.ahead_of(3 * STEP - 10).unwrap();
+        window.write_at(8 * STEP, &[7; 100]).unwrap();
+        ahead.ask();
+        window.write_at(8 * STEP + 100, &[7; 100]).unwrap();
+        assert_eq!(window.ready, 8 * STEP..9 * STEP);
+        // At the end there is nothing ahead.
+        window.write_at(MIB - PAGE - 10, &[7; 10]).unwrap();
+        assert!(window.ahead_of(MIB - PAGE).is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::space::{Extent, SegmentUse};
 use crate::sync::SyncError;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
-use atoll_disk::{DiskError, Operation};
+use atoll_disk::{Ahead, DiskError, Operation};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -151,8 +151,10 @@ impl Shared {
         }
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
+        let ahead = writer.log.as_mut().and_then(Log::ahead);
         drop(forest);
         drop(writer);
+        ahead.into_iter().for_each(Ahead::ask);
         self.ask_if_due(waiting);
         Ok(visible)
     }

@@ -13,10 +13,12 @@ use crate::batch::{Action, Op};
 use crate::commit::{Visible, check_sizes};
 use crate::forest::{Count, Forest, TreeState};
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
+use crate::log::Log;
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::tree::HashedKey;
 use crate::value::{INLINE_BELOW, Stored};
+use atoll_disk::Ahead;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -30,20 +32,20 @@ impl Shared {
         };
         check_sizes(std::slice::from_ref(op))?;
         let done = self.change_record(op, key, value, flush)?;
-        Ok(done.map(|(visible, waiting)| {
-            self.ask_if_due(waiting);
-            visible
+        Ok(done.map(|done| {
+            done.ahead.into_iter().for_each(Ahead::ask);
+            self.ask_if_due(done.waiting);
+            done.visible
         }))
     }
 
-    /// The commit, and how many bytes wait for a checkpoint with it.
     fn change_record(
         &self,
         op: &Op<'_>,
         key: &[u8],
         value: Option<&[u8]>,
         flush: bool,
-    ) -> Result<Option<(Visible, u64)>, EngineError> {
+    ) -> Result<Option<Done>, EngineError> {
         let placing = self.writer.placing();
         self.check_writable()?;
         let forest = self.forest.read();
@@ -58,11 +60,21 @@ impl Shared {
         let Some(leaf) = latched.get_mut() else { return Ok(None) };
         let mut writer = placing.content();
         self.log_ops(&mut writer, std::slice::from_ref(op), &[None], flush)?;
-        let ended = self.end_commit(&writer, &forest.sequence);
+        let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
+        let ahead = writer.log.as_mut().and_then(Log::ahead);
         drop(writer);
         edit.make(leaf, key, &tree.records);
-        Ok(Some(ended))
+        Ok(Some(Done { visible, waiting, ahead }))
     }
+}
+
+/// A commit in place.
+struct Done {
+    visible: Visible,
+    /// Bytes that wait for a checkpoint with it.
+    waiting: u64,
+    /// What it found the log to need soon.
+    ahead: Option<Ahead>,
 }
 
 /// What a write in place does to its leaf.

@@ -9,7 +9,7 @@ use crate::backing::Backing;
 use crate::record::Record;
 use crate::space::Extent;
 use crate::value::Piece;
-use atoll_disk::{Disk, DiskError, Window};
+use atoll_disk::{Ahead, Disk, DiskError, Window};
 use std::sync::Arc;
 
 /// Bytes that may wait in memory before they are handed to the disk.
@@ -233,6 +233,13 @@ impl Log {
             backing.admit(piece, bytes as u64);
         }
         Ok(())
+    }
+
+    /// Pages that the window will need soon, for somebody to ask for who has given the log back: it takes as long as a
+    /// hundred small groups.
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        let offset = self.point.offset_of(self.flushed);
+        self.window.as_mut()?.ahead_of(offset)
     }
 
     /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would be the call.
