@@ -43,8 +43,8 @@ A copy is a store like any other: look into it with --store.")]
     #[command(after_help = "Examples:
   atoll store backup --store ./data /backup/data
   atoll store backup --store ./data /backup/data --full
-The first time everything is copied, from then on what changed. A backup is a store like any other, to be
-read with --store; what is written into it is refused by the next backup.")]
+The first time everything is copied, from then on what changed. A backup is a store like any
+other: read it with --store. If something was written into it, the next backup refuses it.")]
     Backup(Backup),
     /// Bring a store of an older format to the newest, or tell that it has it
     #[command(after_help = "Examples:
@@ -323,7 +323,7 @@ impl Backup {
 fn told_of(report: &BackupReport, seconds: f64) -> String {
     let deleted = match report.cells_deleted {
         0 => String::new(),
-        deleted => format!(" and {deleted} deleted ones"),
+        deleted => format!(", deleted {deleted}"),
     };
     let since = report.since.map(|since| format!(", what changed since commit {since}")).unwrap_or_default();
     format!(
