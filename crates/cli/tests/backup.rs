@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
 use support::{Answer, Place};
 
@@ -109,21 +109,29 @@ fn a_backup_beside_the_owner_while_it_is_written_to_is_the_state_of_one_moment()
     import(&place, &cells(0, 3000, 'a', 300));
     let owner = served(&place, "data");
     backup(&place, "safe");
-    place.write("more.jsonl", cells(1000, 60_000, 'b', 300));
-    let mut writer = place.spawn(&["--store", "data", "kv", "import", "more.jsonl"]);
-    let mut partly = 0;
-    while writer.try_wait().unwrap().is_none() {
+    let mut writer = place.spawn(&["--store", "data", "kv", "import", "-", "--format", "jsonl"]);
+    let mut input = writer.stdin.take().unwrap();
+    let (go, begin) = std::sync::mpsc::channel::<char>();
+    let feeder = std::thread::spawn(move || {
+        // Each time the writer is busy for about as long as a backup takes.
+        begin.iter().for_each(|fill| input.write_all(cells(1000, 20_000, fill, 300).as_bytes()).unwrap());
+    });
+    let mut written = 0;
+    for fill in 'b'..'g' {
+        go.send(fill).unwrap();
         let report = backup(&place, "safe");
-        partly += u32::from(report["cells_written"].as_u64().unwrap() > 0);
-        let kept = kept(&place);
-        let copy = format!("copy-{}", report["sequence"]);
-        atoll(&place, &["store", "copy", &copy, "--snapshot", &kept[0]]).text();
-        assert_eq!(content(&place, "safe"), content(&place, &copy));
+        written += report["cells_written"].as_u64().unwrap();
+        let copy = format!("copy-{fill}");
+        atoll(&place, &["store", "copy", &copy, "--snapshot", &kept(&place)[0]]).text();
+        assert!(content(&place, "safe") == content(&place, &copy), "it is what the store kept for it");
     }
-    assert!(partly > 0, "no backup fell into the time of writing");
+    drop(go);
+    feeder.join().unwrap();
+    assert!(writer.wait().unwrap().success());
+    assert!(written > 0, "no backup met a writer");
     backup(&place, "safe");
-    assert_eq!(content(&place, "safe"), content(&place, "data"));
-    assert_eq!(content(&place, "safe").len(), 60_000);
+    assert!(content(&place, "safe") == content(&place, "data"));
+    assert_eq!(content(&place, "safe").len(), 20_000);
     end(owner);
 }
 
@@ -156,7 +164,7 @@ fn length(place: &Place, name: &str) -> u64 {
 fn a_first_backup_that_is_killed_leaves_no_store_and_the_next_one_is_whole() {
     let place = Place::new();
     import(&place, &cells(0, 12_000, 'a', 3000));
-    assert!(killed(&place, |bytes| length(&place, "safe/store.atoll.part") > 0 && bytes > 12 << 20));
+    assert!(killed(&place, |bytes| length(&place, "safe/store.atoll.part") > 0 && bytes > 4 << 20));
     for verb in [&["kv", "get", "p0", "000000"][..], &["kv", "put", "p", "s", "v"], &["store", "check"]] {
         let refused = place.run(&[&["--store", "safe"], verb].concat());
         assert!(refused.fails(16).contains("a backup into safe was not finished"), "{}", refused.stderr);
@@ -204,7 +212,7 @@ fn a_backup_that_is_killed_holds_the_state_before_or_says_so_and_the_next_comple
         assert!(before == content(&place, "data"), "round {round}: the completed backup is the store");
         assert_eq!(kept(&place).len(), 1, "round {round}");
     }
-    assert!(kills >= 5 && told >= 4, "{kills} killed, {told} of them said so");
+    assert!(kills >= 3 && told >= 2, "{kills} killed, {told} of them said so");
     let report = place.run(&["--store", "safe", "store", "check", "--json"]).json();
     assert!(report["damage"].as_array().unwrap().is_empty(), "{report}");
 }
