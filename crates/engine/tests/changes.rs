@@ -131,9 +131,34 @@ impl Run {
         self.models.get_mut(name).unwrap().retain(|key, _| !(&from..&to).contains(&key));
     }
 
+    /// Nodes that go to another tree and come back as they were.
+    fn move_range(&mut self) {
+        let [a, b] = [self.tree("a"), self.tree("b")];
+        let (mut ours, mut theirs) = (self.models.remove("a").unwrap(), self.models.remove("b").unwrap());
+        let is_apart = match (ours.last_key_value(), theirs.first_key_value()) {
+            (Some((last, _)), Some((first, _))) => last < first,
+            _ => true,
+        };
+        if theirs.is_empty() {
+            let at = self.key();
+            a.split_off(&at, "b", Durability::Flushed).unwrap();
+            theirs = ours.split_off(&at);
+        } else if is_apart {
+            a.absorb(&b, Durability::Flushed).unwrap();
+            ours.append(&mut theirs);
+        } else {
+            let mut batch = WriteBatch::new();
+            batch.delete_range(&b, (Bound::Unbounded, Bound::Unbounded));
+            self.engine.write(&batch, Durability::Flushed).unwrap();
+            theirs.clear();
+        }
+        self.models.extend([("a", ours), ("b", theirs)]);
+    }
+
     fn step(&mut self) {
         match self.random.u32(..100) {
-            0..=49 => self.batch(),
+            0..=44 => self.batch(),
+            45..=49 => self.move_range(),
             50..=54 => self.delete_range(),
             55..=64 => {
                 let snapshot = self.engine.snapshot();
