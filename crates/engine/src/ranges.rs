@@ -313,3 +313,62 @@ fn load_cut(root: &Slot, at: &[u8], backing: &Backing) -> Result<(), EngineError
     nearest(root, (Bound::Included(at), Bound::Unbounded), Direction::Forward, backing)?;
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::node::FAN_OUT_MAX;
+    use crate::options::Options;
+
+    /// Whether the tree has the shape that changes of single keys would leave.
+    fn assert_shape(tree: &Tree) {
+        let forest = tree.engine.shared.forest.read();
+        let root = &forest.tree(tree.id()).unwrap().root;
+        assert!(root.inner().is_none_or(|inner| inner.children.len() > 1), "a root with one child");
+        let mut level = vec![root];
+        while let Some(slot) = level.pop() {
+            match slot.get().unwrap() {
+                Node::Inner(inner) => {
+                    assert!(inner.children.len() <= FAN_OUT_MAX, "{} children", inner.children.len());
+                    level.extend(&inner.children);
+                }
+                Node::Leaf(leaf) => assert!(leaf.live_bytes() < 16 << 10, "{} bytes", leaf.live_bytes()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_cut_or_joined_has_the_shape_of_any_other_tree() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let [a, b] = ["a", "b"].map(|name| engine.tree(name).unwrap());
+        let key = |number: u32| format!("atom/{number:08}").into_bytes();
+        // Ascending puts fill nodes to the brim.
+        for number in 0..100_000 {
+            let tree = if number < 70_000 { &a } else { &b };
+            tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
+        }
+        a.absorb(&b, Durability::Buffered).unwrap();
+        assert_shape(&a);
+        for at in [1, 40, 3000, 50_000, 99_990] {
+            a.split_off(&key(at), "b", Durability::Buffered).unwrap();
+            [&a, &b].into_iter().for_each(assert_shape);
+            a.absorb(&b, Durability::Buffered).unwrap();
+            assert_shape(&a);
+        }
+    }
+
+    #[test]
+    fn what_a_leaf_at_the_end_has_no_room_for_goes_to_the_leaf_beside_it() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let tree = engine.tree("a").unwrap();
+        let key = |number: u32| [vec![b'x'; 2000], format!("{number:06}").into_bytes()].concat();
+        // In no order, so that most leaves come to lie between two separators and to leave out the long part.
+        (0..2000).for_each(|number| {
+            tree.put(&key(number * 1237 % 2000), b"v", Durability::Buffered).unwrap();
+        });
+        let (upper, _) = tree.split_off(&key(1000), "b", Durability::Buffered).unwrap();
+        [&tree, &upper].into_iter().for_each(assert_shape);
+    }
+}
