@@ -2,7 +2,7 @@
 
 use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::engine::Engine;
-use crate::forest::{self, Change, Count, NewValue};
+use crate::forest::{self, Change, Count, Forest, NewValue};
 use crate::gate::Alone;
 use crate::log::Log;
 use crate::meter::Weight;
@@ -11,6 +11,7 @@ use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
 use crate::room::{Need, bytes_to_log};
 use crate::search::{self, Missing};
+use crate::sharded::Write;
 use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
 use crate::space::{Extent, SegmentUse};
@@ -149,6 +150,11 @@ impl Shared {
             self.syncer.poison();
             return Err(error);
         }
+        Ok(self.end_alone(writer, forest))
+    }
+
+    /// Ends a commit that was made alone and that the trees have, and gives the locks back.
+    pub(crate) fn end_alone(&self, mut writer: Alone<'_, Writer>, mut forest: Write<'_, Forest>) -> Visible {
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
         let ahead = writer.log.as_mut().and_then(Log::ahead);
@@ -156,7 +162,7 @@ impl Shared {
         drop(writer);
         ahead.into_iter().for_each(Ahead::ask);
         self.ask_if_due(waiting);
-        Ok(visible)
+        visible
     }
 
     /// Gives the commit its place in the order of all, that of its group in the log; how many bytes wait for a checkpoint.

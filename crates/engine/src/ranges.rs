@@ -141,12 +141,7 @@ impl Shared {
             self.syncer.poison();
             return Err(error);
         }
-        let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
-        self.relieve(&mut forest.trees);
-        drop(forest);
-        drop(writer);
-        self.ask_if_due(waiting);
-        Ok(visible)
+        Ok(self.end_alone(writer, forest))
     }
 }
 
