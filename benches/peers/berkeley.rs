@@ -83,16 +83,6 @@ fn done(what: &str, error: c_int) -> Result<(), EngineError> {
 
 #[allow(unsafe_code, reason = "a library in C")]
 impl Engine for Berkeley {
-    fn load_batch(
-        &mut self,
-        records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
-    ) -> Result<(), EngineError> {
-        for (key, value) in records {
-            self.put(key, value)?;
-        }
-        Ok(())
-    }
-
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         // SAFETY: the file is open, and both slices live through the call, which copies them.
         let error = unsafe {
@@ -132,15 +122,6 @@ impl Engine for Berkeley {
         // SAFETY: the file is open, and the key lives through the call.
         let error = unsafe { atoll_berkeley_remove(self.db, key.as_ptr().cast(), key.len() as u32) };
         done("remove", error)
-    }
-
-    fn scan(
-        &mut self,
-        _first: &[u8],
-        _count: usize,
-        _entry: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), EngineError> {
-        Err("this adapter does not scan".into())
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {

@@ -37,18 +37,8 @@ impl BfTree {
     }
 }
 
+// It has no batches: a load is a loop on any side of the call.
 impl Engine for BfTree {
-    fn load_batch(
-        &mut self,
-        records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
-    ) -> Result<(), EngineError> {
-        // It has no batches: this is a loop on any side of the call.
-        for (key, value) in records {
-            self.put(key, value)?;
-        }
-        Ok(())
-    }
-
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.is_changed = true;
         match self.tree.insert(key, value) {

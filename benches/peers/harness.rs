@@ -39,15 +39,6 @@ impl Engine for Harness {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        _first: &[u8],
-        _count: usize,
-        _entry: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), EngineError> {
-        Err("nothing to scan without an engine".into())
-    }
-
     fn settle(&mut self) -> Result<(), EngineError> {
         Ok(())
     }

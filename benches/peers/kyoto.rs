@@ -76,16 +76,6 @@ impl Kyoto {
 
 #[allow(unsafe_code, reason = "a library in C++ with a door for C")]
 impl Engine for Kyoto {
-    fn load_batch(
-        &mut self,
-        records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
-    ) -> Result<(), EngineError> {
-        for (key, value) in records {
-            self.put(key, value)?;
-        }
-        Ok(())
-    }
-
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         // SAFETY: the file is open, and both slices live through the call, which copies them.
         let done =
@@ -112,15 +102,6 @@ impl Engine for Kyoto {
         // SAFETY: the file is open, and the key lives through the call.
         let done = unsafe { kcdbremove(self.db, key.as_ptr().cast(), key.len()) };
         self.checked("remove", done)
-    }
-
-    fn scan(
-        &mut self,
-        _first: &[u8],
-        _count: usize,
-        _entry: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), EngineError> {
-        Err("a hash table has no order".into())
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {

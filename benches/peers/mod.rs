@@ -37,11 +37,16 @@ pub type Beside = Box<dyn FnOnce() -> Box<dyn Engine> + Send>;
 ///
 /// Callbacks see values in place where the engine can show them so; an engine that can only copy, copies.
 pub trait Engine {
-    /// Inserts all records in one batch, as atomic as the engine has it.
+    /// Inserts all records in one batch, as atomic as the engine has it; by default one after the other.
     fn load_batch(
         &mut self,
         records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
-    ) -> Result<(), EngineError>;
+    ) -> Result<(), EngineError> {
+        for (key, value) in records {
+            self.put(key, value)?;
+        }
+        Ok(())
+    }
 
     /// Sets one key.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
@@ -69,10 +74,12 @@ pub trait Engine {
     /// Shows up to `count` entries from `first` on, ascending.
     fn scan(
         &mut self,
-        first: &[u8],
-        count: usize,
-        entry: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), EngineError>;
+        _first: &[u8],
+        _count: usize,
+        _entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), EngineError> {
+        Err("this adapter does not scan".into())
+    }
 
     /// From now on nothing is written: an engine may hold one read transaction over all reads.
     fn expect_only_reads(&mut self) -> Result<(), EngineError> {
