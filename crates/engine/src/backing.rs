@@ -1,13 +1,13 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
+use crate::threads::{AtomicBool, Mutex};
 use crate::value::{PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Of the budget, buffers of writing and reading have this share.
 const BUFFERS_SHARE: u64 = 16;

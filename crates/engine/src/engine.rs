@@ -17,13 +17,13 @@ use crate::recovery::{self, RecoveryReport};
 use crate::shared::{Shared, Writer};
 use crate::snapshot::{Reader, Snapshot};
 use crate::sync::Syncer;
+use crate::threads::{AtomicU64, Mutex};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
 use background::Background;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A store: several named trees in one file, or in memory. Cheap to clone; all clones are the same store.
 #[derive(Clone)]

@@ -18,7 +18,7 @@
 //! Invariant: the content is changed under its mutex; `alone` holds that to the end, and who places only while it writes the log.
 //! Invariant: locks are taken in order: against those who are alone, for stillness, the forest lock, a latch, the content.
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::threads::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::array;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

@@ -16,11 +16,12 @@ use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
 use crate::log::Log;
 use crate::node::Node;
 use crate::shared::Shared;
+use crate::threads::fence;
 use crate::tree::HashedKey;
 use crate::value::{INLINE_BELOW, Stored};
 use atoll_disk::Ahead;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 impl Shared {
     /// Commits a put or a delete in place; none, and nothing done, where that is not possible.

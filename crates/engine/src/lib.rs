@@ -70,6 +70,7 @@ mod codec;
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 mod planted;
 mod prefetch;
+mod threads;
 
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;

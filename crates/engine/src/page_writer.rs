@@ -8,8 +8,8 @@ use crate::node::{Inner, Node, PageRef, Slot};
 use crate::page;
 use crate::retired::Retired;
 use crate::space::{Extent, Space, UNIT};
+use crate::threads::Mutex;
 use crate::value::{EXTENT_FROM, Piece};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 
 /// Bytes of one run.

@@ -5,7 +5,7 @@
 //!
 //! Invariant: a pin is taken under the lock that a death must take to be recorded.
 
-use parking_lot::Mutex;
+use crate::threads::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

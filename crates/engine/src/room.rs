@@ -13,10 +13,10 @@ use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
 use crate::node::Slot;
 use crate::shared::{Shared, Wanted};
+use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// How often leaves are looked at before it is said that too few can go.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::gate::{Apart, PLACES, own_place};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::threads::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::array;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -20,11 +20,11 @@ use crate::sharded::Sharded;
 use crate::space::{Extent, Space};
 use crate::superblock::Superblock;
 use crate::sync::Syncer;
+use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock, RwLockReadGuard};
 use crate::view::Views;
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 pub(crate) struct Shared {
     pub(crate) options: Options,

@@ -1,8 +1,8 @@
 //! Group commit without a leader: whoever finds no sync under way starts one for everybody.
 
+use crate::threads::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use atoll_disk::{Disk, DiskError};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// How far the log is known to survive the loss of power.
 #[derive(Default)]

@@ -12,9 +12,9 @@ use crate::forest::TreeState;
 use crate::node::{Node, Slot};
 use crate::pins::Pin;
 use crate::shared::Shared;
+use crate::threads::{Mutex, RwLock};
 use crate::value::Stored;
 use crate::visit::{Direction, Range, Visit, Visited};
-use parking_lot::{Mutex, RwLock};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Weak};
 

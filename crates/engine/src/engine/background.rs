@@ -3,9 +3,8 @@
 //! Invariant: it ends with the last handle of its store, and nobody waits for it after that.
 
 use crate::shared::{Shared, Wanted};
-use parking_lot::Mutex;
+use crate::threads::{Builder, JoinHandle, Mutex};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// Ends the thread with the last handle.
 pub(super) struct Background {
@@ -46,7 +45,7 @@ fn keep_up_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
         let _serving = worker.serve();
         keep_up(&worker);
     };
-    std::thread::Builder::new().name("atoll-checkpoint".into()).spawn(work).ok()
+    Builder::new().name("atoll-checkpoint".into()).spawn(work).ok()
 }
 
 /// Makes a checkpoint whenever one is wanted, until the engine goes.

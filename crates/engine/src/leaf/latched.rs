@@ -7,7 +7,7 @@
 use super::{Leaf, SharedLeaf};
 use crate::gate::{Latches, Placing};
 use crate::shared::Writer;
-use parking_lot::RwLockWriteGuard;
+use crate::threads::RwLockWriteGuard;
 
 /// A leaf of the current trees for whoever has its latch, and places.
 pub(crate) struct Latched<'a> {
