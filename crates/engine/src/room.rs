@@ -139,9 +139,13 @@ impl Shared {
         }
     }
 
+    /// A thread that makes checkpoints is about to start; writers wait from here on.
+    pub(crate) fn serving_begins(&self) {
+        self.room.state.lock().is_served = true;
+    }
+
     /// The calling thread makes checkpoints for as long as the answer is kept.
     pub(crate) fn serve(&self) -> Serving<'_> {
-        self.room.state.lock().is_served = true;
         Serving(self)
     }
 

@@ -40,12 +40,14 @@ impl Background {
 /// Starts the thread that makes checkpoints; none where the system has none to give.
 fn keep_up_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let worker = Arc::clone(shared);
+    // Not when it runs: whoever writes before that would bring in more than there is room for.
+    shared.serving_begins();
     let work = move || {
-        // Writers wait from here on, and no longer than this thread runs, even should it panic.
+        // Writers wait no longer than this thread runs, even should it panic.
         let _serving = worker.serve();
         keep_up(&worker);
     };
-    Builder::new().name("atoll-checkpoint".into()).spawn(work).ok()
+    Builder::new().name("atoll-checkpoint".into()).spawn(work).inspect_err(|_| shared.end_waiting()).ok()
 }
 
 /// Makes a checkpoint whenever one is wanted, until the engine goes.
