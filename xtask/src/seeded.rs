@@ -36,6 +36,8 @@ pub struct Program {
 pub struct Tests {
     /// Packages, their test programs, and tests that prove the others and need no repetition.
     programs: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// The feature that they alone are built with.
+    feature: Option<&'static str>,
     /// The variable that takes the seed.
     seed: &'static str,
     /// Other variables.
@@ -66,9 +68,25 @@ pub const SEEDED: &[Seeded] = &[
         is_simulation: false,
     },
     Seeded {
+        name: "schedules",
+        kind: Kind::Tests(Tests {
+            programs: &[("atoll-engine", "schedules", &["each_planted_bug_is_seen"])],
+            feature: Some("schedules"),
+            seed: "ATOLL_SEED",
+            // Two hundred batches, each of a seed of its own.
+            environment: &[("ATOLL_SCHEDULES", "10000")],
+            folder: None,
+            seeds_per_run: 200,
+            format: 1,
+            verdict: None,
+        }),
+        is_simulation: false,
+    },
+    Seeded {
         name: "processes",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-embedded", "processes", &["a_store_that_loses"])],
+            feature: None,
             seed: "ATOLL_SEED",
             environment: &[("ATOLL_ROUNDS", "10")],
             folder: Some("ATOLL_AT"),
@@ -85,6 +103,7 @@ pub const SEEDED: &[Seeded] = &[
                 ("atoll-conformance", "stores", &["every_store_with_a_planted_fault"]),
                 ("atoll-embedded", "conformance", &[]),
             ],
+            feature: None,
             seed: "CONFORMANCE_SEED",
             environment: &[("CONFORMANCE_SIZE", "full")],
             folder: Some("TMPDIR"),
@@ -98,6 +117,7 @@ pub const SEEDED: &[Seeded] = &[
         name: "queries",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-tables", "moments", &[])],
+            feature: None,
             // The seed of an episode is the number of its first query.
             seed: "ATOLL_SEED",
             environment: &[("ATOLL_QUERIES", "5000")],
@@ -112,6 +132,7 @@ pub const SEEDED: &[Seeded] = &[
         name: "coverage",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-tables", "coverage", &["intervals_of_samples", COVERAGE_VERDICT])],
+            feature: None,
             seed: "ATOLL_SEED",
             environment: &[
                 ("ATOLL_CELLS", "all"),
@@ -157,6 +178,7 @@ impl Tests {
         for (package, test, _) in self.programs {
             let mut command = cargo::building()?;
             command.args(["test", "--no-run", "--package", package, "--test", test]);
+            command.args(self.features());
             run::step(&format!("build {package}/{test}"), &mut command)?;
         }
         Ok(())
@@ -174,16 +196,21 @@ impl Tests {
         };
         let mut command = cargo::command()?;
         command.args(["test", "--quiet", "--package", package, "--test", program]);
+        command.args(self.features());
         command.args(["--", "--show-output", test]);
         Ok(Some(command))
+    }
+
+    fn features(&self) -> impl Iterator<Item = &'static str> {
+        self.feature.into_iter().flat_map(|feature| ["--features", feature])
     }
 
     fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {
         let (package, test, left_out) = program;
         let mut command = cargo::command()?;
-        command.args(["test", "--quiet", "--package", package, "--test", test, "--"]);
+        command.args(["test", "--quiet", "--package", package, "--test", test]).args(self.features());
         // One after the other: beside each other, tests measure each other.
-        command.args(["--show-output", "--test-threads", "1"]);
+        command.args(["--", "--show-output", "--test-threads", "1"]);
         for name in *left_out {
             command.args(["--skip", name]);
         }

@@ -12,12 +12,13 @@ use crate::commit::Commit;
 use crate::forest::Forest;
 use crate::gate::Apart;
 use crate::options::Options;
+use crate::planted::Bug;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
 use crate::shared::{Shared, Writer};
 use crate::snapshot::{Reader, Snapshot};
 use crate::sync::Syncer;
-use crate::threads::{AtomicU64, Mutex};
+use crate::threads::{AtomicU64, Mutex, unless};
 use crate::{Durability, EngineError};
 use atoll_disk::Disk;
 use background::Background;
@@ -254,7 +255,7 @@ impl Engine {
         };
         // Whoever passed the check before is waited for: once this returns nothing more reaches the disk,
         // which may then belong to somebody else.
-        let _placing = self.shared.placing.write();
+        let _placing = unless(Bug::CloseUnlocked, || self.shared.placing.write());
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
         self.shared.closed.store(true, Ordering::Release);

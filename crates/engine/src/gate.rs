@@ -18,17 +18,18 @@
 //! Invariant: the content is changed under its mutex; `alone` holds that to the end, and who places only while it writes the log.
 //! Invariant: locks are taken in order: against those who are alone, for stillness, the forest lock, a latch, the content.
 
-use crate::threads::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::planted::Bug;
+use crate::threads::{
+    Inside, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Watch, Way, own_number, unless,
+};
 use std::array;
-use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many who place can go on at once. Whoever wants all pays for each.
 pub(crate) const PLACES: usize = 4;
 
 /// How often who places looks whether the content is free before it goes to sleep.
-const SPINS: usize = 40;
+const SPINS: usize = if cfg!(feature = "schedules") { 1 } else { 40 };
 
 /// A value in cache lines of its own, of which processors fetch two at a time.
 #[derive(Default)]
@@ -56,60 +57,57 @@ struct Place {
 pub(crate) struct Gate<T> {
     places: [Apart<Place>; PLACES],
     content: Apart<Mutex<T>>,
+    watch: Watch,
 }
-
-thread_local! {
-    /// Which place this thread takes; drawn at its first use.
-    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// Places drawn so far.
-static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
 /// The place of this thread.
 #[inline]
 pub(crate) fn own_place() -> usize {
-    PLACE.with(|place| {
-        if place.get() == usize::MAX {
-            place.set(DRAWN.fetch_add(1, Ordering::Relaxed) % PLACES);
-        }
-        place.get()
-    })
+    own_number() % PLACES
 }
 
 impl<T> Gate<T> {
     pub(crate) fn new(content: T) -> Self {
-        Self { places: array::from_fn(|_| Apart::default()), content: Apart(Mutex::new(content)) }
+        Self {
+            places: array::from_fn(|_| Apart::default()),
+            content: Apart(Mutex::new(content)),
+            watch: Watch::new(),
+        }
     }
 
     /// The writer lock: waits until nobody places or is alone.
     pub(crate) fn alone(&self) -> Alone<'_, T> {
         let places = array::from_fn(|place| self.places[place].placing.write());
-        Alone { content: self.content.lock(), _places: places }
+        let content = self.content.lock();
+        Alone { _inside: self.watch.enter(Way::Alone), content, _places: places }
     }
 
     /// The same, if nobody does or is.
     pub(crate) fn try_alone(&self) -> Option<Alone<'_, T>> {
         let [a, b, c, d] = self.places.each_ref().map(|place| place.placing.try_write());
         let content = self.content.try_lock()?;
-        Some(Alone { content, _places: [a?, b?, c?, d?] })
+        let _places = [a?, b?, c?, d?];
+        Some(Alone { _inside: self.watch.enter(Way::Alone), content, _places })
     }
 
     /// Waits until nobody places, and keeps it so.
     pub(crate) fn still(&self) -> Still<'_> {
-        Still { _places: array::from_fn(|place| self.places[place].still.read()) }
+        let _places = array::from_fn(|place| unless(Bug::StillUnlocked, || self.places[place].still.read()));
+        Still { _inside: self.watch.enter(Way::Still), _places }
     }
 
     /// Waits until nobody is alone or wants stillness.
     pub(crate) fn placing(&self) -> Placing<'_, T> {
         let place = &self.places[own_place()];
-        let (shared, own) = (place.placing.read(), place.still.write());
-        Placing { gate: self, _own: own, _shared: shared }
+        let _shared = unless(Bug::PlacingUnlocked, || place.placing.read());
+        let _own = place.still.write();
+        Placing { _inside: self.watch.enter(Way::Placing), gate: self, _own, _shared }
     }
 }
 
 /// Nobody places, and nobody else is alone.
 pub(crate) struct Alone<'g, T> {
+    _inside: Inside<'g>,
     // In this order they end: the content is free before others come in.
     content: MutexGuard<'g, T>,
     _places: [RwLockWriteGuard<'g, ()>; PLACES],
@@ -131,11 +129,13 @@ impl<T> DerefMut for Alone<'_, T> {
 
 /// Nobody places.
 pub(crate) struct Still<'g> {
+    _inside: Inside<'g>,
     _places: [RwLockReadGuard<'g, ()>; PLACES],
 }
 
 /// Nobody is alone or wants stillness.
 pub(crate) struct Placing<'g, T> {
+    _inside: Inside<'g>,
     gate: &'g Gate<T>,
     _own: RwLockWriteGuard<'g, ()>,
     _shared: RwLockReadGuard<'g, ()>,
@@ -159,7 +159,42 @@ impl<T> Placing<'_, T> {
 const LATCHES: usize = 128;
 
 /// Latches of leaves, by address: some leaves share one.
-pub(crate) struct Latches([Apart<RwLock<()>>; LATCHES]);
+pub(crate) struct Latches([Apart<Latch>; LATCHES]);
+
+/// The latch of some leaves.
+#[derive(Default)]
+pub(crate) struct Latch {
+    lock: RwLock<()>,
+    watch: Watch,
+}
+
+/// Nobody writes into a leaf.
+pub(crate) struct Look<'l> {
+    _inside: Inside<'l>,
+    _lock: RwLockReadGuard<'l, ()>,
+}
+
+/// Nobody looks at a leaf, or writes into it.
+pub(crate) struct Hold<'l> {
+    _inside: Inside<'l>,
+    _lock: RwLockWriteGuard<'l, ()>,
+}
+
+impl Latch {
+    /// Waits for whoever writes into the leaf.
+    #[inline]
+    pub(crate) fn look(&self) -> Look<'_> {
+        let _lock = unless(Bug::LookUnlatched, || self.lock.read());
+        Look { _inside: self.watch.enter(Way::Reading), _lock }
+    }
+
+    /// Waits for whoever looks at the leaf or writes into it.
+    #[inline]
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        let _lock = unless(Bug::LeafUnlatched, || self.lock.write());
+        Hold { _inside: self.watch.enter(Way::Writing), _lock }
+    }
+}
 
 impl Default for Latches {
     fn default() -> Self {
@@ -169,7 +204,7 @@ impl Default for Latches {
 
 impl Latches {
     /// The latch of the leaf at this address. Nobody waits for a second one while holding one.
-    pub(crate) fn of(&self, address: usize) -> &RwLock<()> {
+    pub(crate) fn of(&self, address: usize) -> &Latch {
         // Leaves lie an odd number of lines apart.
         &self.0[(address / 64) % LATCHES].0
     }

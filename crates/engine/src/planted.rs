@@ -63,10 +63,44 @@ pub enum Bug {
     RangeMovedEarly,
     /// Ranges that are absorbed are not logged.
     RangeMoveNotLogged,
+    /// Who places does not take the lock against those who are alone.
+    PlacingUnlocked,
+    /// Who wants stillness does not take its locks.
+    StillUnlocked,
+    /// Who writes into a leaf does not take its latch.
+    LeafUnlatched,
+    /// Who looks a key up does not take the latch of its leaf.
+    LookUnlatched,
+    /// Who reads the trees does not take their lock.
+    ForestUnlocked,
+    /// A sync counts what was handed to the disk while it ran.
+    SyncCountedAfter,
+    /// Who waits for the sync of somebody else is not told that it ended.
+    SyncEndUntold,
+    /// A page that a lookup is about to read is not kept.
+    ReadUnpinned,
+    /// Who waits for room is not told that a checkpoint ended.
+    RoomUntold,
+    /// Closing does not wait for who writes large values.
+    CloseUnlocked,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those between threads: one thread alone never meets them.
+    pub const BETWEEN_THREADS: [Self; 10] = [
+        Self::PlacingUnlocked,
+        Self::StillUnlocked,
+        Self::LeafUnlatched,
+        Self::LookUnlatched,
+        Self::ForestUnlocked,
+        Self::SyncCountedAfter,
+        Self::SyncEndUntold,
+        Self::ReadUnpinned,
+        Self::RoomUntold,
+        Self::CloseUnlocked,
+    ];
+
+    /// All that a single thread can meet.
     pub const ALL: [Self; 29] = [
         Self::SyncSkipped,
         Self::FlushSkipped,

@@ -12,6 +12,7 @@ use crate::batch::{Action, Op};
 use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
 use crate::node::Slot;
+use crate::planted::{self, Bug};
 use crate::shared::{Shared, Wanted};
 use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::tree;
@@ -161,7 +162,9 @@ impl Shared {
         if self.backing.excess() == 0 {
             state.futile_below = 0;
         }
-        self.room.changed.notify_all();
+        if !planted::is(Bug::RoomUntold) {
+            self.room.changed.notify_all();
+        }
     }
 
     /// Lets everybody go who waits: no checkpoint will come.

@@ -7,7 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::gate::{Apart, PLACES, own_place};
-use crate::threads::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::planted::Bug;
+use crate::threads::{Inside, RwLock, RwLockReadGuard, RwLockWriteGuard, Watch, Way, unless};
 use std::array;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -15,6 +16,7 @@ use std::ops::{Deref, DerefMut};
 /// A value behind such a lock.
 pub(crate) struct Sharded<T> {
     places: [Apart<RwLock<()>>; PLACES],
+    watch: Watch,
     value: UnsafeCell<T>,
 }
 
@@ -23,30 +25,37 @@ unsafe impl<T: Send + Sync> Sync for Sharded<T> {}
 
 impl<T> Sharded<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { places: array::from_fn(|_| Apart::default()), value: UnsafeCell::new(value) }
+        Self {
+            places: array::from_fn(|_| Apart::default()),
+            watch: Watch::new(),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for writers. Not to be asked for again by whoever has it.
     #[inline]
     pub(crate) fn read(&self) -> Read<'_, T> {
-        Read { value: &self.value, _place: self.places[own_place()].read() }
+        let _place = unless(Bug::ForestUnlocked, || self.places[own_place()].read());
+        Read { _inside: self.watch.enter(Way::Reading), value: &self.value, _place }
     }
 
     /// Waits for everybody.
     pub(crate) fn write(&self) -> Write<'_, T> {
-        Write { value: &self.value, _places: array::from_fn(|place| self.places[place].write()) }
+        let _places = array::from_fn(|place| self.places[place].write());
+        Write { _inside: self.watch.enter(Way::Writing), value: &self.value, _places }
     }
 
     /// As [`Sharded::write`], if nobody has it.
     pub(crate) fn try_write(&self) -> Option<Write<'_, T>> {
         let [a, b, c, d] = &self.places;
-        let places = [a.try_write()?, b.try_write()?, c.try_write()?, d.try_write()?];
-        Some(Write { value: &self.value, _places: places })
+        let _places = [a.try_write()?, b.try_write()?, c.try_write()?, d.try_write()?];
+        Some(Write { _inside: self.watch.enter(Way::Writing), value: &self.value, _places })
     }
 }
 
 /// The value, for reading.
 pub(crate) struct Read<'s, T> {
+    _inside: Inside<'s>,
     value: &'s UnsafeCell<T>,
     _place: RwLockReadGuard<'s, ()>,
 }
@@ -63,6 +72,7 @@ impl<T> Deref for Read<'_, T> {
 
 /// The value, for writing.
 pub(crate) struct Write<'s, T> {
+    _inside: Inside<'s>,
     value: &'s UnsafeCell<T>,
     _places: [RwLockWriteGuard<'s, ()>; PLACES],
 }

@@ -6,7 +6,7 @@
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::forest::Forest;
-use crate::gate::{Apart, Gate, Latches};
+use crate::gate::{Apart, Gate, Latches, Look};
 use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
 use crate::node::{Node, Slot};
@@ -20,7 +20,7 @@ use crate::sharded::Sharded;
 use crate::space::{Extent, Space};
 use crate::superblock::Superblock;
 use crate::sync::Syncer;
-use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock, RwLockReadGuard};
+use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
 use crate::view::Views;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -227,9 +227,9 @@ impl Shared {
 
     /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by then.
     #[inline]
-    pub(crate) fn latch(&self, leaf: &SharedLeaf) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn latch(&self, leaf: &SharedLeaf) -> Look<'_> {
         leaf.prefetch(SLOT_LINES);
-        self.latches.of(leaf.address()).read()
+        self.latches.of(leaf.address()).look()
     }
 
     fn note_use(&self, node: &Node) {

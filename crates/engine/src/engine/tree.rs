@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::batch::{Action, Given, Op};
 use crate::commit::Commit;
+use crate::planted::{self, Bug};
 use crate::search;
 use crate::shared::Shared;
 use crate::value::{Value, ValueRef};
@@ -95,7 +96,10 @@ impl Tree {
                         let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
-                    Err(missing) => (missing, shared.pins.pin(forest.epoch), forest.epoch),
+                    Err(missing) => {
+                        let epoch = if planted::is(Bug::ReadUnpinned) { 0 } else { forest.epoch };
+                        (missing, shared.pins.pin(epoch), forest.epoch)
+                    }
                 }
             };
             if shared.backing.excess() > 0 && !made_room {

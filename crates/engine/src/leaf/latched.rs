@@ -5,14 +5,13 @@
 #![allow(unsafe_code)]
 
 use super::{Leaf, SharedLeaf};
-use crate::gate::{Latches, Placing};
+use crate::gate::{Hold, Latches, Placing};
 use crate::shared::Writer;
-use crate::threads::RwLockWriteGuard;
 
 /// A leaf of the current trees for whoever has its latch, and places.
 pub(crate) struct Latched<'a> {
     leaf: &'a SharedLeaf,
-    _latch: RwLockWriteGuard<'a, ()>,
+    _latch: Hold<'a>,
     _placing: &'a Placing<'a, Writer>,
 }
 
@@ -23,7 +22,7 @@ impl SharedLeaf {
         latches: &'a Latches,
         placing: &'a Placing<'a, Writer>,
     ) -> Latched<'a> {
-        Latched { leaf: self, _latch: latches.of(self.address()).write(), _placing: placing }
+        Latched { leaf: self, _latch: latches.of(self.address()).hold(), _placing: placing }
     }
 }
 

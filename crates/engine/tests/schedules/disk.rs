@@ -1,0 +1,84 @@
+//! Disks of the models: the simulated one, before whose calls another thread may go on.
+
+use atoll_disk::{Disk, DiskError, SimDisk, Survival};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+/// The simulated disk, under the scheduler.
+pub struct Scheduled {
+    disk: SimDisk,
+    /// Writes and syncs so far; to look at it is a step of the schedule.
+    changes: AtomicUsize,
+}
+
+impl Scheduled {
+    pub fn new(disk: SimDisk) -> Arc<Self> {
+        Arc::new(Self { disk, changes: AtomicUsize::new(0) })
+    }
+
+    pub fn empty() -> Arc<Self> {
+        Self::new(SimDisk::seeded(1))
+    }
+
+    /// Writes and syncs so far.
+    pub fn changes(&self) -> usize {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Cuts the power: only what was synced is there afterwards.
+    pub fn cut(&self) -> SimDisk {
+        self.disk.crash_with(Survival::Nothing)
+    }
+
+    /// Ends the process: all that was written is there afterwards.
+    pub fn kill(&self) -> SimDisk {
+        self.disk.kill()
+    }
+
+    /// A step of the schedule on both sides of a call.
+    fn around<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.changes();
+        let answer = call();
+        self.changes();
+        answer
+    }
+
+    fn change<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.around(call)
+    }
+}
+
+impl Disk for Scheduled {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.around(|| self.disk.read_at(offset, target))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.change(|| self.disk.write_at(offset, bytes))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.change(|| self.disk.sync())
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.disk.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.around(|| self.disk.truncate(len))
+    }
+
+    fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.around(|| self.disk.release(offset, len))
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.disk.len()
+    }
+
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+}

@@ -1,0 +1,123 @@
+//! Models of leaves that are let go of and read back, of space that is used again, and of writers who wait for memory.
+
+use crate::disk::Scheduled;
+use crate::small::{content, content_of, get, join, open, options, put, put_all};
+use atoll_engine::Options;
+use shuttle::thread::spawn;
+
+/// Records of about four leaves.
+const RECORDS: usize = 100;
+
+fn key(number: usize) -> String {
+    format!("k{number:03}")
+}
+
+fn value(version: u8) -> [u8; 220] {
+    [version; 220]
+}
+
+/// Memory for less than the leaves: lookups, a scan and a writer bring leaves in and so send others out.
+pub fn eviction() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk, Options { memory_bytes: 24 << 10, ..options() });
+    put_all(&tree, (0..RECORDS).map(key), &value(0));
+    engine.checkpoint().unwrap();
+    let reader = spawn({
+        let tree = tree.clone();
+        move || {
+            let mut newest = [0; 4];
+            for round in 0..6 {
+                let part = round % 4;
+                let found = get(&tree, &key(part * 25 + 12)).expect("no record is missing");
+                assert!(found == value(found[0]) && found[0] >= newest[part], "whole, and never older");
+                newest[part] = found[0];
+            }
+        }
+    });
+    let writer = spawn({
+        let (engine, tree) = (engine.clone(), tree.clone());
+        move || {
+            for version in 1..3 {
+                (0..4).for_each(|part| _ = put(&tree, &key(part * 25 + 12), &value(version)));
+                engine.checkpoint().unwrap();
+            }
+        }
+    });
+    let scanner = spawn({
+        let tree = tree.clone();
+        move || {
+            let seen = content(&tree);
+            assert_eq!(seen.len(), RECORDS);
+            let versions: Vec<u8> = (0..4).map(|part| seen[key(part * 25 + 12).as_bytes()][0]).collect();
+            assert!(versions.is_sorted_by(|a, b| a >= b) && versions[0] - versions[3] <= 1, "{versions:?}");
+        }
+    });
+    join(vec![reader, writer, scanner]);
+    let seen = content(&tree);
+    assert!((0..4).all(|part| seen[key(part * 25 + 12).as_bytes()] == value(2)));
+    assert!(engine.stats().leaf_memory_bytes < 6 * (8 << 10), "leaves went");
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+/// A snapshot is read while everything is written anew and committed, again and again.
+pub fn reclamation() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk.clone(), Options { memory_bytes: 24 << 10, ..options() });
+    put_all(&tree, (0..RECORDS).map(key), &value(0));
+    engine.checkpoint().unwrap();
+    let reader = spawn({
+        let (engine, tree) = (engine.clone(), tree.clone());
+        move || {
+            let snapshot = engine.snapshot();
+            let seen = content_of(&snapshot, &tree);
+            let version = seen[key(0).as_bytes()][0];
+            assert!(seen.len() == RECORDS && seen.values().all(|found| *found == value(version)));
+            for number in [3, 97, 50] {
+                let found = snapshot.get(&tree, key(number).as_bytes()).unwrap().expect("it is there");
+                assert!(*found.to_buffer().unwrap() == value(version));
+            }
+        }
+    });
+    let lookups = spawn({
+        let tree = tree.clone();
+        move || {
+            let mut newest = 0;
+            for number in [90, 10, 60, 30] {
+                let found = get(&tree, &key(number)).expect("no record is missing");
+                assert!(found == value(found[0]) && found[0] >= newest);
+                newest = found[0];
+            }
+        }
+    });
+    let writer = spawn({
+        let (engine, tree) = (engine.clone(), tree.clone());
+        move || {
+            for version in 1..5 {
+                put_all(&tree, (0..RECORDS).map(key), &value(version));
+                engine.checkpoint().unwrap();
+            }
+        }
+    });
+    join(vec![reader, lookups, writer]);
+    engine.checkpoint().unwrap();
+    assert!(engine.stats().free_bytes > 0, "space was given back");
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+/// Two bring in more than the memory holds; a thread makes checkpoints. All of them end.
+pub fn room() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk, Options { memory_bytes: 48 << 10, background: true, ..options() });
+    let writer = |offset: usize| {
+        let tree = tree.clone();
+        move || {
+            for part in 0..10 {
+                put_all(&tree, (0..20).map(|number| key(40 * part + 2 * number + offset)), &value(1));
+            }
+        }
+    };
+    join(vec![spawn(writer(0)), spawn(writer(1))]);
+    assert_eq!(content(&tree).len(), 400);
+    assert!(engine.stats().checkpoints_made > 0, "there was too little room for all");
+    engine.close_shared().unwrap();
+}
