@@ -7,6 +7,9 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Bytes of records that a backup commits at once, and makes a checkpoint of.
+const BACK_UP_BATCH: usize = 16 << 20;
+
 /// An open store with one tree.
 pub struct Atoll {
     engine: atoll_engine::Engine,
@@ -107,6 +110,40 @@ impl Engine for Atoll {
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.engine.checkpoint()?;
         Ok(())
+    }
+
+    fn back_up(&mut self, folder: &Path) -> Result<(), EngineError> {
+        let disk = FileDisk::open(&folder.join("store"), Mode::Create)?;
+        let options = Options { background: false, ..Options::default() };
+        let target = atoll_engine::Engine::open(Arc::new(disk), options)?;
+        let to = target.tree(self.records.name())?;
+        let snapshot = self.engine.snapshot();
+        let (mut last, mut unread) = (None::<Vec<u8>>, None);
+        loop {
+            let (mut batch, mut bytes) = (WriteBatch::new(), 0);
+            let range = (last.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            last = snapshot.scan(&self.records, range, Direction::Forward, |key, value| {
+                match value.bytes() {
+                    Ok(value) => {
+                        batch.put(&to, key, &value);
+                        bytes += key.len() + value.len();
+                    }
+                    Err(error) => unread = Some(error),
+                }
+                let is_full = bytes >= BACK_UP_BATCH || unread.is_some();
+                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            unread.take().map_or(Ok(()), Err)?;
+            target.write(&batch, Durability::Buffered)?;
+            target.checkpoint()?;
+            if last.is_none() {
+                return Ok(target.close()?);
+            }
+        }
+    }
+
+    fn segments_cleaned(&self) -> Option<u64> {
+        Some(self.engine.stats().segments_cleaned)
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {

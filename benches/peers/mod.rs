@@ -109,6 +109,16 @@ pub trait Engine {
         self.settle()
     }
 
+    /// Copies the state as it is now to a new store in this folder, as a backup does.
+    fn back_up(&mut self, _folder: &Path) -> Result<(), EngineError> {
+        Err("this adapter makes no backups".into())
+    }
+
+    /// Log segments that were cleaned since the store was opened; none where the engine has no such thing.
+    fn segments_cleaned(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits for background work and makes everything durable, once.
     fn settle(&mut self) -> Result<(), EngineError>;
 

@@ -10,6 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The reader's p99 while checkpoints are written, over its p99 in quiet.
 pub const READER_RATIO: &str = "reader p99 beside a checkpoint over quiet";
+/// The same while the store is copied, as a backup does.
+pub const BACKUP_RATIO: &str = "reader p99 beside a backup over quiet";
+/// Log segments that were cleaned by those checkpoints.
+pub const SEGMENTS_CLEANED: &str = "log segments cleaned beside the reader";
+/// How many copies the reader is beside.
+const BACKUPS: usize = 2;
 /// How many checkpoints the reader is beside.
 const CHECKPOINTS: u64 = 5;
 
@@ -73,45 +79,91 @@ fn run_updates(
     Ok(verifier)
 }
 
-/// One thread gets records, first alone, then beside checkpoints of a tenth of the records, and of nothing else:
-/// the updates between them are made while it pauses.
+/// One thread gets records, first alone, then beside checkpoints of a tenth of the records, then beside copies of all, and of
+/// nothing else: the updates between checkpoints are made while it pauses. Long values lie in the log, which checkpoints
+/// clean.
 pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
-    let mut verifier = Verifier::new(spec.value_bytes);
-    read_all(engine.as_mut(), spec, &mut verifier)?;
-    let requests = point_requests(spec.records, spec.requests, SEED + 11);
+    let mut reading = Reading::of(spec);
+    read_all(engine.as_mut(), spec, &mut reading.verifier)?;
     let mut window = Window::start_with_control();
     let mut quiet = LatencyMeter::start();
-    let ended = AtomicBool::new(false);
-    read_until(engine.as_mut(), spec, requests.iter().copied(), &ended, &mut quiet, &mut verifier)?;
+    let never = AtomicBool::new(false);
+    let calls = reading.requests.iter().copied();
+    read_until(engine.as_mut(), spec, calls, &never, &mut quiet, &mut reading.verifier)?;
+    let quiet = quiet.finish().p99_us;
     let mut value = vec![0; spec.value_bytes];
-    let mut meter = LatencyMeter::start();
+    let mut checkpoints = LatencyMeter::start();
     for round in 0..CHECKPOINTS {
         for counter in (round..spec.records).step_by(10) {
             let key = Key::of_counter(counter);
             fill_value(&key, round + 1, &mut value);
             engine.put(&key.0, &value)?;
         }
+        reading.beside(engine.as_mut(), &mut checkpoints, |engine| engine.checkpoint())?;
+    }
+    let cleaned = engine.segments_cleaned();
+    let backup = cleaned.map(|_| back_up_beside(engine.as_mut(), &mut reading)).transpose()?;
+    window.end_calls(spec.requests, Some(checkpoints.finish()));
+    window.close(engine)?;
+    let mut result = window.finish(spec, open_ms, reading.verifier);
+    let ratio = checkpoints.finish().p99_us / quiet;
+    result.extra.insert(READER_RATIO.to_owned(), ratio);
+    if let Some((cleaned, backup)) = cleaned.zip(backup) {
+        result.extra.insert(SEGMENTS_CLEANED.to_owned(), cleaned as f64);
+        result.extra.insert(BACKUP_RATIO.to_owned(), backup / quiet);
+    }
+    Ok(result)
+}
+
+/// The reader's p99 beside copies of the store.
+fn back_up_beside(engine: &mut dyn Engine, reading: &mut Reading) -> Result<f64, EngineError> {
+    let mut meter = LatencyMeter::start();
+    let folder = reading.spec.folder.join("backup");
+    for _ in 0..BACKUPS {
+        std::fs::create_dir_all(&folder)?;
+        reading.beside(engine, &mut meter, |engine| engine.back_up(&folder))?;
+        std::fs::remove_dir_all(&folder)?;
+    }
+    Ok(meter.finish().p99_us)
+}
+
+/// A thread that reads.
+struct Reading {
+    spec: Spec,
+    requests: Vec<u32>,
+    verifier: Verifier,
+}
+
+impl Reading {
+    fn of(spec: &Spec) -> Self {
+        let requests = point_requests(spec.records, spec.requests, SEED + 11);
+        Self { spec: spec.clone(), requests, verifier: Verifier::new(spec.value_bytes) }
+    }
+
+    /// Reads for as long as `work` takes.
+    fn beside(
+        &mut self,
+        engine: &mut dyn Engine,
+        meter: &mut LatencyMeter,
+        work: impl FnOnce(&mut dyn Engine) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         let (beside, ended) = (engine.beside()?, AtomicBool::new(false));
+        let Self { spec, requests, verifier } = self;
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 let mut reader = beside();
                 let passes = requests.len().saturating_mul(1000);
                 let calls = requests.iter().cycle().copied().take(passes);
                 meter.resume();
-                read_until(reader.as_mut(), spec, calls, &ended, &mut meter, &mut verifier)
+                read_until(reader.as_mut(), spec, calls, &ended, meter, verifier)
             });
-            let written = engine.checkpoint();
+            let worked = work(engine);
             ended.store(true, Ordering::Release);
             reading.join().map_err(|_| "the reader panicked")??;
-            written
-        })?;
+            worked
+        })
     }
-    window.end_calls(spec.requests, Some(meter.finish()));
-    window.close(engine)?;
-    let mut result = window.finish(spec, open_ms, verifier);
-    result.extra.insert(READER_RATIO.to_owned(), meter.finish().p99_us / quiet.finish().p99_us);
-    Ok(result)
 }
 
 /// Timed gets of these records, until they are over or `ended` says so.

@@ -304,6 +304,7 @@ fn steps() -> Vec<Step> {
         Phase::Scan,
         Phase::Update,
         Phase::Verify,
+        Phase::ReadBeside,
         Phase::Overwrite,
         Phase::ScanAged,
     ];

@@ -177,11 +177,22 @@ fn stalls(measured: &Measured) -> Vec<Row> {
     let single = (Phase::LoadSingle, SMALL, Atoll);
     let worst = measured.worst(single, PhaseResult::worst_excess_us).map(|us| us / 1000.0);
     let p999 = measured.median(single, |result| result.latency.map_or(f64::NAN, |latency| latency.p999_us));
-    let ratio = extra(measured, Phase::ReadBeside, SMALL, beside::READER_RATIO);
+    let beside = |value_bytes, name| extra(measured, Phase::ReadBeside, value_bytes, name);
+    // Without a segment cleaned there was no cleaning to be beside.
+    let cleaned = beside(LARGE, beside::SEGMENTS_CLEANED).is_some_and(|segments| segments > 0.0);
+    let cleaning = beside(LARGE, beside::READER_RATIO).filter(|_| cleaned);
     vec![
         most("worst insert over a control thread", "ms", 20.0, 5.0, worst),
         most("insert, p99.9", "us", 100.0, 20.0, p999),
-        most("reader p99 beside a checkpoint, over quiet", "x", 2.0, 1.2, ratio),
+        most(
+            "reader p99 beside a checkpoint, over quiet",
+            "x",
+            2.0,
+            1.2,
+            beside(SMALL, beside::READER_RATIO),
+        ),
+        most("values of 1,000 B: the same, cleaning the log", "x", 2.0, 1.2, cleaning),
+        most("reader p99 beside a backup, over quiet", "x", 2.0, 1.2, beside(SMALL, beside::BACKUP_RATIO)),
     ]
 }
 
