@@ -69,7 +69,8 @@ impl Engine {
         let backing = Arc::new(Backing::new(None, id, options.memory_bytes));
         let report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
         let options = Options { background: false, ..options };
-        let forest = Forest { epoch: 1, ..Forest::default() };
+        let mut forest = Forest::default();
+        forest.epoch = 1;
         Ok(Self::start(Shared::new(options, backing, Writer::without_log(), forest, report)))
     }
 

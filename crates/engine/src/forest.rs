@@ -4,6 +4,7 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
+use crate::frames;
 use crate::node::{Node, Slot, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::ranges::empty_root;
@@ -74,6 +75,14 @@ pub(crate) struct Forest {
     pub(crate) snapshots: Vec<NamedSnapshot>,
     /// Grows whenever numbers of uncounted trees change otherwise than by a commit.
     pub(crate) count_round: u64,
+}
+
+impl Drop for Forest {
+    fn drop(&mut self) {
+        let _ending = frames::ending();
+        self.trees.clear();
+        self.snapshots.clear();
+    }
 }
 
 /// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.

@@ -60,6 +60,23 @@ pub(crate) unsafe fn give(frame: NonNull<u8>) {
     }
 }
 
+/// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that soon follow.
+pub(crate) struct Ending(());
+
+/// Begins the end of a store, which lasts as long as the answer.
+pub(crate) fn ending() -> Ending {
+    POOL.lock().endings += 1;
+    Ending(())
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut pool = POOL.lock();
+        pool.endings -= 1;
+        while pool.thin_out() {}
+    }
+}
+
 /// Every slab that was not given back to the system.
 struct Pool {
     /// By address.
@@ -72,6 +89,10 @@ struct Pool {
     used: usize,
     /// Free frames that memory lies behind.
     spare: usize,
+    /// Slabs with at least [`SPARE_LEAST`] of those.
+    laden: BTreeSet<usize>,
+    /// How many stores are giving all back; while any is, no pages go back but those of whole slabs.
+    endings: usize,
 }
 
 struct Slab {
@@ -90,7 +111,15 @@ type Bits = [u64; FRAMES.div_ceil(64)];
 
 impl Pool {
     const fn new() -> Self {
-        Self { slabs: BTreeMap::new(), open: [BTreeSet::new(), BTreeSet::new()], empty: 0, used: 0, spare: 0 }
+        Self {
+            slabs: BTreeMap::new(),
+            open: [BTreeSet::new(), BTreeSet::new()],
+            empty: 0,
+            used: 0,
+            spare: 0,
+            laden: BTreeSet::new(),
+            endings: 0,
+        }
     }
 
     fn take(&mut self, purpose: Purpose) -> NonNull<u8> {
@@ -107,6 +136,9 @@ impl Pool {
         let (index, was_backed) = slab.take();
         self.used += 1;
         self.spare -= usize::from(was_backed);
+        if was_backed && slab.spare() + 1 == SPARE_LEAST {
+            self.laden.remove(&base);
+        }
         if slab.used == FRAMES {
             self.open[purpose as usize].remove(&base);
             if purpose == Purpose::Writing || slab.is_thin {
@@ -129,11 +161,15 @@ impl Pool {
         slab.used -= 1;
         self.used -= 1;
         self.spare += 1;
+        if slab.spare() == SPARE_LEAST {
+            self.laden.insert(base);
+        }
         let open = &mut self.open[slab.purpose as usize];
         open.insert(base);
         if slab.used == 0 && self.empty > 0 {
             self.spare -= slab.spare();
             open.remove(&base);
+            self.laden.remove(&base);
             return self.slabs.remove(&base).map(|slab| slab.memory);
         }
         self.empty += usize::from(slab.used == 0);
@@ -141,16 +177,20 @@ impl Pool {
         None
     }
 
-    /// Gives pages of free frames back when there are too many; those of one slab, the last, for the first is used first.
-    fn thin_out(&mut self) {
-        if self.spare <= self.used / SPARE_SHARE + FRAMES {
-            return;
+    /// Gives pages of free frames back when there are too many, those of one slab; whether it did.
+    ///
+    /// The last slab gives first, for the first is used first.
+    fn thin_out(&mut self) -> bool {
+        if self.endings > 0 || self.spare <= self.used / SPARE_SHARE + FRAMES {
+            return false;
         }
-        let mut slabs = self.slabs.values_mut().rev();
-        if let Some(slab) = slabs.find(|slab| slab.spare() >= SPARE_LEAST) {
+        let slab = self.laden.pop_last().and_then(|base| self.slabs.get_mut(&base));
+        let is_found = slab.is_some();
+        if let Some(slab) = slab {
             self.spare -= slab.spare();
             slab.thin_out();
         }
+        is_found
     }
 
     fn add_slab(&mut self, purpose: Purpose) -> usize {
@@ -168,6 +208,9 @@ impl Pool {
         let backed = if purpose == Purpose::Reading { free } else { Bits::default() };
         let slab = Slab { memory, purpose, free, backed, used: 0, is_thin: false };
         self.spare += slab.spare();
+        if slab.spare() >= SPARE_LEAST {
+            self.laden.insert(base);
+        }
         self.slabs.insert(base, slab);
         self.open[purpose as usize].insert(base);
         self.empty += 1;
@@ -362,6 +405,24 @@ mod tests {
     }
 
     #[test]
+    fn only_whole_slabs_go_back_while_a_store_ends() {
+        let mut pool = Pool { endings: 1, ..Pool::new() };
+        let held: Vec<NonNull<u8>> = (0..4 * FRAMES).map(|_| pool.take(Purpose::Writing)).collect();
+        // All but one of each slab.
+        let kept: Vec<NonNull<u8>> = held.iter().copied().step_by(FRAMES).collect();
+        held.iter()
+            .filter(|frame| !kept.contains(frame))
+            .for_each(|&frame| assert!(pool.give(frame).is_none()));
+        assert_eq!(pool.spare, 4 * (FRAMES - 1), "nothing was asked of the system");
+        pool.endings = 0;
+        while pool.thin_out() {}
+        assert!(pool.spare <= FRAMES, "{} frames are spare", pool.spare);
+        let emptied: Vec<_> = kept.into_iter().filter_map(|frame| pool.give(frame)).collect();
+        assert_eq!((emptied.len(), pool.slabs.len()), (3, 1));
+        pool.slabs.into_values().map(|slab| slab.memory).chain(emptied).for_each(memory::unmap);
+    }
+
+    #[test]
     fn a_frame_keeps_what_was_written_while_others_come_and_go() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut pool = Pool::new();
@@ -384,6 +445,8 @@ mod tests {
         }
         assert!(held.iter().all(|&(frame, mark)| is_filled(frame, mark)));
         assert_eq!(pool.spare, pool.slabs.values().map(Slab::spare).sum::<usize>());
+        let laden = pool.slabs.iter().filter(|(_, slab)| slab.spare() >= SPARE_LEAST).map(|(&base, _)| base);
+        assert!(laden.eq(pool.laden.iter().copied()), "those that can give are known, and no others");
         pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
     }
 
