@@ -174,9 +174,9 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Grows by writing zeros; the fallback where the file system cannot reserve.
-fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
-    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+/// Writes zeros up to `to`, which also grows a file whose system cannot reserve.
+pub(crate) fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut at = from;
     while at < to {
         let piece = (to - at).min(ZEROS.len() as u64);

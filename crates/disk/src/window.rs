@@ -1,55 +1,88 @@
-//! A window on a file: a stretch of it in memory, written by copying.
+//! A window on a file: a stretch of it in memory, written by copying, from its beginning to its end.
 //!
 //! A write of a hundred bytes through the system costs most of a microsecond, a copy into a mapped page a tenth of that.
 //! The system owns the page either way: what was copied survives the end of the process, reads of the file see it,
 //! and a sync of the file makes it durable.
 //!
-//! A disk that fails under a mapping answers with a signal that ends the process, not with an error. So pages are asked
-//! for before they are written, which fails with an error, and a window is only given where a page that is there stays
-//! writable: on file systems that overwrite in place, on a range that is there already.
+//! A page has to be there before it is written, and a mapping gets them one by one, each read first and made ready for
+//! writing by itself. So zeros are written by a call to where the next copies will go, many pages at once.
+//!
+//! A disk that fails under a mapping answers with a signal that ends the process, not with an error. So pages are there,
+//! and asked for, before they are written, which fails with an error, and a window is only given where a page that is
+//! there stays writable: on file systems that overwrite in place, on a range that is there already.
 //!
 //! Invariant: nothing is copied outside of the window, nor to a page that was not asked for.
 //! Invariant: a window is only written; no reference into it is ever made.
+//! Invariant: zeros are written only behind all that was written so far, and by nobody once the window has ended.
 
+use crate::file::{allocate, write_zeros};
 use crate::{DiskError, Operation};
 use mapped::{Memory, PAGE};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of pages that are asked for at once. What is asked for and not written yet goes to the disk with a sync too.
+/// Bytes of pages that are made ready at once: zeros of more push what others need out of the nearest caches. What is ready
+/// and not written yet goes to the disk with a sync too.
 const STEP: u64 = 64 << 10;
 
 /// A stretch of a file that is written by copying.
 #[derive(Debug)]
 pub struct Window {
-    memory: Arc<Memory>,
+    pages: Arc<Pages>,
     name: String,
     /// Where it lies in the file.
     range: Range<u64>,
-    /// The part of it whose pages were asked for last.
+    /// The part of it that was made ready last.
     ready: Range<u64>,
-    /// What somebody was told to ask for behind it, and whether it is there.
-    ahead: Option<(Range<u64>, Arc<AtomicBool>)>,
+    /// What somebody was told to make ready behind it.
+    ahead: Option<(Range<u64>, Arc<Mutex<Stage>>)>,
 }
 
-/// Pages of a window that will be needed soon, to be asked for by whoever holds no lock.
+/// The file, and its pages in memory.
 #[derive(Debug)]
-#[must_use = "nobody else asks for them"]
+struct Pages {
+    file: File,
+    memory: Memory,
+    /// Where in the file the memory begins.
+    start: u64,
+}
+
+/// How far somebody is who was told to make pages ready. The lock is held by who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Wanted,
+    Ready,
+    /// They could not be, or are not wanted any more.
+    Over,
+}
+
+/// Pages of a window that will be needed soon, to be made ready by whoever holds no lock.
+#[derive(Debug)]
+#[must_use = "nobody else makes them ready"]
 pub struct Ahead {
-    memory: Arc<Memory>,
-    /// In the window.
-    bytes: Range<u64>,
-    are_there: Arc<AtomicBool>,
+    pages: Arc<Pages>,
+    range: Range<u64>,
+    stage: Arc<Mutex<Stage>>,
+}
+
+impl Pages {
+    /// Fills a range of the file with zeros, and asks for its pages.
+    fn make_ready(&self, range: &Range<u64>) -> io::Result<()> {
+        write_zeros(&self.file, range.start, range.end)?;
+        self.memory.make_writable(range.start / PAGE * PAGE - self.start..range.end - self.start)
+    }
 }
 
 impl Ahead {
-    /// Asks for the pages. Those that the disk does not have are an error only for who writes there.
+    /// Makes the pages ready, unless the window did not wait for it. An error is one only for who writes there.
     pub fn ask(self) {
-        if self.memory.make_writable(self.bytes).is_ok() {
-            self.are_there.store(true, Ordering::Release);
+        let mut stage = self.stage.lock();
+        if *stage == Stage::Wanted {
+            let is_ready = self.pages.make_ready(&self.range).is_ok();
+            *stage = if is_ready { Stage::Ready } else { Stage::Over };
         }
     }
 }
@@ -63,11 +96,12 @@ impl Window {
             return None;
         }
         // Holes too, which a copy of a file may have where it had zeros.
-        crate::file::allocate(file, range.start, range.end - range.start).ok()?;
-        let range = range.start / PAGE * PAGE..range.end;
-        let memory = Arc::new(Memory::of(file, &range)?);
+        allocate(file, range.start, range.end - range.start).ok()?;
+        let start = range.start / PAGE * PAGE;
+        let memory = Memory::of(file, &(start..range.end))?;
+        let pages = Arc::new(Pages { file: file.try_clone().ok()?, memory, start });
         let ready = range.start..range.start;
-        let mut window = Self { memory, name: name.to_owned(), range, ready, ahead: None };
+        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None };
         // A system that cannot be asked for pages would say so only now.
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
@@ -79,15 +113,14 @@ impl Window {
         offset >= self.range.start && offset.checked_add(len).is_some_and(|end| end <= self.range.end)
     }
 
-    /// Writes all of `bytes` at `offset` of the file.
+    /// Writes all of `bytes` at `offset` of the file. What lies behind them in the window may be zeros from then on.
     ///
     /// # Errors
     /// [`DiskError`] where the disk has no pages for it, or if it does not lie within; nothing was written then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let len = bytes.len() as u64;
-        self.take_in_ahead();
         let prepared = match self.covers(offset, len) {
-            true if self.ready.start <= offset && offset + len <= self.ready.end => Ok(()),
+            true if self.is_ready(offset, len) => Ok(()),
             true => self.prepare(offset, len),
             false => Err(io::ErrorKind::InvalidInput.into()),
         };
@@ -95,43 +128,57 @@ impl Window {
             let (operation, name) = (Operation::Write, self.name.clone());
             DiskError { operation, name, offset, source }
         })?;
-        self.memory.copy(offset - self.range.start, bytes);
+        self.pages.memory.copy(offset - self.pages.start, bytes);
         Ok(())
     }
 
-    /// What somebody should ask for before writes that go on at `offset` need it, if it is time and nobody was told yet.
+    /// What somebody should make ready before writes that go on at `offset` need it, if it is time and nobody was told yet.
     pub fn ahead_of(&mut self, offset: u64) -> Option<Ahead> {
         let from = self.ready.end;
         let until = (from + STEP).min(self.range.end);
-        if self.ahead.is_some() || from == until || offset + STEP / 2 < from {
+        let is_time = offset <= from && offset + STEP / 2 >= from;
+        // Behind `offset` nothing was written yet; where it passed what is ready, that is not so there.
+        if self.ahead.is_some() || from == until || !is_time {
             return None;
         }
-        let are_there = Arc::new(AtomicBool::new(false));
-        self.ahead = Some((from..until, Arc::clone(&are_there)));
-        let bytes = from - self.range.start..until - self.range.start;
-        Some(Ahead { memory: Arc::clone(&self.memory), bytes, are_there })
+        let (range, stage) = (from..until, Arc::new(Mutex::new(Stage::Wanted)));
+        self.ahead = Some((range.clone(), Arc::clone(&stage)));
+        Some(Ahead { pages: Arc::clone(&self.pages), range, stage })
     }
 
-    /// Takes pages that somebody asked for into those that are ready, and forgets about those that were overtaken.
-    fn take_in_ahead(&mut self) {
-        let Some((range, are_there)) = &self.ahead else { return };
-        let follows = range.start == self.ready.end;
-        if follows && are_there.load(Ordering::Acquire) {
+    /// Waits for whoever makes pages ready, and lets nobody do so who was told to. Its owner says so before it writes to
+    /// the range otherwise than through the window.
+    pub fn hold_still(&mut self) {
+        let Some((range, stage)) = self.ahead.take() else { return };
+        let stage = std::mem::replace(&mut *stage.lock(), Stage::Over);
+        if stage == Stage::Ready {
             self.ready.end = range.end;
-        } else if follows {
-            return;
         }
-        self.ahead = None;
     }
 
-    /// Asks for the pages of these bytes and some behind them.
+    fn is_ready(&self, offset: u64, len: u64) -> bool {
+        self.ready.start <= offset && offset + len <= self.ready.end
+    }
+
+    /// Makes these bytes ready, and some behind them.
     fn prepare(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        // Zeros that came later would overwrite what is copied now.
+        self.hold_still();
+        if self.is_ready(offset, len) {
+            return Ok(());
+        }
         let goes_on = (self.ready.start..=self.ready.end).contains(&offset);
-        let from = if goes_on { self.ready.end } else { offset / PAGE * PAGE };
+        let from = if goes_on { self.ready.end } else { offset };
         let until = (offset + len).next_multiple_of(STEP).min(self.range.end);
-        self.memory.make_writable(from - self.range.start..until - self.range.start)?;
+        self.pages.make_ready(&(from..until))?;
         self.ready = if goes_on { self.ready.start..until } else { from..until };
         Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.hold_still();
     }
 }
 
@@ -266,53 +313,103 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_read_from_the_file_and_nothing_else_changes() {
-        let (file, Some(mut window)) = window() else { return };
+    fn what_is_written_one_behind_the_other_is_read_from_the_file() {
+        const END: u64 = 8 * MIB;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(END).unwrap();
+        let Some(mut window) = Window::on(&file, "file", PAGE..END) else { return };
         let seed = 11;
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut expected = vec![1; MIB as usize];
-        for _ in 0..2000 {
-            let len = random.u64(0..3000);
-            let offset = random.u64(PAGE..MIB - PAGE - len);
-            let bytes = vec![random.u8(..); len as usize];
-            window.write_at(offset, &bytes).unwrap();
-            expected[offset as usize..][..len as usize].copy_from_slice(&bytes);
+        let mut expected = vec![0; END as usize];
+        let mut late: Vec<Ahead> = Vec::new();
+        let mut at = PAGE;
+        while at < END - 40_000 {
+            let is_long = random.u8(..) < 4;
+            let len = random.usize(0..if is_long { 40_000 } else { 1000 });
+            let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(1..)).take(len).collect();
+            // Long ones by calls, as the log does.
+            if is_long {
+                window.hold_still();
+                file.write_all_at(&bytes, at).unwrap();
+            } else {
+                window.write_at(at, &bytes).unwrap();
+            }
+            expected[at as usize..][..len].copy_from_slice(&bytes);
+            at += len as u64;
+            late.extend(window.ahead_of(at));
+            // Some ask at once, some long after, when it was written there.
+            while !late.is_empty() && random.u8(..) < 4 {
+                late.swap_remove(random.usize(..late.len())).ask();
+            }
         }
-        let mut found = vec![0; MIB as usize];
+        let mut found = vec![0; at as usize];
         file.read_exact_at(&mut found, 0).unwrap();
-        assert!(found == expected, "seed {seed}");
+        assert!(found == expected[..at as usize], "seed {seed}");
         drop(window);
+        late.into_iter().for_each(Ahead::ask);
         file.read_exact_at(&mut found, 0).unwrap();
-        assert!(found == expected, "after the window, seed {seed}");
+        assert!(found == expected[..at as usize], "after the window, seed {seed}");
     }
 
     #[test]
-    fn what_somebody_asked_for_is_taken_in_and_what_was_overtaken_is_not() {
+    fn what_comes_before_the_window_and_behind_it_stays() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![1; MIB as usize], 0).unwrap();
+        let Some(mut window) = Window::on(&file, "file", PAGE + 100..MIB - PAGE) else { return };
+        window.write_at(PAGE + 100, b"first").unwrap();
+        window.write_at(MIB - PAGE - 4, b"last").unwrap();
+        let mut found = vec![0; MIB as usize];
+        file.read_exact_at(&mut found, 0).unwrap();
+        let (end, last) = ((MIB - PAGE) as usize, (MIB - PAGE - 4) as usize);
+        assert!(found[..PAGE as usize + 100].iter().chain(&found[end..]).all(|&byte| byte == 1));
+        assert_eq!((&found[PAGE as usize + 100..][..5], &found[last..end]), (&b"first"[..], &b"last"[..]));
+    }
+
+    #[test]
+    fn what_somebody_made_ready_is_taken_in_and_what_was_overtaken_is_not() {
         let (_file, Some(mut window)) = window() else { return };
         window.write_at(PAGE, &[7; 100]).unwrap();
-        assert_eq!(window.ready.end, STEP);
+        assert_eq!(window.ready, PAGE..STEP);
         assert!(window.ahead_of(PAGE + 100).is_none(), "more than half of a step is left");
         let ahead = window.ahead_of(STEP - 100).unwrap();
         assert!(window.ahead_of(STEP - 90).is_none(), "somebody was told");
         ahead.ask();
         window.write_at(STEP - 90, &[7; 100]).unwrap();
-        assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else asked for");
-        // Needed before it was there: the writer asks itself, and what comes then changes nothing.
+        assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else made ready");
+        // Needed before it was there: the writer does it, and what comes then changes nothing.
         let late = window.ahead_of(2 * STEP - 10).unwrap();
         window.write_at(2 * STEP - 5, &[7; 100]).unwrap();
         assert_eq!(window.ready.end, 3 * STEP);
         late.ask();
         window.write_at(2 * STEP + 200, &[7; 100]).unwrap();
         assert_eq!((window.ready.end, window.ahead.is_none()), (3 * STEP, true));
-        // Somewhere else: what was asked for does not follow what is ready there.
-        let ahead = window.ahead_of(3 * STEP - 10).unwrap();
-        window.write_at(8 * STEP, &[7; 100]).unwrap();
-        ahead.ask();
-        window.write_at(8 * STEP + 100, &[7; 100]).unwrap();
-        assert_eq!(window.ready, 8 * STEP..9 * STEP);
+        // What was written by a call lies behind what is ready: nobody may fill it with zeros.
+        assert!(window.ahead_of(3 * STEP + 1).is_none());
         // At the end there is nothing ahead.
         window.write_at(MIB - PAGE - 10, &[7; 10]).unwrap();
         assert!(window.ahead_of(MIB - PAGE).is_none());
+    }
+
+    #[test]
+    fn nobody_writes_zeros_while_its_owner_writes_otherwise_nor_after_its_end() {
+        let (file, Some(mut window)) = window() else { return };
+        let is_kept = |at: u64| {
+            let mut found = [0; 100];
+            file.read_exact_at(&mut found, at).unwrap();
+            found == [9; 100]
+        };
+        window.write_at(PAGE, &[7; 100]).unwrap();
+        let told = window.ahead_of(STEP - 100).unwrap();
+        window.hold_still();
+        file.write_all_at(&[9; 100], STEP).unwrap();
+        told.ask();
+        assert!(is_kept(STEP), "while it is held still");
+        window.write_at(STEP + 100, &[7; 100]).unwrap();
+        let told = window.ahead_of(2 * STEP - 100).unwrap();
+        drop(window);
+        file.write_all_at(&[9; 100], 2 * STEP).unwrap();
+        told.ask();
+        assert!(is_kept(2 * STEP), "after its end");
     }
 
     #[test]
@@ -335,11 +432,16 @@ mod tests {
 
     #[test]
     fn pages_that_the_disk_does_not_have_are_an_error_and_no_signal() {
-        let (file, Some(mut window)) = window() else { return };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all_at(&vec![1; MIB as usize], 0).unwrap();
+        let Some(mut window) = Window::on(file.as_file(), "file", PAGE..MIB) else { return };
         window.write_at(PAGE, b"there").unwrap();
-        // As a disk that fails: what was there when the window was made is there no more.
-        file.set_len(MIB / 2).unwrap();
+        // As a disk that fails: it takes no more.
+        let pages = Arc::get_mut(&mut window.pages).unwrap();
+        pages.file = File::open(file.path()).unwrap();
         assert!(window.write_at(MIB / 2 + PAGE, b"gone").is_err());
-        window.write_at(MIB / 4, b"there").unwrap();
+        window.write_at(PAGE + 5, b"there").unwrap();
+        window.ahead_of(STEP - 1).unwrap().ask();
+        assert!(window.write_at(STEP - 1, b"gone").is_err(), "nor what somebody asked for");
     }
 }

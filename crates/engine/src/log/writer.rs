@@ -122,6 +122,8 @@ impl Log {
         backing: &Backing,
     ) -> Result<(), DiskError> {
         self.flush(backing)?;
+        // The jump and its copy are written by calls, to where pages may be on their way.
+        self.hold_still();
         self.disk.reserve(segment.offset, segment.len)?;
         let (next, payload) = self.point.jump_to(segment, self.life);
         let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
@@ -251,8 +253,16 @@ impl Log {
                 return Ok(());
             }
         }
+        self.hold_still();
         // Where the window had no room or no page, the disk itself says what is wrong.
         self.disk.write_at(offset, &self.pending)
+    }
+
+    /// Makes sure that nobody makes pages of the window ready while the disk is written by calls.
+    fn hold_still(&mut self) {
+        if let Some(window) = &mut self.window {
+            window.hold_still();
+        }
     }
 
     /// Makes sure that the window, if there are any, holds what is pending at `offset`.
@@ -273,4 +283,114 @@ impl Log {
 /// Where the log stood before a group was ended.
 pub(crate) struct Ended {
     before: LogPoint,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_disk::{FileDisk, Mode};
+    use parking_lot::Mutex;
+
+    const SEGMENT: u64 = 4 << 20;
+
+    /// A file to which whoever was told to make pages ready comes right behind the next write by a call, to the first segment.
+    struct Late {
+        file: FileDisk,
+        told: Mutex<Vec<Ahead>>,
+    }
+
+    impl Disk for Late {
+        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+            self.file.read_at(offset, target)
+        }
+
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+            self.file.write_at(offset, bytes)?;
+            if offset < SEGMENT {
+                self.told.lock().drain(..).for_each(Ahead::ask);
+            }
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), DiskError> {
+            self.file.sync()
+        }
+
+        fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+            self.file.reserve(offset, len)
+        }
+
+        fn truncate(&self, len: u64) -> Result<(), DiskError> {
+            self.file.truncate(len)
+        }
+
+        fn window(&self, offset: u64, len: u64) -> Option<Window> {
+            self.file.window(offset, len)
+        }
+
+        fn len(&self) -> Result<u64, DiskError> {
+            self.file.len()
+        }
+
+        fn name(&self) -> &str {
+            self.file.name()
+        }
+    }
+
+    /// Adds a group and hands it to the disk; where its payload lies.
+    fn add(log: &mut Log, backing: &Backing, payload: &[u8]) -> u64 {
+        let prepared = log.begin();
+        let offset = log.payload_offset();
+        log.payload().extend_from_slice(payload);
+        log.end(&prepared, 0);
+        log.flush(backing).unwrap();
+        offset
+    }
+
+    #[test]
+    fn whoever_makes_pages_ready_late_overwrites_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+        let disk = Arc::new(Late { file, told: Mutex::default() });
+        disk.reserve(0, 2 * SEGMENT).unwrap();
+        let backing = Backing::new(Some(disk.clone()), 1, 64 << 20);
+        let segment = Extent { offset: 0, len: SEGMENT };
+        let point =
+            LogPoint { segment, number: 1, start: 0, position: SEGMENT_HEADER, chain: 1, sequence: 0 };
+        let mut log = Log::new(disk.clone(), 1, 1, point, SignpostPlace { offset: 0, is_stale: false });
+        // As it begins, one that is written by a call lies beyond what is ready; at the end a jump and its copy do.
+        let small = [3000; 60];
+        let lens = small.into_iter().chain([400_000]).chain([3000; 1158]);
+        let (mut groups, mut told) = (Vec::new(), 0);
+        for (len, mark) in lens.zip((1..=u8::MAX).cycle()) {
+            let payload = vec![mark; len];
+            groups.push((add(&mut log, &backing, &payload), payload));
+            let ahead = log.ahead();
+            told += usize::from(ahead.is_some());
+            disk.told.lock().extend(ahead);
+        }
+        if told == 0 {
+            println!("SKIPPED [windows] the file system of the temporary folder has none");
+            return;
+        }
+        let later = disk.told.lock().len();
+        assert!((1..told).contains(&later), "{later} of {told} were told behind the long one");
+        let jump_at = log.point().position;
+        let left = SEGMENT - jump_at;
+        assert!(
+            (64 << 10..96 << 10).contains(&left),
+            "the last pages are on their way, with {left} bytes left"
+        );
+        log.switch(Extent { offset: SEGMENT, len: SEGMENT }, 0, &backing).unwrap();
+        for (offset, payload) in &groups {
+            let mut found = vec![0; payload.len()];
+            disk.read_at(*offset, &mut found).unwrap();
+            assert!(found == *payload, "the group at {offset}");
+        }
+        for at in [jump_at, SEGMENT - JUMP_BYTES] {
+            let mut found = vec![0; JUMP_BYTES as usize];
+            disk.read_at(at, &mut found).unwrap();
+            assert!(found.iter().any(|&byte| byte != 0), "the jump at {at}");
+        }
+    }
 }
