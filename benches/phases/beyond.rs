@@ -64,6 +64,8 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         meter.lap();
         watch.look(number);
     }
+    // What the updates left to be done counts with them.
+    engine.checkpoint()?;
     engine.settle()?;
     let update_seconds = started.elapsed().as_secs_f64();
     let written = io_bytes().handed_over - io_before.handed_over;

@@ -134,6 +134,10 @@ impl Disk for FileDisk {
         Window::on(&self.file, &self.name, offset..offset.checked_add(len)?)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        ask_for(&self.file, offset, len);
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(self.error(Operation::Resize, 0))
     }
@@ -220,6 +224,16 @@ fn punch(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
 pub(crate) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Lets the system read a range ahead. That it may not is no error: whoever reads it then waits.
+#[cfg(target_os = "linux")]
+fn ask_for(file: &File, offset: u64, len: u64) {
+    let len = std::num::NonZeroU64::new(len);
+    let _ = rustix::fs::fadvise(file, offset, len, rustix::fs::Advice::WillNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for(_file: &File, _offset: u64, _len: u64) {}
 
 #[cfg(test)]
 mod tests {

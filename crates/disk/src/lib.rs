@@ -70,6 +70,9 @@ pub trait Disk: Send + Sync + 'static {
         None
     }
 
+    /// Says that a range will soon be read: a disk may bring it nearer, or do nothing.
+    fn will_read(&self, _offset: u64, _len: u64) {}
+
     /// Length in bytes.
     ///
     /// # Errors

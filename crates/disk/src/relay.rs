@@ -57,6 +57,10 @@ impl<R: Relay> Disk for R {
         self.inner().window(offset, len)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        self.inner().will_read(offset, len);
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.inner().len()
     }

@@ -163,6 +163,11 @@ impl Backing {
         (self.held_bytes() + need).saturating_sub(self.room())
     }
 
+    /// Whether there is so little room that what is in memory has to be worth it; not where all of the store is.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.is_all_resident() && self.held_bytes() > self.room() / 2
+    }
+
     /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one go what
     /// was changed since the last commit.
     pub(crate) fn has_room(&self, need: u64) -> bool {

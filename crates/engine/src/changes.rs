@@ -11,8 +11,9 @@
 use crate::EngineError;
 use crate::engine::Engine;
 use crate::leaf::SharedLeaf;
-use crate::node::{Inner, Node, Slot};
+use crate::node::{Inner, Node};
 use crate::shared::Shared;
+use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::value::{Piece, Stored, ValueRef};
 use std::cmp::Ordering;
@@ -306,7 +307,7 @@ impl Both<'_> {
         let (old, new) = (&self.old, &self.new);
         Ok(match (&old.at, &new.at) {
             (At::End, At::End) => Step::End,
-            (At::Node, At::Node) if is_same_node(old.slot(), new.slot()) => Step::Pass,
+            (At::Node, At::Node) if old.slot().is_same(new.slot()) => Step::Pass,
             (At::Node, At::Node) => return self.next_of_nodes(),
             (At::Node, At::Record(..)) if new.key().as_slice() < old.low() => {
                 Step::Tell { old: false, new: true }
@@ -384,16 +385,6 @@ impl Both<'_> {
         let positions = self.old.position().into_iter().chain(self.new.position());
         positions.min().filter(|position| position.as_slice() > self.old.from)
     }
-}
-
-/// Whether both are known to be the same, unread.
-fn is_same_node(a: &Slot, b: &Slot) -> bool {
-    if let (Some(a), Some(b)) = (a.get(), b.get())
-        && a.address() == b.address()
-    {
-        return true;
-    }
-    a.home().is_some_and(|home| b.home() == Some(home))
 }
 
 /// Whether both are known to have the same bytes; long ones are not read for that.

@@ -7,10 +7,11 @@ use crate::engine::Engine;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
 use crate::log::{LogPoint, Replay};
-use crate::node::{Inner, Node, PageRef, Slot};
+use crate::node::{Inner, Node, PageRef};
 use crate::page;
 use crate::pins::Pin;
 use crate::shared::Shared;
+use crate::slot::Slot;
 use crate::space::{self, Extent, SegmentUse, UNIT};
 use crate::superblock::{COPIES, Copy, Superblock};
 use crate::value::{Piece, Stored};
@@ -224,22 +225,16 @@ impl Check<'_> {
         }
     }
 
-    /// Compares numbers of records with what was found: of uncounted trees only their sum means anything. A damaged page
-    /// hides some.
+    /// Compares numbers of records with what was found; those of uncounted trees mean nothing. A damaged page hides some.
     fn record_counts(&mut self, trees: &[TreeState], found: &[u64]) {
         if !self.report.damage.is_empty() {
             return;
         }
-        let mut sums = (0u64, 0u64);
         for (tree, &found) in trees.iter().zip(found) {
-            match tree.known_records() {
-                Some(counted) => self.compare_counts(counted, found),
-                None => {
-                    sums = (sums.0.wrapping_add(tree.records.get()), sums.1.wrapping_add(found));
-                }
+            if let Some(counted) = tree.known_records() {
+                self.compare_counts(counted, found);
             }
         }
-        self.compare_counts(sums.0, sums.1);
     }
 
     fn compare_counts(&mut self, counted: u64, found: u64) {
@@ -260,8 +255,16 @@ impl Check<'_> {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(home) => self.page(&home),
-            None => slot.get().cloned(),
+            None => {
+                let read = slot.look_at(&self.shared.backing);
+                self.note(read)
+            }
         };
+        // What a delta replaced has not left the current tree before it is merged.
+        let replaced = slot.delta().map(|delta| delta.replaced()).unwrap_or_default();
+        for piece in replaced.iter().flat_map(|(chain, _)| chain.pieces()) {
+            piece.home().into_iter().for_each(|offset| self.find(offset, piece.len().into()));
+        }
         match node {
             Some(Node::Inner(inner)) => self.inner(&inner, place),
             Some(Node::Leaf(leaf)) => {

@@ -20,12 +20,15 @@ use crate::retired::{Retired, RetiredList};
 use crate::room::Looks;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
-use crate::superblock::{COPIES, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry};
+use crate::superblock::{COPIES, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry, UNCOUNTED};
 use crate::sync::SyncError;
 use crate::view::View;
 use atoll_disk::Disk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Pieces of free space that a checkpoint gives back to the file system.
+const PIECES_RELEASED: usize = 16;
 
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,10 +176,11 @@ impl Shared {
         let mut writer = writer.unwrap_or_else(|| self.writer.alone());
         writer.retired.put_back(settled);
         // Pages that only snapshots need are on disk whether the commit came about or not.
-        pages.of_snapshots.drain(..).for_each(|retired| writer.retired.space(retired));
-        writer.retired.put_back(sorted.kept);
+        let left = pages.of_snapshots.drain(..).chain(pages.replaced.drain(..));
+        left.for_each(|retired| writer.retired.space(retired));
         match written {
             Ok(commit) => {
+                writer.retired.put_back(sorted.kept);
                 writer.checkpointed = position;
                 self.release(&sorted.in_segments, &commit);
                 self.backing.meter().checkpoint_ended(true);
@@ -188,15 +192,18 @@ impl Shared {
                 drop(writer);
                 drop(let_go);
                 self.cut_free_end(disk);
-                self.release_free(disk);
+                self.release_free(disk, commit.written_bytes, clean);
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
                 Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })
             }
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
-                // What was to be freed is still referred to by the last commit that succeeded.
-                writer.retired.put_back(sorted.freeing);
+                // What was to be freed is still referred to by the last commit that succeeded, and by deltas that were
+                // not written: whoever comes to hold one of these before the next commit needs it as well.
+                let all = sorted.kept.into_iter().chain(sorted.freeing);
+                let last = if planted::is(Bug::PageUnderDeltaFreed) { u64::MAX } else { epoch };
+                writer.retired.put_back(all.map(|retired| retired.outliving(last)));
                 Err(error)
             }
         }
@@ -279,7 +286,11 @@ impl Shared {
         }
         self.write_snapshots(pages, frozen, &mut table)?;
         pages.flush()?;
-        table.retired = sorted.kept.iter().chain(&pages.of_snapshots).copied().collect();
+        table.retired =
+            sorted.kept.iter().chain(&pages.of_snapshots).chain(&pages.replaced).copied().collect();
+        if table.has_uncounted() {
+            self.features.fetch_or(UNCOUNTED, Ordering::Relaxed);
+        }
         let (extents, dead) = self.freed_by(sorted, frozen.point.number);
         table.segments = sorted.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();
         let home = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
@@ -447,9 +458,15 @@ impl Shared {
         *self.table.lock() = Some(commit.table);
     }
 
-    /// Gives free space in the middle of the file back to the file system, but for what will soon be used again.
-    fn release_free(&self, disk: &dyn Disk) {
-        let extents = self.space.lock().take_to_release(self.options.log_segment_bytes * 2);
+    /// Gives free space in the middle of the file back to the file system, but for what will soon be used again: as much as
+    /// the last checkpoint wrote, up to a quarter of what is in use. To give a piece back takes a file system milliseconds, so
+    /// only the last checkpoint gives all of them back.
+    fn release_free(&self, disk: &dyn Disk, written: u64, last: bool) {
+        let mut space = self.space.lock();
+        let (soon, pieces) =
+            if last { (0, usize::MAX) } else { (written.min(space.used_bytes() / 4), PIECES_RELEASED) };
+        let extents = space.take_to_release(self.options.log_segment_bytes * 2 + soon, pieces);
+        drop(space);
         let release = |extent: Extent| {
             let released = disk.release(extent.offset, extent.len);
             if let Err(error) = &released {

@@ -1,6 +1,7 @@
 //! The journey of a write: checked, made durable as far as asked, then visible.
 
 use crate::batch::{Action, Given, Op, WriteBatch};
+use crate::delta::record_bytes;
 use crate::engine::Engine;
 use crate::forest::{self, Change, Count, Forest, NewValue};
 use crate::gate::Alone;
@@ -13,9 +14,11 @@ use crate::room::{Need, bytes_to_log};
 use crate::search::{self, Missing};
 use crate::sharded::Write;
 use crate::shared::{Shared, Writer};
+use crate::slot::Slot;
 use crate::snapshot::Reader;
 use crate::space::{Extent, SegmentUse};
 use crate::sync::SyncError;
+use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
 use atoll_disk::{Ahead, DiskError, Operation};
@@ -174,9 +177,11 @@ impl Shared {
         (Visible { sequence: sequence.add(1), position }, waiting)
     }
 
-    /// Asks for a checkpoint when so much waits for one, or memory does.
+    /// Asks for a checkpoint when so much waits for one, or memory does. While one runs, all it is about to write seems to
+    /// wait still: who commits after it sees what is left.
     pub(crate) fn ask_if_due(&self, waiting: u64) {
-        if waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint() {
+        let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
+        if is_due && !self.checkpointing.is_locked() {
             self.ask_for_checkpoint();
         }
     }
@@ -248,15 +253,62 @@ impl Shared {
         if self.backing.is_all_resident() {
             return Ok(());
         }
+        let mut beside = HashMap::new();
         for op in ops {
             match op.action {
+                Action::Put(key, given) if self.goes_beside(op.tree, key, given, &mut beside) => {}
                 Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
                     self.make_key_resident(op.tree, key)?;
                 }
                 Action::DeleteRange(from, to) => self.make_range_resident(op.tree, from, to)?,
             }
         }
+        if self.backing.is_short() {
+            self.let_go_for(ops);
+        }
         Ok(())
+    }
+
+    /// Lets go of leaves that nobody read lately and that only take small records: to change them would cost their memory
+    /// until the next checkpoint.
+    fn let_go_for(&self, ops: &[Op<'_>]) {
+        let Some(puts) = ops.iter().map(small_put).collect::<Option<Vec<_>>>() else { return };
+        let mut forest = self.forest.write();
+        let mut bytes: HashMap<*const Slot, usize> = HashMap::new();
+        for &(tree, key, value) in &puts {
+            if let Some(slot) = forest.tree(tree).map(|state| search::slot_of(&state.root, key)) {
+                *bytes.entry(std::ptr::from_ref(slot)).or_default() += record_bytes(key, value);
+            }
+        }
+        for (tree, key, _) in puts {
+            if let Some(state) = forest.trees.get_mut(tree as usize) {
+                let of_slot = |slot| bytes.get(&slot).copied().unwrap_or(usize::MAX / 2);
+                tree::let_go(&mut state.root, key, of_slot, &self.backing);
+            }
+        }
+    }
+
+    /// Whether a record goes beside its leaf, which is not resident; `added` are the bytes that others do before it, by the
+    /// address of the slot. Slots stay where they are as long as the writer lock is held.
+    fn goes_beside(
+        &self,
+        tree: u32,
+        key: &[u8],
+        given: Given<'_>,
+        added: &mut HashMap<*const Slot, usize>,
+    ) -> bool {
+        if given.bytes().len() >= INLINE_BELOW {
+            return false;
+        }
+        let forest = self.forest.read();
+        let missing = forest.tree(tree).and_then(|state| search::leaf_of(&state.root, key).err());
+        let Some(Missing { parent: Some(parent), child }) = missing else { return false };
+        let slot = &parent.children[child];
+        let before = added.entry(std::ptr::from_ref(slot)).or_default();
+        let bytes = record_bytes(key, given.bytes());
+        let goes = parent.has_leaves() && slot.takes_delta(*before + bytes);
+        *before += if goes { bytes } else { 0 };
+        goes
     }
 
     pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
@@ -424,6 +476,14 @@ impl Shared {
         self.flushed.store(log.flushed(), Ordering::Release);
         self.space.lock().add_segment(SegmentUse { extent, number: log.point().number, live: 0 });
         Ok(())
+    }
+}
+
+/// The tree, the key and the value of a put whose value will lie in the leaf.
+fn small_put<'a>(op: &Op<'a>) -> Option<(u32, &'a [u8], &'a [u8])> {
+    match op.action {
+        Action::Put(key, given) if given.bytes().len() < INLINE_BELOW => Some((op.tree, key, given.bytes())),
+        _ => None,
     }
 }
 

@@ -1,11 +1,10 @@
-//! How many records a tree has, also after a part of it moved.
+//! How many records a tree has, also where nobody knows.
 //!
-//! When a range is split off, nobody knows how many records went with it without reading all of them. So both trees are
-//! *uncounted* from then on: what stands beside each is what it had before and what came and went since, and only the sum
-//! over all uncounted trees is true, as numbers modulo 2^64. Who asks for the number of one has it counted, and the
-//! difference goes to another one; the last uncounted tree has the right number without being counted.
+//! A tree is *uncounted* once a part of it was split off, or records were put beside a leaf that nobody read
+//! ([`crate::delta`]): how many of them went, or were new, is known only to who reads them. Who asks for the number has the
+//! tree counted, and from then on it is known again.
 //!
-//! Invariant: the numbers of all uncounted trees add up to their records.
+//! Invariant: the number of a tree that is counted is that of its records; that of an uncounted one means nothing.
 
 use crate::EngineError;
 use crate::engine::Tree;
@@ -17,8 +16,8 @@ use crate::visit::Direction;
 use std::ops::{Bound, ControlFlow};
 
 impl Tree {
-    /// How many records it holds. That is known, but after a part of the tree was split off, or it absorbed such a part:
-    /// then the first who asks has to wait until all of it was read.
+    /// How many records it holds. That is known, but after a part of the tree was split off or absorbed, or much was
+    /// written while the tree did not fit into memory: then who asks has to wait until all of it was read.
     ///
     /// # Errors
     /// As [`Tree::get`], only where it has to be read.
@@ -78,7 +77,7 @@ impl Shared {
             let Some(state) = forest.tree(tree) else { return Ok(0) };
             let only = TreeState { id: 0, ..state.clone() };
             let pin = self.pins.pin(forest.epoch);
-            (self.views.add(vec![only], forest.epoch, pin), state.records.get(), forest.count_round)
+            (self.views.add(vec![only], forest.epoch, pin), state.records.get(), state.count_round)
         };
         let found = counted(&view, 0, self)?;
         self.forest.write().note_count(tree, found.wrapping_sub(noted), round);
@@ -103,35 +102,29 @@ impl TreeState {
         self.is_counted.then(|| self.records.get())
     }
 
+    /// Notes that its number means nothing any more.
+    pub(crate) fn is_not_counted(&mut self) {
+        self.is_counted = false;
+        self.count_round += 1;
+    }
+
     /// All its records go to `other`.
     pub(crate) fn hand_count_to(&mut self, other: &mut Self) {
         other.records.add(self.records.get());
         other.is_counted &= self.is_counted;
+        other.count_round += 1;
         (self.records, self.is_counted) = (Default::default(), true);
+        self.count_round += 1;
     }
 }
 
 impl Forest {
-    /// Notes that numbers of uncounted trees have changed otherwise than by a commit, or trees ceased to be counted.
-    pub(crate) fn counts_changed(&mut self) {
-        self.count_round += 1;
-        let mut uncounted = self.trees.iter_mut().filter(|tree| !tree.is_counted);
-        if let (Some(only), None) = (uncounted.next(), uncounted.next()) {
-            only.is_counted = true;
-        }
-    }
-
-    /// Notes that a tree has so many records more than its number says, unless numbers changed since `round`.
+    /// Notes that a tree has so many records more than its number says, unless that is not so any more since `round`.
     fn note_count(&mut self, tree: u32, more: u64, round: u64) {
-        if self.count_round != round {
-            return;
+        let state = self.trees.get_mut(tree as usize).filter(|state| state.count_round == round);
+        if let Some(state) = state {
+            state.records.add(more);
+            state.is_counted = true;
         }
-        let Some(state) = self.trees.get_mut(tree as usize) else { return };
-        state.records.add(more);
-        state.is_counted = true;
-        if let Some(other) = self.trees.iter().find(|tree| !tree.is_counted) {
-            other.records.take_off(more);
-        }
-        self.counts_changed();
     }
 }

@@ -5,11 +5,12 @@
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::frames;
-use crate::node::{Node, Slot, common_prefix, head_of};
+use crate::node::{Node, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::ranges::empty_root;
 use crate::retired::RetiredList;
 use crate::search;
+use crate::slot::Slot;
 use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
@@ -54,6 +55,8 @@ pub(crate) struct TreeState {
     pub(crate) root: Slot,
     pub(crate) records: Count,
     pub(crate) is_counted: bool,
+    /// Grows with everything that makes a count which began before useless.
+    pub(crate) count_round: u64,
 }
 
 /// A named snapshot: all trees as they were.
@@ -73,8 +76,6 @@ pub(crate) struct Forest {
     pub(crate) sequence: Count,
     pub(crate) trees: Vec<TreeState>,
     pub(crate) snapshots: Vec<NamedSnapshot>,
-    /// Grows whenever numbers of uncounted trees change otherwise than by a commit.
-    pub(crate) count_round: u64,
 }
 
 impl Drop for Forest {
@@ -148,7 +149,8 @@ impl Forest {
     pub(crate) fn add_tree(&mut self, name: &str, backing: &Backing) -> u32 {
         let id = self.trees.len() as u32;
         let (name, root) = (name.to_owned(), empty_root(self.epoch, backing));
-        self.trees.push(TreeState { id, name, root, records: Count::default(), is_counted: true });
+        let (records, is_counted, count_round) = (Count::default(), true, 0);
+        self.trees.push(TreeState { id, name, root, records, is_counted, count_round });
         id
     }
 
@@ -253,6 +255,9 @@ impl TreeState {
         let mut run = Run::of(items);
         tree::put(&mut self.root, &mut run, edit)?;
         self.records.add(run.added);
+        if run.is_unsure {
+            self.is_not_counted();
+        }
         Ok(())
     }
 

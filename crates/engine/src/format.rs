@@ -3,7 +3,7 @@
 //! A store of a newer format, or with a feature that this build does not know, was refused when it was opened.
 
 use crate::engine::Engine;
-use crate::superblock::{FORMAT, MOVED_RANGES};
+use crate::superblock::{FORMAT, MOVED_RANGES, UNCOUNTED};
 use std::sync::atomic::Ordering;
 
 /// The format of an open store.
@@ -22,7 +22,7 @@ impl Engine {
     #[must_use]
     pub fn format(&self) -> Format {
         let noted = self.shared.features.load(Ordering::Relaxed);
-        let names = [(MOVED_RANGES, "moved-ranges")];
+        let names = [(MOVED_RANGES, "moved-ranges"), (UNCOUNTED, "uncounted-trees")];
         let features = names.into_iter().filter(|(bit, _)| noted & bit != 0).map(|(_, name)| name).collect();
         Format { number: FORMAT, newest: FORMAT, features }
     }

@@ -29,8 +29,12 @@ use crate::value::{Chain, Stored};
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicUsize;
 
-/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, and for long keys.
-const CLASSES: [usize; 3] = [1017, 4096, 32768];
+/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, what a regular leaf and a delta add up to, and for
+/// long keys.
+const CLASSES: [usize; 4] = [1017, 2041, 4096, LARGEST];
+
+/// Words of the largest.
+const LARGEST: usize = 32768;
 
 /// Lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
 pub(crate) const SLOT_LINES: usize = 5;
@@ -136,7 +140,7 @@ impl Leaf {
         let fixed = heap + prefix.len().next_multiple_of(4);
         // Room for more is good to have where there is some, and not worth a larger leaf.
         let need = fixed + records.len().next_multiple_of(16) * SLOT_BYTES;
-        let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(CLASSES[2]);
+        let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(LARGEST);
         let fitting = (words * 8 - prefix.len()) / (average.max(8) + SLOT_BYTES);
         let most = (words * 8).saturating_sub(fixed) / SLOT_BYTES / 16 * 16;
         let least = (records.len() + usize::from(spare > 0)).next_multiple_of(16).min(most);
@@ -159,7 +163,7 @@ impl Leaf {
     pub(crate) fn can_hold(prefix: &[u8], records: &[Record<'_>]) -> bool {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let slots = records.len().next_multiple_of(16) * SLOT_BYTES;
-        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= CLASSES[2] * 8
+        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= LARGEST * 8
     }
 
     /// A copy that nobody shares, without a home on disk.

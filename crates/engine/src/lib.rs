@@ -28,6 +28,7 @@ mod batch;
 mod bulk;
 mod commit;
 mod count;
+mod delta;
 mod forest;
 mod frames;
 mod gate;
@@ -60,6 +61,7 @@ mod node;
 mod page;
 mod page_writer;
 mod retired;
+mod slot;
 mod space;
 mod superblock;
 

@@ -18,7 +18,7 @@ pub(crate) struct Meter {
     /// The most that there ever was of all.
     most: AtomicU64,
     unwritten: AtomicU64,
-    /// Bytes of leaves that were written since the last commit on disk: a log replayed now would bring them back.
+    /// Bytes of leaves and deltas that were written since the last commit on disk: a log replayed now would bring them back.
     settled: AtomicU64,
     /// [`Meter::unwritten_bytes`] when the last checkpoint ended.
     left_unwritten: AtomicU64,
@@ -79,6 +79,11 @@ impl Meter {
     /// Bytes that replaying the log would make: of what is unwritten, and of what was written since the last commit.
     pub(crate) fn replayed_bytes(&self) -> u64 {
         self.unwritten_bytes() + self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Notes that so many bytes beside leaves were written by a running checkpoint.
+    pub(crate) fn was_written(&self, bytes: u64) {
+        self.settled.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Notes that a checkpoint ended, with a commit on disk if `committed`.

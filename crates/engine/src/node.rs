@@ -4,14 +4,12 @@
 //! place only while nobody shares it, else a copy (copy-on-write, as in Tucana).
 //!
 //! Invariant: a node whose home is set equals its page on disk, and so does all that lies below it.
-//! Invariant: an empty slot of an inner node has a home.
+//! Invariant: an empty slot of an inner node says how its node is read ([`crate::slot`]).
 
-use crate::backing::Backing;
 use crate::leaf::SharedLeaf;
 use crate::meter::{Kind, Meter, Weight};
-use crate::page;
 use crate::prefetch::prefetch;
-use crate::{Damage, EngineError};
+use crate::slot::Slot;
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -92,126 +90,6 @@ impl Node {
     }
 }
 
-/// A place for a node: resident, or to be read from its home.
-///
-/// Lookups touch one slot in each node they pass, so slots are kept small: what only a read from disk needs
-/// lies elsewhere.
-#[derive(Clone, Default)]
-pub(crate) struct Slot {
-    node: OnceLock<Node>,
-    home: Option<Arc<PageRef>>,
-}
-
-impl Slot {
-    pub(crate) fn resident(node: Node) -> Self {
-        Self { node: OnceLock::from(node), home: None }
-    }
-
-    pub(crate) fn on_disk(home: PageRef) -> Self {
-        Self { node: OnceLock::new(), home: Some(Arc::new(home)) }
-    }
-
-    /// Where the node is to be read from while it is not resident.
-    fn page(&self) -> PageRef {
-        self.home.as_deref().copied().unwrap_or_default()
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> Option<&Node> {
-        self.node.get()
-    }
-
-    pub(crate) fn get_mut(&mut self) -> Option<&mut Node> {
-        self.node.get_mut()
-    }
-
-    /// The inner node here, if it is one and resident.
-    pub(crate) fn inner(&self) -> Option<&Inner> {
-        match self.node.get() {
-            Some(Node::Inner(inner)) => Some(inner),
-            _ => None,
-        }
-    }
-
-    /// Where the node lies on disk, if it equals its page there.
-    pub(crate) fn home(&self) -> Option<PageRef> {
-        match self.node.get() {
-            Some(node) => node.home(),
-            None => Some(self.page()),
-        }
-    }
-
-    /// The node, read from its home where it is not resident.
-    pub(crate) fn load(&self, backing: &Backing) -> Result<&Node, EngineError> {
-        if let Some(node) = self.node.get() {
-            return Ok(node);
-        }
-        let home = self.page();
-        let node = page::read(&home, backing)?;
-        // Another reader may have been faster; its copy stays.
-        let _ = self.node.set(node);
-        self.node.get().ok_or_else(|| backing.corrupt(home.offset, Damage::PageContent))
-    }
-
-    /// As [`Slot::load`], without keeping anything.
-    pub(crate) fn look_at(&self, backing: &Backing) -> Result<Node, EngineError> {
-        match self.node.get() {
-            Some(node) => Ok(node.clone()),
-            None => page::read(&self.page(), backing),
-        }
-    }
-
-    /// As [`Slot::load`], without keeping a leaf that was read.
-    pub(crate) fn read_apart(&self, backing: &Backing) -> Result<Node, EngineError> {
-        if let Some(node) = self.node.get() {
-            return Ok(node.clone());
-        }
-        let node = page::read(&self.page(), backing)?;
-        if let Node::Inner(_) = node {
-            // Small, and the way to all below it; should another reader have been faster, its copy stays.
-            let _ = self.node.set(node.clone());
-        }
-        Ok(node)
-    }
-
-    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an inner node, which
-    /// is kept, and where somebody was faster: what is resident may be changed by others.
-    pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
-        if self.node.get().is_some() {
-            return Ok(None);
-        }
-        match page::read(&self.page(), backing)? {
-            Node::Leaf(leaf) => Ok(Some(leaf)),
-            inner => {
-                // Small, and the way to all below it; should another reader have been faster, its copy stays.
-                let _ = self.node.set(inner);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that may take
-    /// a while.
-    pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
-        self.get()?;
-        let home = self.home()?;
-        Some(std::mem::replace(self, Self::on_disk(home)))
-    }
-
-    /// Lets go of a node that can be read back; the bytes that it counted for.
-    pub(crate) fn evict(&mut self) -> u64 {
-        let Some(home) = self.node.get().and_then(Node::home) else { return 0 };
-        let bytes = match self.node.get() {
-            Some(Node::Leaf(leaf)) => leaf.counted.bytes(),
-            Some(Node::Inner(inner)) => inner.weight.bytes(),
-            None => 0,
-        };
-        self.node.take();
-        self.home = Some(Arc::new(home));
-        bytes
-    }
-}
-
 /// An inner node: pivots and children, one child more than pivots.
 ///
 /// Child i holds the keys from pivot i-1 on and below pivot i. `heads` holds, for each pivot, the eight
@@ -231,6 +109,8 @@ pub(crate) struct Inner {
     weight: Weight,
     /// Whether it was just read, and not yet passed over by a look for what can go.
     is_new: bool,
+    /// Whether its children are known to be leaves.
+    has_leaves: bool,
 }
 
 /// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on disk.
@@ -258,6 +138,18 @@ impl Inner {
         std::mem::take(&mut self.is_new)
     }
 
+    /// Whether its children are leaves; known once a change went through to one of them.
+    pub(crate) fn has_leaves(&self) -> bool {
+        self.has_leaves
+    }
+
+    /// Notes that its children are leaves, or that those of the node are whose children it got.
+    pub(crate) fn note_leaves(&mut self, has_leaves: bool) {
+        if has_leaves && !self.has_leaves {
+            self.has_leaves = true;
+        }
+    }
+
     /// Whether no node below it is in memory.
     pub(crate) fn is_bare(&self) -> bool {
         self.children.iter().all(|child| child.get().is_none())
@@ -267,6 +159,10 @@ impl Inner {
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
         self.weight = Weight::of(meter, Kind::Inner, 0);
         self.weigh();
+    }
+
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.weight.bytes()
     }
 
     fn weigh(&mut self) {
@@ -281,6 +177,7 @@ impl Inner {
             weight: self.weight.beside(),
             home: HomeCell::default(),
             is_new: false,
+            has_leaves: self.has_leaves,
             prefix_len: self.prefix_len,
             prefix_start: self.prefix_start,
             prefix_mask: self.prefix_mask,
@@ -413,11 +310,17 @@ impl Inner {
         let pivots = self.pivots.split_off(middle);
         let pivot = self.pivots.pop().unwrap_or_default();
         self.index_pivots();
-        let mut right = Self::new(self.birth, pivots, children);
-        right.weight = self.weight.beside();
-        right.weigh();
+        let right = self.beside(pivots, children);
         self.weigh();
         (pivot, right)
+    }
+
+    /// A node of children that it had, counted where it is.
+    fn beside(&self, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
+        let mut right = Self::new(self.birth, pivots, children);
+        (right.weight, right.has_leaves) = (self.weight.beside(), self.has_leaves);
+        right.weigh();
+        right
     }
 
     /// Divides the node at child `index`, which was taken out and of which `lower` and `upper` are left: this one keeps what
@@ -437,14 +340,7 @@ impl Inner {
             None => drop(pivots.remove(0)),
         }
         self.index_pivots();
-        let right = if children.is_empty() {
-            None
-        } else {
-            let mut right = Self::new(self.birth, pivots, children);
-            right.weight = self.weight.beside();
-            right.weigh();
-            Some(right)
-        };
+        let right = if children.is_empty() { None } else { Some(self.beside(pivots, children)) };
         self.weigh();
         right
     }

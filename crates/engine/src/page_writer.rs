@@ -3,17 +3,24 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
+use crate::delta::Delta;
 use crate::leaf::Leaf;
-use crate::node::{Inner, Node, PageRef, Slot};
+use crate::node::{Inner, Node, PageRef};
 use crate::page;
+use crate::planted::{self, Bug};
 use crate::retired::Retired;
+use crate::slot::Slot;
 use crate::space::{Extent, Space, UNIT};
 use crate::threads::Mutex;
 use crate::value::{EXTENT_FROM, Piece};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Bytes of one run.
 const RUN: u64 = 1 << 20;
+
+/// Children of a node whose pages are asked for together before they are read.
+const ASKED_AT_ONCE: usize = 32;
 
 /// Free runs shorter than this are left alone while the file is mostly in use.
 const RUN_LEAST: u64 = 128 << 10;
@@ -34,12 +41,15 @@ pub(crate) struct PageWriter<'a> {
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
     of_snapshots_in_run: Vec<Retired>,
+    /// Values that deltas replaced, which left the current trees.
+    pub(crate) replaced: Vec<Retired>,
     pub(crate) written: u64,
 }
 
 /// Something whose bytes lie in the run that is being filled.
 enum Unsettled {
     Node(Node, PageRef),
+    Delta(Arc<Delta>, PageRef),
     Piece(Piece, u64),
 }
 
@@ -57,6 +67,7 @@ impl<'a> PageWriter<'a> {
             only_until: None,
             of_snapshots: Vec::new(),
             of_snapshots_in_run: Vec::new(),
+            replaced: Vec::new(),
             written: 0,
         }
     }
@@ -68,10 +79,48 @@ impl<'a> PageWriter<'a> {
 
     /// Writes what lies below `slot` and has no home; where its node lies now.
     pub(crate) fn write(&mut self, slot: &Slot) -> Result<PageRef, EngineError> {
-        match (slot.home(), slot.get()) {
-            (Some(home), _) => Ok(home),
-            (None, Some(node)) => self.write_node(node),
-            (None, None) => Ok(PageRef::default()),
+        match (slot.home(), slot.delta(), slot.get()) {
+            (Some(home), ..) => Ok(home),
+            (None, Some(delta), node) => self.write_delta(delta, node),
+            (None, None, Some(node)) => self.write_node(node),
+            (None, None, None) => Ok(PageRef::default()),
+        }
+    }
+
+    /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
+    fn write_delta(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<PageRef, EngineError> {
+        let address = Arc::as_ptr(delta).addr();
+        if let Some(home) = self.homes.get(&address) {
+            return Ok(*home);
+        }
+        if planted::is(Bug::DeltaForgotten) {
+            return Ok(delta.page().unwrap_or_default());
+        }
+        let leaf = match node {
+            Some(Node::Leaf(leaf)) => leaf.clone(),
+            _ => delta.read(self.backing)?,
+        };
+        if self.only_until.is_none() {
+            for (chain, death) in delta.take_replaced() {
+                self.replaced.extend(chain.pieces().iter().filter_map(|piece| {
+                    let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
+                    Some(Retired { offset, len, birth, death: death + 1 })
+                }));
+            }
+        }
+        let home = self.write_leaf(&leaf, delta.birth)?;
+        self.note(address, home, Unsettled::Delta(Arc::clone(delta), home));
+        Ok(home)
+    }
+
+    /// Notes where something will live once the run is written.
+    fn note(&mut self, address: usize, home: PageRef, item: Unsettled) {
+        self.homes.insert(address, home);
+        self.unsettled.push(item);
+        if let Some(epoch) = self.only_until {
+            let len = u64::from(home.len);
+            let (offset, birth) = (home.offset, home.birth);
+            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
         }
     }
 
@@ -80,20 +129,14 @@ impl<'a> PageWriter<'a> {
             return Ok(*home);
         }
         let home = match node {
-            Node::Leaf(leaf) => self.write_leaf(leaf)?,
+            Node::Leaf(leaf) => self.write_leaf(leaf, leaf.birth)?,
             Node::Inner(inner) => self.write_inner(inner)?,
         };
-        self.homes.insert(node.address(), home);
-        self.unsettled.push(Unsettled::Node(node.clone(), home));
-        if let Some(epoch) = self.only_until {
-            let len = u64::from(home.len);
-            let (offset, birth) = (home.offset, home.birth);
-            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
-        }
+        self.note(node.address(), home, Unsettled::Node(node.clone(), home));
         Ok(home)
     }
 
-    fn write_leaf(&mut self, leaf: &Leaf) -> Result<PageRef, EngineError> {
+    fn write_leaf(&mut self, leaf: &Leaf, birth: u64) -> Result<PageRef, EngineError> {
         for piece in leaf.chains().flat_map(|chain| chain.pieces()) {
             self.write_piece(piece)?;
         }
@@ -103,16 +146,31 @@ impl<'a> PageWriter<'a> {
         let home_of =
             |piece: &Piece| piece.home().or_else(|| homes.get(&piece.address()).copied()).unwrap_or_default();
         page::encode_leaf(leaf, home_of, &mut page);
-        let home = self.place(&page, leaf.birth);
+        let home = self.place(&page, birth);
         self.scratch = page;
         home
     }
 
     fn write_inner(&mut self, inner: &Inner) -> Result<PageRef, EngineError> {
-        let homes = inner.children.iter().map(|child| self.write(child)).collect::<Result<Vec<_>, _>>()?;
+        let mut homes = Vec::with_capacity(inner.children.len());
+        for (index, child) in inner.children.iter().enumerate() {
+            if index % ASKED_AT_ONCE == 0 {
+                self.ask_for(&inner.children[index..], ASKED_AT_ONCE * 2);
+            }
+            homes.push(self.write(child)?);
+        }
         let mut page = Vec::new();
         page::encode_inner(inner, &homes, &mut page);
         self.place(&page, inner.birth)
+    }
+
+    /// Asks for the pages that the next of these slots will be merged from.
+    fn ask_for(&self, slots: &[Slot], count: usize) {
+        let Some(disk) = self.backing.disk() else { return };
+        let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
+        for page in absent.filter_map(|slot| slot.delta()?.page()) {
+            disk.will_read(page.offset, page.len.into());
+        }
     }
 
     /// Writes a piece that lives only in memory so far: one that was joined from others.
@@ -193,6 +251,7 @@ impl<'a> PageWriter<'a> {
         for item in unsettled {
             match item {
                 Unsettled::Node(node, home) => node.settle(home),
+                Unsettled::Delta(delta, home) => delta.settle(home, self.backing.meter()),
                 Unsettled::Piece(piece, offset) => self.settle_piece(&piece, offset),
             }
         }

@@ -63,6 +63,12 @@ pub enum Bug {
     RangeMovedEarly,
     /// Ranges that are absorbed are not logged.
     RangeMoveNotLogged,
+    /// A checkpoint forgets what was put beside a leaf.
+    DeltaForgotten,
+    /// Values that a delta replaced are never let go of.
+    ReplacedForgotten,
+    /// A page is free although a delta that was not written lies on it.
+    PageUnderDeltaFreed,
     /// Who places does not take the lock against those who are alone.
     PlacingUnlocked,
     /// Who wants stillness does not take its locks.
@@ -101,7 +107,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -131,6 +137,9 @@ impl Bug {
         Self::CutNodeKept,
         Self::RangeMovedEarly,
         Self::RangeMoveNotLogged,
+        Self::DeltaForgotten,
+        Self::ReplacedForgotten,
+        Self::PageUnderDeltaFreed,
     ];
 }
 

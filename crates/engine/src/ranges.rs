@@ -12,12 +12,13 @@ use crate::engine::Tree;
 use crate::forest::{Forest, TreeState};
 use crate::gate::Alone;
 use crate::leaf::Leaf;
-use crate::node::{Node, Pivot, Slot, common_prefix};
+use crate::node::{Node, Pivot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::record::Record;
 use crate::retired::RetiredList;
 use crate::room::Need;
 use crate::shared::{Shared, Writer};
+use crate::slot::Slot;
 use crate::tree::{self, Edit};
 use crate::value::Stored;
 use crate::visit::{Direction, Range, Visit};
@@ -180,9 +181,9 @@ impl Forest {
         if has_no_records(&lower.root) {
             lower.hand_count_to(upper);
         } else if !has_no_records(&upper.root) {
-            (lower.is_counted, upper.is_counted) = (false, false);
+            lower.is_not_counted();
+            upper.is_not_counted();
         }
-        self.counts_changed();
         Ok(())
     }
 
@@ -245,7 +246,6 @@ impl Forest {
         tree.root = joined;
         from.root = empty_root(epoch, backing);
         from.hand_count_to(tree);
-        self.counts_changed();
         Ok(())
     }
 }

@@ -7,11 +7,12 @@ use crate::backing::Backing;
 use crate::codec::Malformed;
 use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
 use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
-use crate::node::{PageRef, Slot};
+use crate::node::PageRef;
 use crate::options::Options;
 use crate::page;
 use crate::replayer::Replayer;
 use crate::retired::RetiredList;
+use crate::slot::Slot;
 use crate::space::{BLOCK, Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, Copy, DATA_START, FORMAT, Superblock, Table, TreeEntry};
 use crate::{Damage, EngineError};
@@ -237,6 +238,7 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
                 root: Slot::on_disk(entry.root),
                 records: Count::of(entry.records),
                 is_counted: entry.is_counted,
+                count_round: 0,
             })
             .collect()
     };
@@ -255,6 +257,5 @@ fn forest_of(table: &Table, superblock: &Superblock) -> Forest {
         sequence: Count::of(superblock.log.sequence),
         trees: trees(&table.trees),
         snapshots,
-        count_round: 0,
     }
 }

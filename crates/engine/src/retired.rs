@@ -4,6 +4,7 @@
 //! Invariant: retired space is handed back only by the checkpoint after its death, when no pin and no named
 //! snapshot lies in its life.
 
+use crate::delta::Delta;
 use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Node, PageRef};
 use crate::value::{Chain, PIECE_BYTES, Piece};
@@ -16,6 +17,13 @@ pub(crate) struct Retired {
     pub(crate) len: u64,
     pub(crate) birth: u64,
     pub(crate) death: u64,
+}
+
+impl Retired {
+    /// The same, alive for an epoch more if it was to die with the commit of `epoch`, which failed.
+    pub(crate) fn outliving(self, epoch: u64) -> Self {
+        Self { death: self.death + u64::from(self.death == epoch), ..self }
+    }
 }
 
 /// Retired space, and things whose home a running checkpoint may yet set.
@@ -40,6 +48,7 @@ impl Nodes {
 
 enum Undecided {
     Node(Node),
+    Delta(Arc<Delta>),
     Piece(Piece),
 }
 
@@ -88,6 +97,18 @@ impl RetiredList {
         }
     }
 
+    /// A delta is no longer part of the current trees, but for others that lie on it.
+    pub(crate) fn delta(&mut self, delta: &Arc<Delta>, epoch: u64) {
+        match delta.home() {
+            Some(home) => self.page(home, epoch + 1),
+            None if delta.birth < epoch => {
+                self.undecided.push((Undecided::Delta(Arc::clone(delta)), epoch + 1));
+                self.weigh();
+            }
+            None => {}
+        }
+    }
+
     /// A piece is no longer part of any value of the current trees.
     pub(crate) fn piece(&mut self, piece: &Piece, epoch: u64) {
         match piece.home() {
@@ -123,6 +144,11 @@ impl RetiredList {
                         self.page(home, death);
                     }
                 }
+                Undecided::Delta(delta) => {
+                    if let Some(home) = delta.home() {
+                        self.page(home, death);
+                    }
+                }
                 Undecided::Piece(piece) => {
                     if let Some(offset) = piece.home() {
                         let len = u64::from(piece.len());
@@ -141,7 +167,7 @@ impl RetiredList {
 
     /// Takes the nodes out whose home was not known; see [`Nodes::decided`].
     pub(crate) fn take_nodes(&mut self) -> Nodes {
-        let is_node = |(item, _): &mut (Undecided, u64)| matches!(item, Undecided::Node(_));
+        let is_node = |(item, _): &mut (Undecided, u64)| !matches!(item, Undecided::Piece(_));
         Nodes(self.undecided.extract_if(.., is_node).collect())
     }
 
@@ -171,7 +197,7 @@ impl RetiredList {
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
             Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),
-            Undecided::Node(_) => None,
+            Undecided::Node(_) | Undecided::Delta(_) => None,
         });
         self.space.iter().map(|retired| (retired.offset, retired.len)).chain(pieces)
     }

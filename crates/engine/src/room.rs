@@ -11,9 +11,9 @@ use crate::EngineError;
 use crate::batch::{Action, Op};
 use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
-use crate::node::Slot;
 use crate::planted::{self, Bug};
 use crate::shared::{Shared, Wanted};
+use crate::slot::Slot;
 use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW};
@@ -129,7 +129,10 @@ impl Shared {
             && state.ended < enough
             && state.is_served
         {
-            self.nudge.ask(Wanted::Checkpoint);
+            // One that runs holds what could go otherwise: it may be enough that it ends.
+            if state.begun == state.ended {
+                self.nudge.ask(Wanted::Checkpoint);
+            }
             self.room.changed.wait(&mut state);
             // What was written can go now, and does not before somebody looks who needs the room.
             MutexGuard::unlocked(&mut state, || self.make_room_by_waiting(need));

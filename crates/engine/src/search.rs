@@ -5,7 +5,8 @@
 
 use crate::checksum::key_hash;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
-use crate::node::{Inner, Node, Slot};
+use crate::node::{Inner, Node};
+use crate::slot::Slot;
 use crate::tree::HashedKey;
 use crate::value::Stored;
 use std::sync::Arc;
@@ -18,6 +19,11 @@ pub(crate) struct Missing {
 
 impl Missing {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
+
+    /// Shows the value of a key that was put beside the missing leaf; none if it was not.
+    pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.parent.as_ref()?.children[self.child].delta()?.find(key, show)
+    }
 }
 
 /// The leaf whose range holds `key`.
@@ -34,6 +40,15 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
             }
         }
     }
+}
+
+/// The slot of the leaf whose range holds `key`, or of the first node on the way that is missing.
+pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
+    let mut slot = root;
+    while let Some(inner) = slot.inner() {
+        slot = &inner.children[inner.child_of(key)];
+    }
+    slot
 }
 
 /// The value of `key`, for whoever is alone in the gate or has asked for stillness.

@@ -3,9 +3,10 @@
 use crate::EngineError;
 use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
-use crate::node::{Node, Slot};
+use crate::node::Node;
 use crate::search::Missing;
 use crate::shared::Shared;
+use crate::slot::Slot;
 use crate::value::{Stored, Value, ValueRef};
 use crate::view::{View, rest_of};
 use crate::visit::{Direction, Range, Visit, Visited};

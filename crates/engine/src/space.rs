@@ -324,10 +324,9 @@ impl Space {
     }
 
     /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the longest
-    /// pieces first. It is in flight until [`Space::released`].
-    pub(crate) fn take_to_release(&mut self, least: u64) -> Vec<Extent> {
-        let used = self.end - self.free_bytes() - self.kept_bytes;
-        let mut excess = self.spare_bytes().saturating_sub(used / SPARE_SHARE + least);
+    /// pieces first and so many of them at most. It is in flight until [`Space::released`].
+    pub(crate) fn take_to_release(&mut self, least: u64, pieces: usize) -> Vec<Extent> {
+        let mut excess = self.spare_bytes().saturating_sub(self.used_bytes() / SPARE_SHARE + least);
         if excess < RELEASE_LEAST {
             return Vec::new();
         }
@@ -338,7 +337,7 @@ impl Space {
             .collect();
         let mut taken = Vec::new();
         for mut extent in candidates {
-            if excess < RELEASE_LEAST {
+            if excess < RELEASE_LEAST || taken.len() == pieces {
                 break;
             }
             extent.len = extent.len.min(excess / BLOCK * BLOCK);
@@ -348,6 +347,11 @@ impl Space {
             taken.push(extent);
         }
         taken
+    }
+
+    /// Bytes that something needs.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.end - self.free_bytes() - self.kept_bytes
     }
 
     /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at once, for
@@ -490,7 +494,7 @@ mod tests {
         let mut space = Space::new(4096);
         let extents: Vec<Extent> = (0..8).map(|_| space.allocate(1 << 20)).collect();
         extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
-        let taken = space.take_to_release(1 << 20);
+        let taken = space.take_to_release(1 << 20, usize::MAX);
         let bytes: u64 = taken.iter().map(|extent| extent.len).sum();
         // Of three megabytes one is kept, and an eighth of the five in use.
         assert_eq!(bytes, ((2 << 20) - ((5 << 20) + 4096) / 8) / BLOCK * BLOCK, "{taken:?}");
@@ -507,7 +511,7 @@ mod tests {
         space.insert_free(meanwhile);
         space.released(&taken.iter().map(|extent| (*extent, true)).collect::<Vec<_>>());
         assert_eq!(space.spare_bytes(), (3 << 20) - bytes);
-        assert!(space.take_to_release(1 << 20).is_empty(), "a hole is given back once");
+        assert!(space.take_to_release(1 << 20, usize::MAX).is_empty(), "a hole is given back once");
         let again = space.allocate(3 << 20);
         assert_eq!((again.offset, space.spare_bytes()), (extents[1].offset, 0));
         space.insert_free(again);

@@ -32,8 +32,11 @@ const FLAG_CLEAN: u32 = 1;
 /// log segment may hold values of other trees than it names.
 pub(crate) const MOVED_RANGES: u64 = 1;
 
+/// Feature, needed to read: the number of an uncounted tree means nothing, not even together with others.
+pub(crate) const UNCOUNTED: u64 = 2;
+
 /// All features needed to read that this build knows.
-const KNOWN_TO_READ: u64 = MOVED_RANGES;
+const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED;
 
 /// The root of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +213,12 @@ impl Table {
         }
         self.encode_uncounted(&mut bytes);
         bytes
+    }
+
+    /// Whether any tree is uncounted.
+    pub(crate) fn has_uncounted(&self) -> bool {
+        let in_snapshots = self.snapshots.iter().flat_map(|snapshot| &snapshot.trees);
+        self.trees.iter().chain(in_snapshots).any(|tree| !tree.is_counted)
     }
 
     /// The places of uncounted trees among all trees named before; nothing where there is none, as in tables of before.

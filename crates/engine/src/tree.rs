@@ -13,12 +13,14 @@ pub(crate) use join::join;
 
 use crate::EngineError;
 use crate::backing::Backing;
+use crate::delta::{Delta, record_bytes};
 use crate::frames::Purpose;
 use crate::leaf::{Full, Leaf, Record, SharedLeaf};
-use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, Slot, common_prefix};
+use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::search::Way;
+use crate::slot::Slot;
 use crate::value::{Chain, Stored};
 use std::sync::Arc;
 
@@ -80,14 +82,16 @@ struct Upper {
 pub(crate) struct Run<'r> {
     items: &'r [(HashedKey<'r>, Stored<'r>)],
     at: usize,
-    /// How many keys were new.
+    /// How many keys were new, of those of which that is known.
     pub(crate) added: u64,
+    /// Whether of some it is not.
+    pub(crate) is_unsure: bool,
 }
 
 impl<'r> Run<'r> {
     pub(crate) fn of(items: &'r [(HashedKey<'r>, Stored<'r>)]) -> Self {
         debug_assert!(items.is_sorted_by_key(|(key, _)| key.bytes));
-        Self { items, at: 0, added: 0 }
+        Self { items, at: 0, added: 0, is_unsure: false }
     }
 
     /// End of the items that belong into child `index` of `inner`, of which the next does.
@@ -173,12 +177,31 @@ fn put_in_child(
     let key = &run.items[run.at].0;
     let index = inner.child_near(key.bytes, key.way.child_at(level));
     let end = run.end_in(inner, index, end);
+    let has_leaves = inner.has_leaves();
     let (pivots, children) = inner.parts_mut();
+    if has_leaves && children[index].get().is_none() {
+        put_beside(&mut children[index], run, end, edit);
+        if run.at == end {
+            return Ok(None);
+        }
+    }
     let inside = fences.of_child(pivots, index);
-    let Some(upper) = put_in(&mut children[index], inside, level + 1, run, end, edit)? else {
-        return Ok(None);
-    };
-    Ok(insert_upper(inner, index, upper))
+    let upper = put_in(&mut children[index], inside, level + 1, run, end, edit)?;
+    let is_leaf = matches!(children[index].get(), Some(Node::Leaf(_)));
+    inner.note_leaves(is_leaf);
+    Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
+}
+
+/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes them.
+fn put_beside(slot: &mut Slot, run: &mut Run<'_>, end: usize, edit: &mut Edit<'_>) {
+    while run.at < end
+        && let (key, Stored::Inline(value)) = run.items[run.at]
+        && slot.takes_delta(record_bytes(key.bytes, value))
+    {
+        slot.put_delta((key.bytes, value), edit.epoch, edit.backing, edit.retired);
+        run.at += 1;
+        run.is_unsure = true;
+    }
 }
 
 /// Sets keys of the run up to `end`, until the leaf had to be built anew.
@@ -431,9 +454,12 @@ enum Owned<'a> {
 /// Makes the node of `slot` ours to change: nobody shares it, and it has no home on disk any more.
 fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
     slot.load(edit.backing)?;
+    let delta = slot.take_delta();
     match slot.get_mut() {
         Some(Node::Leaf(shared)) => {
-            if shared.is_shared() {
+            if let Some(delta) = delta {
+                own_merged(shared, &delta, edit);
+            } else if shared.is_shared() {
                 edit.retired.shared_node(Node::Leaf(shared.clone()), edit.epoch);
                 *shared = shared.fork(edit.epoch);
             } else {
@@ -466,6 +492,21 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
         }
         None => unreachable!("a slot that was loaded holds a node"),
     }
+}
+
+/// Makes a leaf ours that a page and a delta added up to: it takes the delta's place.
+fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
+    edit.retired.delta(delta, edit.epoch);
+    for (chain, death) in delta.take_replaced() {
+        edit.retired.chain(&chain, None, death);
+    }
+    if shared.is_shared() {
+        *shared = shared.fork(edit.epoch);
+    }
+    let leaf = sole_leaf(shared);
+    // If it has one, it is that of the delta.
+    leaf.take_home();
+    leaf.birth = edit.epoch;
 }
 
 /// The leaf, which nobody shares: whoever shared it let go, and nobody can begin to while it is being changed.
@@ -512,6 +553,25 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing
         };
     }
     gone
+}
+
+/// Lets go of the leaf of `key` for small records that will be put, if it could be read back, nobody read it lately, and it
+/// takes all of them beside it, `bytes` of them by the address of its slot.
+pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
+    let mut slot = root;
+    while let Some(Node::Inner(shared)) = slot.get_mut() {
+        let Some(inner) = Arc::get_mut(shared) else { return };
+        let (index, has_leaves) = (inner.child_of(key), inner.has_leaves());
+        slot = &mut inner.children[index];
+        if !has_leaves {
+            continue;
+        }
+        let was_used = matches!(slot.get(), Some(Node::Leaf(leaf)) if leaf.counted.take_use());
+        if !was_used && slot.would_take_delta(bytes(std::ptr::from_ref(slot))) && slot.evict() > 0 {
+            backing.node_is_absent();
+        }
+        return;
+    }
 }
 
 /// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that went.

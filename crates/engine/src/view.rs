@@ -9,9 +9,10 @@
 
 use crate::EngineError;
 use crate::forest::TreeState;
-use crate::node::{Node, Slot};
+use crate::node::Node;
 use crate::pins::Pin;
 use crate::shared::Shared;
+use crate::slot::Slot;
 use crate::threads::{Mutex, RwLock};
 use crate::value::Stored;
 use crate::visit::{Direction, Range, Visit, Visited};

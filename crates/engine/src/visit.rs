@@ -5,8 +5,9 @@
 //! will not get to is not asked for, since fetching costs more than visiting.
 
 use crate::leaf::{HEAD_LINES, Leaf, SLOT_LINES, SharedLeaf};
-use crate::node::{Inner, Node, Slot};
+use crate::node::{Inner, Node};
 use crate::search::Missing;
+use crate::slot::Slot;
 use crate::value::Stored;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -97,6 +97,12 @@ impl Tree {
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
                     Err(missing) => {
+                        let show = |value: &[u8]| {
+                            found(Some(shared.value_ref(crate::value::Stored::Inline(value), forest.epoch)))
+                        };
+                        if let Some(shown) = missing.find_beside(key, show) {
+                            return Ok(shown);
+                        }
                         let epoch = if planted::is(Bug::ReadUnpinned) { 0 } else { forest.epoch };
                         (missing, shared.pins.pin(epoch), forest.epoch)
                     }

@@ -23,8 +23,13 @@ impl Leaf {
 
     /// Counts its memory from now on.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
+        self.count_in_as(meter, self.home.get().is_none());
+    }
+
+    /// As [`Leaf::count_in`], as one that only a checkpoint can let go of or not.
+    pub(crate) fn count_in_as(&mut self, meter: &Arc<Meter>, is_unwritten: bool) {
         let bytes = self.memory_bytes() + self.chains().map(chain_bytes).sum::<usize>();
-        self.counted.begin(meter, bytes, self.home.get().is_none());
+        self.counted.begin(meter, bytes, is_unwritten);
     }
 
     /// Gives it the home that it was written to.

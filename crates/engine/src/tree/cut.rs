@@ -12,8 +12,9 @@ use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::leaf::{Leaf, Record, SharedLeaf};
-use crate::node::{Node, Slot};
+use crate::node::Node;
 use crate::planted::{self, Bug};
+use crate::slot::Slot;
 use std::sync::Arc;
 
 /// The first or the last of several.

@@ -11,7 +11,8 @@ use super::{grow, insert_upper, new_leaf, own, split_if_full};
 use crate::EngineError;
 use crate::backing::Backing;
 use crate::leaf::Record;
-use crate::node::{Node, Pivot, Slot};
+use crate::node::{Node, Pivot};
+use crate::slot::Slot;
 
 /// The tree that `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is, are together. `pivot`
 /// parts their separators as well, and neither leaf at the seam leaves anything out of its keys.

@@ -1,0 +1,218 @@
+//! A place for a node: resident, or to be read when it is needed.
+//!
+//! What is to be read is a page, or a page and what was put since into a leaf that nobody read ([`crate::delta`]).
+//!
+//! Invariant: where a slot has a delta, its node, if one is resident, is what the delta adds up to; whoever changes the
+//! node takes the delta away first.
+
+use crate::backing::Backing;
+use crate::delta::Delta;
+use crate::leaf::SharedLeaf;
+use crate::node::{Inner, Node, PageRef};
+use crate::page;
+use crate::retired::RetiredList;
+use crate::{Damage, EngineError};
+use std::sync::{Arc, OnceLock};
+
+/// A place for a node.
+///
+/// Lookups touch one slot in each node they pass, so slots are kept small: what only a read from disk needs
+/// lies elsewhere.
+#[derive(Clone, Default)]
+pub(crate) struct Slot {
+    node: OnceLock<Node>,
+    away: Option<Arc<Away>>,
+}
+
+/// How a node is read that is not resident.
+#[derive(Clone)]
+enum Away {
+    Page(PageRef),
+    Delta(Arc<Delta>),
+}
+
+impl Slot {
+    pub(crate) fn resident(node: Node) -> Self {
+        Self { node: OnceLock::from(node), away: None }
+    }
+
+    pub(crate) fn on_disk(home: PageRef) -> Self {
+        Self { node: OnceLock::new(), away: Some(Arc::new(Away::Page(home))) }
+    }
+
+    fn read(&self, backing: &Backing) -> Result<Node, EngineError> {
+        match self.away.as_deref() {
+            Some(Away::Page(page)) => page::read(page, backing),
+            Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(backing)?)),
+            None => Err(backing.corrupt(0, Damage::PageContent)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Node> {
+        self.node.get()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Node> {
+        self.node.get_mut()
+    }
+
+    /// The inner node here, if it is one and resident.
+    pub(crate) fn inner(&self) -> Option<&Inner> {
+        match self.node.get() {
+            Some(Node::Inner(inner)) => Some(inner),
+            _ => None,
+        }
+    }
+
+    /// What was put into the leaf here since it was written, while nobody changed the leaf itself.
+    pub(crate) fn delta(&self) -> Option<&Arc<Delta>> {
+        match self.away.as_deref() {
+            Some(Away::Delta(delta)) => Some(delta),
+            _ => None,
+        }
+    }
+
+    /// Where the node lies on disk, if it equals its page there.
+    pub(crate) fn home(&self) -> Option<PageRef> {
+        match (self.away.as_deref(), self.node.get()) {
+            (Some(Away::Delta(delta)), _) => delta.home(),
+            (_, Some(node)) => node.home(),
+            (Some(Away::Page(page)), None) => Some(*page),
+            (None, None) => Some(PageRef::default()),
+        }
+    }
+
+    /// Whether both are known to have the same node, unread.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_same_node = match (self.get(), other.get()) {
+            (Some(a), Some(b)) => a.address() == b.address(),
+            _ => false,
+        };
+        let is_same_delta = match (self.delta(), other.delta()) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        is_same_node || is_same_delta || self.home().is_some_and(|home| other.home() == Some(home))
+    }
+
+    /// The node, read where it is not resident.
+    pub(crate) fn load(&self, backing: &Backing) -> Result<&Node, EngineError> {
+        if let Some(node) = self.node.get() {
+            return Ok(node);
+        }
+        let node = self.read(backing)?;
+        // Another reader may have been faster; its copy stays.
+        Ok(self.node.get_or_init(|| node))
+    }
+
+    /// As [`Slot::load`], without keeping anything.
+    pub(crate) fn look_at(&self, backing: &Backing) -> Result<Node, EngineError> {
+        match self.node.get() {
+            Some(node) => Ok(node.clone()),
+            None => self.read(backing),
+        }
+    }
+
+    /// As [`Slot::load`], without keeping a leaf that was read.
+    pub(crate) fn read_apart(&self, backing: &Backing) -> Result<Node, EngineError> {
+        if let Some(node) = self.node.get() {
+            return Ok(node.clone());
+        }
+        let node = self.read(backing)?;
+        if let Node::Inner(_) = node {
+            // Small, and the way to all below it; should another reader have been faster, its copy stays.
+            let _ = self.node.set(node.clone());
+        }
+        Ok(node)
+    }
+
+    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an inner node, which
+    /// is kept, and where somebody was faster: what is resident may be changed by others.
+    pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
+        if self.node.get().is_some() {
+            return Ok(None);
+        }
+        match self.read(backing)? {
+            Node::Leaf(leaf) => Ok(Some(leaf)),
+            inner => {
+                // Small, and the way to all below it; should another reader have been faster, its copy stays.
+                let _ = self.node.set(inner);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that may take
+    /// a while.
+    pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
+        self.get()?;
+        let home = self.home()?;
+        Some(std::mem::replace(self, Self::on_disk(home)))
+    }
+
+    /// Lets go of a node that can be read back; the bytes that it counted for.
+    pub(crate) fn evict(&mut self) -> u64 {
+        let bytes = match self.node.get() {
+            Some(Node::Leaf(leaf)) => leaf.counted.bytes(),
+            Some(Node::Inner(inner)) => inner.weight_bytes(),
+            None => return 0,
+        };
+        match (self.home(), self.delta()) {
+            (Some(home), _) => self.away = Some(Arc::new(Away::Page(home))),
+            (None, Some(_)) => {}
+            (None, None) => return 0,
+        }
+        self.node.take();
+        bytes
+    }
+
+    /// Whether a leaf that is not resident may have so many bytes of records put beside it.
+    pub(crate) fn takes_delta(&self, bytes: usize) -> bool {
+        self.node.get().is_none() && self.would_take_delta(bytes)
+    }
+
+    /// The same of any leaf, if it were not resident.
+    pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
+        match (self.home(), self.delta()) {
+            (Some(home), _) => Delta::fits(home.len as usize, 0, bytes),
+            (None, Some(delta)) => delta.takes(bytes),
+            (None, None) => false,
+        }
+    }
+
+    /// Puts a record beside a leaf that is not resident, and was said to take it.
+    pub(crate) fn put_delta(
+        &mut self,
+        record: (&[u8], &[u8]),
+        epoch: u64,
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) {
+        if let Some(delta) = self.sole_delta() {
+            delta.put(record, epoch);
+            return;
+        }
+        let mut fresh = match self.away.as_deref() {
+            Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing, retired),
+            Some(Away::Delta(delta)) => Delta::of_delta(delta, epoch, backing, retired),
+            None => return,
+        };
+        fresh.put(record, epoch);
+        self.away = Some(Arc::new(Away::Delta(Arc::new(fresh))));
+    }
+
+    /// The delta, if nobody shares it and it may change.
+    fn sole_delta(&mut self) -> Option<&mut Delta> {
+        let away = self.away.as_mut().and_then(Arc::get_mut)?;
+        let Away::Delta(delta) = away else { return None };
+        Arc::get_mut(delta).filter(|delta| delta.may_change())
+    }
+
+    /// Takes the delta away, for the node that it adds up to is about to change; that is resident.
+    pub(crate) fn take_delta(&mut self) -> Option<Arc<Delta>> {
+        let delta = self.delta()?.clone();
+        self.away = None;
+        Some(delta)
+    }
+}
