@@ -125,6 +125,8 @@ impl Forest {
         if let Some(state) = state {
             state.records.add(more);
             state.is_counted = true;
+            // Who counts it at the same time would add the same once more.
+            state.count_round += 1;
         }
     }
 }
