@@ -202,8 +202,7 @@ impl Shared {
                 // What was to be freed is still referred to by the last commit that succeeded, and by deltas that were
                 // not written: whoever comes to hold one of these before the next commit needs it as well.
                 let all = sorted.kept.into_iter().chain(sorted.freeing);
-                let last = if planted::is(Bug::PageUnderDeltaFreed) { u64::MAX } else { epoch };
-                writer.retired.put_back(all.map(|retired| retired.outliving(last)));
+                writer.retired.put_back(all.map(|retired| retired.outliving(epoch)));
                 Err(error)
             }
         }

@@ -142,7 +142,7 @@ impl Delta {
         self.birth = epoch;
         // What was merged before does not know this record.
         self.replaced.take();
-        let content = self.content.get_mut();
+        let mut content = self.content.write();
         content.records.put(key, value);
         content.weigh();
     }

@@ -67,8 +67,6 @@ pub enum Bug {
     DeltaForgotten,
     /// Values that a delta replaced are never let go of.
     ReplacedForgotten,
-    /// A page is free although a delta that was not written lies on it.
-    PageUnderDeltaFreed,
     /// Who places does not take the lock against those who are alone.
     PlacingUnlocked,
     /// Who wants stillness does not take its locks.
@@ -107,7 +105,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 31] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -139,7 +137,6 @@ impl Bug {
         Self::RangeMoveNotLogged,
         Self::DeltaForgotten,
         Self::ReplacedForgotten,
-        Self::PageUnderDeltaFreed,
     ];
 }
 

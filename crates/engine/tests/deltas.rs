@@ -309,3 +309,52 @@ fn readers_see_what_was_put_while_checkpoints_make_pages_of_it() {
     assert_eq!(tree.len().unwrap(), KEYS);
     assert!(engine.check().unwrap().damage.is_empty());
 }
+
+/// A store on `disk` whose leaves are all on disk alone, but for one, so that it is known where leaves are.
+fn opened(disk: &SimDisk) -> (Engine, Tree) {
+    let options = Options { memory_bytes: 64 << 20, ..options(false) };
+    let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    tree.put(b"user", b"first of all", Durability::Buffered).unwrap();
+    (engine, tree)
+}
+
+#[test]
+fn who_holds_a_delta_that_no_checkpoint_could_write_keeps_the_page_below() {
+    for struck in 0..4 {
+        let disk = SimDisk::seeded(struck);
+        let sorted = |number: u64| format!("user{number:08}").into_bytes();
+        let (engine, tree) = opened(&disk);
+        for first in (0..20_000).step_by(500) {
+            let records: Vec<_> =
+                (first..first + 500).map(|number| (sorted(number), versioned(number, 0))).collect();
+            tree.put_many(&records, Durability::Buffered).unwrap();
+        }
+        engine.close().unwrap();
+        let (engine, tree) = opened(&disk);
+        // Far from each other, so that some leaves are written before the disk fails, and some are not.
+        let some = || (100..20_000u64).step_by(2_000);
+        some().for_each(|number| drop(tree.put(&sorted(number), b"beside", Durability::Buffered).unwrap()));
+        assert!(engine.stats().trees.iter().any(|(_, records)| records.is_none()), "nothing went beside");
+        disk.set_plan(FaultPlan { fail_write: Some(struck), ..FaultPlan::default() });
+        engine.checkpoint().unwrap_err();
+        disk.set_plan(FaultPlan::default());
+        let snapshot = engine.snapshot();
+        some()
+            .for_each(|number| drop(tree.put(&sorted(number + 1), b"above", Durability::Buffered).unwrap()));
+        engine.checkpoint().unwrap();
+        // What was free is used again.
+        for version in 1..4 {
+            let records: Vec<_> =
+                (0..20_000).map(|number| (sorted(number), versioned(number, version))).collect();
+            tree.put_many(&records, Durability::Buffered).unwrap();
+            engine.checkpoint().unwrap();
+        }
+        for number in some() {
+            let value =
+                |number| snapshot.get(&tree, &sorted(number)).unwrap().unwrap().to_buffer().unwrap().to_vec();
+            assert_eq!(value(number), b"beside", "{number}");
+            assert_eq!(value(number + 1), versioned(number + 1, 0), "{number}");
+        }
+    }
+}
