@@ -334,14 +334,17 @@ fn who_holds_a_delta_that_no_checkpoint_could_write_keeps_the_page_below() {
         let (engine, tree) = opened(&disk);
         // Far from each other, so that some leaves are written before the disk fails, and some are not.
         let some = || (100..20_000u64).step_by(2_000);
-        some().for_each(|number| drop(tree.put(&sorted(number), b"beside", Durability::Buffered).unwrap()));
+        for number in some() {
+            tree.put(&sorted(number), b"beside", Durability::Buffered).unwrap();
+        }
         assert!(engine.stats().trees.iter().any(|(_, records)| records.is_none()), "nothing went beside");
         disk.set_plan(FaultPlan { fail_write: Some(struck), ..FaultPlan::default() });
         engine.checkpoint().unwrap_err();
         disk.set_plan(FaultPlan::default());
         let snapshot = engine.snapshot();
-        some()
-            .for_each(|number| drop(tree.put(&sorted(number + 1), b"above", Durability::Buffered).unwrap()));
+        for number in some() {
+            tree.put(&sorted(number + 1), b"above", Durability::Buffered).unwrap();
+        }
         engine.checkpoint().unwrap();
         // What was free is used again.
         for version in 1..4 {
