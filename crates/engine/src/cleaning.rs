@@ -323,10 +323,14 @@ impl Shared {
         let stored = forest.tree(value.tree).map(|tree| search::get(&tree.root, &value.key));
         let Some(Ok(Some(Stored::Chain(chain)))) = stored else { return Ok(0) };
         let is_it = |piece: &Piece| piece.home() == Some(value.from) && piece.len() == value.len;
-        let chain = match chain.pieces().iter().any(is_it) {
-            true => chain.with_moved(is_it, &to),
-            false if planted::is(Bug::MovedWithoutLook) => crate::value::Chain::One(to),
-            false => return Ok(0),
+        let chain = match chain.pieces().iter().find(|piece| is_it(piece)) {
+            Some(from) => {
+                // What is read often stays in memory: where it lies on disk is nothing to whoever reads it.
+                to.take_over(from, &self.backing);
+                chain.with_moved(is_it, &to)
+            }
+            None if planted::is(Bug::MovedWithoutLook) => crate::value::Chain::One(to),
+            None => return Ok(0),
         };
         let len = value.len;
         forest.replace(value.tree, &value.key, &chain, &self.backing, retired)?;

@@ -156,6 +156,15 @@ impl Piece {
         }
     }
 
+    /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
+    pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
+        let Some(bytes) = from.0.resident.lock().take() else { return };
+        self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
+        let allocated = bytes.allocated_bytes() as u64;
+        *self.0.resident.lock() = Some(bytes);
+        backing.admit(self.clone(), allocated);
+    }
+
     /// Brings what says where its bytes are nearer.
     #[inline]
     fn prefetch(&self) {

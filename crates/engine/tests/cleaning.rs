@@ -79,6 +79,22 @@ fn segments_stay_within_their_bound_however_often_values_are_overwritten() {
 }
 
 #[test]
+fn values_that_are_moved_stay_in_memory_for_their_readers() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    (0..600).for_each(|number| put(&tree, number, 0));
+    (0..600).filter(|number| number % 5 > 0).for_each(|number| put(&tree, number, 1));
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    assert!(engine.stats().values_moved > 50, "{:?}", engine.stats());
+    for number in 0..600 {
+        let value = tree.get(&key(number)).unwrap().unwrap();
+        assert!(value.is_resident(), "key {number} would be read from the disk");
+        assert_holds(&tree, number, u64::from(number % 5 > 0));
+    }
+}
+
+#[test]
 fn what_a_writer_sets_while_its_segment_is_cleaned_is_never_undone() {
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
     let tree = engine.tree("records").unwrap();
