@@ -83,6 +83,8 @@ pub enum Bug {
     SyncEndUntold,
     /// A page that a lookup is about to read is not kept.
     ReadUnpinned,
+    /// A page below a delta is taken for what it was although the delta has a page of its own by then.
+    DeltaReadOnce,
     /// Who waits for room is not told that a checkpoint ended.
     RoomUntold,
     /// Closing does not wait for who writes large values.
@@ -91,7 +93,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those between threads: one thread alone never meets them.
-    pub const BETWEEN_THREADS: [Self; 10] = [
+    pub const BETWEEN_THREADS: [Self; 11] = [
         Self::PlacingUnlocked,
         Self::StillUnlocked,
         Self::LeafUnlatched,
@@ -100,6 +102,7 @@ impl Bug {
         Self::SyncCountedAfter,
         Self::SyncEndUntold,
         Self::ReadUnpinned,
+        Self::DeltaReadOnce,
         Self::RoomUntold,
         Self::CloseUnlocked,
     ];

@@ -4,6 +4,9 @@ use atoll_disk::{Disk, DiskError, SimDisk, Survival};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
+/// Steps of the schedule that a read takes before it is done.
+const READ_STEPS: usize = 12;
+
 /// The simulated disk, under the scheduler.
 pub struct Scheduled {
     disk: SimDisk,
@@ -51,6 +54,8 @@ impl Scheduled {
 
 impl Disk for Scheduled {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        // Reads are what others overtake.
+        (0..READ_STEPS).for_each(|_| _ = self.changes());
         self.around(|| self.disk.read_at(offset, target))
     }
 

@@ -36,7 +36,7 @@ const BATCH: usize = 50;
 const USUAL: usize = 2000;
 
 /// Orders of each kind in which a planted bug must show.
-const TO_SEE_A_BUG: usize = 2000;
+const TO_SEE_A_BUG: usize = 8000;
 
 /// Changes of thread that count, in orders that have few.
 const DEPTH: usize = 4;
@@ -134,6 +134,7 @@ models! {
     updates_decide_on_what_is_there: small::updates;
     what_is_let_go_of_is_read_back_the_same: memory::eviction;
     a_long_reader_keeps_its_pages: memory::reclamation;
+    what_is_put_beside_absent_leaves_is_read_with_them: memory::deltas;
     writers_who_wait_for_room_go_on: memory::room;
     what_was_synced_survives: durable::synced;
     nothing_is_written_once_a_store_is_closed: durable::close;
@@ -149,6 +150,7 @@ const PLANTED: &[(Bug, fn())] = &[
     (Bug::ForestUnlocked, memory::eviction),
     (Bug::ReadUnpinned, memory::reclamation),
     (Bug::ReaderNotKept, memory::reclamation),
+    (Bug::DeltaReadOnce, memory::deltas),
     (Bug::RoomUntold, memory::room),
     (Bug::SyncCountedAfter, durable::synced),
     (Bug::SyncEndUntold, durable::synced),

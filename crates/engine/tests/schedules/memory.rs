@@ -104,6 +104,52 @@ pub fn reclamation() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
+/// Leaves that are not in memory: somebody puts beside them and makes checkpoints of that, others read what lies in the
+/// leaves, by a lookup and by a snapshot.
+pub fn deltas() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk.clone(), options());
+    put_all(&tree, (0..RECORDS).map(key), &value(0));
+    engine.close_shared().unwrap();
+    let (engine, tree) = open(disk, Options { memory_bytes: 16 << 10, life: Some(2), ..options() });
+    let put_at = |part: usize| key(part * 25 + 12);
+    let writer = spawn({
+        let (engine, tree) = (engine.clone(), tree.clone());
+        move || {
+            for version in 1..4 {
+                (0..4).for_each(|part| _ = put(&tree, &put_at(part), &[version]));
+                engine.checkpoint().unwrap();
+            }
+        }
+    });
+    let reader = spawn({
+        let tree = tree.clone();
+        move || {
+            let mut newest = 0;
+            for number in [3, 28, 53, 78, 8, 33, 58, 83] {
+                assert_eq!(get(&tree, &key(number)).as_deref(), Some(&value(0)[..]), "beside what is put");
+                let found = get(&tree, &put_at(0)).expect("it is there")[0];
+                assert!(found >= newest, "never older");
+                newest = found;
+            }
+        }
+    });
+    let snapshots = spawn({
+        let (engine, tree) = (engine.clone(), tree.clone());
+        move || {
+            let snapshot = engine.snapshot();
+            let seen = content_of(&snapshot, &tree);
+            let versions: Vec<u8> = (0..4).map(|part| seen[put_at(part).as_bytes()][0]).collect();
+            assert!(versions.is_sorted_by(|a, b| a >= b) && versions[0] - versions[3] <= 1, "{versions:?}");
+            assert!(seen.len() == RECORDS && content_of(&snapshot, &tree) == seen, "the same again");
+        }
+    });
+    join(vec![writer, reader, snapshots]);
+    let seen = content(&tree);
+    assert!((0..4).all(|part| seen[put_at(part).as_bytes()] == [3]) && seen.len() == RECORDS);
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
 /// Two bring in more than the memory holds; a thread makes checkpoints. All of them end.
 pub fn room() {
     let disk = Scheduled::empty();
