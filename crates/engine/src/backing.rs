@@ -36,6 +36,8 @@ pub struct Backing {
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
     memory_bytes: u64,
+    /// Whether it is as if memory were short for puts.
+    blind_puts: bool,
 }
 
 impl Backing {
@@ -53,7 +55,13 @@ impl Backing {
             meter: Arc::default(),
             has_absent_nodes: AtomicBool::new(false),
             memory_bytes,
+            blind_puts: false,
         }
+    }
+
+    /// The same, as such options want it.
+    pub(crate) fn with_blind_puts(self, blind_puts: bool) -> Self {
+        Self { blind_puts, ..self }
     }
 
     pub(crate) fn disk(&self) -> Option<&Arc<dyn Disk>> {
@@ -163,9 +171,10 @@ impl Backing {
         (self.held_bytes() + need).saturating_sub(self.room())
     }
 
-    /// Whether there is so little room that what is in memory has to be worth it; not where all of the store is.
+    /// Whether there is so little room that what is in memory has to be worth it, or is to be treated so; not where all of
+    /// the store is in memory.
     pub(crate) fn is_short(&self) -> bool {
-        !self.is_all_resident() && self.held_bytes() > self.room() / 2
+        !self.is_all_resident() && (self.blind_puts || self.held_bytes() > self.room() / 2)
     }
 
     /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one go what

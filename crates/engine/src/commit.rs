@@ -253,17 +253,18 @@ impl Shared {
         if self.backing.is_all_resident() {
             return Ok(());
         }
-        let mut beside = HashMap::new();
+        let (is_short, mut beside) = (self.backing.is_short(), HashMap::new());
         for op in ops {
             match op.action {
-                Action::Put(key, given) if self.goes_beside(op.tree, key, given, &mut beside) => {}
+                Action::Put(key, given) if is_short && self.goes_beside(op.tree, key, given, &mut beside) => {
+                }
                 Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
                     self.make_key_resident(op.tree, key)?;
                 }
                 Action::DeleteRange(from, to) => self.make_range_resident(op.tree, from, to)?,
             }
         }
-        if self.backing.is_short() {
+        if is_short {
             self.let_go_for(ops);
         }
         Ok(())

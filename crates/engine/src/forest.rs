@@ -178,8 +178,11 @@ impl Forest {
     ) -> Result<(), EngineError> {
         let Some(state) = self.tree(tree) else { return Ok(()) };
         match change {
-            Change::Put(..) => Ok(()),
-            Change::Append(key, _) | Change::Delete(key) => load_leaf(&state.root, key, backing),
+            // Goes beside its leaf, or is looked at when it is applied.
+            Change::Put(..) if backing.is_short() => Ok(()),
+            Change::Put(key, _) | Change::Append(key, _) | Change::Delete(key) => {
+                load_leaf(&state.root, key, backing)
+            }
             // Reads what it needs itself, a few leaves at a time.
             Change::DeleteRange(..) => Ok(()),
         }

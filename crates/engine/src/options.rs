@@ -16,6 +16,9 @@ pub struct Options {
     /// Whether small commits are copied into mapped pages of the file, where its system allows that, rather than written
     /// by a call each. A disk that fails in a way that cannot be asked for before ends the process then. Default yes.
     pub log_windows: bool,
+    /// Whether small puts go beside leaves that are not in memory also where there is room to read these. That suits who
+    /// writes to a store that nobody reads; how many records its trees have has to be counted then. Default no.
+    pub blind_puts: bool,
     /// Whether a thread of its own makes checkpoints. A simulator calls them itself.
     pub background: bool,
     /// Whether nothing is ever written.
@@ -38,6 +41,7 @@ impl Default for Options {
             checkpoint_bytes: 1 << 30,
             log_segment_bytes: 8 << 20,
             log_windows: true,
+            blind_puts: false,
             background: true,
             read_only: false,
             keep: Duration::ZERO,

@@ -180,7 +180,8 @@ fn open(
     superblock: Superblock,
     mend: Option<u64>,
 ) -> Result<Recovered, EngineError> {
-    let backing = Arc::new(Backing::new(Some(Arc::clone(&disk)), superblock.store_id, options.memory_bytes));
+    let backing = Backing::new(Some(Arc::clone(&disk)), superblock.store_id, options.memory_bytes);
+    let backing = Arc::new(backing.with_blind_puts(options.blind_puts));
     let bytes = page::read_bytes(&superblock.table, &backing)?;
     let table = Table::decode(&bytes)
         .map_err(|Malformed| backing.corrupt(superblock.table.offset, Damage::PageContent))?;

@@ -312,7 +312,7 @@ fn readers_see_what_was_put_while_checkpoints_make_pages_of_it() {
 
 /// A store on `disk` whose leaves are all on disk alone, but for one, so that it is known where leaves are.
 fn opened(disk: &SimDisk) -> (Engine, Tree) {
-    let options = Options { memory_bytes: 64 << 20, ..options(false) };
+    let options = Options { memory_bytes: 64 << 20, blind_puts: true, ..options(false) };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
     let tree = engine.tree("t").unwrap();
     tree.put(b"user", b"first of all", Durability::Buffered).unwrap();

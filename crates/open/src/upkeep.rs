@@ -168,7 +168,7 @@ pub async fn copy_last_complete(
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {
     use StatisticUnit::{Bytes, Count};
-    // Only trees that were split at the engine's own door are not counted.
+    // A tree much of which was written while it did not fit into memory is not counted: that would read all of it.
     let counted = stats.trees.iter().filter_map(|(name, records)| Some((name, (*records)?)));
     let records = counted.map(|(name, records)| (format!("{name}-records"), records, Count));
     let figures = [

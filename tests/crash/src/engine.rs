@@ -52,6 +52,8 @@ impl Subject for EngineSubject {
         plant(bug);
         let options = Options {
             memory_bytes: settings.memory_bytes,
+            // With little memory puts go beside absent leaves anyway.
+            blind_puts: settings.memory_bytes >= 1 << 20,
             checkpoint_bytes: settings.checkpoint_bytes,
             log_segment_bytes: settings.log_segment_bytes,
             background: false,
