@@ -1,7 +1,7 @@
 //! The journey of a write: checked, made durable as far as asked, then visible.
 
 use crate::batch::{Action, Given, Op, WriteBatch};
-use crate::delta::record_bytes;
+use crate::delta::{MERGED_MORE, record_bytes};
 use crate::engine::Engine;
 use crate::forest::{self, Change, Count, Forest, NewValue};
 use crate::gate::Alone;
@@ -283,7 +283,7 @@ impl Shared {
         }
         for (tree, key, _) in puts {
             if let Some(state) = forest.trees.get_mut(tree as usize) {
-                let of_slot = |slot| bytes.get(&slot).copied().unwrap_or(usize::MAX / 2);
+                let of_slot = |slot| bytes.get(&slot).map_or(usize::MAX / 2, |bytes| bytes + MERGED_MORE);
                 tree::let_go(&mut state.root, key, of_slot, &self.backing);
             }
         }
@@ -307,7 +307,7 @@ impl Shared {
         let slot = &parent.children[child];
         let before = added.entry(std::ptr::from_ref(slot)).or_default();
         let bytes = record_bytes(key, given.bytes());
-        let goes = parent.has_leaves() && slot.takes_delta(*before + bytes);
+        let goes = parent.has_leaves() && slot.takes_delta(*before + bytes + MERGED_MORE);
         *before += if goes { bytes } else { 0 };
         goes
     }

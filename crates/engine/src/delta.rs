@@ -34,6 +34,11 @@ use std::sync::{Arc, OnceLock};
 /// leaf has a page of 7 KiB, and most puts replace what is there.
 const FITTING_BYTES: usize = 9 << 10;
 
+/// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose value takes a byte
+/// more for its length there. What is decided before the log is written leaves as much, for a checkpoint may merge both
+/// until it is done.
+pub(crate) const MERGED_MORE: usize = 192;
+
 /// What a delta takes beside its records, with what holds it.
 const DELTA_BYTES: usize = size_of::<Delta>() + 96;
 

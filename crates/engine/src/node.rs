@@ -143,9 +143,9 @@ impl Inner {
         self.has_leaves
     }
 
-    /// Notes that its children are leaves, or that those of the node are whose children it got.
-    pub(crate) fn note_leaves(&mut self, has_leaves: bool) {
-        if has_leaves && !self.has_leaves {
+    /// Notes that its children are leaves. Written only where that is news: readers share the line.
+    pub(crate) fn note_leaves(&mut self) {
+        if !self.has_leaves {
             self.has_leaves = true;
         }
     }

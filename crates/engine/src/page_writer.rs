@@ -101,10 +101,10 @@ impl<'a> PageWriter<'a> {
             _ => delta.read(self.backing)?,
         };
         if self.only_until.is_none() {
-            for (chain, death) in delta.take_replaced() {
+            for (chain, epoch) in delta.take_replaced() {
                 self.replaced.extend(chain.pieces().iter().filter_map(|piece| {
                     let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
-                    Some(Retired { offset, len, birth, death: death + 1 })
+                    Some(Retired { offset, len, birth, death: epoch + 1 })
                 }));
             }
         }

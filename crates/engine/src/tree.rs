@@ -187,8 +187,9 @@ fn put_in_child(
     }
     let inside = fences.of_child(pivots, index);
     let upper = put_in(&mut children[index], inside, level + 1, run, end, edit)?;
-    let is_leaf = matches!(children[index].get(), Some(Node::Leaf(_)));
-    inner.note_leaves(is_leaf);
+    if matches!(children[index].get(), Some(Node::Leaf(_))) {
+        inner.note_leaves();
+    }
     Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
 }
 
@@ -497,8 +498,8 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
 /// Makes a leaf ours that a page and a delta added up to: it takes the delta's place.
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
-    for (chain, death) in delta.take_replaced() {
-        edit.retired.chain(&chain, None, death);
+    for (chain, epoch) in delta.take_replaced() {
+        edit.retired.chain(&chain, None, epoch);
     }
     if shared.is_shared() {
         *shared = shared.fork(edit.epoch);
