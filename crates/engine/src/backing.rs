@@ -2,7 +2,7 @@
 
 use crate::meter::{Kind, Meter, Weight};
 use crate::threads::{AtomicBool, Mutex};
-use crate::value::{PIECE_BYTES, Piece};
+use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
 use std::collections::VecDeque;
@@ -30,8 +30,8 @@ pub struct Backing {
     disk: Option<Arc<dyn Disk>>,
     name: String,
     store_id: u64,
-    /// Values in memory that could be read back, oldest first, each with the bytes it was counted for.
-    values: Mutex<VecDeque<(Piece, u64)>>,
+    /// Values that came into memory and could be read back, oldest first.
+    values: Mutex<VecDeque<Piece>>,
     meter: Arc<Meter>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
@@ -97,10 +97,18 @@ impl Backing {
         if self.disk.is_none() {
             return;
         }
-        let bytes = bytes + VALUE_BYTES;
-        self.meter.add(Kind::Value, bytes);
-        self.values.lock().push_back((piece, bytes));
+        piece.count(bytes);
+        self.meter.add(Kind::Value, bytes + VALUE_BYTES);
+        self.values.lock().push_back(piece);
         self.shed_values();
+    }
+
+    /// Lets go of the bytes of a value that left the trees, if nobody else has it: the next value takes their memory, which
+    /// would else be fresh. Its pieces wait for their turn.
+    pub(crate) fn has_left(&self, chain: &Chain) {
+        for piece in chain.pieces().iter().filter(|piece| piece.is_alone()) {
+            self.meter.take_off(Kind::Value, piece.evict());
+        }
     }
 
     /// Lets go of the oldest values while memory is short, down to what values may always have.
@@ -112,10 +120,9 @@ impl Backing {
     pub(crate) fn shed_values_for(&self, need: u64) {
         let is_over = || self.excess_with(need) > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
         while is_over() {
-            let Some((oldest, counted)) = self.values.lock().pop_front() else { break };
-            oldest.evict();
+            let Some(oldest) = self.values.lock().pop_front() else { break };
             // What was counted, not what was let go of: two readers may have brought the same piece in.
-            self.meter.take_off(Kind::Value, counted);
+            self.meter.take_off(Kind::Value, oldest.evict() + VALUE_BYTES);
         }
     }
 

@@ -15,15 +15,13 @@
 
 use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
-use crate::forest::Forest;
 use crate::log::{self, Written};
 use crate::planted::{self, Bug};
-use crate::retired::RetiredList;
 use crate::search;
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
-use crate::value::{Piece, Stored};
+use crate::value::{Chain, Piece, Stored};
 use std::sync::atomic::Ordering;
 
 /// Segments may take this many parts of `ALIVE_PARTS`: three quarters of them are alive.
@@ -32,9 +30,6 @@ const ALIVE_PARTS: u64 = 3;
 
 /// Segments longer than this were made for one group; they go when all in them is dead.
 const READ_MAX: u64 = 256 << 20;
-
-/// Values that are moved between two releases of the locks.
-const MOVED_AT_ONCE: usize = 32;
 
 /// What a checkpoint knows before it cleans.
 pub(crate) struct Standing {
@@ -165,15 +160,17 @@ impl Shared {
                 Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
                 // Reading a value that does not verify is an error, and moving it would be the same.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
-                    alive.push((tree, value));
+                    alive.push((tree, value, piece.checksum()));
                 }
-                Ok(None) if planted::is(Bug::MovedWithoutLook) => alive.push((value.tree, value)),
+                Ok(None) if planted::is(Bug::MovedWithoutLook) => {
+                    alive.push((value.tree, value, self.backing.checksum(content)));
+                }
                 Ok(_) => {}
                 Err(error) => self.leave(&error),
             }
         }
         let mut added = 0;
-        for (tree, value) in alive {
+        for (tree, value, checksum) in alive {
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
                 > self.cold_bytes() as usize
@@ -182,7 +179,6 @@ impl Shared {
             }
             let at = filling.segment.add(tree, key, content);
             let (from, len) = (victim.extent.offset + value.value.start as u64, content.len() as u32);
-            let checksum = self.backing.checksum(content);
             filling.moving.push(Moving { tree, key: key.to_vec(), from, len, checksum, at });
             added += u64::from(len);
         }
@@ -278,33 +274,31 @@ impl Shared {
             space.land(extent);
             space.add_segment(SegmentUse { extent, number: COLD_NUMBER, live: 0 });
         }
-        for some in filling.moving.chunks(MOVED_AT_ONCE) {
-            self.tell(some, extent);
+        for value in &filling.moving {
+            self.tell(value, extent);
         }
         Ok(())
     }
 
-    /// Moves some values, as one step for everybody else.
-    fn tell(&self, values: &[Moving], extent: Extent) {
-        let mut writer = self.writer.alone();
-        for value in values {
-            // Mostly it is there still. While the writer lock is held nothing is let go of, so it stays.
-            if let Err(error) = self.make_key_resident(value.tree, &value.key) {
-                self.leave(&error);
+    /// Tells the key of a value where it lies now; each by itself, for readers wait for what is not done in place.
+    fn tell(&self, value: &Moving, extent: Extent) {
+        let moved = |chain: &Chain, epoch| self.moved(chain, value, extent, epoch);
+        let is_moved = match self.replace_in_place(value.tree, &value.key, moved) {
+            Some(is_moved) => Ok(is_moved),
+            None => self.replace_alone(value.tree, &value.key, moved),
+        };
+        match is_moved {
+            Ok(true) => {
+                self.values_moved.fetch_add(1, Ordering::Relaxed);
+                self.count_in_cold(extent, value.len);
             }
-        }
-        let mut forest = self.forest.write();
-        for value in values {
-            let home = extent.offset + value.at;
-            let piece = Piece::on_disk(home, value.len, value.checksum, forest.epoch);
-            match self.move_value(&mut forest, &mut writer.retired, value, piece) {
-                Ok(bytes) => self.count_in_cold(extent, bytes),
-                Err(error) => self.leave(&error),
-            }
+            Ok(false) => {}
+            Err(error) => self.leave(&error),
         }
     }
 
-    /// Counts a value with the very step that puts it there: with nothing alive in it a segment is given back.
+    /// Counts a value that lies there. Whoever gives back segments with nothing alive in them does not before cleaning has
+    /// ended.
     fn count_in_cold(&self, extent: Extent, bytes: u32) {
         if let Some(segment) = self.space.lock().segment_of(extent.offset)
             && !planted::is(Bug::ColdNotCounted)
@@ -313,29 +307,37 @@ impl Shared {
         }
     }
 
-    fn move_value(
-        &self,
-        forest: &mut Forest,
-        retired: &mut RetiredList,
-        value: &Moving,
-        to: Piece,
-    ) -> Result<u32, EngineError> {
-        let stored = forest.tree(value.tree).map(|tree| search::get(&tree.root, &value.key));
-        let Some(Ok(Some(Stored::Chain(chain)))) = stored else { return Ok(0) };
+    /// The chain with the value at its new place, if it still has it at the former one.
+    fn moved(&self, chain: &Chain, value: &Moving, extent: Extent, epoch: u64) -> Option<Chain> {
+        let to = Piece::on_disk(extent.offset + value.at, value.len, value.checksum, epoch);
         let is_it = |piece: &Piece| piece.home() == Some(value.from) && piece.len() == value.len;
-        let chain = match chain.pieces().iter().find(|piece| is_it(piece)) {
+        match chain.pieces().iter().find(|piece| is_it(piece)) {
             Some(from) => {
                 // What is read often stays in memory: where it lies on disk is nothing to whoever reads it.
                 to.take_over(from, &self.backing);
-                chain.with_moved(is_it, &to)
+                Some(chain.with_moved(is_it, &to))
             }
-            None if planted::is(Bug::MovedWithoutLook) => crate::value::Chain::One(to),
-            None => return Ok(0),
-        };
-        let len = value.len;
-        forest.replace(value.tree, &value.key, &chain, &self.backing, retired)?;
-        self.values_moved.fetch_add(1, Ordering::Relaxed);
-        Ok(len)
+            None if planted::is(Bug::MovedWithoutLook) => Some(Chain::One(to)),
+            None => None,
+        }
+    }
+
+    /// As [`Shared::replace_in_place`], where others have to wait meanwhile.
+    fn replace_alone(
+        &self,
+        tree: u32,
+        key: &[u8],
+        changed: impl FnOnce(&Chain, u64) -> Option<Chain>,
+    ) -> Result<bool, EngineError> {
+        let mut writer = self.writer.alone();
+        // Mostly it is there still. While the writer lock is held nothing is let go of, so it stays.
+        self.make_key_resident(tree, key)?;
+        let mut forest = self.forest.write();
+        let stored = forest.tree(tree).map(|state| search::get(&state.root, key));
+        let Some(Ok(Some(Stored::Chain(chain)))) = stored else { return Ok(false) };
+        let Some(chain) = changed(chain, forest.epoch) else { return Ok(false) };
+        forest.replace(tree, key, &chain, &self.backing, &mut writer.retired)?;
+        Ok(true)
     }
 }
 

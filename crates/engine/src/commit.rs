@@ -53,6 +53,13 @@ pub(crate) struct Placed {
     extent: Option<Extent>,
 }
 
+impl Placed {
+    /// The value, for the tree.
+    pub(crate) fn to_value(&self) -> NewValue<'static> {
+        NewValue::piece(self.piece.clone())
+    }
+}
+
 /// A sync that makes one commit survive the loss of power.
 pub struct SyncTicket {
     engine: Engine,
@@ -505,7 +512,7 @@ fn changes_of<'a>(ops: &[Op<'a>], placed: &[Option<Placed>]) -> impl Iterator<It
 
 fn change_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Change<'a> {
     let value = |given: Given<'a>| match placed {
-        Some(placed) => NewValue::piece(placed.piece.clone()),
+        Some(placed) => placed.to_value(),
         None => NewValue::Inline(given.bytes()),
     };
     match op.action {

@@ -97,7 +97,7 @@ impl NewValue<'_> {
         Self::Chain(Chain::One(piece))
     }
 
-    fn stored(&self) -> Stored<'_> {
+    pub(crate) fn stored(&self) -> Stored<'_> {
         match self {
             Self::Inline(bytes) => Stored::Inline(bytes),
             Self::Chain(chain) => Stored::Chain(chain),

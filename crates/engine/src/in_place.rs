@@ -1,9 +1,12 @@
-//! Puts and deletes of one small record in a leaf that stays where it is: they do not wait for each other.
+//! Puts and deletes of one record in a leaf that stays where it is: they do not wait for each other.
 //!
 //! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere. It has the
 //! latch of its leaf from before its group is in the log until the record is in the leaf: changes of one leaf happen in
 //! the order of the log. Those of two leaves may be seen in either order while both are on their way; whoever looks at
 //! more than one leaf asks for stillness and sees the trees as they are between two commits.
+//!
+//! A value that lies in the log is in its piece before the latch is taken, so that only its group is written under it.
+//! The pieces that go are noted with the group, by whoever writes the log then.
 //!
 //! Invariant: what is decided here before the log is written cannot fail afterwards.
 //! Invariant: what is decided under the latch holds until it is given back, since nobody else writes into the leaf.
@@ -11,62 +14,104 @@
 use crate::EngineError;
 use crate::batch::{Action, Op};
 use crate::commit::{Visible, check_sizes};
-use crate::forest::{Count, Forest, TreeState};
+use crate::forest::{Count, Forest, NewValue, TreeState};
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
 use crate::log::Log;
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::threads::fence;
 use crate::tree::HashedKey;
-use crate::value::{INLINE_BELOW, Stored};
+use crate::value::{Chain, INLINE_BELOW, Stored};
 use atoll_disk::Ahead;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Values up to this many bytes are put in place: their groups are copied into the window of the log, which takes about a
+/// microsecond. Whoever looks a key up should not wait for the call that writes a longer one.
+const LONGEST: usize = 8 << 10;
+
 impl Shared {
     /// Commits a put or a delete in place; none, and nothing done, where that is not possible.
     pub(crate) fn write_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
-        let (key, value) = match op.action {
-            Action::Put(key, given) if given.bytes().len() < INLINE_BELOW => (key, Some(given.bytes())),
-            Action::Delete(key) => (key, None),
+        match op.action {
+            Action::Put(_, given) if given.bytes().len() <= LONGEST => {}
+            Action::Delete(_) => {}
             _ => return Ok(None),
-        };
+        }
         check_sizes(std::slice::from_ref(op))?;
-        let done = self.change_record(op, key, value, flush)?;
+        let done = self.change_record(op, flush)?;
         Ok(done.map(|done| {
             done.ahead.into_iter().for_each(Ahead::ask);
             self.ask_if_due(done.waiting);
+            done.left.iter().for_each(|chain| self.backing.has_left(chain));
             done.visible
         }))
     }
 
-    fn change_record(
-        &self,
-        op: &Op<'_>,
-        key: &[u8],
-        value: Option<&[u8]>,
-        flush: bool,
-    ) -> Result<Option<Done>, EngineError> {
+    fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<Done>, EngineError> {
+        let (Action::Put(key, _) | Action::Delete(key)) = op.action else { return Ok(None) };
         let placing = self.writer.placing();
         self.check_writable()?;
         let forest = self.forest.read();
         let key = HashedKey::new(key);
         let Some((tree, leaf)) = leaf_to_change(&forest, op.tree, key.bytes) else { return Ok(None) };
+        // While the first lines of the leaf are on their way.
+        let (value, placed) = match op.action {
+            Action::Put(_, given) if given.bytes().len() < INLINE_BELOW => {
+                (Some(NewValue::Inline(given.bytes())), None)
+            }
+            Action::Put(_, given) => {
+                let placed = self.place(given, forest.epoch, false)?;
+                (Some(placed.to_value()), Some(placed))
+            }
+            _ => (None, None),
+        };
+        let value = value.as_ref().map(NewValue::stored);
         let mut latched = leaf.latched(&self.latches, &placing);
-        let is_ours = latched.leaf().birth == forest.epoch && latched.leaf().home.get().is_none();
-        if !is_ours {
+        if !is_ours(latched.leaf(), &forest) {
             return Ok(None);
         }
         let Some(edit) = Edit::of(latched.leaf(), key, value) else { return Ok(None) };
         let Some(leaf) = latched.get_mut() else { return Ok(None) };
         let mut writer = placing.content();
-        self.log_ops(&mut writer, std::slice::from_ref(op), &[None], flush)?;
+        self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
+        if let Some(old) = edit.chain_that_goes(leaf) {
+            writer.retired.chain(old, None, forest.epoch);
+        }
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         let ahead = writer.log.as_mut().and_then(Log::ahead);
         drop(writer);
-        edit.make(leaf, key, &tree.records);
-        Ok(Some(Done { visible, waiting, ahead }))
+        let left = edit.make(leaf, key, &tree.records);
+        Ok(Some(Done { visible, waiting, ahead, left }))
     }
+
+    /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but where its
+    /// bytes lie; whether there was anything to change. None, and nothing done, where that is not possible in place.
+    pub(crate) fn replace_in_place(
+        &self,
+        tree: u32,
+        key: &[u8],
+        changed: impl FnOnce(&Chain, u64) -> Option<Chain>,
+    ) -> Option<bool> {
+        let placing = self.writer.placing();
+        let forest = self.forest.read();
+        let (_, leaf) = leaf_to_change(&forest, tree, key)?;
+        let mut latched = leaf.latched(&self.latches, &placing);
+        let leaf = latched.get_mut().filter(|leaf| is_ours(leaf, &forest))?;
+        let Ok(slot) = leaf.locate(key, usize::MAX) else { return Some(false) };
+        let Stored::Chain(old) = leaf.value(slot) else { return Some(false) };
+        let Some(new) = changed(old, forest.epoch) else { return Some(false) };
+        placing.content().retired.chain(old, Some(&new), forest.epoch);
+        if leaf.replace(slot, &Stored::Chain(&new)).is_err() {
+            unreachable!("a chain takes the place of another");
+        }
+        Some(true)
+    }
+}
+
+/// Whether a leaf of the current trees may be changed without noting it: it is newer than the last checkpoint.
+fn is_ours(leaf: &Leaf, forest: &Forest) -> bool {
+    leaf.birth == forest.epoch && leaf.home.get().is_none()
 }
 
 /// A commit in place.
@@ -76,6 +121,8 @@ struct Done {
     waiting: u64,
     /// What it found the log to need soon.
     ahead: Option<Ahead>,
+    /// What left the tree.
+    left: Option<Chain>,
 }
 
 /// What a write in place does to its leaf.
@@ -86,10 +133,10 @@ enum Edit<'a> {
 }
 
 impl<'a> Edit<'a> {
-    /// The edit, if the leaf takes it as it is and lets go of nothing on disk; none for a delete of what is not there.
-    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<&'a [u8]>) -> Option<Self> {
+    /// The edit, if the leaf takes it as it is; none for a delete of what is not there.
+    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<Stored<'a>>) -> Option<Self> {
         let place = leaf.locate(key.bytes, usize::MAX);
-        let Some(value) = value.map(Stored::Inline) else {
+        let Some(value) = value else {
             return place.ok().filter(|&slot| leaf.spares(slot)).map(Self::Remove);
         };
         leaf.takes(place, key.bytes, &value).then_some(match place {
@@ -98,20 +145,30 @@ impl<'a> Edit<'a> {
         })
     }
 
-    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count) {
-        let done = match &self {
-            Self::Replace(slot, value) => leaf.replace(*slot, value).is_ok(),
-            Self::Insert(slot, value) => leaf.insert_at(*slot, key.bytes, key.fingerprint, value).is_ok(),
-            Self::Remove(slot) => leaf.remove(*slot).is_none(),
-        };
-        if !done {
-            unreachable!("a leaf takes what it said it would");
+    /// What leaves the tree with it.
+    fn chain_that_goes<'l>(&self, leaf: &'l Leaf) -> Option<&'l Chain> {
+        match self {
+            Self::Replace(slot, _) | Self::Remove(slot) => leaf.value(*slot).chain(),
+            Self::Insert(..) => None,
         }
+    }
+
+    /// Makes it; what left the tree.
+    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count) -> Option<Chain> {
+        let done = match &self {
+            Self::Replace(slot, value) => leaf.replace(*slot, value),
+            Self::Insert(slot, value) => {
+                leaf.insert_at(*slot, key.bytes, key.fingerprint, value).map(|()| None)
+            }
+            Self::Remove(slot) => Ok(leaf.remove(*slot)),
+        };
+        let Ok(left) = done else { unreachable!("a leaf takes what it said it would") };
         match self {
             Self::Replace(..) => {}
             Self::Insert(..) => drop(records.add(1)),
             Self::Remove(_) => records.take_off(1),
         }
+        left
     }
 }
 

@@ -224,7 +224,10 @@ fn put_in_leaf(
         run.at += 1;
         run.added += u64::from(place.is_err());
         match done {
-            Ok(old) => retire_chain(old.as_ref(), value, edit),
+            Ok(old) => {
+                retire_chain(old.as_ref(), value, edit);
+                old.iter().for_each(|old| edit.backing.has_left(old));
+            }
             Err(Full) => {
                 if let Ok(Stored::Chain(old)) = place.map(|slot| leaf.value(slot)) {
                     retire_chain(Some(old), value, edit);

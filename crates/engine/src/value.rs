@@ -15,7 +15,7 @@ use crate::prefetch::prefetch;
 use crate::threads::Mutex;
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
 
@@ -64,6 +64,8 @@ struct PieceCell {
     waits_at: Option<Arc<Meter>>,
     home: OnceLock<u64>,
     resident: Mutex<Option<Buffer>>,
+    /// What its bytes in memory count for, once somebody counts them.
+    counted: AtomicU64,
     /// Where the bytes were when they came into memory: only ever asked for, never read.
     bytes_at: AtomicPtr<u8>,
 }
@@ -106,14 +108,36 @@ impl Piece {
     fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool, waits_at: Option<Arc<Meter>>) -> Self {
         let (len, bytes_at) = (bytes.len() as u32, AtomicPtr::new(bytes.as_ptr().cast_mut()));
         let (home, resident) = (OnceLock::new(), Mutex::new(Some(bytes)));
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident, bytes_at }))
+        let counted = AtomicU64::new(0);
+        Self(Arc::new(PieceCell {
+            len,
+            birth,
+            checksum,
+            in_log,
+            waits_at,
+            home,
+            resident,
+            counted,
+            bytes_at,
+        }))
     }
 
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
         let (home, resident) = (OnceLock::from(home), Mutex::new(None));
         let (in_log, waits_at, bytes_at) = (false, None, AtomicPtr::default());
-        Self(Arc::new(PieceCell { len, birth, checksum, in_log, waits_at, home, resident, bytes_at }))
+        let counted = AtomicU64::new(0);
+        Self(Arc::new(PieceCell {
+            len,
+            birth,
+            checksum,
+            in_log,
+            waits_at,
+            home,
+            resident,
+            counted,
+            bytes_at,
+        }))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -149,16 +173,30 @@ impl Piece {
         self.0.resident.lock().clone()
     }
 
-    /// Lets go of the bytes in memory, if they can be read back.
-    pub(crate) fn evict(&self) {
-        if self.0.home.get().is_some() {
-            self.0.resident.lock().take();
+    /// Its bytes in memory count for so many more.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.0.counted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Lets go of the bytes in memory, if they can be read back; how many they counted for.
+    pub(crate) fn evict(&self) -> u64 {
+        if self.0.home.get().is_none() {
+            return 0;
         }
+        let bytes = self.0.resident.lock().take();
+        drop(bytes);
+        self.0.counted.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether nobody has it but the caller, and those who count its bytes in memory.
+    pub(crate) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) <= 2
     }
 
     /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
     pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
         let Some(bytes) = from.0.resident.lock().take() else { return };
+        backing.meter().take_off(Kind::Value, from.0.counted.swap(0, Ordering::Relaxed));
         self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         let allocated = bytes.allocated_bytes() as u64;
         *self.0.resident.lock() = Some(bytes);
@@ -307,7 +345,15 @@ pub(crate) enum Stored<'a> {
     Chain(&'a Chain),
 }
 
-impl Stored<'_> {
+impl<'a> Stored<'a> {
+    /// The chain, if it is one.
+    pub(crate) fn chain(self) -> Option<&'a Chain> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Chain(chain) => Some(chain),
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,

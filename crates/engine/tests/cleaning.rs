@@ -95,6 +95,32 @@ fn values_that_are_moved_stay_in_memory_for_their_readers() {
 }
 
 #[test]
+fn memory_of_overwritten_values_is_used_again() {
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    (0..200).for_each(|number| put(&tree, number, 0));
+    engine.sync().unwrap();
+    let first = engine.stats().value_memory_bytes;
+    for version in 1..40 {
+        for number in 0..200 {
+            // One at a time, and some in a batch.
+            if number % 4 > 0 {
+                tree.put(&key(number), &value(number, version), Durability::Flushed).unwrap();
+            } else {
+                let pair = [(key(number), value(number, version)), (key(900), value(900, version))];
+                tree.put_many(&pair, Durability::Flushed).unwrap();
+            }
+        }
+    }
+    let last = engine.stats().value_memory_bytes;
+    // What is left of each that was overwritten is its place among others.
+    assert!(last < first + 40 * 250 * 200, "{first} {last}");
+    (0..200).for_each(|number| assert_holds(&tree, number, 39));
+    engine.checkpoint().unwrap();
+    (0..200).for_each(|number| assert_holds(&tree, number, 39));
+}
+
+#[test]
 fn what_a_writer_sets_while_its_segment_is_cleaned_is_never_undone() {
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
     let tree = engine.tree("records").unwrap();

@@ -81,22 +81,19 @@ impl Leaf {
         old
     }
 
-    /// Whether a small value can be put in place, at the slot that [`Leaf::locate`] names, and lets go of nothing on disk.
+    /// Whether a value can be put in place, at the slot that [`Leaf::locate`] names.
     pub(crate) fn takes(&self, place: Result<usize, usize>, key: &[u8], value: &Stored<'_>) -> bool {
         let fits = || self.has_room(key.len() - self.prefix_len as usize, value);
-        match place.map(|slot| self.value(slot)) {
-            Ok(Stored::Inline(old)) => old.len() as u64 == value.len() || fits(),
-            Ok(Stored::Chain(_)) => false,
-            Err(_) => fits(),
+        match (place.map(|slot| self.value(slot)), value) {
+            (Ok(Stored::Inline(old)), Stored::Inline(new)) => old.len() == new.len() || fits(),
+            (Ok(Stored::Chain(_)), Stored::Chain(_)) => true,
+            _ => fits(),
         }
     }
 
-    /// Whether a record can be removed in place: it lets go of nothing on disk, and the leaf does not become one that
-    /// should be joined with its neighbour.
+    /// Whether a record can be removed in place: the leaf does not become one that should be joined with its neighbour.
     pub(crate) fn spares(&self, slot: usize) -> bool {
-        let value = self.value(slot);
-        matches!(value, Stored::Inline(_))
-            && !self.is_sparse_without(record_bytes(self.suffix(slot).len(), &value))
+        !self.is_sparse_without(record_bytes(self.suffix(slot).len(), &self.value(slot)))
     }
 
     fn has_room(&self, suffix: usize, value: &Stored<'_>) -> bool {

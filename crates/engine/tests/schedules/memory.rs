@@ -2,8 +2,9 @@
 
 use crate::disk::Scheduled;
 use crate::small::{content, content_of, get, join, open, options, put, put_all};
-use atoll_engine::Options;
+use atoll_engine::{Durability, Options, Tree};
 use shuttle::thread::spawn;
+use std::sync::Arc;
 
 /// Records of about four leaves.
 const RECORDS: usize = 100;
@@ -166,4 +167,57 @@ pub fn room() {
     assert_eq!(content(&tree).len(), 400);
     assert!(engine.stats().checkpoints_made > 0, "there was too little room for all");
     engine.close_shared().unwrap();
+}
+
+/// Cleaning moves values while somebody overwrites and removes them and another reads.
+pub fn cleaning() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk.clone(), options());
+    let long = |version: u8| [version; 600];
+    // Each batch fills most of a segment; of the first ones a quarter stays alive.
+    (0..RECORDS).step_by(20).for_each(|first| put_all(&tree, (first..first + 20).map(key), &long(0)));
+    let others: Vec<usize> = (0..RECORDS).filter(|number| number % 4 > 0).collect();
+    others.chunks(20).for_each(|some| put_all(&tree, some.iter().copied().map(key), &long(1)));
+    let checkpoint = spawn({
+        let engine = engine.clone();
+        move || {
+            engine.checkpoint().unwrap();
+        }
+    });
+    let writer = spawn({
+        let tree = tree.clone();
+        move || {
+            put(&tree, &key(0), &long(2));
+            put(&tree, &key(24), b"2");
+            tree.delete(key(48).as_bytes(), Durability::Flushed).unwrap();
+            put(&tree, &key(4), &long(2));
+            put(&tree, &key(4), &long(3));
+        }
+    });
+    let reader = spawn({
+        let tree = tree.clone();
+        move || {
+            for number in [0, 4, 8, 24, 4, 0] {
+                let found = get(&tree, &key(number)).expect("no record is missing");
+                assert!(found == long(found[0]) || found == b"2", "whole");
+            }
+        }
+    });
+    join(vec![checkpoint, writer, reader]);
+    assert!(engine.stats().values_moved > 0, "{:?}", engine.stats());
+    let assert_holds = |tree: &Tree| {
+        let here = content(tree);
+        assert_eq!(here.len(), RECORDS - 1);
+        for (number, expected) in
+            [(0, &long(2)[..]), (4, &long(3)), (8, &long(0)), (24, b"2"), (25, &long(1))]
+        {
+            assert!(here[key(number).as_bytes()] == expected, "key {number}");
+        }
+        here
+    };
+    let here = assert_holds(&tree);
+    assert!(engine.check().unwrap().damage.is_empty());
+    let (again, tree) = open(Arc::new(disk.kill()), Options { life: Some(2), ..options() });
+    assert!(assert_holds(&tree) == here, "the log says the same");
+    assert!(again.check().unwrap().damage.is_empty());
 }

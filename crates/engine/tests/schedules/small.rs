@@ -116,7 +116,9 @@ pub fn writers_of_one_leaf() {
         let tree = tree.clone();
         move || {
             let first = put(&tree, own[0], own[0].as_bytes());
-            let shared = put(&tree, "shared", own[0].as_bytes());
+            // One of them lies in the leaf, the other one in the log.
+            let shared =
+                put(&tree, "shared", &own[0].repeat(if own[0] == "b" { 300 } else { 1 }).into_bytes());
             let last = put(&tree, own[1], own[1].as_bytes());
             tree.delete(own[0].as_bytes(), Durability::Flushed).unwrap();
             assert!(first < shared && shared < last);
@@ -135,8 +137,8 @@ pub fn writers_of_one_leaf() {
     });
     let (one, two) = (one.join().unwrap(), two.join().unwrap());
     join(vec![reader]);
-    let expected = if one > two { b"b" } else { b"c" };
-    assert_eq!(get(&tree, "shared").as_deref(), Some(&expected[..]), "the later commit wins");
+    let expected = if one > two { "b".repeat(300) } else { "c".to_owned() };
+    assert_eq!(get(&tree, "shared"), Some(expected.into_bytes()), "the later commit wins");
     let here = content(&tree);
     assert_eq!(
         here.keys().map(Vec::as_slice).collect::<Vec<_>>(),
