@@ -21,7 +21,7 @@ use crate::sync::SyncError;
 use crate::tree;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
-use atoll_disk::{Ahead, DiskError, Operation};
+use atoll_disk::{DiskError, Operation};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -167,10 +167,10 @@ impl Shared {
     pub(crate) fn end_alone(&self, mut writer: Alone<'_, Writer>, mut forest: Write<'_, Forest>) -> Visible {
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
-        let ahead = writer.log.as_mut().and_then(Log::ahead);
+        let chores = writer.log.as_mut().map(Log::chores);
         drop(forest);
         drop(writer);
-        ahead.into_iter().for_each(Ahead::ask);
+        self.do_chores(chores);
         self.ask_if_due(waiting);
         visible
     }
@@ -476,7 +476,8 @@ impl Shared {
         }
         let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
         let extent = self.space.lock().allocate_segment(len);
-        if let Err(error) = log.switch(extent, self.syncer.synced(), &self.backing) {
+        let window = self.window_ahead.lock().take_if(|window| window.covers(extent.offset, 1));
+        if let Err(error) = log.switch((extent, window), self.syncer.synced(), &self.backing) {
             // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
             self.space.lock().spare_segment(extent);
             return Err(error.into());

@@ -250,6 +250,7 @@ impl Engine {
         if self.shared.closed.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.shared.give_up_segment();
         let result = match self.shared.options.read_only {
             true => Ok(()),
             false => self.shared.checkpoint(true).map(|_| ()),

@@ -16,13 +16,12 @@ use crate::batch::{Action, Op};
 use crate::commit::{Visible, check_sizes};
 use crate::forest::{Count, Forest, NewValue, TreeState};
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
-use crate::log::Log;
+use crate::log::{Chores, Log};
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::threads::fence;
 use crate::tree::HashedKey;
 use crate::value::{Chain, INLINE_BELOW, Stored};
-use atoll_disk::Ahead;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,7 +40,7 @@ impl Shared {
         check_sizes(std::slice::from_ref(op))?;
         let done = self.change_record(op, flush)?;
         Ok(done.map(|done| {
-            done.ahead.into_iter().for_each(Ahead::ask);
+            self.do_chores(done.chores);
             self.ask_if_due(done.waiting);
             done.left.iter().for_each(|chain| self.backing.has_left(chain));
             done.visible
@@ -79,10 +78,10 @@ impl Shared {
             writer.retired.chain(old, None, forest.epoch);
         }
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
-        let ahead = writer.log.as_mut().and_then(Log::ahead);
+        let chores = writer.log.as_mut().map(Log::chores);
         drop(writer);
         let left = edit.make(leaf, key, &tree.records);
-        Ok(Some(Done { visible, waiting, ahead, left }))
+        Ok(Some(Done { visible, waiting, chores, left }))
     }
 
     /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but where its
@@ -119,8 +118,8 @@ struct Done {
     visible: Visible,
     /// Bytes that wait for a checkpoint with it.
     waiting: u64,
-    /// What it found the log to need soon.
-    ahead: Option<Ahead>,
+    /// What the log left to it.
+    chores: Option<Chores>,
     /// What left the tree.
     left: Option<Chain>,
 }

@@ -34,6 +34,7 @@ mod frames;
 mod gate;
 mod in_place;
 mod log;
+mod log_ahead;
 mod ranges;
 mod record;
 mod sync;

@@ -28,7 +28,7 @@ mod writer;
 pub(crate) use contents::{Written, values_in};
 pub(crate) use replay::{End, Group, Replay};
 pub(crate) use signpost::{Found as FoundSignpost, Signpost};
-pub(crate) use writer::{Log, SignpostPlace};
+pub(crate) use writer::{Chores, Log, SignpostPlace};
 
 use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode, Malformed};

@@ -23,6 +23,7 @@ use crate::superblock::Superblock;
 use crate::sync::Syncer;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
 use crate::view::Views;
+use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,6 +46,11 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
+    /// Wakes the thread that makes log segments ready.
+    pub(crate) log_nudge: Nudge,
+    /// A window on the segment that is ready, and one that ended, for that thread to take it out of memory.
+    pub(crate) window_ahead: Mutex<Option<Window>>,
+    pub(crate) window_former: Mutex<Option<Window>>,
     /// Bytes held below which looking for leaves to let go of was in vain.
     pub(crate) evict_above: AtomicU64,
     /// What readers hold of the past.
@@ -103,7 +109,7 @@ impl Writer {
     }
 }
 
-/// Wakes the checkpoint thread.
+/// Wakes a thread of the background.
 #[derive(Default)]
 pub(crate) struct Nudge {
     pub(crate) wanted: Mutex<Wanted>,
@@ -115,6 +121,7 @@ pub(crate) enum Wanted {
     #[default]
     Nothing,
     Checkpoint,
+    Segment,
     Exit,
 }
 
@@ -133,7 +140,7 @@ impl Nudge {
         while *wanted == Wanted::Nothing {
             self.changed.wait(&mut wanted);
         }
-        if *wanted == Wanted::Checkpoint { std::mem::take(&mut *wanted) } else { *wanted }
+        if *wanted == Wanted::Exit { Wanted::Exit } else { std::mem::take(&mut *wanted) }
     }
 }
 
@@ -161,6 +168,9 @@ impl Shared {
             closed: AtomicBool::new(false),
             recovery,
             nudge: Nudge::default(),
+            log_nudge: Nudge::default(),
+            window_ahead: Mutex::new(None),
+            window_former: Mutex::new(None),
             table: Mutex::new(None),
             committed: Mutex::new(None),
             features: AtomicU64::new(0),

@@ -77,6 +77,8 @@ pub(crate) struct Space {
     in_flight: Vec<Extent>,
     /// A log segment that was about to be entered when a write failed; in flight until then.
     spare: Option<Extent>,
+    /// A log segment that was made ready before the log needs it; in flight until then.
+    ahead: Option<Extent>,
     segments: BTreeMap<u64, SegmentUse>,
     /// Free by every commit on disk, but kept for readers of other processes, oldest first.
     kept: VecDeque<(Duration, Extent)>,
@@ -152,14 +154,32 @@ impl Space {
         self.since_freeze.push(extent);
     }
 
-    /// Space for a log segment: the one that could not be entered before, or fresh space.
+    /// Space for a log segment: the one that could not be entered before, the one that was made ready, or fresh space.
     pub(crate) fn allocate_segment(&mut self, len: u64) -> Extent {
-        match self.spare.take_if(|spare| spare.len >= len) {
-            Some(spare) => {
-                self.land(spare);
-                spare
+        let spare = self.spare.take_if(|spare| spare.len >= len);
+        match spare.or_else(|| self.ahead.take_if(|ahead| ahead.len >= len)) {
+            Some(there) => {
+                self.land(there);
+                there
             }
             None => self.allocate_for_writer(len),
+        }
+    }
+
+    /// Whether a log segment is ready for when the log needs one.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.spare.is_some() || self.ahead.is_some()
+    }
+
+    /// Keeps a log segment, allocated in flight, until the log needs it.
+    pub(crate) fn keep_ahead(&mut self, extent: Extent) {
+        self.ahead = Some(extent);
+    }
+
+    /// Takes a log segment back that the log did not need.
+    pub(crate) fn give_up_ahead(&mut self) {
+        if let Some(extent) = self.ahead.take() {
+            self.cancel(extent);
         }
     }
 

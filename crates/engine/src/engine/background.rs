@@ -1,15 +1,15 @@
-//! The thread that makes checkpoints.
+//! The threads of the background: one makes checkpoints, one makes log segments ready.
 //!
-//! Invariant: it ends with the last handle of its store, and nobody waits for it after that.
+//! Invariant: they end with the last handle of their store, and nobody waits for them after that.
 
 use crate::shared::{Shared, Wanted};
 use crate::threads::{Builder, JoinHandle, Mutex};
 use std::sync::Arc;
 
-/// Ends the thread with the last handle.
+/// Ends the threads with the last handle.
 pub(super) struct Background {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Background {
@@ -19,22 +19,36 @@ impl Drop for Background {
 }
 
 impl Background {
-    /// Begins to make checkpoints for a store whose options ask for it.
+    /// Begins to work for a store whose options ask for it.
     pub(super) fn of(shared: &Arc<Shared>) -> Self {
         let runs = shared.options.background && !shared.options.read_only;
-        let thread = if runs { keep_up_apart(shared) } else { None };
-        Self { shared: Arc::clone(shared), thread: Mutex::new(thread) }
+        let has_log = runs && shared.backing.disk().is_some();
+        let threads = runs.then(|| keep_up_apart(shared)).flatten();
+        let threads = threads.into_iter().chain(has_log.then(|| go_ahead_apart(shared)).flatten());
+        Self { shared: Arc::clone(shared), threads: Mutex::new(threads.collect()) }
     }
 
-    /// Ends the thread and waits for it.
+    /// Ends the threads and waits for them.
     pub(super) fn stop(&self) {
         self.shared.nudge.ask(Wanted::Exit);
+        self.shared.log_nudge.ask(Wanted::Exit);
         self.shared.end_waiting();
-        if let Some(thread) = self.thread.lock().take() {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             // A checkpoint thread that panicked has left the store as a crash would; opening recovers it.
             let _ = thread.join();
         }
     }
+}
+
+/// Starts the thread that makes log segments ready. Where the system has none to give, the log makes them itself.
+fn go_ahead_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
+    let worker = Arc::clone(shared);
+    let work = move || {
+        while worker.log_nudge.wait() == Wanted::Segment {
+            worker.make_segment_ready();
+        }
+    };
+    Builder::new().name("atoll-log".into()).spawn(work).ok()
 }
 
 /// Starts the thread that makes checkpoints; none where the system has none to give.

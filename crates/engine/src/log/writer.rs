@@ -34,7 +34,11 @@ pub(crate) struct Log {
     flushed: u64,
     /// Where small groups are copied to, as long as they lie within; none where the disk has no such thing.
     window: Option<Window>,
+    /// The former one: whoever has given the log back lets go of it.
+    former: Option<Window>,
     has_no_windows: bool,
+    /// The segment that comes after this one was asked for.
+    is_next_wanted: bool,
     /// Pieces whose home is in a pending group.
     unsettled: Vec<(Piece, u64)>,
     life: u64,
@@ -50,6 +54,26 @@ pub(crate) struct SignpostPlace {
     pub(crate) offset: u64,
     /// What it says is not where the log goes on, and must not be left standing once it does.
     pub(crate) is_stale: bool,
+}
+
+/// What the log leaves to whoever has given it back: each takes as long as a hundred small groups, or longer.
+#[derive(Default)]
+#[must_use = "nobody else does it"]
+pub(crate) struct Chores {
+    /// Pages that the window will need soon.
+    pages: Option<Ahead>,
+    /// A window that has ended, and is to be taken out of memory.
+    pub(crate) former: Option<Window>,
+    /// Whether the next segment is to be made ready.
+    pub(crate) wants_segment: bool,
+}
+
+impl Chores {
+    /// Does what is to be done by this thread.
+    pub(crate) fn run(self) {
+        self.pages.into_iter().for_each(Ahead::ask);
+        drop(self.former);
+    }
 }
 
 /// What is needed to leave the log as it was before a group was begun.
@@ -74,7 +98,9 @@ impl Log {
             pending: Vec::new(),
             flushed: point.position,
             window: None,
+            former: None,
             has_no_windows: false,
+            is_next_wanted: false,
             unsettled: Vec::new(),
             life,
             is_fresh: true,
@@ -114,17 +140,25 @@ impl Log {
             + END_BYTES
     }
 
-    /// Goes on in a fresh segment: its header first, then the jump to it and the jump's copy.
+    /// A window on the beginning of a segment that the log will go on in, none where there is none to be had.
+    pub(crate) fn window_on(disk: &dyn Disk, segment: Extent) -> Option<Window> {
+        disk.window(segment.offset, segment.len.min(WINDOW_BYTES))
+    }
+
+    /// Goes on in a fresh segment: its header first, then the jump to it and the jump's copy. A window on its beginning
+    /// says that it is reserved.
     pub(crate) fn switch(
         &mut self,
-        segment: Extent,
+        (segment, window): (Extent, Option<Window>),
         synced: u64,
         backing: &Backing,
     ) -> Result<(), DiskError> {
         self.flush(backing)?;
         // The jump and its copy are written by calls, to where pages may be on their way.
         self.hold_still();
-        self.disk.reserve(segment.offset, segment.len)?;
+        if window.is_none() {
+            self.disk.reserve(segment.offset, segment.len)?;
+        }
         let (next, payload) = self.point.jump_to(segment, self.life);
         let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
         let copy_point = LogPoint { position: copy_at, ..self.point };
@@ -135,8 +169,10 @@ impl Log {
         }
         // Only now: whoever reads the signpost first and the log then finds the jump as well.
         self.put_signpost(&next)?;
-        // Its space may be given back and used again, for the log as well, and then its pages are not asked for.
-        self.window = None;
+        // Its space may be given back and used again, for the log as well, and then its pages are not asked for: nobody
+        // does since it was held still.
+        self.former = std::mem::replace(&mut self.window, window);
+        self.is_next_wanted = false;
         self.point = next;
         self.flushed = next.position;
         Ok(())
@@ -237,9 +273,15 @@ impl Log {
         Ok(())
     }
 
-    /// Pages that the window will need soon, for somebody to ask for who has given the log back: it takes as long as a
-    /// hundred small groups.
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+    /// What is to be done soon, for somebody who has given the log back.
+    pub(crate) fn chores(&mut self) -> Chores {
+        let is_time = !self.is_next_wanted && self.point.room() < self.point.segment.len / 2;
+        self.is_next_wanted |= is_time;
+        Chores { pages: self.ahead(), former: self.former.take(), wants_segment: is_time }
+    }
+
+    /// Pages that the window will need soon.
+    fn ahead(&mut self) -> Option<Ahead> {
         let offset = self.point.offset_of(self.flushed);
         self.window.as_mut()?.ahead_of(offset)
     }
@@ -381,7 +423,7 @@ mod tests {
             (64 << 10..96 << 10).contains(&left),
             "the last pages are on their way, with {left} bytes left"
         );
-        log.switch(Extent { offset: SEGMENT, len: SEGMENT }, 0, &backing).unwrap();
+        log.switch((Extent { offset: SEGMENT, len: SEGMENT }, None), 0, &backing).unwrap();
         for (offset, payload) in &groups {
             let mut found = vec![0; payload.len()];
             disk.read_at(*offset, &mut found).unwrap();
