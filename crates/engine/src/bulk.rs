@@ -7,7 +7,7 @@ use crate::forest::{Forest, TreeState};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::meter::Meter;
-use crate::node::{FAN_OUT_MAX, Inner, Node, common_prefix};
+use crate::node::{FAN_OUT_MAX, Home, Inner, Node, common_prefix};
 use crate::retired::RetiredList;
 use crate::slot::Slot;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
@@ -53,9 +53,8 @@ impl Tree {
             let death = forest.epoch + 1;
             match forest.trees.get_mut(self.id() as usize) {
                 Some(state) if is_empty(state) => {
-                    if let Some(home) = state.root.home() {
-                        retired.page(home, death);
-                    }
+                    let pages = state.root.home().into_iter().flat_map(Home::pages);
+                    pages.for_each(|page| retired.page(page, death));
                     state.root = root;
                     state.records.add(count);
                     Ok(())

@@ -4,10 +4,11 @@
 
 use crate::EngineError;
 use crate::engine::Engine;
+use crate::delta::Records;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
 use crate::log::{LogPoint, Replay};
-use crate::node::{Inner, Node, PageRef};
+use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::pins::Pin;
 use crate::shared::Shared;
@@ -254,7 +255,8 @@ impl Check<'_> {
     fn slot(&mut self, slot: &Slot, place: Place<'_>) {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
-            Some(home) => self.page(&home),
+            Some(Home { page, delta: None }) => self.page(&page),
+            Some(Home { page, delta: Some(second) }) => self.page_and_delta(slot, &page, &second),
             None => {
                 let read = slot.look_at(&self.shared.backing);
                 self.note(read)
@@ -271,7 +273,7 @@ impl Check<'_> {
                 self.tree_records += leaf.len() as u64;
                 let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
                 if !is_deep_as_others || !place.suits(&leaf) {
-                    let offset = slot.home().map_or(0, |home| home.offset);
+                    let offset = slot.home().map_or(0, |home| home.page.offset);
                     self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
                 }
                 for chain in (0..leaf.len()).filter_map(|slot| match leaf.value(slot) {
@@ -300,6 +302,16 @@ impl Check<'_> {
         self.report.pages += 1;
         self.report.bytes += u64::from(home.len);
         let read = page::read(home, &self.shared.backing);
+        self.note(read)
+    }
+
+    /// A leaf with a page of records beside its own: both are read, and what they add up to.
+    fn page_and_delta(&mut self, slot: &Slot, page: &PageRef, second: &PageRef) -> Option<Node> {
+        self.page(page)?;
+        self.claim(second.offset, u64::from(second.len), second.checksum);
+        self.report.pages += 1;
+        self.report.bytes += u64::from(second.len);
+        let read = Records::read(second, &self.shared.backing).and_then(|_| slot.look_at(&self.shared.backing));
         self.note(read)
     }
 

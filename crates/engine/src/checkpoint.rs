@@ -20,7 +20,7 @@ use crate::retired::{Retired, RetiredList};
 use crate::room::Looks;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
-use crate::superblock::{COPIES, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry, UNCOUNTED};
+use crate::superblock::{COPIES, DELTAS, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry, UNCOUNTED};
 use crate::sync::SyncError;
 use crate::view::View;
 use atoll_disk::Disk;
@@ -289,6 +289,9 @@ impl Shared {
             sorted.kept.iter().chain(&pages.of_snapshots).chain(&pages.replaced).copied().collect();
         if table.has_uncounted() {
             self.features.fetch_or(UNCOUNTED, Ordering::Relaxed);
+        }
+        if pages.has_second_pages {
+            self.features.fetch_or(DELTAS, Ordering::Relaxed);
         }
         let (extents, dead) = self.freed_by(sorted, frozen.point.number);
         table.segments = sorted.segments.iter().filter(|segment| !dead.contains(segment)).copied().collect();

@@ -1,38 +1,46 @@
 //! Deltas: what was put into a leaf that is not in memory, kept beside the place of the leaf.
 //!
 //! A put need not know what it replaces. Where the leaf is not resident, reading it for one record would cost a read
-//! now and the leaf's whole memory until a checkpoint; a delta costs the record. Lookups look there first, whoever reads the
-//! leaf gets both merged, and the checkpoint merges what is left into pages (Bw-tree and LLAMA call such puts blind
-//! updates).
+//! now and the leaf's whole memory until a checkpoint; a delta costs the record. Lookups look there first, and whoever reads
+//! the leaf gets both merged (Bw-tree and LLAMA call such puts blind updates).
 //!
-//! A delta lies on a page, or on a delta of an epoch before, which a running checkpoint is about to make a page of.
+//! A checkpoint gives a delta a home: a second page of its records beside that of the leaf, or, once the records are many,
+//! one page of both. A delta lies on a page, or on a delta that somebody shares or whose records are not in memory.
 //!
-//! Invariant: a delta changes only while nobody shares it; once its home is set, it equals the page there and has let go of
-//! its records and of what it lay on.
-//! Invariant: the page under a delta without a home is not used for anything else: it died with the epoch in which the
-//! delta began, and the commit that lets go of that epoch has the delta's home.
+//! Invariant: a delta changes only while nobody shares it and it has no home.
+//! Invariant: a delta with a home equals it; with a second page it may have the records in memory as well, that they need not
+//! be read.
+//! Invariant: the page at the bottom leaves the current trees when page and records become one page, or with the
+//! delta; a second page leaves them with the first put above it, and is used for nothing else before the commit that has the
+//! home of what lies above.
 //! Invariant: values on disk that a delta replaced are retired once, by the current tree.
+
+mod records;
+
+pub(crate) use records::{Records, record_bytes};
 
 use crate::backing::Backing;
 use crate::checksum::key_hash;
-use crate::codec::{Decoder, Encode};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::meter::{Kind, Meter, Weight};
-use crate::node::{HomeCell, Node, PageRef};
+use crate::node::{Home, Node, PageRef};
 use crate::page;
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::threads::{AtomicBool, RwLock};
 use crate::value::{Chain, Stored};
 use crate::{Damage, EngineError};
-use std::cmp::Ordering as Order;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of page and delta together up to which records go beside a leaf: beyond, the leaf is read and perhaps split. A full
 /// leaf has a page of 7 KiB, and most puts replace what is there.
 const FITTING_BYTES: usize = 9 << 10;
+
+/// A page has records beside it on disk as long as it is so many times as long. Each checkpoint writes all of the records
+/// anew, so that with more of them one page of both is soon less to write; see decision 0024.
+const SLIM_PARTS: usize = 4;
 
 /// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose value takes a byte
 /// more for its length there. What is decided before the log is written leaves as much, for a checkpoint may merge both
@@ -42,27 +50,25 @@ pub(crate) const MERGED_MORE: usize = 192;
 /// What a delta takes beside its records, with what holds it.
 const DELTA_BYTES: usize = size_of::<Delta>() + 96;
 
-/// Bytes that a record takes in a delta, at most.
-pub(crate) fn record_bytes(key: &[u8], value: &[u8]) -> usize {
-    key.len() + value.len() + 6
-}
-
 /// What was put into a leaf since its page was written.
 pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
-    home: HomeCell,
+    home: OnceLock<Home>,
     content: RwLock<Content>,
-    /// Chains that its records replaced in what it lies on, once somebody merged both.
-    replaced: OnceLock<Vec<Chain>>,
-    /// Whether the current tree has retired them.
+    /// Whether the current tree has retired what it replaced.
     was_told: AtomicBool,
+    /// Whether a lookup found something here since somebody looked for what can go.
+    was_used: AtomicBool,
 }
 
 struct Content {
     /// None once the delta has a home.
     base: Option<Base>,
-    records: Records,
+    /// None where they are on disk alone.
+    records: Option<Records>,
+    /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before somebody merged both.
+    replaced: Option<Vec<Chain>>,
     weight: Weight,
 }
 
@@ -74,47 +80,67 @@ enum Base {
 }
 
 impl Delta {
-    /// Nothing yet, on a page that leaves the current tree therefore.
-    pub(crate) fn of_page(page: PageRef, epoch: u64, backing: &Backing, retired: &mut RetiredList) -> Self {
-        retired.page(page, epoch + 1);
+    /// Nothing yet, on a page.
+    pub(crate) fn of_page(page: PageRef, epoch: u64, backing: &Backing) -> Self {
         Self::new(Base::Page(page), Records::default(), epoch, backing.meter())
     }
 
-    /// What `former` is, which somebody shares or a page has, to be changed.
-    pub(crate) fn of_delta(
+    /// What `former` is, which somebody shares or which has a home, to be changed.
+    pub(crate) fn above(
         former: &Arc<Self>,
         epoch: u64,
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Self {
+        let meter = backing.meter();
         let copied = (former.birth == epoch).then(|| former.copied()).flatten();
         if let Some((base, records)) = copied {
-            return Self::new(base, records, epoch, backing.meter());
+            return Self::new(base, records, epoch, meter);
         }
+        retired.superseded(former, epoch);
         match former.home() {
-            Some(home) => Self::of_page(home, epoch, backing, retired),
-            None => {
-                retired.delta(former, epoch);
-                Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, backing.meter())
-            }
+            Some(Home { page, delta: None }) => Self::of_page(page, epoch, backing),
+            Some(Home { page, delta: Some(_) }) => match former.content.read().records.clone() {
+                Some(records) => Self::new(Base::Page(page), records, epoch, meter),
+                None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
+            },
+            None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
         }
+    }
+
+    /// The one that lies at this home, whose records nobody read yet.
+    pub(crate) fn on_disk(home: Home) -> Self {
+        let birth = home.delta.map_or(home.page.birth, |delta| delta.birth);
+        let content = Content { base: None, records: None, replaced: None, weight: Weight::default() };
+        Self::with(birth, OnceLock::from(home), content)
     }
 
     fn new(base: Base, records: Records, birth: u64, meter: &Arc<Meter>) -> Self {
         let weight = Weight::of(meter, Kind::Waiting, 0);
-        let mut content = Content { base: Some(base), records, weight };
+        let mut content = Content { base: Some(base), records: Some(records), replaced: None, weight };
         content.weigh();
-        let (home, replaced, was_told) = Default::default();
-        Self { birth, home, content: RwLock::new(content), replaced, was_told }
+        Self::with(birth, OnceLock::new(), content)
     }
 
-    /// Where the page lies that has it, if one does.
-    pub(crate) fn home(&self) -> Option<PageRef> {
-        self.home.get()
+    fn with(birth: u64, home: OnceLock<Home>, content: Content) -> Self {
+        let (was_told, was_used) = Default::default();
+        Self { birth, home, content: RwLock::new(content), was_told, was_used }
     }
 
-    /// Whether it may change while nobody shares it: no page has it, and none was about to. After a checkpoint that failed
-    /// what it replaced was told already, so that what comes now goes into another one above it.
+    /// Counts one that was just found on disk.
+    pub(crate) fn count_in(&self, meter: &Arc<Meter>) {
+        let mut content = self.content.write();
+        content.weight = Weight::of(meter, Kind::Beside, 0);
+        content.weigh();
+    }
+
+    /// Where it lies, if a checkpoint wrote it.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.home.get().copied()
+    }
+
+    /// Whether it may change while nobody shares it: it has no home, and no checkpoint was about to merge it. After one
+    /// that failed what it replaced was told already, so that what comes now goes into another one above it.
     pub(crate) fn may_change(&self) -> bool {
         self.home().is_none() && !self.was_told.load(Ordering::Relaxed)
     }
@@ -134,28 +160,43 @@ impl Delta {
     fn sizes(&self) -> (usize, usize) {
         let content = self.content.read();
         let (page, below) = match (self.home(), &content.base) {
-            (Some(home), _) => return (home.len as usize, 0),
+            (Some(home), _) => {
+                return (home.page.len as usize, home.delta.map_or(0, |delta| delta.len as usize));
+            }
             (None, Some(Base::Page(page))) => (page.len as usize, 0),
             (None, Some(Base::Delta(below))) => below.sizes(),
             (None, None) => (usize::MAX / 2, 0),
         };
-        (page, below + content.records.len())
+        (page, below + content.records.as_ref().map_or(0, Records::len))
+    }
+
+    /// Whether its records go to a page of their own, rather than to one page with what they lie on.
+    pub(crate) fn is_slim(&self) -> bool {
+        let (page, records) = self.sizes();
+        // What was told is replaced for good, which only one page of all can say.
+        records * SLIM_PARTS <= page && !self.is_told()
+    }
+
+    fn is_told(&self) -> bool {
+        self.was_told.load(Ordering::Relaxed)
+            || matches!(&self.content.read().base, Some(Base::Delta(below)) if below.is_told())
     }
 
     /// Puts a record. Nobody shares the delta.
     pub(crate) fn put(&mut self, (key, value): (&[u8], &[u8]), epoch: u64) {
         self.birth = epoch;
-        // What was merged before does not know this record.
-        self.replaced.take();
         let mut content = self.content.write();
-        content.records.put(key, value);
+        // What was merged before does not know this record.
+        content.replaced = None;
+        content.records.get_or_insert_default().put(key, value);
         content.weigh();
     }
 
     /// Shows the value of a key that was put; none if it is not known here, whether the leaf has it or not.
     pub(crate) fn find<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let content = self.content.read();
-        if let Some(value) = content.records.get(key) {
+        if let Some(value) = content.records.as_ref().and_then(|records| records.get(key)) {
+            self.note_use();
             return Some(show(value));
         }
         match &content.base {
@@ -164,62 +205,189 @@ impl Delta {
         }
     }
 
-    /// The page at the bottom, which whoever merges it will read.
-    pub(crate) fn page(&self) -> Option<PageRef> {
-        self.home().or_else(|| match &self.content.read().base {
-            Some(Base::Page(page)) => Some(*page),
-            Some(Base::Delta(below)) => below.page(),
-            None => None,
-        })
+    /// The page at the bottom.
+    pub(crate) fn page(&self) -> PageRef {
+        loop {
+            if let Some(home) = self.home() {
+                return home.page;
+            }
+            match &self.content.read().base {
+                Some(Base::Page(page)) => return *page,
+                Some(Base::Delta(below)) => return below.page(),
+                // It was given a home in between.
+                None => {}
+            }
+        }
     }
 
-    /// The leaf that page and delta add up to. It has no home and nobody may change it: what is true is the delta.
+    /// What it lies on, where that is another one.
+    pub(crate) fn below(&self) -> Option<Arc<Self>> {
+        match &self.content.read().base {
+            Some(Base::Delta(below)) => Some(Arc::clone(below)),
+            _ => None,
+        }
+    }
+
+    /// Shows the pages that the checkpoint will read to write it.
+    pub(crate) fn pages_to_merge(&self, show: &mut impl FnMut(PageRef)) {
+        if !self.is_slim() {
+            show(self.page());
+        }
+        self.show_unread(show);
+    }
+
+    fn show_unread(&self, show: &mut impl FnMut(PageRef)) {
+        let content = self.content.read();
+        match (self.home(), &content.base) {
+            (Some(Home { delta: Some(page), .. }), _) if content.records.is_none() => show(page),
+            (None, Some(Base::Delta(below))) => below.show_unread(show),
+            _ => {}
+        }
+    }
+
+    /// The leaf that all of it adds up to. Nobody may change it: what is true is the delta.
     pub(crate) fn read(&self, backing: &Backing) -> Result<SharedLeaf, EngineError> {
         loop {
             if let Some(home) = self.home() {
-                return leaf_at(&home, backing);
+                let below = leaf_at(&home.page, backing)?;
+                if home.delta.is_none() || planted::is(Bug::SecondPageIgnored) {
+                    return Ok(below);
+                }
+                if let Some(leaf) = self.merged(&below, &self.records_of(&home, backing)?, true, backing)? {
+                    return Ok(leaf);
+                }
+                continue;
             }
             let Some((base, records)) = self.copied() else { continue };
             let below = match &base {
                 Base::Page(page) => leaf_at(page, backing),
                 Base::Delta(delta) => delta.read(backing),
             };
-            // With a home the page below is needed no more, and what was read there may be something else.
+            // With a home what lay below is needed no more, and what was read there may be something else.
             if self.home().is_some() && !planted::is(Bug::DeltaReadOnce) {
                 continue;
             }
-            return self.merged(&below?, &records, backing);
+            if let Some(leaf) = self.merged(&below?, &records, false, backing)? {
+                return Ok(leaf);
+            }
         }
     }
 
-    fn merged(&self, below: &Leaf, records: &Records, backing: &Backing) -> Result<SharedLeaf, EngineError> {
-        let (all, replaced) = merge(below, records);
-        if !Leaf::can_hold(below.prefix(), &all) {
-            return Err(backing.corrupt(self.page().map_or(0, |page| page.offset), Damage::PageContent));
+    /// The leaf that records and what is below them add up to; none if the delta got a home meanwhile, for what it
+    /// replaced is then something else.
+    fn merged(
+        &self,
+        below: &Leaf,
+        records: &Records,
+        has_home: bool,
+        backing: &Backing,
+    ) -> Result<Option<SharedLeaf>, EngineError> {
+        let belong = records.iter().all(|(key, _)| key.starts_with(below.prefix()));
+        let (all, replaced) = if belong { merge(below, records) } else { Default::default() };
+        if !belong || !Leaf::can_hold(below.prefix(), &all) {
+            return Err(backing.corrupt(self.page().offset, Damage::PageContent));
         }
         let mut leaf = Leaf::build(below.prefix(), below.birth, &all, 0, Purpose::Reading);
         if let Some(fresh) = leaf.get_mut() {
             fresh.count_in_as(backing.meter(), false);
         }
-        let _ = self.replaced.set(replaced);
-        Ok(leaf)
+        let mut content = self.content.write();
+        if self.home().is_some() != has_home && !planted::is(Bug::DeltaReadOnce) {
+            return Ok(None);
+        }
+        content.replaced.get_or_insert(replaced);
+        Ok(Some(leaf))
+    }
+
+    /// The records of its second page, which stay in memory from now on.
+    fn records_of(&self, home: &Home, backing: &Backing) -> Result<Records, EngineError> {
+        let Some(page) = home.delta else { return Ok(Records::default()) };
+        if let Some(records) = &self.content.read().records {
+            return Ok(records.clone());
+        }
+        let records = Records::read(&page, backing)?;
+        let mut content = self.content.write();
+        content.records.get_or_insert_with(|| records.clone());
+        content.weigh();
+        Ok(records)
+    }
+
+    /// Reads the records of its second page where they are not in memory; whether they were not.
+    pub(crate) fn bring_in(&self, backing: &Backing) -> Result<bool, EngineError> {
+        match self.home() {
+            Some(home) if home.delta.is_some() && self.content.read().records.is_none() => {
+                self.records_of(&home, backing).map(|_| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// All records above the page at the bottom, for the checkpoint that gives it a home.
+    pub(crate) fn all_records(&self, backing: &Backing) -> Result<Records, EngineError> {
+        if let Some(home) = self.home() {
+            return self.records_of(&home, backing);
+        }
+        match self.copied() {
+            Some((Base::Delta(below), newer)) => {
+                let mut records = below.all_records(backing)?;
+                if planted::is(Bug::OlderRecordsLost) {
+                    return Ok(newer);
+                }
+                records.put_all(&newer);
+                Ok(records)
+            }
+            Some((Base::Page(_), records)) => Ok(records),
+            None => Ok(Records::default()),
+        }
     }
 
     /// What it lies on, and its records; none once it has a home.
     fn copied(&self) -> Option<(Base, Records)> {
         let content = self.content.read();
-        Some((content.base.clone()?, content.records.clone()))
+        Some((content.base.clone()?, content.records.clone().unwrap_or_default()))
     }
 
-    /// Gives it the home that it was written to.
-    pub(crate) fn settle(&self, home: PageRef, meter: &Meter) {
-        self.home.settle(home);
+    /// Gives it the home that it was written to. `records` are those of its second page, if it has one.
+    pub(crate) fn settle(&self, home: Home, records: Option<Records>, meter: &Meter) {
         let mut content = self.content.write();
-        let (base, records) = (content.base.take(), std::mem::take(&mut content.records));
+        let _ = self.home.set(home);
         meter.was_written(content.weight.bytes());
-        content.weight.set(0);
+        let base = content.base.take();
+        if let (Some(replaced), Some(Base::Delta(below)), Some(_)) =
+            (&mut content.replaced, &base, home.delta)
+        {
+            // From now on it lies on the page, which has these still.
+            replaced.extend(below.collect_replaced(|_| false).into_iter().map(|(chain, _)| chain));
+        }
+        let former = std::mem::replace(&mut content.records, records);
+        content.weight = std::mem::take(&mut content.weight).turned_into(Kind::Beside);
+        content.weigh();
         drop(content);
-        drop((base, records));
+        drop((base, former));
+    }
+
+    fn note_use(&self) {
+        // Written only where that is news: readers share the line.
+        if !self.was_used.load(Ordering::Relaxed) {
+            self.was_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets go of records that could be read back, if nobody found anything in them since this was asked last; the bytes
+    /// that went.
+    pub(crate) fn shed(&self) -> u64 {
+        if self.home().is_none_or(|home| home.delta.is_none()) || self.was_used.swap(false, Ordering::Relaxed)
+        {
+            return 0;
+        }
+        let mut content = self.content.write();
+        let before = content.weight.bytes();
+        let former = content.records.take();
+        content.weigh();
+        let gone = before - content.weight.bytes();
+        drop(content);
+        drop(former);
+        gone
     }
 
     /// Chains that it replaced and the current tree has not let go of, each with the epoch in which it should have. The delta
@@ -234,11 +402,12 @@ impl Delta {
     }
 
     fn collect_replaced(&self, was_told: fn(&AtomicBool) -> bool) -> Vec<(Chain, u64)> {
-        let mut all = match &self.content.read().base {
+        let content = self.content.read();
+        let mut all = match &content.base {
             Some(Base::Delta(below)) => below.collect_replaced(was_told),
             _ => Vec::new(),
         };
-        if let Some(replaced) = self.replaced.get()
+        if let Some(replaced) = &content.replaced
             && !was_told(&self.was_told)
             && !planted::is(Bug::ReplacedForgotten)
         {
@@ -250,7 +419,8 @@ impl Delta {
 
 impl Content {
     fn weigh(&mut self) {
-        self.weight.set((DELTA_BYTES + self.records.bytes.capacity()) as u64);
+        let records = self.records.as_ref().map_or(0, Records::capacity);
+        self.weight.set((DELTA_BYTES + records) as u64);
     }
 }
 
@@ -279,81 +449,4 @@ fn merge<'a>(below: &'a Leaf, records: &'a Records) -> (Vec<Record<'a>>, Vec<Cha
     }
     all.extend((at..below.len()).map(|slot| below.record(slot)));
     (all, replaced)
-}
-
-/// Records in the order of their keys, one behind the other: length of the key, key, length of the value, value.
-#[derive(Clone, Default)]
-struct Records {
-    bytes: Vec<u8>,
-}
-
-impl Records {
-    fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut rest = Decoder::new(&self.bytes);
-        // What was encoded here decodes.
-        std::iter::from_fn(move || Some((rest.bytes().ok()?, rest.bytes().ok()?)))
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.iter()
-            .take_while(|(other, _)| *other <= key)
-            .find(|(other, _)| *other == key)
-            .map(|(_, value)| value)
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        let mut rest = Decoder::new(&self.bytes);
-        let (mut start, mut end) = (self.bytes.len(), self.bytes.len());
-        loop {
-            let at = rest.position();
-            let (Ok(other), Ok(_)) = (rest.bytes(), rest.bytes()) else { break };
-            match other.cmp(key) {
-                Order::Less => {}
-                Order::Equal => {
-                    (start, end) = (at, rest.position());
-                    break;
-                }
-                Order::Greater => {
-                    (start, end) = (at, at);
-                    break;
-                }
-            }
-        }
-        let mut record = Vec::with_capacity(record_bytes(key, value));
-        record.put_bytes(key);
-        record.put_bytes(value);
-        let more = record.len().saturating_sub(end - start);
-        if self.bytes.capacity() - self.bytes.len() < more {
-            // In small steps: there may be as many deltas as leaves.
-            self.bytes.reserve_exact(more + self.bytes.len() / 8);
-        }
-        self.bytes.splice(start..end, record);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn records_are_those_that_were_put_last_in_the_order_of_their_keys() {
-        let mut records = Records::default();
-        let mut model = BTreeMap::new();
-        for step in 0..500u32 {
-            let (number, len) = (step.wrapping_mul(7919) % 97, step % 41);
-            let (key, value) = (format!("key {number}"), vec![step as u8; len as usize]);
-            records.put(key.as_bytes(), &value);
-            model.insert(key.into_bytes(), value);
-            assert!(records.iter().eq(model.iter().map(|(key, value)| (&**key, &**value))), "step {step}");
-        }
-        for number in 0..200 {
-            let key = format!("key {number}").into_bytes();
-            assert_eq!(records.get(&key), model.get(&key).map(Vec::as_slice), "{number}");
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::backing::Backing;
 use crate::codec::Decoder;
+use crate::delta::Records;
 use crate::log::{GROUP_MAGIC, JUMP_MAGIC, LogPoint, Replay, SEGMENT_HEADER, group_bytes};
 use crate::node::PageRef;
 use crate::space::Extent;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 /// Decodes bytes as a page of a tree.
 pub fn page(bytes: &[u8]) {
     let _ = page::decode(bytes, &PageRef::default());
+    let _ = Records::decode(bytes);
 }
 
 /// Decodes bytes as a superblock and as the table of a commit.

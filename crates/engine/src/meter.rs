@@ -36,9 +36,11 @@ pub(crate) enum Kind {
     Buffer,
     /// Values that could be read back.
     Value,
+    /// Records beside leaves that could be read back.
+    Beside,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 impl Meter {
     pub(crate) fn leaf_bytes(&self) -> u64 {

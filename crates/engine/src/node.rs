@@ -28,6 +28,26 @@ pub(crate) struct PageRef {
     pub(crate) birth: u64,
 }
 
+/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) page: PageRef,
+    pub(crate) delta: Option<PageRef>,
+}
+
+impl Home {
+    /// Both pages.
+    pub(crate) fn pages(self) -> impl Iterator<Item = PageRef> {
+        self.delta.into_iter().chain([self.page])
+    }
+}
+
+impl From<PageRef> for Home {
+    fn from(page: PageRef) -> Self {
+        Self { page, delta: None }
+    }
+}
+
 /// The home of a node, set once by the checkpoint that writes it.
 #[derive(Default)]
 pub(crate) struct HomeCell(OnceLock<PageRef>);

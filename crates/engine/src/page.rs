@@ -5,8 +5,11 @@
 //! ```text
 //! leaf:   1 | prefix | count | record…   record: suffix | value
 //!         value: 2 * length, bytes  |  2 * pieces + 1, piece…   piece: home, length, checksum, birth
-//! inner:  2 | children | child… | pivot…  child: offset, length, checksum, birth
+//! inner:  2 | children | child… | pivot…  child: place | place + 1, place of the delta   place: offset, length, checksum, birth
 //! ```
+//! Beside a leaf there may be a page of records put since ([`crate::delta`]); offsets are multiples of [`UNIT`], so that one
+//! which is one more says so.
+//!
 //! Lengths and numbers are varints but for checksums (u64); strings are length-prefixed.
 //!
 //! Invariant: decoding is total; a page that passes its checksum and still does not decode is corrupt.
@@ -16,9 +19,10 @@ use crate::checksum::key_hash;
 use crate::codec::{Decoder, Encode, Malformed};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
-use crate::node::{HomeCell, Inner, Node, PageRef};
+use crate::node::{Home, HomeCell, Inner, Node, PageRef};
 use crate::planted::{self, Bug};
 use crate::slot::Slot;
+use crate::space::UNIT;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::{Damage, EngineError};
 use std::sync::Arc;
@@ -38,6 +42,7 @@ pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineErro
             }
         }
         Node::Inner(inner) => {
+            inner.children.iter().for_each(|child| child.count_in(backing.meter()));
             if let Some(fresh) = Arc::get_mut(inner) {
                 fresh.count_in(backing.meter());
             }
@@ -85,11 +90,11 @@ fn encode_chain(chain: &Chain, home_of: &impl Fn(&Piece) -> u64, page: &mut Vec<
 }
 
 /// The page of an inner node whose children lie at `homes`.
-pub(crate) fn encode_inner(inner: &Inner, homes: &[PageRef], page: &mut Vec<u8>) {
+pub(crate) fn encode_inner(inner: &Inner, homes: &[Home], page: &mut Vec<u8>) {
     page.put_u8(INNER);
     page.put_varint(homes.len() as u64);
     for home in homes {
-        encode_ref(home, page);
+        encode_home(home, page);
     }
     for pivot in inner.pivots() {
         page.put_bytes(pivot);
@@ -101,6 +106,21 @@ pub(crate) fn encode_ref(home: &PageRef, page: &mut Vec<u8>) {
     page.put_varint(u64::from(home.len));
     page.put_u64(home.checksum);
     page.put_varint(home.birth);
+}
+
+/// A place, and that of the delta beside it if there is one.
+pub(crate) fn encode_home(home: &Home, page: &mut Vec<u8>) {
+    let Home { page: own, delta } = home;
+    encode_ref(&PageRef { offset: own.offset + u64::from(delta.is_some()), ..*own }, page);
+    delta.iter().for_each(|delta| encode_ref(delta, page));
+}
+
+pub(crate) fn decode_home(page: &mut Decoder<'_>) -> Result<Home, Malformed> {
+    let own = decode_ref(page)?;
+    Ok(match own.offset % UNIT {
+        1 => Home { page: PageRef { offset: own.offset - 1, ..own }, delta: Some(decode_ref(page)?) },
+        _ => Home::from(own),
+    })
 }
 
 pub(crate) fn decode_ref(page: &mut Decoder<'_>) -> Result<PageRef, Malformed> {
@@ -198,7 +218,7 @@ fn decode_inner(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malforme
     }
     let mut children = Vec::with_capacity(count);
     for _ in 0..count {
-        children.push(Slot::on_disk(decode_ref(page)?));
+        children.push(Slot::on_disk(decode_home(page)?));
     }
     let mut pivots: Vec<Box<[u8]>> = Vec::with_capacity(count - 1);
     for _ in 1..count {

@@ -3,9 +3,9 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
-use crate::delta::Delta;
+use crate::delta::{Delta, Records};
 use crate::leaf::Leaf;
-use crate::node::{Inner, Node, PageRef};
+use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::planted::{self, Bug};
 use crate::retired::Retired;
@@ -34,23 +34,36 @@ pub(crate) struct PageWriter<'a> {
     /// What lies in the run and gets its home once that is written.
     unsettled: Vec<Unsettled>,
     /// Homes to be of the nodes among them, by address.
-    homes: HashMap<usize, PageRef>,
+    homes: HashMap<usize, Home>,
     piece_homes: HashMap<usize, u64>,
     scratch: Vec<u8>,
     /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
     of_snapshots_in_run: Vec<Retired>,
-    /// Values that deltas replaced, which left the current trees.
+    /// What left the current trees with the pages that were written: values that deltas replaced, and pages that deltas lay
+    /// on.
     pub(crate) replaced: Vec<Retired>,
+    /// Whether a leaf has a page of records beside it.
+    pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
 }
 
 /// Something whose bytes lie in the run that is being filled.
 enum Unsettled {
     Node(Node, PageRef),
-    Delta(Arc<Delta>, PageRef),
+    Delta(SettledDelta),
     Piece(Piece, u64),
+}
+
+/// A delta whose home is being written.
+struct SettledDelta {
+    delta: Arc<Delta>,
+    home: Home,
+    /// Those of its second page, if it gets one.
+    records: Option<Records>,
+    /// What leaves the current trees with the page it lies on.
+    leaves: Option<Retired>,
 }
 
 impl<'a> PageWriter<'a> {
@@ -68,6 +81,7 @@ impl<'a> PageWriter<'a> {
             of_snapshots: Vec::new(),
             of_snapshots_in_run: Vec::new(),
             replaced: Vec::new(),
+            has_second_pages: false,
             written: 0,
         }
     }
@@ -78,29 +92,61 @@ impl<'a> PageWriter<'a> {
     }
 
     /// Writes what lies below `slot` and has no home; where its node lies now.
-    pub(crate) fn write(&mut self, slot: &Slot) -> Result<PageRef, EngineError> {
-        match (slot.home(), slot.delta(), slot.get()) {
-            (Some(home), ..) => Ok(home),
-            (None, Some(delta), node) => self.write_delta(delta, node),
-            (None, None, Some(node)) => self.write_node(node),
-            (None, None, None) => Ok(PageRef::default()),
-        }
+    pub(crate) fn write(&mut self, slot: &Slot) -> Result<Home, EngineError> {
+        let home = match (slot.home(), slot.delta(), slot.get()) {
+            (Some(home), ..) => home,
+            (None, Some(delta), node) => self.write_delta(delta, node)?,
+            (None, None, Some(node)) => self.write_node(node)?,
+            (None, None, None) => Home::default(),
+        };
+        self.has_second_pages |= home.delta.is_some();
+        Ok(home)
     }
 
-    /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
-    fn write_delta(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<PageRef, EngineError> {
+    fn write_delta(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<Home, EngineError> {
         let address = Arc::as_ptr(delta).addr();
         if let Some(home) = self.homes.get(&address) {
             return Ok(*home);
         }
         if planted::is(Bug::DeltaForgotten) {
-            return Ok(delta.page().unwrap_or_default());
+            return Ok(delta.page().into());
         }
+        let settled = match delta.is_slim() {
+            true => self.write_records(delta)?,
+            false => self.write_merged(delta, node)?,
+        };
+        let home = settled.home;
+        self.note(address, home, Unsettled::Delta(settled));
+        Ok(home)
+    }
+
+    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's.
+    fn write_records(&mut self, delta: &Arc<Delta>) -> Result<SettledDelta, EngineError> {
+        let records = delta.all_records(self.backing)?;
+        let mut page = std::mem::take(&mut self.scratch);
+        page.clear();
+        records.encode(&mut page);
+        let second = self.place(&page, delta.birth);
+        self.scratch = page;
+        let home = Home { page: delta.page(), delta: Some(second?) };
+        Ok(SettledDelta { delta: Arc::clone(delta), home, records: Some(records), leaves: None })
+    }
+
+    /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
+    fn write_merged(
+        &mut self,
+        delta: &Arc<Delta>,
+        node: Option<&Node>,
+    ) -> Result<SettledDelta, EngineError> {
         let leaf = match node {
             Some(Node::Leaf(leaf)) => leaf.clone(),
             _ => delta.read(self.backing)?,
         };
-        if self.only_until.is_none() {
+        let below = delta.page();
+        let (len, death) = (u64::from(below.len), delta.birth + 1);
+        let leaves = Retired { offset: below.offset, len, birth: below.birth, death };
+        let leaves = self.only_until.is_none().then_some(leaves);
+        if leaves.is_some() {
             for (chain, epoch) in delta.take_replaced() {
                 self.replaced.extend(chain.pieces().iter().filter_map(|piece| {
                     let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
@@ -108,32 +154,32 @@ impl<'a> PageWriter<'a> {
                 }));
             }
         }
-        let home = self.write_leaf(&leaf, delta.birth)?;
-        self.note(address, home, Unsettled::Delta(Arc::clone(delta), home));
-        Ok(home)
+        let home = self.write_leaf(&leaf, delta.birth)?.into();
+        Ok(SettledDelta { delta: Arc::clone(delta), home, records: None, leaves })
     }
 
     /// Notes where something will live once the run is written.
-    fn note(&mut self, address: usize, home: PageRef, item: Unsettled) {
+    fn note(&mut self, address: usize, home: Home, item: Unsettled) {
         self.homes.insert(address, home);
         self.unsettled.push(item);
         if let Some(epoch) = self.only_until {
-            let len = u64::from(home.len);
-            let (offset, birth) = (home.offset, home.birth);
+            let fresh = home.delta.unwrap_or(home.page);
+            let len = u64::from(fresh.len);
+            let (offset, birth) = (fresh.offset, fresh.birth);
             self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
         }
     }
 
-    fn write_node(&mut self, node: &Node) -> Result<PageRef, EngineError> {
+    fn write_node(&mut self, node: &Node) -> Result<Home, EngineError> {
         if let Some(home) = self.homes.get(&node.address()) {
             return Ok(*home);
         }
-        let home = match node {
+        let page = match node {
             Node::Leaf(leaf) => self.write_leaf(leaf, leaf.birth)?,
             Node::Inner(inner) => self.write_inner(inner)?,
         };
-        self.note(node.address(), home, Unsettled::Node(node.clone(), home));
-        Ok(home)
+        self.note(node.address(), page.into(), Unsettled::Node(node.clone(), page));
+        Ok(page.into())
     }
 
     fn write_leaf(&mut self, leaf: &Leaf, birth: u64) -> Result<PageRef, EngineError> {
@@ -168,8 +214,8 @@ impl<'a> PageWriter<'a> {
     fn ask_for(&self, slots: &[Slot], count: usize) {
         let Some(disk) = self.backing.disk() else { return };
         let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
-        for page in absent.filter_map(|slot| slot.delta()?.page()) {
-            disk.will_read(page.offset, page.len.into());
+        for delta in absent.filter_map(Slot::delta) {
+            delta.pages_to_merge(&mut |page| disk.will_read(page.offset, page.len.into()));
         }
     }
 
@@ -251,7 +297,10 @@ impl<'a> PageWriter<'a> {
         for item in unsettled {
             match item {
                 Unsettled::Node(node, home) => node.settle(home),
-                Unsettled::Delta(delta, home) => delta.settle(home, self.backing.meter()),
+                Unsettled::Delta(SettledDelta { delta, home, records, leaves }) => {
+                    delta.settle(home, records, self.backing.meter());
+                    self.replaced.extend(leaves);
+                }
                 Unsettled::Piece(piece, offset) => self.settle_piece(&piece, offset),
             }
         }

@@ -67,6 +67,12 @@ pub enum Bug {
     DeltaForgotten,
     /// Values that a delta replaced are never let go of.
     ReplacedForgotten,
+    /// What is written of a delta leaves out what it lies on.
+    OlderRecordsLost,
+    /// The page below a delta is given back though the delta still lies on it.
+    PageBelowFreed,
+    /// The page of a leaf is read without the records beside it.
+    SecondPageIgnored,
     /// Who places does not take the lock against those who are alone.
     PlacingUnlocked,
     /// Who wants stillness does not take its locks.
@@ -108,7 +114,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -140,6 +146,9 @@ impl Bug {
         Self::RangeMoveNotLogged,
         Self::DeltaForgotten,
         Self::ReplacedForgotten,
+        Self::OlderRecordsLost,
+        Self::PageBelowFreed,
+        Self::SecondPageIgnored,
     ];
 }
 

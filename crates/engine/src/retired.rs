@@ -7,6 +7,7 @@
 use crate::delta::Delta;
 use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Node, PageRef};
+use crate::planted::{self, Bug};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use std::sync::Arc;
 
@@ -48,8 +49,19 @@ impl Nodes {
 
 enum Undecided {
     Node(Node),
-    Delta(Arc<Delta>),
+    Delta(Arc<Delta>, Part),
     Piece(Piece),
+}
+
+/// What of a delta left the trees.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The second page, for there are records above it now.
+    Records,
+    /// The page at the bottom, with what lay on it.
+    Bottom,
+    /// Both.
+    All,
 }
 
 impl RetiredList {
@@ -97,15 +109,40 @@ impl RetiredList {
         }
     }
 
-    /// A delta is no longer part of the current trees, but for others that lie on it.
+    /// A delta is no longer part of the current trees, but for another one that lies on it.
+    pub(crate) fn superseded(&mut self, delta: &Arc<Delta>, epoch: u64) {
+        self.part_of_delta(delta, Part::Records, epoch);
+        if planted::is(Bug::PageBelowFreed) {
+            self.part_of_delta(delta, Part::Bottom, epoch);
+        }
+    }
+
+    /// A delta is no longer part of the current trees, nor is what it lies on.
     pub(crate) fn delta(&mut self, delta: &Arc<Delta>, epoch: u64) {
-        match delta.home() {
-            Some(home) => self.page(home, epoch + 1),
-            None if delta.birth < epoch => {
-                self.undecided.push((Undecided::Delta(Arc::clone(delta)), epoch + 1));
-                self.weigh();
-            }
-            None => {}
+        match delta.below() {
+            // No checkpoint knows it, so that it will have no home.
+            Some(below) if delta.birth == epoch => self.part_of_delta(&below, Part::Bottom, epoch),
+            None if delta.birth == epoch => self.decided_part(delta, Part::All, epoch + 1),
+            _ => self.part_of_delta(delta, Part::All, epoch),
+        }
+    }
+
+    fn part_of_delta(&mut self, delta: &Arc<Delta>, part: Part, epoch: u64) {
+        if delta.home().is_some() {
+            self.decided_part(delta, part, epoch + 1);
+        } else {
+            self.undecided.push((Undecided::Delta(Arc::clone(delta), part), epoch + 1));
+            self.weigh();
+        }
+    }
+
+    /// No checkpoint is about to give it a home.
+    fn decided_part(&mut self, delta: &Delta, part: Part, death: u64) {
+        if let (Part::Records | Part::All, Some(page)) = (part, delta.home().and_then(|home| home.delta)) {
+            self.page(page, death);
+        }
+        if let Part::Bottom | Part::All = part {
+            self.page(delta.page(), death);
         }
     }
 
@@ -144,11 +181,7 @@ impl RetiredList {
                         self.page(home, death);
                     }
                 }
-                Undecided::Delta(delta) => {
-                    if let Some(home) = delta.home() {
-                        self.page(home, death);
-                    }
-                }
+                Undecided::Delta(delta, part) => self.decided_part(&delta, part, death),
                 Undecided::Piece(piece) => {
                     if let Some(offset) = piece.home() {
                         let len = u64::from(piece.len());
@@ -197,7 +230,7 @@ impl RetiredList {
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
             Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),
-            Undecided::Node(_) | Undecided::Delta(_) => None,
+            Undecided::Node(_) | Undecided::Delta(..) => None,
         });
         self.space.iter().map(|retired| (retired.offset, retired.len)).chain(pieces)
     }

@@ -3,6 +3,8 @@
 //! A lookup answers at once from memory, or says which node it misses. The caller decides whether to read
 //! it here and now, on another thread, or not at all.
 
+use crate::EngineError;
+use crate::backing::Backing;
 use crate::checksum::key_hash;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node};
@@ -23,6 +25,12 @@ impl Missing {
     /// Shows the value of a key that was put beside the missing leaf; none if it was not.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.parent.as_ref()?.children[self.child].delta()?.find(key, show)
+    }
+
+    /// Reads the records beside the missing leaf where they are not in memory; whether they were not.
+    pub(crate) fn bring_in_beside(&self, backing: &Backing) -> Result<bool, EngineError> {
+        let delta = self.parent.as_ref().and_then(|parent| parent.children[self.child].delta());
+        delta.map_or(Ok(false), |delta| delta.bring_in(backing))
     }
 }
 

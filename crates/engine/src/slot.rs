@@ -8,7 +8,8 @@
 use crate::backing::Backing;
 use crate::delta::Delta;
 use crate::leaf::SharedLeaf;
-use crate::node::{Inner, Node, PageRef};
+use crate::meter::Meter;
+use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::retired::RetiredList;
 use crate::{Damage, EngineError};
@@ -36,8 +37,19 @@ impl Slot {
         Self { node: OnceLock::from(node), away: None }
     }
 
-    pub(crate) fn on_disk(home: PageRef) -> Self {
-        Self { node: OnceLock::new(), away: Some(Arc::new(Away::Page(home))) }
+    pub(crate) fn on_disk(home: Home) -> Self {
+        let away = match home.delta {
+            None => Away::Page(home.page),
+            Some(_) => Away::Delta(Arc::new(Delta::on_disk(home))),
+        };
+        Self { node: OnceLock::new(), away: Some(Arc::new(away)) }
+    }
+
+    /// Counts what lies beside a node that was just found on disk.
+    pub(crate) fn count_in(&self, meter: &Arc<Meter>) {
+        if let Some(delta) = self.delta() {
+            delta.count_in(meter);
+        }
     }
 
     fn read(&self, backing: &Backing) -> Result<Node, EngineError> {
@@ -73,13 +85,13 @@ impl Slot {
         }
     }
 
-    /// Where the node lies on disk, if it equals its page there.
-    pub(crate) fn home(&self) -> Option<PageRef> {
+    /// Where the node lies on disk, if it equals what lies there.
+    pub(crate) fn home(&self) -> Option<Home> {
         match (self.away.as_deref(), self.node.get()) {
             (Some(Away::Delta(delta)), _) => delta.home(),
-            (_, Some(node)) => node.home(),
-            (Some(Away::Page(page)), None) => Some(*page),
-            (None, None) => Some(PageRef::default()),
+            (_, Some(node)) => node.home().map(Home::from),
+            (Some(Away::Page(page)), None) => Some(Home::from(*page)),
+            (None, None) => Some(Home::default()),
         }
     }
 
@@ -148,7 +160,11 @@ impl Slot {
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
         self.get()?;
         let home = self.home()?;
-        Some(std::mem::replace(self, Self::on_disk(home)))
+        let away = match home.delta {
+            None => Some(Arc::new(Away::Page(home.page))),
+            Some(_) => self.away.clone(),
+        };
+        Some(std::mem::replace(self, Self { node: OnceLock::new(), away }))
     }
 
     /// Lets go of a node that can be read back; the bytes that it counted for.
@@ -159,9 +175,9 @@ impl Slot {
             None => return 0,
         };
         match (self.home(), self.delta()) {
-            (Some(home), _) => self.away = Some(Arc::new(Away::Page(home))),
-            (None, Some(_)) => {}
-            (None, None) => return 0,
+            (Some(Home { page, delta: None }), _) => self.away = Some(Arc::new(Away::Page(page))),
+            (_, Some(_)) => {}
+            (_, None) => return 0,
         }
         self.node.take();
         bytes
@@ -175,9 +191,9 @@ impl Slot {
     /// The same of any leaf, if it were not resident.
     pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
         match (self.home(), self.delta()) {
-            (Some(home), _) => Delta::fits(home.len as usize, 0, bytes),
-            (None, Some(delta)) => delta.takes(bytes),
-            (None, None) => false,
+            (Some(Home { page, delta: None }), _) => Delta::fits(page.len as usize, 0, bytes),
+            (_, Some(delta)) => delta.takes(bytes),
+            (_, None) => false,
         }
     }
 
@@ -194,8 +210,8 @@ impl Slot {
             return;
         }
         let mut fresh = match self.away.as_deref() {
-            Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing, retired),
-            Some(Away::Delta(delta)) => Delta::of_delta(delta, epoch, backing, retired),
+            Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing),
+            Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
             None => return,
         };
         fresh.put(record, epoch);

@@ -14,8 +14,8 @@
 
 use crate::codec::{Decoder, Encode, Malformed};
 use crate::log::LogPoint;
-use crate::node::PageRef;
-use crate::page::{decode_ref, encode_ref};
+use crate::node::{Home, PageRef};
+use crate::page::{decode_home, encode_home};
 use crate::retired::Retired;
 use crate::space::{BLOCK, Extent, SegmentUse};
 
@@ -35,8 +35,11 @@ pub(crate) const MOVED_RANGES: u64 = 1;
 /// Feature, needed to read: the number of an uncounted tree means nothing, not even together with others.
 pub(crate) const UNCOUNTED: u64 = 2;
 
+/// Feature, needed to read: leaves may have a page of records beside them.
+pub(crate) const DELTAS: u64 = 4;
+
 /// All features needed to read that this build knows.
-const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED;
+const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
 
 /// The root of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +160,7 @@ impl Superblock {
 pub(crate) struct TreeEntry {
     pub(crate) id: u32,
     pub(crate) name: String,
-    pub(crate) root: PageRef,
+    pub(crate) root: Home,
     pub(crate) records: u64,
     pub(crate) is_counted: bool,
 }
@@ -284,7 +287,7 @@ fn encode_trees(trees: &[TreeEntry], bytes: &mut Vec<u8>) {
     for tree in trees {
         bytes.put_varint(u64::from(tree.id));
         bytes.put_bytes(tree.name.as_bytes());
-        encode_ref(&tree.root, bytes);
+        encode_home(&tree.root, bytes);
         bytes.put_varint(tree.records);
     }
 }
@@ -295,7 +298,7 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
         trees.push(TreeEntry {
             id: u32::try_from(fields.varint()?).map_err(|_| Malformed)?,
             name: text(fields.bytes()?)?,
-            root: decode_ref(fields)?,
+            root: decode_home(fields)?,
             records: fields.varint()?,
             is_counted: true,
         });
@@ -360,7 +363,7 @@ mod tests {
         let tree = |id, is_counted| TreeEntry {
             id,
             name: format!("tree {id}"),
-            root: PageRef { offset: 4096, len: 9, checksum: 3, birth: 1 },
+            root: Home::from(PageRef { offset: 4096, len: 9, checksum: 3, birth: 1 }),
             records: u64::MAX,
             is_counted,
         };

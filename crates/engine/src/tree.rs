@@ -542,6 +542,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing
         }
         let child = &mut inner.children[(turn + step) % count];
         gone += match child.get() {
+            None => child.delta().map_or(0, |delta| delta.shed()),
             Some(Node::Leaf(leaf)) if !leaf.is_shared() && !leaf.counted.take_use() => {
                 let bytes = child.evict();
                 if bytes > 0 {

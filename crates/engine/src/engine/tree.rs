@@ -115,6 +115,10 @@ impl Tree {
                 made_room = true;
                 continue;
             }
+            // Much less to read than the leaf, and what was written last is what is asked for most.
+            if missing.0.bring_in_beside(&shared.backing)? {
+                continue;
+            }
             if let Some(leaf) = shared.leaf_apart(&missing.0)? {
                 return Ok(found(leaf.value_of(key).map(|stored| shared.value_ref(stored, missing.2))));
             }

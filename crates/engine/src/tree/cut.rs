@@ -56,7 +56,7 @@ fn cut(mut slot: Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<(Option<Slot>, 
             _ => {}
         }
     }
-    let home = slot.home();
+    let home = slot.home().map(|home| home.page);
     match own(&mut slot, edit)? {
         Owned::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
         Owned::Inner(inner) => {
