@@ -20,7 +20,11 @@ use std::sync::Arc;
 const RUN: u64 = 1 << 20;
 
 /// Children of a node whose pages are asked for together before they are read.
-const ASKED_AT_ONCE: usize = 32;
+const ASKED_AT_ONCE: usize = 64;
+
+/// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies in the order of
+/// its keys, and to read a little too much costs less than to ask once more.
+const GAP_MOST: u64 = 32 << 10;
 
 /// Free runs shorter than this are left alone while the file is mostly in use.
 const RUN_LEAST: u64 = 128 << 10;
@@ -201,7 +205,9 @@ impl<'a> PageWriter<'a> {
         let mut homes = Vec::with_capacity(inner.children.len());
         for (index, child) in inner.children.iter().enumerate() {
             if index % ASKED_AT_ONCE == 0 {
-                self.ask_for(&inner.children[index..], ASKED_AT_ONCE * 2);
+                // One such part ahead, and at the beginning the first one.
+                let from = if index == 0 { 0 } else { index + ASKED_AT_ONCE };
+                self.ask_for(inner.children.get(from..).unwrap_or_default(), index + 2 * ASKED_AT_ONCE - from);
             }
             homes.push(self.write(child)?);
         }
@@ -214,8 +220,14 @@ impl<'a> PageWriter<'a> {
     fn ask_for(&self, slots: &[Slot], count: usize) {
         let Some(disk) = self.backing.disk() else { return };
         let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
+        let mut pages = Vec::new();
         for delta in absent.filter_map(Slot::delta) {
-            delta.pages_to_merge(&mut |page| disk.will_read(page.offset, page.len.into()));
+            delta.pages_to_merge(&mut |page| pages.push((page.offset, page.offset + u64::from(page.len))));
+        }
+        pages.sort_unstable();
+        for near in pages.chunk_by(|(_, end), (start, _)| *start <= end + GAP_MOST) {
+            let (start, end) = (near[0].0, near[near.len() - 1].1);
+            disk.will_read(start, end - start);
         }
     }
 
