@@ -255,8 +255,8 @@ impl Check<'_> {
     fn slot(&mut self, slot: &Slot, place: Place<'_>) {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
-            Some(Home { page, delta: None }) => self.page(&page),
-            Some(Home { page, delta: Some(second) }) => self.page_and_delta(slot, &page, &second),
+            Some(Home { page, delta: None, .. }) => self.page(&page),
+            Some(Home { page, delta: Some(second), filter }) => self.page_and_delta(slot, &page, (&second, filter)),
             None => {
                 let read = slot.look_at(&self.shared.backing);
                 self.note(read)
@@ -306,12 +306,21 @@ impl Check<'_> {
     }
 
     /// A leaf with a page of records beside its own: both are read, and what they add up to.
-    fn page_and_delta(&mut self, slot: &Slot, page: &PageRef, second: &PageRef) -> Option<Node> {
+    fn page_and_delta(
+        &mut self,
+        slot: &Slot,
+        page: &PageRef,
+        (second, filter): (&PageRef, u64),
+    ) -> Option<Node> {
         self.page(page)?;
         self.claim(second.offset, u64::from(second.len), second.checksum);
         self.report.pages += 1;
         self.report.bytes += u64::from(second.len);
-        let read = Records::read(second, &self.shared.backing).and_then(|_| slot.look_at(&self.shared.backing));
+        let backing = &self.shared.backing;
+        let read = Records::read(second, backing).and_then(|records| match records.filter() & !filter {
+            0 => slot.look_at(backing),
+            _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
+        });
         self.note(read)
     }
 

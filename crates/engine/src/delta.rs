@@ -18,6 +18,7 @@
 mod records;
 
 pub(crate) use records::{Records, record_bytes};
+use records::filter_bits;
 
 use crate::backing::Backing;
 use crate::checksum::key_hash;
@@ -69,6 +70,8 @@ struct Content {
     records: Option<Records>,
     /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before somebody merged both.
     replaced: Option<Vec<Chain>>,
+    /// Records of the page that somebody looked up while memory was short, for whoever does so again; only with a second page.
+    seen: Records,
     weight: Weight,
 }
 
@@ -99,8 +102,8 @@ impl Delta {
         }
         retired.superseded(former, epoch);
         match former.home() {
-            Some(Home { page, delta: None }) => Self::of_page(page, epoch, backing),
-            Some(Home { page, delta: Some(_) }) => match former.content.read().records.clone() {
+            Some(Home { page, delta: None, .. }) => Self::of_page(page, epoch, backing),
+            Some(Home { page, delta: Some(_), .. }) => match former.content.read().records.clone() {
                 Some(records) => Self::new(Base::Page(page), records, epoch, meter),
                 None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
             },
@@ -111,13 +114,15 @@ impl Delta {
     /// The one that lies at this home, whose records nobody read yet.
     pub(crate) fn on_disk(home: Home) -> Self {
         let birth = home.delta.map_or(home.page.birth, |delta| delta.birth);
-        let content = Content { base: None, records: None, replaced: None, weight: Weight::default() };
+        let seen = Records::default();
+        let content = Content { base: None, records: None, replaced: None, seen, weight: Weight::default() };
         Self::with(birth, OnceLock::from(home), content)
     }
 
     fn new(base: Base, records: Records, birth: u64, meter: &Arc<Meter>) -> Self {
         let weight = Weight::of(meter, Kind::Waiting, 0);
-        let mut content = Content { base: Some(base), records: Some(records), replaced: None, weight };
+        let (base, records, seen) = (Some(base), Some(records), Records::default());
+        let mut content = Content { base, records, replaced: None, seen, weight };
         content.weigh();
         Self::with(birth, OnceLock::new(), content)
     }
@@ -195,7 +200,8 @@ impl Delta {
     /// Shows the value of a key that was put; none if it is not known here, whether the leaf has it or not.
     pub(crate) fn find<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let content = self.content.read();
-        if let Some(value) = content.records.as_ref().and_then(|records| records.get(key)) {
+        let of_second = content.records.as_ref().and_then(|records| records.get(key));
+        if let Some(value) = of_second.or_else(|| content.seen.get(key)) {
             self.note_use();
             return Some(show(value));
         }
@@ -312,14 +318,23 @@ impl Delta {
         Ok(records)
     }
 
-    /// Reads the records of its second page where they are not in memory; whether they were not.
-    pub(crate) fn bring_in(&self, backing: &Backing) -> Result<bool, EngineError> {
-        match self.home() {
-            Some(home) if home.delta.is_some() && self.content.read().records.is_none() => {
-                self.records_of(&home, backing).map(|_| true)
-            }
-            _ => Ok(false),
-        }
+    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether that was so.
+    pub(crate) fn bring_in_for(&self, key: &[u8], home: &Home, backing: &Backing) -> Result<bool, EngineError> {
+        let bits = filter_bits(key);
+        let is_wanted = home.filter & bits == bits && self.content.read().records.is_none();
+        Ok(is_wanted && self.records_of(home, backing).map(|_| true)?)
+    }
+
+    /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth reading.
+    pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
+        let mut content = self.content.write();
+        content.seen.put(key, value);
+        content.weigh();
+    }
+
+    /// Whether so much of its page was looked up that the leaf is worth its memory.
+    pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
+        self.content.read().seen.len() * 2 > home.page.len as usize
     }
 
     /// All records above the page at the bottom, for the checkpoint that gives it a home.
@@ -382,7 +397,7 @@ impl Delta {
         }
         let mut content = self.content.write();
         let before = content.weight.bytes();
-        let former = content.records.take();
+        let former = (content.records.take(), std::mem::take(&mut content.seen));
         content.weigh();
         let gone = before - content.weight.bytes();
         drop(content);
@@ -419,12 +434,12 @@ impl Delta {
 
 impl Content {
     fn weigh(&mut self) {
-        let records = self.records.as_ref().map_or(0, Records::capacity);
+        let records = self.records.as_ref().map_or(0, Records::capacity) + self.seen.capacity();
         self.weight.set((DELTA_BYTES + records) as u64);
     }
 }
 
-fn leaf_at(home: &PageRef, backing: &Backing) -> Result<SharedLeaf, EngineError> {
+pub(crate) fn leaf_at(home: &PageRef, backing: &Backing) -> Result<SharedLeaf, EngineError> {
     match page::read(home, backing)? {
         Node::Leaf(leaf) => Ok(leaf),
         Node::Inner(_) => Err(backing.corrupt(home.offset, Damage::PageContent)),

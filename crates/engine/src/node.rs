@@ -28,11 +28,13 @@ pub(crate) struct PageRef {
     pub(crate) birth: u64,
 }
 
-/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]).
+/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]), with a filter of
+/// their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) page: PageRef,
     pub(crate) delta: Option<PageRef>,
+    pub(crate) filter: u64,
 }
 
 impl Home {
@@ -44,7 +46,7 @@ impl Home {
 
 impl From<PageRef> for Home {
     fn from(page: PageRef) -> Self {
-        Self { page, delta: None }
+        Self { page, delta: None, filter: 0 }
     }
 }
 

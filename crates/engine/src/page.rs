@@ -5,7 +5,8 @@
 //! ```text
 //! leaf:   1 | prefix | count | record…   record: suffix | value
 //!         value: 2 * length, bytes  |  2 * pieces + 1, piece…   piece: home, length, checksum, birth
-//! inner:  2 | children | child… | pivot…  child: place | place + 1, place of the delta   place: offset, length, checksum, birth
+//! inner:  2 | children | child… | pivot…  child: place | place + 1, place of the delta, its filter
+//!         place: offset, length, checksum, birth
 //! ```
 //! Beside a leaf there may be a page of records put since ([`crate::delta`]); offsets are multiples of [`UNIT`], so that one
 //! which is one more says so.
@@ -110,15 +111,21 @@ pub(crate) fn encode_ref(home: &PageRef, page: &mut Vec<u8>) {
 
 /// A place, and that of the delta beside it if there is one.
 pub(crate) fn encode_home(home: &Home, page: &mut Vec<u8>) {
-    let Home { page: own, delta } = home;
+    let Home { page: own, delta, filter } = home;
     encode_ref(&PageRef { offset: own.offset + u64::from(delta.is_some()), ..*own }, page);
-    delta.iter().for_each(|delta| encode_ref(delta, page));
+    if let Some(delta) = delta {
+        encode_ref(delta, page);
+        page.put_u64(*filter);
+    }
 }
 
 pub(crate) fn decode_home(page: &mut Decoder<'_>) -> Result<Home, Malformed> {
     let own = decode_ref(page)?;
     Ok(match own.offset % UNIT {
-        1 => Home { page: PageRef { offset: own.offset - 1, ..own }, delta: Some(decode_ref(page)?) },
+        1 => {
+            let own = PageRef { offset: own.offset - 1, ..own };
+            Home { page: own, delta: Some(decode_ref(page)?), filter: page.u64()? }
+        }
         _ => Home::from(own),
     })
 }

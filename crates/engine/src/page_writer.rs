@@ -132,7 +132,7 @@ impl<'a> PageWriter<'a> {
         records.encode(&mut page);
         let second = self.place(&page, delta.birth);
         self.scratch = page;
-        let home = Home { page: delta.page(), delta: Some(second?) };
+        let home = Home { page: delta.page(), delta: Some(second?), filter: records.filter() };
         Ok(SettledDelta { delta: Arc::clone(delta), home, records: Some(records), leaves: None })
     }
 

@@ -15,7 +15,7 @@ use crate::record::{self, Logged, Record};
 use crate::recovery::{Cut, RecoveryReport};
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
-use crate::tree;
+use crate::tree::{self, Going};
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
@@ -184,7 +184,9 @@ impl<'a> Replayer<'a> {
             let excess = self.backing.excess();
             if excess > 0 {
                 // Some more, so that it is not done for every few changes.
-                tree::evict(&mut state.root, excess + self.backing.room() / 16, 0, self.backing);
+                for what in [Going::Leaves, Going::Records] {
+                    tree::evict(&mut state.root, excess + self.backing.room() / 16, 0, what, self.backing);
+                }
             }
         }
     }

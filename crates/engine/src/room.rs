@@ -15,7 +15,7 @@ use crate::planted::{self, Bug};
 use crate::shared::{Shared, Wanted};
 use crate::slot::Slot;
 use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
-use crate::tree;
+use crate::tree::{self, Going};
 use crate::value::{EXTENT_FROM, INLINE_BELOW};
 use std::sync::atomic::Ordering;
 
@@ -261,13 +261,15 @@ impl Shared {
     /// could go. The second look takes those that the first passed over.
     fn evict_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> bool {
         let mut wanted = self.backing.excess_with(need) + self.options.memory_bytes / 16;
-        for _ in 0..looks as u8 {
+        let each_look = [Going::Leaves, Going::Records];
+        for what in each_look.into_iter().cycle().take(each_look.len() * looks as usize) {
             for state in &mut *trees {
                 if wanted == 0 {
                     return true;
                 }
                 let turn = self.turn.fetch_add(TURN, Ordering::Relaxed);
-                wanted = wanted.saturating_sub(tree::evict(&mut state.root, wanted, turn, &self.backing));
+                let gone = tree::evict(&mut state.root, wanted, turn, what, &self.backing);
+                wanted = wanted.saturating_sub(gone);
             }
         }
         wanted == 0

@@ -3,11 +3,10 @@
 //! A lookup answers at once from memory, or says which node it misses. The caller decides whether to read
 //! it here and now, on another thread, or not at all.
 
-use crate::EngineError;
-use crate::backing::Backing;
 use crate::checksum::key_hash;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
-use crate::node::{Inner, Node};
+use crate::delta::Delta;
+use crate::node::{Home, Inner, Node};
 use crate::slot::Slot;
 use crate::tree::HashedKey;
 use crate::value::Stored;
@@ -19,6 +18,16 @@ pub(crate) struct Missing {
     pub(crate) child: usize,
 }
 
+/// How far a lookup came that reads as little as it can.
+pub(crate) enum Sought {
+    /// It has to read the leaf as any other.
+    Elsewhere,
+    /// What it may be among is in memory now.
+    Nearer,
+    /// If anywhere, it is in this leaf.
+    In(SharedLeaf),
+}
+
 impl Missing {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 
@@ -27,10 +36,10 @@ impl Missing {
         self.parent.as_ref()?.children[self.child].delta()?.find(key, show)
     }
 
-    /// Reads the records beside the missing leaf where they are not in memory; whether they were not.
-    pub(crate) fn bring_in_beside(&self, backing: &Backing) -> Result<bool, EngineError> {
-        let delta = self.parent.as_ref().and_then(|parent| parent.children[self.child].delta());
-        delta.map_or(Ok(false), |delta| delta.bring_in(backing))
+    /// What lies beside the missing leaf, if that is on disk, and where.
+    pub(crate) fn delta_on_disk(&self) -> Option<(&Delta, Home)> {
+        let delta = self.parent.as_ref()?.children[self.child].delta()?;
+        Some((delta, delta.home().filter(|home| home.delta.is_some())?))
     }
 }
 

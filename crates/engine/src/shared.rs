@@ -5,6 +5,7 @@
 
 use crate::EngineError;
 use crate::backing::Backing;
+use crate::delta;
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
 use crate::leaf::{SLOT_LINES, SharedLeaf};
@@ -15,13 +16,14 @@ use crate::pins::{Pin, Pins};
 use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
 use crate::room::Room;
-use crate::search::Missing;
+use crate::search::{Missing, Sought};
 use crate::sharded::Sharded;
 use crate::slot::Slot;
 use crate::space::{Extent, Space};
 use crate::superblock::Superblock;
 use crate::sync::Syncer;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
+use crate::value::Stored;
 use crate::view::Views;
 use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
@@ -234,6 +236,24 @@ impl Shared {
             }
             None => Ok(None),
         }
+    }
+
+    /// Where memory is short and the missing leaf has records beside it on disk: those records, if the key may be among
+    /// them, or else the leaf without them. One read, and what it was for stays rather than all around it.
+    pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
+        let beside = missing.delta_on_disk().filter(|_| self.backing.is_short());
+        let Some((delta, home)) = beside.filter(|(delta, home)| !delta.has_seen_much(home)) else {
+            return Ok(Sought::Elsewhere);
+        };
+        if delta.bring_in_for(key, &home, &self.backing)? {
+            return Ok(Sought::Nearer);
+        }
+        let leaf = delta::leaf_at(&home.page, &self.backing)?;
+        if let Some(Stored::Inline(value)) = leaf.value_of(key) {
+            delta.note_seen(key, value);
+        }
+        self.read_in_vain();
+        Ok(Sought::In(leaf))
     }
 
     /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by then.

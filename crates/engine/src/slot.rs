@@ -175,7 +175,7 @@ impl Slot {
             None => return 0,
         };
         match (self.home(), self.delta()) {
-            (Some(Home { page, delta: None }), _) => self.away = Some(Arc::new(Away::Page(page))),
+            (Some(Home { page, delta: None, .. }), _) => self.away = Some(Arc::new(Away::Page(page))),
             (_, Some(_)) => {}
             (_, None) => return 0,
         }
@@ -191,7 +191,7 @@ impl Slot {
     /// The same of any leaf, if it were not resident.
     pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
         match (self.home(), self.delta()) {
-            (Some(Home { page, delta: None }), _) => Delta::fits(page.len as usize, 0, bytes),
+            (Some(Home { page, delta: None, .. }), _) => Delta::fits(page.len as usize, 0, bytes),
             (_, Some(delta)) => delta.takes(bytes),
             (_, None) => false,
         }

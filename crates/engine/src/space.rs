@@ -67,6 +67,7 @@ pub(crate) fn segments_after<'r>(
 #[derive(Clone, Default)]
 pub(crate) struct Space {
     free: BTreeMap<u64, u64>,
+    free_bytes: u64,
     by_length: BTreeSet<(u64, u64)>,
     /// Free space that the file system has back, by offset: whoever writes there gets fresh space.
     holes: BTreeMap<u64, u64>,
@@ -106,7 +107,7 @@ impl Space {
     }
 
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.free.values().sum()
+        self.free_bytes
     }
 
     pub(crate) fn free_extents(&self) -> impl Iterator<Item = Extent> + '_ {
@@ -240,8 +241,7 @@ impl Space {
     fn carve(&mut self, extent: Extent) {
         self.fill_holes(extent);
         let Some((&offset, &len)) = self.free.range(..=extent.offset).next_back() else { return };
-        self.free.remove(&offset);
-        self.by_length.remove(&(len, offset));
+        self.take(offset, len);
         let before = extent.offset - offset;
         let after = offset + len - extent.end();
         if before > 0 {
@@ -255,6 +255,14 @@ impl Space {
     fn add(&mut self, offset: u64, len: u64) {
         self.free.insert(offset, len);
         self.by_length.insert((len, offset));
+        self.free_bytes += len;
+    }
+
+    /// Takes a free extent out as a whole.
+    fn take(&mut self, offset: u64, len: u64) {
+        self.free.remove(&offset);
+        self.by_length.remove(&(len, offset));
+        self.free_bytes -= len;
     }
 
     /// Gives back space that nobody uses.
@@ -263,13 +271,12 @@ impl Space {
         if let Some((&before, &before_len)) = self.free.range(..offset).next_back()
             && before + before_len == offset
         {
-            self.free.remove(&before);
-            self.by_length.remove(&(before_len, before));
+            self.take(before, before_len);
             offset = before;
             len += before_len;
         }
-        if let Some(after_len) = self.free.remove(&(offset + len)) {
-            self.by_length.remove(&(after_len, offset + len));
+        if let Some(&after_len) = self.free.get(&(offset + len)) {
+            self.take(offset + len, after_len);
             len += after_len;
         }
         self.add(offset, len);
@@ -328,8 +335,7 @@ impl Space {
         {
             let end = offset.next_multiple_of(BLOCK);
             self.fill_holes(Extent { offset: end, len: self.end - end });
-            self.free.remove(&offset);
-            self.by_length.remove(&(len, offset));
+            self.take(offset, len);
             if end > offset {
                 self.add(offset, end - offset);
             }

@@ -529,10 +529,17 @@ fn sole_inner(shared: &mut Arc<Inner>) -> &mut Inner {
     }
 }
 
-/// Lets go of leaves that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
+/// What is let go of first, and what then: records beside leaves say more for their bytes than leaves do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Going {
+    Leaves,
+    Records,
+}
+
+/// Lets go of leaves, or of records beside them, that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
 /// read since the last look are passed over. Each look begins elsewhere, as `turn` says: below one node after the
 /// other, so that no leaf goes first every time. Where inner nodes are too many, those go too below which no leaf is left.
-pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing) -> u64 {
+pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
     let (mut gone, count) = (0, inner.children.len());
@@ -542,8 +549,10 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing
         }
         let child = &mut inner.children[(turn + step) % count];
         gone += match child.get() {
-            None => child.delta().map_or(0, |delta| delta.shed()),
-            Some(Node::Leaf(leaf)) if !leaf.is_shared() && !leaf.counted.take_use() => {
+            None if what == Going::Records => child.delta().map_or(0, |delta| delta.shed()),
+            Some(Node::Leaf(leaf))
+                if what == Going::Leaves && !leaf.is_shared() && !leaf.counted.take_use() =>
+            {
                 let bytes = child.evict();
                 if bytes > 0 {
                     backing.node_is_absent();
@@ -551,7 +560,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, backing: &Backing
                 bytes
             }
             Some(Node::Inner(_)) => {
-                let below = evict(child, wanted - gone, turn / count, backing);
+                let below = evict(child, wanted - gone, turn / count, what, backing);
                 below + if gone + below < wanted { evict_bare(child, backing) } else { 0 }
             }
             _ => 0,

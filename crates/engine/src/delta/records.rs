@@ -7,6 +7,7 @@
 //! Invariant: keys ascend, and each is there once.
 
 use crate::backing::Backing;
+use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode, Malformed};
 use crate::node::PageRef;
 use crate::page;
@@ -20,6 +21,12 @@ pub(crate) const DELTA: u8 = 3;
 /// Bytes that a record takes in a delta, at most.
 pub(crate) fn record_bytes(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + 6
+}
+
+/// The bits of a key in [`Records::filter`].
+pub(crate) fn filter_bits(key: &[u8]) -> u64 {
+    let hash = checksum(0, key);
+    1 << (hash % 64) | 1 << (hash / 64 % 64)
 }
 
 /// Records in the order of their keys, one behind the other: length of the key, key, length of the value, value.
@@ -106,6 +113,12 @@ impl Records {
         }
         below.chain(above).for_each(&mut put);
         self.bytes = bytes;
+    }
+
+    /// A word with the bits of all keys: a key without its bits there is none of them (a Bloom filter of 64 bits, two for
+    /// each key: of ten keys that are not there one in thirteen seems to be).
+    pub(crate) fn filter(&self) -> u64 {
+        self.iter().fold(0, |bits, (key, _)| bits | filter_bits(key))
     }
 
     /// Reads and verifies those that lie on a page of their own.

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::batch::{Action, Given, Op};
 use crate::commit::Commit;
 use crate::planted::{self, Bug};
-use crate::search;
+use crate::search::{self, Sought};
 use crate::shared::Shared;
 use crate::value::{Value, ValueRef};
 use crate::visit::{Direction, Range};
@@ -115,9 +115,13 @@ impl Tree {
                 made_room = true;
                 continue;
             }
-            // Much less to read than the leaf, and what was written last is what is asked for most.
-            if missing.0.bring_in_beside(&shared.backing)? {
-                continue;
+            match shared.find_apart(&missing.0, key)? {
+                Sought::Elsewhere => {}
+                Sought::Nearer => continue,
+                Sought::In(leaf) => {
+                    let stored = leaf.value_of(key);
+                    return Ok(found(stored.map(|stored| shared.value_ref(stored, missing.2))));
+                }
             }
             if let Some(leaf) = shared.leaf_apart(&missing.0)? {
                 return Ok(found(leaf.value_of(key).map(|stored| shared.value_ref(stored, missing.2))));
