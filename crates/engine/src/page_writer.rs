@@ -20,7 +20,7 @@ use std::sync::Arc;
 const RUN: u64 = 1 << 20;
 
 /// Children of a node whose pages are asked for together before they are read.
-const ASKED_AT_ONCE: usize = 64;
+const ASKED_AT_ONCE: usize = 256;
 
 /// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies in the order of
 /// its keys, and to read a little too much costs less than to ask once more.
