@@ -43,6 +43,10 @@ const FITTING_BYTES: usize = 9 << 10;
 /// anew, so that with more of them one page of both is soon less to write; see decision 0024.
 const SLIM_PARTS: usize = 4;
 
+/// Records up to so many bytes are copied to what is put above them: as much as another delta would take. More stay where
+/// they are, and could be let go of.
+const COPIED_MOST: usize = DELTA_BYTES;
+
 /// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose value takes a byte
 /// more for its length there. What is decided before the log is written leaves as much, for a checkpoint may merge both
 /// until it is done.
@@ -103,10 +107,13 @@ impl Delta {
         retired.superseded(former, epoch);
         match former.home() {
             Some(Home { page, delta: None, .. }) => Self::of_page(page, epoch, backing),
-            Some(Home { page, delta: Some(_), .. }) => match former.content.read().records.clone() {
-                Some(records) => Self::new(Base::Page(page), records, epoch, meter),
-                None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
-            },
+            Some(Home { page, delta: Some(second), .. }) if second.len as usize <= COPIED_MOST => {
+                match former.content.read().records.clone() {
+                    Some(records) => Self::new(Base::Page(page), records, epoch, meter),
+                    None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
+                }
+            }
+            Some(_) => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
             None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
         }
     }
