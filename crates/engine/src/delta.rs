@@ -47,6 +47,9 @@ const SLIM_PARTS: usize = 4;
 /// they are, and could be let go of.
 const COPIED_MOST: usize = DELTA_BYTES;
 
+/// Room for so many bytes more is left beside a leaf by a checkpoint.
+const ROOM_LEFT: usize = 1 << 10;
+
 /// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose value takes a byte
 /// more for its length there. What is decided before the log is written leaves as much, for a checkpoint may merge both
 /// until it is done.
@@ -185,8 +188,11 @@ impl Delta {
     /// Whether its records go to a page of their own, rather than to one page with what they lie on.
     pub(crate) fn is_slim(&self) -> bool {
         let (page, records) = self.sizes();
+        // With no room for more beside it a leaf is read by the next put, alone, where a checkpoint reads many together. A
+        // page that is long in itself does not get shorter by that.
+        let has_room = Self::fits(page, records, ROOM_LEFT) || !Self::fits(page, 0, 2 * ROOM_LEFT);
         // What was told is replaced for good, which only one page of all can say.
-        records * SLIM_PARTS <= page && !self.is_told()
+        records * SLIM_PARTS <= page && has_room && !self.is_told()
     }
 
     fn is_told(&self) -> bool {
