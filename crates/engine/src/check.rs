@@ -3,8 +3,8 @@
 //! Damage is listed, not an error, so that one pass shows its whole extent.
 
 use crate::EngineError;
-use crate::engine::Engine;
 use crate::delta::Records;
+use crate::engine::Engine;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
 use crate::log::{LogPoint, Replay};
@@ -256,7 +256,9 @@ impl Check<'_> {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(Home { page, delta: None, .. }) => self.page(&page),
-            Some(Home { page, delta: Some(second), filter }) => self.page_and_delta(slot, &page, (&second, filter)),
+            Some(Home { page, delta: Some(second), filter }) => {
+                self.page_and_delta(slot, &page, (&second, filter))
+            }
             None => {
                 let read = slot.look_at(&self.shared.backing);
                 self.note(read)

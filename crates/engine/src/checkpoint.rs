@@ -20,7 +20,9 @@ use crate::retired::{Retired, RetiredList};
 use crate::room::Looks;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
-use crate::superblock::{COPIES, DELTAS, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry, UNCOUNTED};
+use crate::superblock::{
+    COPIES, DELTAS, MOVED_RANGES, SnapshotEntry, Superblock, Table, TreeEntry, UNCOUNTED,
+};
 use crate::sync::SyncError;
 use crate::view::View;
 use atoll_disk::Disk;

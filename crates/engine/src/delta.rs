@@ -17,8 +17,8 @@
 
 mod records;
 
-pub(crate) use records::{Records, record_bytes};
 use records::filter_bits;
+pub(crate) use records::{Records, record_bytes};
 
 use crate::backing::Backing;
 use crate::checksum::key_hash;
@@ -332,7 +332,12 @@ impl Delta {
     }
 
     /// Reads the records of its second page, if the key may be among them and they are not in memory; whether that was so.
-    pub(crate) fn bring_in_for(&self, key: &[u8], home: &Home, backing: &Backing) -> Result<bool, EngineError> {
+    pub(crate) fn bring_in_for(
+        &self,
+        key: &[u8],
+        home: &Home,
+        backing: &Backing,
+    ) -> Result<bool, EngineError> {
         let bits = filter_bits(key);
         let is_wanted = home.filter & bits == bits && self.content.read().records.is_none();
         Ok(is_wanted && self.records_of(home, backing).map(|_| true)?)

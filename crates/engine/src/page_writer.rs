@@ -137,11 +137,7 @@ impl<'a> PageWriter<'a> {
     }
 
     /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
-    fn write_merged(
-        &mut self,
-        delta: &Arc<Delta>,
-        node: Option<&Node>,
-    ) -> Result<SettledDelta, EngineError> {
+    fn write_merged(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<SettledDelta, EngineError> {
         let leaf = match node {
             Some(Node::Leaf(leaf)) => leaf.clone(),
             _ => delta.read(self.backing)?,
@@ -207,7 +203,10 @@ impl<'a> PageWriter<'a> {
             if index % ASKED_AT_ONCE == 0 {
                 // One such part ahead, and at the beginning the first one.
                 let from = if index == 0 { 0 } else { index + ASKED_AT_ONCE };
-                self.ask_for(inner.children.get(from..).unwrap_or_default(), index + 2 * ASKED_AT_ONCE - from);
+                self.ask_for(
+                    inner.children.get(from..).unwrap_or_default(),
+                    index + 2 * ASKED_AT_ONCE - from,
+                );
             }
             homes.push(self.write(child)?);
         }

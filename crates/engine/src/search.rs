@@ -4,8 +4,8 @@
 //! it here and now, on another thread, or not at all.
 
 use crate::checksum::key_hash;
-use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
 use crate::delta::Delta;
+use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
 use crate::node::{Home, Inner, Node};
 use crate::slot::Slot;
 use crate::tree::HashedKey;

@@ -219,7 +219,9 @@ fn put_in_leaf(
         let place = leaf.locate(key.bytes, key.way.slot());
         let done = match place {
             // Merged from page and delta: it was not split then, and is read for every few puts until it is.
-            _ if leaf.is_overgrown(0) && leaf.live_bytes() > LEAF_SPLIT_BYTES + leaf.prefix().len() => Err(Full),
+            _ if leaf.is_overgrown(0) && leaf.live_bytes() > LEAF_SPLIT_BYTES + leaf.prefix().len() => {
+                Err(Full)
+            }
             Ok(slot) => leaf.replace(slot, value),
             Err(slot) => leaf.insert_at(slot, key.bytes, key.fingerprint, value).map(|()| None),
         };

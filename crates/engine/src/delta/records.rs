@@ -189,7 +189,10 @@ mod tests {
             let ((mut records, mut model), (newer, newest)) = (some(1, below), some(2, above));
             records.put_all(&newer);
             model.extend(newest);
-            assert!(records.iter().eq(model.iter().map(|(key, value)| (&**key, &**value))), "{below} {above}");
+            assert!(
+                records.iter().eq(model.iter().map(|(key, value)| (&**key, &**value))),
+                "{below} {above}"
+            );
         }
     }
 
