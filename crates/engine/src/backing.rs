@@ -173,6 +173,11 @@ impl Backing {
         self.held_bytes().saturating_sub(self.room())
     }
 
+    /// Whether so many bytes more may be held.
+    pub(crate) fn has_spare(&self, need: u64) -> bool {
+        self.excess_with(need) == 0
+    }
+
     /// Bytes beyond what may be held, once `need` more are.
     pub(crate) fn excess_with(&self, need: u64) -> u64 {
         (self.held_bytes() + need).saturating_sub(self.room())

@@ -15,23 +15,19 @@
 //! home of what lies above.
 //! Invariant: values on disk that a delta replaced are retired once, by the current tree.
 
+mod reading;
 mod records;
 
-use records::filter_bits;
+pub(crate) use reading::leaf_at;
 pub(crate) use records::{Records, record_bytes};
 
 use crate::backing::Backing;
-use crate::checksum::key_hash;
-use crate::frames::Purpose;
-use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::meter::{Kind, Meter, Weight};
-use crate::node::{Home, Node, PageRef};
-use crate::page;
+use crate::node::{Home, PageRef};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::threads::{AtomicBool, RwLock};
-use crate::value::{Chain, Stored};
-use crate::{Damage, EngineError};
+use crate::value::Chain;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -140,13 +136,6 @@ impl Delta {
     fn with(birth: u64, home: OnceLock<Home>, content: Content) -> Self {
         let (was_told, was_used) = Default::default();
         Self { birth, home, content: RwLock::new(content), was_told, was_used }
-    }
-
-    /// Counts one that was just found on disk.
-    pub(crate) fn count_in(&self, meter: &Arc<Meter>) {
-        let mut content = self.content.write();
-        content.weight = Weight::of(meter, Kind::Beside, 0);
-        content.weigh();
     }
 
     /// Where it lies, if a checkpoint wrote it.
@@ -264,114 +253,16 @@ impl Delta {
         }
     }
 
-    /// The leaf that all of it adds up to. Nobody may change it: what is true is the delta.
-    pub(crate) fn read(&self, backing: &Backing) -> Result<SharedLeaf, EngineError> {
-        loop {
-            if let Some(home) = self.home() {
-                let below = leaf_at(&home.page, backing)?;
-                if home.delta.is_none() || planted::is(Bug::SecondPageIgnored) {
-                    return Ok(below);
-                }
-                if let Some(leaf) = self.merged(&below, &self.records_of(&home, backing)?, true, backing)? {
-                    return Ok(leaf);
-                }
-                continue;
-            }
-            let Some((base, records)) = self.copied() else { continue };
-            let below = match &base {
-                Base::Page(page) => leaf_at(page, backing),
-                Base::Delta(delta) => delta.read(backing),
-            };
-            // With a home what lay below is needed no more, and what was read there may be something else.
-            if self.home().is_some() && !planted::is(Bug::DeltaReadOnce) {
-                continue;
-            }
-            if let Some(leaf) = self.merged(&below?, &records, false, backing)? {
-                return Ok(leaf);
-            }
-        }
-    }
-
-    /// The leaf that records and what is below them add up to; none if the delta got a home meanwhile, for what it
-    /// replaced is then something else.
-    fn merged(
-        &self,
-        below: &Leaf,
-        records: &Records,
-        has_home: bool,
-        backing: &Backing,
-    ) -> Result<Option<SharedLeaf>, EngineError> {
-        let belong = records.iter().all(|(key, _)| key.starts_with(below.prefix()));
-        let (all, replaced) = if belong { merge(below, records) } else { Default::default() };
-        if !belong || !Leaf::can_hold(below.prefix(), &all) {
-            return Err(backing.corrupt(self.page().offset, Damage::PageContent));
-        }
-        let mut leaf = Leaf::build(below.prefix(), below.birth, &all, 0, Purpose::Reading);
-        if let Some(fresh) = leaf.get_mut() {
-            fresh.count_in_as(backing.meter(), false);
-        }
-        let mut content = self.content.write();
-        if self.home().is_some() != has_home && !planted::is(Bug::DeltaReadOnce) {
-            return Ok(None);
-        }
-        content.replaced.get_or_insert(replaced);
-        Ok(Some(leaf))
-    }
-
-    /// The records of its second page, which stay in memory from now on.
-    fn records_of(&self, home: &Home, backing: &Backing) -> Result<Records, EngineError> {
-        let Some(page) = home.delta else { return Ok(Records::default()) };
-        if let Some(records) = &self.content.read().records {
-            return Ok(records.clone());
-        }
-        let records = Records::read(&page, backing)?;
-        let mut content = self.content.write();
-        content.records.get_or_insert_with(|| records.clone());
-        content.weigh();
-        Ok(records)
-    }
-
-    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether that was so.
-    pub(crate) fn bring_in_for(
-        &self,
-        key: &[u8],
-        home: &Home,
-        backing: &Backing,
-    ) -> Result<bool, EngineError> {
-        let bits = filter_bits(key);
-        let is_wanted = home.filter & bits == bits && self.content.read().records.is_none();
-        Ok(is_wanted && self.records_of(home, backing).map(|_| true)?)
-    }
-
     /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth reading.
-    pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
+    pub(crate) fn note_seen(&self, key: &[u8], value: &[u8], backing: &Backing) {
         let mut content = self.content.write();
         content.seen.put(key, value);
-        content.weigh();
+        content.count_in(backing.meter());
     }
 
     /// Whether so much of its page was looked up that the leaf is worth its memory.
     pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
         self.content.read().seen.len() * 2 > home.page.len as usize
-    }
-
-    /// All records above the page at the bottom, for the checkpoint that gives it a home.
-    pub(crate) fn all_records(&self, backing: &Backing) -> Result<Records, EngineError> {
-        if let Some(home) = self.home() {
-            return self.records_of(&home, backing);
-        }
-        match self.copied() {
-            Some((Base::Delta(below), newer)) => {
-                let mut records = below.all_records(backing)?;
-                if planted::is(Bug::OlderRecordsLost) {
-                    return Ok(newer);
-                }
-                records.put_all(&newer);
-                Ok(records)
-            }
-            Some((Base::Page(_), records)) => Ok(records),
-            None => Ok(Records::default()),
-        }
     }
 
     /// What it lies on, and its records; none once it has a home.
@@ -406,21 +297,14 @@ impl Delta {
         }
     }
 
-    /// Lets go of records that could be read back, if nobody found anything in them since this was asked last; the bytes
-    /// that went.
-    pub(crate) fn shed(&self) -> u64 {
-        if self.home().is_none_or(|home| home.delta.is_none()) || self.was_used.swap(false, Ordering::Relaxed)
-        {
-            return 0;
-        }
-        let mut content = self.content.write();
-        let before = content.weight.bytes();
-        let former = (content.records.take(), std::mem::take(&mut content.seen));
-        content.weigh();
-        let gone = before - content.weight.bytes();
-        drop(content);
-        drop(former);
-        gone
+    /// Whether somebody found something here since this was asked last.
+    pub(crate) fn take_use(&self) -> bool {
+        self.was_used.swap(false, Ordering::Relaxed)
+    }
+
+    /// What it counts for.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.content.read().weight.bytes()
     }
 
     /// Chains that it replaced and the current tree has not let go of, each with the epoch in which it should have. The delta
@@ -451,35 +335,14 @@ impl Delta {
 }
 
 impl Content {
+    /// Counts what was found on disk, from when some of it is kept.
+    fn count_in(&mut self, meter: &Arc<Meter>) {
+        self.weight.begin(meter, Kind::Beside);
+        self.weigh();
+    }
+
     fn weigh(&mut self) {
         let records = self.records.as_ref().map_or(0, Records::capacity) + self.seen.capacity();
         self.weight.set((DELTA_BYTES + records) as u64);
     }
-}
-
-pub(crate) fn leaf_at(home: &PageRef, backing: &Backing) -> Result<SharedLeaf, EngineError> {
-    match page::read(home, backing)? {
-        Node::Leaf(leaf) => Ok(leaf),
-        Node::Inner(_) => Err(backing.corrupt(home.offset, Damage::PageContent)),
-    }
-}
-
-/// The records of a leaf with those of a delta put in, and the chains that these replaced.
-fn merge<'a>(below: &'a Leaf, records: &'a Records) -> (Vec<Record<'a>>, Vec<Chain>) {
-    let (mut all, mut replaced) = (Vec::with_capacity(below.len() + 16), Vec::new());
-    let mut at = 0;
-    for (key, value) in records.iter() {
-        let place = below.locate(key, usize::MAX);
-        let (Ok(slot) | Err(slot)) = place;
-        all.extend((at..slot).map(|slot| below.record(slot)));
-        if let Ok(slot) = place
-            && let Stored::Chain(chain) = below.value(slot)
-        {
-            replaced.push(chain.clone());
-        }
-        all.push(Record { key: [key, &[]], fingerprint: key_hash(key), value: Stored::Inline(value) });
-        at = slot + usize::from(place.is_ok());
-    }
-    all.extend((at..below.len()).map(|slot| below.record(slot)));
-    (all, replaced)
 }

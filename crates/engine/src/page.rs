@@ -43,7 +43,6 @@ pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineErro
             }
         }
         Node::Inner(inner) => {
-            inner.children.iter().for_each(|child| child.count_in(backing.meter()));
             if let Some(fresh) = Arc::get_mut(inner) {
                 fresh.count_in(backing.meter());
             }

@@ -5,6 +5,7 @@ use crate::EngineError;
 use crate::backing::Backing;
 use crate::delta::{Delta, Records};
 use crate::leaf::Leaf;
+use crate::meter::Weight;
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::planted::{self, Bug};
@@ -64,8 +65,8 @@ enum Unsettled {
 struct SettledDelta {
     delta: Arc<Delta>,
     home: Home,
-    /// Those of its second page, if it gets one.
-    records: Option<Records>,
+    /// Those of its second page, if it gets one and there is room for them.
+    records: Option<(Records, Weight)>,
     /// What leaves the current trees with the page it lies on.
     leaves: Option<Retired>,
 }
@@ -97,7 +98,7 @@ impl<'a> PageWriter<'a> {
 
     /// Writes what lies below `slot` and has no home; where its node lies now.
     pub(crate) fn write(&mut self, slot: &Slot) -> Result<Home, EngineError> {
-        let home = match (slot.home(), slot.delta(), slot.get()) {
+        let home = match (slot.home(), slot.known_delta(), slot.get()) {
             (Some(home), ..) => home,
             (None, Some(delta), node) => self.write_delta(delta, node)?,
             (None, None, Some(node)) => self.write_node(node)?,
@@ -133,7 +134,9 @@ impl<'a> PageWriter<'a> {
         let second = self.place(&page, delta.birth);
         self.scratch = page;
         let home = Home { page: delta.page(), delta: Some(second?), filter: records.filter() };
-        Ok(SettledDelta { delta: Arc::clone(delta), home, records: Some(records), leaves: None })
+        let bytes = records.capacity() as u64;
+        let kept = self.backing.has_spare(bytes).then(|| (records, self.backing.buffer(bytes)));
+        Ok(SettledDelta { delta: Arc::clone(delta), home, records: kept, leaves: None })
     }
 
     /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
@@ -220,7 +223,7 @@ impl<'a> PageWriter<'a> {
         let Some(disk) = self.backing.disk() else { return };
         let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
         let mut pages = Vec::new();
-        for delta in absent.filter_map(Slot::delta) {
+        for delta in absent.filter_map(Slot::known_delta) {
             delta.pages_to_merge(&mut |page| pages.push((page.offset, page.offset + u64::from(page.len))));
         }
         pages.sort_unstable();
@@ -309,6 +312,7 @@ impl<'a> PageWriter<'a> {
             match item {
                 Unsettled::Node(node, home) => node.settle(home),
                 Unsettled::Delta(SettledDelta { delta, home, records, leaves }) => {
+                    let records = records.map(|(records, _)| records);
                     delta.settle(home, records, self.backing.meter());
                     self.replaced.extend(leaves);
                 }

@@ -33,13 +33,14 @@ impl Missing {
 
     /// Shows the value of a key that was put beside the missing leaf; none if it was not.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.parent.as_ref()?.children[self.child].delta()?.find(key, show)
+        self.parent.as_ref()?.children[self.child].known_delta()?.find(key, show)
     }
 
     /// What lies beside the missing leaf, if that is on disk, and where.
     pub(crate) fn delta_on_disk(&self) -> Option<(&Delta, Home)> {
-        let delta = self.parent.as_ref()?.children[self.child].delta()?;
-        Some((delta, delta.home().filter(|home| home.delta.is_some())?))
+        let slot = &self.parent.as_ref()?.children[self.child];
+        let home = slot.home().filter(|home| home.delta.is_some())?;
+        Some((slot.delta()?, home))
     }
 }
 

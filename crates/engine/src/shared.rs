@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// What a lookup beside a leaf may bring in: two pages and what is kept of them.
+const SOUGHT_BYTES: u64 = 16 << 10;
+
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) backing: Arc<Backing>,
@@ -241,16 +244,20 @@ impl Shared {
     /// Where memory is short and the missing leaf has records beside it on disk: those records, if the key may be among
     /// them, or else the leaf without them. One read, and what it was for stays rather than all around it.
     pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
-        let beside = missing.delta_on_disk().filter(|_| self.backing.is_short());
-        let Some((delta, home)) = beside.filter(|(delta, home)| !delta.has_seen_much(home)) else {
+        let backing = &self.backing;
+        if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);
-        };
-        if delta.bring_in_for(key, &home, &self.backing)? {
+        }
+        let Some((delta, home)) = missing.delta_on_disk() else { return Ok(Sought::Elsewhere) };
+        if delta.has_seen_much(&home) {
+            return Ok(Sought::Elsewhere);
+        }
+        if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        let leaf = delta::leaf_at(&home.page, &self.backing)?;
+        let leaf = delta::leaf_at(&home.page, backing)?;
         if let Some(Stored::Inline(value)) = leaf.value_of(key) {
-            delta.note_seen(key, value);
+            delta.note_seen(key, value, backing);
         }
         self.read_in_vain();
         Ok(Sought::In(leaf))

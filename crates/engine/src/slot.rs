@@ -8,7 +8,6 @@
 use crate::backing::Backing;
 use crate::delta::Delta;
 use crate::leaf::SharedLeaf;
-use crate::meter::Meter;
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::retired::RetiredList;
@@ -29,7 +28,31 @@ pub(crate) struct Slot {
 #[derive(Clone)]
 enum Away {
     Page(PageRef),
+    Second(Box<Second>),
     Delta(Arc<Delta>),
+}
+
+/// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store may be such.
+#[derive(Clone)]
+struct Second {
+    home: Home,
+    /// Made by the first who needs it.
+    delta: OnceLock<Arc<Delta>>,
+}
+
+impl Away {
+    fn at(home: Home) -> Self {
+        match home.delta {
+            None => Self::Page(home.page),
+            Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new() })),
+        }
+    }
+}
+
+impl Second {
+    fn delta(&self) -> &Arc<Delta> {
+        self.delta.get_or_init(|| Arc::new(Delta::on_disk(self.home)))
+    }
 }
 
 impl Slot {
@@ -38,24 +61,14 @@ impl Slot {
     }
 
     pub(crate) fn on_disk(home: Home) -> Self {
-        let away = match home.delta {
-            None => Away::Page(home.page),
-            Some(_) => Away::Delta(Arc::new(Delta::on_disk(home))),
-        };
-        Self { node: OnceLock::new(), away: Some(Arc::new(away)) }
-    }
-
-    /// Counts what lies beside a node that was just found on disk.
-    pub(crate) fn count_in(&self, meter: &Arc<Meter>) {
-        if let Some(delta) = self.delta() {
-            delta.count_in(meter);
-        }
+        Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home))) }
     }
 
     fn read(&self, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
             Some(Away::Page(page)) => page::read(page, backing),
             Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(backing)?)),
+            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta().read(backing)?)),
             None => Err(backing.corrupt(0, Damage::PageContent)),
         }
     }
@@ -81,6 +94,16 @@ impl Slot {
     pub(crate) fn delta(&self) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Delta(delta)) => Some(delta),
+            Some(Away::Second(second)) => Some(second.delta()),
+            _ => None,
+        }
+    }
+
+    /// The same, where somebody has needed it before: otherwise there is nothing of it in memory.
+    pub(crate) fn known_delta(&self) -> Option<&Arc<Delta>> {
+        match self.away.as_deref() {
+            Some(Away::Delta(delta)) => Some(delta),
+            Some(Away::Second(second)) => second.delta.get(),
             _ => None,
         }
     }
@@ -89,6 +112,7 @@ impl Slot {
     pub(crate) fn home(&self) -> Option<Home> {
         match (self.away.as_deref(), self.node.get()) {
             (Some(Away::Delta(delta)), _) => delta.home(),
+            (Some(Away::Second(second)), _) => Some(second.home),
             (_, Some(node)) => node.home().map(Home::from),
             (Some(Away::Page(page)), None) => Some(Home::from(*page)),
             (None, None) => Some(Home::default()),
@@ -101,7 +125,7 @@ impl Slot {
             (Some(a), Some(b)) => a.address() == b.address(),
             _ => false,
         };
-        let is_same_delta = match (self.delta(), other.delta()) {
+        let is_same_delta = match (self.known_delta(), other.known_delta()) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
@@ -160,11 +184,7 @@ impl Slot {
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
         self.get()?;
         let home = self.home()?;
-        let away = match home.delta {
-            None => Some(Arc::new(Away::Page(home.page))),
-            Some(_) => self.away.clone(),
-        };
-        Some(std::mem::replace(self, Self { node: OnceLock::new(), away }))
+        Some(std::mem::replace(self, Self::on_disk(home)))
     }
 
     /// Lets go of a node that can be read back; the bytes that it counted for.
@@ -174,12 +194,25 @@ impl Slot {
             Some(Node::Inner(inner)) => inner.weight_bytes(),
             None => return 0,
         };
-        match (self.home(), self.delta()) {
+        match (self.home(), self.known_delta()) {
             (Some(Home { page, delta: None, .. }), _) => self.away = Some(Arc::new(Away::Page(page))),
             (_, Some(_)) => {}
             (_, None) => return 0,
         }
         self.node.take();
+        bytes
+    }
+
+    /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found anything there since this was
+    /// asked last; the bytes that went.
+    pub(crate) fn shed_beside(&mut self) -> u64 {
+        let Some(delta) = self.known_delta() else { return 0 };
+        let Some(home) = delta.home().filter(|home| home.delta.is_some()) else { return 0 };
+        if delta.take_use() {
+            return 0;
+        }
+        let bytes = if Arc::strong_count(delta) == 1 { delta.bytes() } else { 0 };
+        self.away = Some(Arc::new(Away::at(home)));
         bytes
     }
 
@@ -190,10 +223,12 @@ impl Slot {
 
     /// The same of any leaf, if it were not resident.
     pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
-        match (self.home(), self.delta()) {
-            (Some(Home { page, delta: None, .. }), _) => Delta::fits(page.len as usize, 0, bytes),
-            (_, Some(delta)) => delta.takes(bytes),
-            (_, None) => false,
+        match (self.home(), self.known_delta()) {
+            (Some(Home { page, delta, .. }), _) => {
+                Delta::fits(page.len as usize, delta.map_or(0, |delta| delta.len as usize), bytes)
+            }
+            (None, Some(delta)) => delta.takes(bytes),
+            (None, None) => false,
         }
     }
 
@@ -212,6 +247,7 @@ impl Slot {
         let mut fresh = match self.away.as_deref() {
             Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing),
             Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
+            Some(Away::Second(second)) => Delta::above(second.delta(), epoch, backing, retired),
             None => return,
         };
         fresh.put(record, epoch);

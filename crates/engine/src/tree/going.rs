@@ -1,0 +1,86 @@
+//! What of a tree goes when memory is short: leaves, records beside leaves, and bare inner nodes.
+//!
+//! Invariant: only what can be read back goes, and only under the writer lock, since a write relies on the leaves that it made
+//! resident.
+
+use crate::backing::Backing;
+use crate::node::Node;
+use crate::slot::Slot;
+use std::sync::Arc;
+
+/// What is let go of first, and what then: records beside leaves say more for their bytes than leaves do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Going {
+    Leaves,
+    Records,
+}
+
+/// Lets go of leaves, or of records beside them, that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
+/// read since the last look are passed over. Each look begins elsewhere, as `turn` says: below one node after the
+/// other, so that no leaf goes first every time. Where inner nodes are too many, those go too below which no leaf is left.
+pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, backing: &Backing) -> u64 {
+    let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
+    let Some(inner) = Arc::get_mut(shared) else { return 0 };
+    let (mut gone, count) = (0, inner.children.len());
+    for step in 0..count {
+        if gone >= wanted {
+            break;
+        }
+        let child = &mut inner.children[(turn + step) % count];
+        gone += match child.get() {
+            None if what == Going::Records => child.shed_beside(),
+            Some(Node::Leaf(leaf))
+                if what == Going::Leaves && !leaf.is_shared() && !leaf.counted.take_use() =>
+            {
+                let bytes = child.evict();
+                if bytes > 0 {
+                    backing.node_is_absent();
+                }
+                bytes
+            }
+            Some(Node::Inner(_)) => {
+                let below = evict(child, wanted - gone, turn / count, what, backing);
+                below + if gone + below < wanted { evict_bare(child, backing) } else { 0 }
+            }
+            _ => 0,
+        };
+    }
+    gone
+}
+
+/// Lets go of the leaf of `key` for small records that will be put, if it could be read back, nobody read it lately, and it
+/// takes all of them beside it, `bytes` of them by the address of its slot.
+pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
+    let mut slot = root;
+    while let Some(Node::Inner(shared)) = slot.get_mut() {
+        let Some(inner) = Arc::get_mut(shared) else { return };
+        let (index, has_leaves) = (inner.child_of(key), inner.has_leaves());
+        slot = &mut inner.children[index];
+        if !has_leaves {
+            continue;
+        }
+        let was_used = matches!(slot.get(), Some(Node::Leaf(leaf)) if leaf.counted.take_use());
+        if !was_used && slot.would_take_delta(bytes(std::ptr::from_ref(slot))) && slot.evict() > 0 {
+            backing.node_is_absent();
+        }
+        return;
+    }
+}
+
+/// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that went.
+fn evict_bare(slot: &mut Slot, backing: &Backing) -> u64 {
+    let is_bare = match slot.get_mut() {
+        Some(Node::Inner(shared)) => {
+            Arc::get_mut(shared).is_some_and(|inner| inner.is_bare() && !inner.take_new())
+        }
+        _ => false,
+    };
+    if !is_bare || !backing.has_too_many_inner_nodes() {
+        return 0;
+    }
+    let bytes = slot.evict();
+    if bytes > 0 {
+        backing.node_is_absent();
+    }
+    bytes
+}
