@@ -40,7 +40,9 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
             }
             Some(Node::Inner(_)) => {
                 let below = evict(child, wanted - gone, turn / count, what, backing);
-                below + if gone + below < wanted { evict_bare(child, backing) } else { 0 }
+                // Once in a look: what was just read is passed over by the first one.
+                let takes_bare = what == Going::Leaves && gone + below < wanted;
+                below + if takes_bare { evict_bare(child, backing) } else { 0 }
             }
             _ => 0,
         };
