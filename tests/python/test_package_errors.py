@@ -87,3 +87,22 @@ def test_syncing_a_store_that_was_closed_says_so(tmp_path) -> None:
     store.close()
     with pytest.raises(errors.UnavailableError, match="closed"):
         store.sync()
+
+
+def test_whole_numbers_are_refused_by_their_names(store: atoll.Store) -> None:
+    table = store.create_table("t", {"id": "int64"}, id="id", index="id")
+    one = {"id": [1]}
+    asked = {
+        "salt": lambda: store.create_table("u", {"id": "int64"}, id="id", index="id", salt=-1),
+        "step": lambda: table.append(one, run="a", step=-3),
+        "rank": lambda: table.append(one, run="a", step=0, rank=2**32),
+        "attempt": lambda: table.append(one, run="a", attempt=2**64),
+        "ranks": lambda: table.begin("a", -2),
+        "the first step": lambda: table.delete(run="a", steps=(-3, None)),
+        "the end of steps": lambda: table.delete(run="a", steps=(0, 1.5)),  # type: ignore[arg-type]
+        "version": lambda: table.as_of(-1),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(errors.InvalidInputError, match=f"^{name} is a whole number"):
+            ask()
+    assert table.count() == 0

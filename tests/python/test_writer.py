@@ -227,9 +227,9 @@ def test_ids_of_jobs_rise_with_every_start(table, earlier, later):
         atoll.Writer(table, "a", attempt=earlier)
 
 
-@pytest.mark.parametrize("wrong", ["", "job", "-3", "12:", "12:1000", 2.5])
+@pytest.mark.parametrize("wrong", ["", "job", "-3", "12:", "12:1000", 2.5, -1, 2**64, "9" * 30])
 def test_what_is_no_id_of_a_job_is_refused(table, wrong):
-    with pytest.raises((errors.InvalidInputError, TypeError)):
+    with pytest.raises(errors.InvalidInputError):
         atoll.Writer(table, "a", attempt=wrong)
 
 
@@ -258,6 +258,15 @@ def test_steps_rise_and_columns_have_one_length(table):
             writer.step(11, None, rows() | {"x": 7.0})
         writer.step(11, None, rows())
     assert steps_of(table) == {10: ROWS, 11: ROWS}
+
+
+@pytest.mark.parametrize(("step", "time"), [(-1, 0.0), (2**64, 0.0), (1.5, 0.0), (True, 0.0), ("7", 0.0), (7, "soon")])
+def test_a_step_that_is_no_number_is_refused_at_once_and_the_writer_goes_on(table, step, time):
+    with atoll.Writer(table, "a") as writer:
+        with pytest.raises(errors.InvalidInputError, match="number"):
+            writer.step(step, time, rows())
+        writer.step(numpy.int64(10), numpy.float32(0.5), rows())
+    assert steps_of(table) == {10: ROWS}
 
 
 def test_a_closed_writer_says_so(table):

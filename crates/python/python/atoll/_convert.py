@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import importlib
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,17 @@ def needed(module: str, what_for: str) -> Any:
         raise UnsupportedError.hinted(
             f"{what_for} needs {package}, which is not installed", f"pip install {package}"
         ) from None
+
+
+def whole(value: Any, name: str, *, end: int = 2**64) -> int:
+    """A whole number that the native half can take: refused here, by its name and with Atoll's own error."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number < end:
+        raise InvalidInputError(f"{name} is a whole number from 0 to 2^{end.bit_length() - 1} - 1, not {value!r}")
+    return number
 
 
 def values_of(held: _atoll.Rows, name: str) -> list[Any]:
@@ -130,7 +142,7 @@ def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None
         raise InvalidInputError(f'column "{name}": {error}') from None
     if held.dtype.kind == "O":
         first = type(present).__name__
-        raise InvalidInputError(f'column "{name}": a table cannot hold a {first}, or not beside the others')
+        raise InvalidInputError(f'column "{name}": a table cannot hold values of type {first}, or not beside the others')
     if mask is not None:
         if held.ndim != 1:
             raise InvalidInputError(f'column "{name}": a vector as a whole cannot be None here; use a masked array')

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Answer, Work
 from ._cell import Cell
+from ._convert import whole
 from ._estimate import (
     Bin,
     Estimate,
@@ -171,7 +172,7 @@ class Asking(Estimating):
         query = self.query()
         if isinstance(version, str):
             version = query.table._native.snapshot_version(version)
-        return dataclasses.replace(query, version=version)
+        return dataclasses.replace(query, version=whole(version, "version"))
 
     def splits(self, readers: int) -> list[Split]:
         """The query divided among about so many readers: each split is a query of its own, and all of them together have

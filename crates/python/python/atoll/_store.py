@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, overload
 
 from . import _atoll
-from ._convert import fields
+from ._convert import fields, whole
 from ._table import Table
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
@@ -88,7 +88,7 @@ class Store:
         # What names a row is never missing; most tools do not say so.
         named = {*id, *sample_key}
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
-        native = self._native
+        native, salt = self._native, whole(salt, "salt")
         _check_pack(pack)
         return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._cell import Cell
-from ._convert import fields, rows
+from ._convert import fields, rows, whole
 from ._expression import Expression, col
 from ._query import Asking, Query
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -301,7 +301,7 @@ class Table(Asking):
         between = None
         if steps is not None:
             first, end = steps
-            between = (first or 0, 2**64 - 1 if end is None else end)
+            between = (whole(first or 0, "the first step"), whole(2**64 - 1 if end is None else end, "the end of steps"))
         return self._native.delete(run, between, None if where is None else str(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:
@@ -312,7 +312,7 @@ class Table(Asking):
         Raises ``ConflictError`` where there is one of that name with another version, ``NotFoundError`` for a version
         that is gone.
         """
-        return self._native.create_snapshot(name, version)
+        return self._native.create_snapshot(name, None if version is None else whole(version, "version"))
 
     def snapshots(self) -> dict[str, int]:
         """The snapshots: the version that each keeps, by name."""
@@ -413,9 +413,11 @@ class Table(Asking):
 
         Raises ``ConflictError`` where a later attempt has begun.
         """
+        ranks = whole(ranks, "ranks", end=2**32)
         if attempt is None:
             attempt = self._native.begin_next(run, ranks)
         else:
+            attempt = whole(attempt, "attempt")
             self._native.begin(run, attempt, ranks)
         self._attempts[run] = attempt
         return attempt
@@ -452,7 +454,8 @@ class Table(Asking):
         if step is None:
             last = self._native.last_complete(run)
             step = 0 if last is None else last + 1
-        return self._native.append(run, attempt, step, rank, held, time)
+        attempt, rank = whole(attempt, "attempt"), whole(rank, "rank", end=2**32)
+        return self._native.append(run, attempt, whole(step, "step"), rank, held, time)
 
     def load(
         self,
@@ -476,7 +479,8 @@ class Table(Asking):
         ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, or where ids are unique
         and the run has some of these already.
         """
-        loader = self._native.loader(run, self._attempt_of(run) if attempt is None else attempt, tree_bytes)
+        attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
+        loader = self._native.loader(run, attempt, whole(tree_bytes, "tree_bytes"))
         for each in steps:
             step, time, data = _whole_step(each)
             loader.push(step, time, rows(data))
@@ -526,9 +530,7 @@ def _whole_step(each: Any) -> tuple[int, float | None, Any]:
             pass
         case _:
             raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
-    if isinstance(step, bool) or not hasattr(step, "__index__") or not 0 <= int(step) < 2**64:
-        raise InvalidInputError(f"{step!r} is no number of a step: these are whole, from 0 to 2^64 - 1")
-    return int(step), time, data
+    return whole(step, "step"), time, data
 
 
 def _of_run(run: str | None, step: int | None) -> int | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 import re
 import time as clock
 import weakref
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
-from ._convert import needed
+from ._convert import needed, whole
 from ._provenance import provenance
 from ._pump import Pump, Step
 from .errors import ConflictError, InvalidInputError, TimedOutError
@@ -114,10 +113,12 @@ class Writer:
         Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
         for a step becomes visible when all ranks' rows have come.
 
-        Raises ``InvalidInputError`` for a step that does not rise or columns of different lengths; what went wrong with
-        an earlier step, if something did.
+        Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number, and
+        columns of different lengths; what went wrong with an earlier step, if something did.
         """
         self._pump.check()
+        # Now, not in the background: what fails there ends the writer, with all the steps that wait.
+        step, time = whole(step, "step"), None if time is None else _time(time)
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
         numpy = needed("numpy", "atoll.Writer")
@@ -265,7 +266,7 @@ def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
 def _attempt_number(attempt: int | str) -> int:
     """A number as it is; `81234.server` and its third restart `81234:3` as numbers that rise."""
     if not isinstance(attempt, str):
-        return operator.index(attempt)
+        return whole(attempt, "attempt")
     found = re.fullmatch(r"(\d+)(?:[^\d:][^:]*)?(?::(\d+))?", attempt)
     if found is None or int(found[2] or 0) >= JOB_RESTARTS_MAX:
         raise InvalidInputError.hinted(
@@ -286,6 +287,13 @@ def _told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
     if error is not None:
         raise error
     return value
+
+
+def _time(time: Any) -> float:
+    try:
+        return float(time)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"time is a number, not {time!r}") from None
 
 
 def _rows_of(columns: Mapping[str, numpy.ndarray]) -> int:
