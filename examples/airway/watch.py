@@ -8,6 +8,7 @@ the mean is half of an interval that holds the mean of all rows 95 times in 100.
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -71,11 +72,15 @@ def main() -> None:
 
 
 def wait_for_table(path: Path) -> atoll.Table:
-    """The table, as soon as somebody has made it."""
+    """The table, as soon as somebody has made it. Who mistyped the path is not left before an empty screen."""
+    silent_until: float | None = time.monotonic() + 3
     while True:
         try:
             return atoll.open(path, create=False).table("airway")
-        except atoll.errors.NotFoundError:
+        except atoll.errors.NotFoundError as missing:
+            if silent_until is not None and time.monotonic() > silent_until:
+                print(f"waiting: {missing}", file=sys.stderr, flush=True)
+                silent_until = None
             time.sleep(0.1)
 
 
