@@ -95,21 +95,16 @@ impl Records {
             bytes.put_bytes(key);
             bytes.put_bytes(value);
         };
-        loop {
-            match (below.peek(), above.peek()) {
-                (Some((old, _)), Some((new, _))) => {
-                    let order = old.cmp(new);
-                    if order == Order::Less {
-                        below.next().into_iter().for_each(&mut put);
-                        continue;
-                    }
-                    if order == Order::Equal {
-                        below.next();
-                    }
-                    above.next().into_iter().for_each(&mut put);
-                }
-                _ => break,
+        while let (Some((old, _)), Some((new, _))) = (below.peek(), above.peek()) {
+            let order = old.cmp(new);
+            if order == Order::Less {
+                below.next().into_iter().for_each(&mut put);
+                continue;
             }
+            if order == Order::Equal {
+                below.next();
+            }
+            above.next().into_iter().for_each(&mut put);
         }
         below.chain(above).for_each(&mut put);
         self.bytes = bytes;
