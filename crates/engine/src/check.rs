@@ -3,7 +3,7 @@
 //! Damage is listed, not an error, so that one pass shows its whole extent.
 
 use crate::EngineError;
-use crate::delta::Records;
+use crate::delta::{Delta, Records};
 use crate::engine::Engine;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
@@ -256,19 +256,15 @@ impl Check<'_> {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(Home { page, delta: None, .. }) => self.page(&page),
-            Some(Home { page, delta: Some(second), filter }) => {
-                self.page_and_delta(slot, &page, (&second, filter))
-            }
+            Some(home) => self.page_and_delta(home),
             None => {
                 let read = slot.look_at(&self.shared.backing);
+                if let Some(delta) = slot.known_delta() {
+                    self.replaced(delta);
+                }
                 self.note(read)
             }
         };
-        // What a delta replaced has not left the current tree before it is merged.
-        let replaced = slot.delta().map(|delta| delta.replaced()).unwrap_or_default();
-        for piece in replaced.iter().flat_map(|(chain, _)| chain.pieces()) {
-            piece.home().into_iter().for_each(|offset| self.find(offset, piece.len().into()));
-        }
         match node {
             Some(Node::Inner(inner)) => self.inner(&inner, place),
             Some(Node::Leaf(leaf)) => {
@@ -308,22 +304,32 @@ impl Check<'_> {
     }
 
     /// A leaf with a page of records beside its own: both are read, and what they add up to.
-    fn page_and_delta(
-        &mut self,
-        slot: &Slot,
-        page: &PageRef,
-        (second, filter): (&PageRef, u64),
-    ) -> Option<Node> {
-        self.page(page)?;
+    fn page_and_delta(&mut self, home: Home) -> Option<Node> {
+        self.page(&home.page)?;
+        let second = home.delta?;
         self.claim(second.offset, u64::from(second.len), second.checksum);
         self.report.pages += 1;
         self.report.bytes += u64::from(second.len);
         let backing = &self.shared.backing;
-        let read = Records::read(second, backing).and_then(|records| match records.filter() & !filter {
-            0 => slot.look_at(backing),
-            _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
-        });
-        self.note(read)
+        let delta = Delta::on_disk(home, backing.meter());
+        let read =
+            Records::read(&second, backing).and_then(|records| match records.filter() & !home.filter {
+                0 => delta.read(backing),
+                _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
+            });
+        let leaf = self.note(read)?;
+        self.replaced(&delta);
+        Some(Node::Leaf(leaf))
+    }
+
+    /// What a delta replaced has not left the current tree before both become one page.
+    fn replaced(&mut self, delta: &Delta) {
+        for (chain, _) in delta.replaced() {
+            let pieces = chain.pieces().iter();
+            pieces.filter_map(|piece| Some((piece.home()?, piece.len()))).for_each(|(offset, len)| {
+                self.find(offset, len.into());
+            });
+        }
     }
 
     fn piece(&mut self, piece: &Piece) {

@@ -118,10 +118,12 @@ impl Delta {
     }
 
     /// The one that lies at this home, whose records nobody read yet.
-    pub(crate) fn on_disk(home: Home) -> Self {
+    pub(crate) fn on_disk(home: Home, meter: &Arc<Meter>) -> Self {
         let birth = home.delta.map_or(home.page.birth, |delta| delta.birth);
-        let seen = Records::default();
-        let content = Content { base: None, records: None, replaced: None, seen, weight: Weight::default() };
+        let weight = Weight::of(meter, Kind::Beside, 0);
+        let mut content =
+            Content { base: None, records: None, replaced: None, seen: Records::default(), weight };
+        content.weigh();
         Self::with(birth, OnceLock::from(home), content)
     }
 
@@ -254,10 +256,10 @@ impl Delta {
     }
 
     /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth reading.
-    pub(crate) fn note_seen(&self, key: &[u8], value: &[u8], backing: &Backing) {
+    pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
         let mut content = self.content.write();
         content.seen.put(key, value);
-        content.count_in(backing.meter());
+        content.weigh();
     }
 
     /// Whether so much of its page was looked up that the leaf is worth its memory.
@@ -335,12 +337,6 @@ impl Delta {
 }
 
 impl Content {
-    /// Counts what was found on disk, from when some of it is kept.
-    fn count_in(&mut self, meter: &Arc<Meter>) {
-        self.weight.begin(meter, Kind::Beside);
-        self.weigh();
-    }
-
     fn weigh(&mut self) {
         let records = self.records.as_ref().map_or(0, Records::capacity) + self.seen.capacity();
         self.weight.set((DELTA_BYTES + records) as u64);

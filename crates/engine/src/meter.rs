@@ -126,13 +126,6 @@ impl Weight {
         Self { meter: Some(Arc::clone(meter)), kind, bytes }
     }
 
-    /// Counts there from now on, where it does nowhere yet.
-    pub(crate) fn begin(&mut self, meter: &Arc<Meter>, kind: Kind) {
-        if self.meter.is_none() {
-            *self = Self::of(meter, kind, 0);
-        }
-    }
-
     /// As much, counted at the same place.
     pub(crate) fn beside(&self) -> Self {
         match &self.meter {

@@ -3,6 +3,7 @@
 //! A lookup answers at once from memory, or says which node it misses. The caller decides whether to read
 //! it here and now, on another thread, or not at all.
 
+use crate::backing::Backing;
 use crate::checksum::key_hash;
 use crate::delta::Delta;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
@@ -37,10 +38,10 @@ impl Missing {
     }
 
     /// What lies beside the missing leaf, if that is on disk, and where.
-    pub(crate) fn delta_on_disk(&self) -> Option<(&Delta, Home)> {
+    pub(crate) fn delta_on_disk(&self, backing: &Backing) -> Option<(&Delta, Home)> {
         let slot = &self.parent.as_ref()?.children[self.child];
         let home = slot.home().filter(|home| home.delta.is_some())?;
-        Some((slot.delta()?, home))
+        Some((slot.delta(backing)?, home))
     }
 }
 

@@ -248,7 +248,7 @@ impl Shared {
         if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);
         }
-        let Some((delta, home)) = missing.delta_on_disk() else { return Ok(Sought::Elsewhere) };
+        let Some((delta, home)) = missing.delta_on_disk(backing) else { return Ok(Sought::Elsewhere) };
         if delta.has_seen_much(&home) {
             return Ok(Sought::Elsewhere);
         }
@@ -257,7 +257,7 @@ impl Shared {
         }
         let leaf = delta::leaf_at(&home.page, backing)?;
         if let Some(Stored::Inline(value)) = leaf.value_of(key) {
-            delta.note_seen(key, value, backing);
+            delta.note_seen(key, value);
         }
         self.read_in_vain();
         Ok(Sought::In(leaf))

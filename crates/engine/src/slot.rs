@@ -50,8 +50,8 @@ impl Away {
 }
 
 impl Second {
-    fn delta(&self) -> &Arc<Delta> {
-        self.delta.get_or_init(|| Arc::new(Delta::on_disk(self.home)))
+    fn delta(&self, backing: &Backing) -> &Arc<Delta> {
+        self.delta.get_or_init(|| Arc::new(Delta::on_disk(self.home, backing.meter())))
     }
 }
 
@@ -64,11 +64,24 @@ impl Slot {
         Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home))) }
     }
 
+    /// Reads the node, for whoever keeps it here; see [`Slot::read_once`].
     fn read(&self, backing: &Backing) -> Result<Node, EngineError> {
+        match self.away.as_deref() {
+            // Who changes the leaf will have to know what it replaced.
+            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta(backing).read(backing)?)),
+            _ => self.read_once(backing),
+        }
+    }
+
+    /// Reads the node, and keeps nothing of it.
+    fn read_once(&self, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
             Some(Away::Page(page)) => page::read(page, backing),
             Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(backing)?)),
-            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta().read(backing)?)),
+            Some(Away::Second(second)) => Ok(Node::Leaf(match second.delta.get() {
+                Some(delta) => delta.read(backing)?,
+                None => Delta::on_disk(second.home, backing.meter()).read(backing)?,
+            })),
             None => Err(backing.corrupt(0, Damage::PageContent)),
         }
     }
@@ -91,10 +104,10 @@ impl Slot {
     }
 
     /// What was put into the leaf here since it was written, while nobody changed the leaf itself.
-    pub(crate) fn delta(&self) -> Option<&Arc<Delta>> {
+    pub(crate) fn delta(&self, backing: &Backing) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Delta(delta)) => Some(delta),
-            Some(Away::Second(second)) => Some(second.delta()),
+            Some(Away::Second(second)) => Some(second.delta(backing)),
             _ => None,
         }
     }
@@ -146,7 +159,7 @@ impl Slot {
     pub(crate) fn look_at(&self, backing: &Backing) -> Result<Node, EngineError> {
         match self.node.get() {
             Some(node) => Ok(node.clone()),
-            None => self.read(backing),
+            None => self.read_once(backing),
         }
     }
 
@@ -155,7 +168,7 @@ impl Slot {
         if let Some(node) = self.node.get() {
             return Ok(node.clone());
         }
-        let node = self.read(backing)?;
+        let node = self.read_once(backing)?;
         if let Node::Inner(_) = node {
             // Small, and the way to all below it; should another reader have been faster, its copy stays.
             let _ = self.node.set(node.clone());
@@ -169,7 +182,7 @@ impl Slot {
         if self.node.get().is_some() {
             return Ok(None);
         }
-        match self.read(backing)? {
+        match self.read_once(backing)? {
             Node::Leaf(leaf) => Ok(Some(leaf)),
             inner => {
                 // Small, and the way to all below it; should another reader have been faster, its copy stays.
@@ -247,7 +260,7 @@ impl Slot {
         let mut fresh = match self.away.as_deref() {
             Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing),
             Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
-            Some(Away::Second(second)) => Delta::above(second.delta(), epoch, backing, retired),
+            Some(Away::Second(second)) => Delta::above(second.delta(backing), epoch, backing, retired),
             None => return,
         };
         fresh.put(record, epoch);
@@ -262,8 +275,8 @@ impl Slot {
     }
 
     /// Takes the delta away, for the node that it adds up to is about to change; that is resident.
-    pub(crate) fn take_delta(&mut self) -> Option<Arc<Delta>> {
-        let delta = self.delta()?.clone();
+    pub(crate) fn take_delta(&mut self, backing: &Backing) -> Option<Arc<Delta>> {
+        let delta = self.delta(backing)?.clone();
         self.away = None;
         Some(delta)
     }

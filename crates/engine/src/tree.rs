@@ -464,7 +464,7 @@ enum Owned<'a> {
 /// Makes the node of `slot` ours to change: nobody shares it, and it has no home on disk any more.
 fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
     slot.load(edit.backing)?;
-    let delta = slot.take_delta();
+    let delta = slot.take_delta(edit.backing);
     match slot.get_mut() {
         Some(Node::Leaf(shared)) => {
             if let Some(delta) = delta {

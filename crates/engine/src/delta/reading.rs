@@ -79,7 +79,7 @@ impl Delta {
         }
         let mut content = self.content.write();
         content.records.get_or_insert_with(|| records.clone());
-        content.count_in(backing.meter());
+        content.weigh();
         Ok(records)
     }
 
