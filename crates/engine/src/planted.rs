@@ -89,7 +89,8 @@ pub enum Bug {
     SyncEndUntold,
     /// A page that a lookup is about to read is not kept.
     ReadUnpinned,
-    /// A page below a delta is taken for what it was although the delta has a page of its own by then.
+    /// A page below a delta is taken for what it was although the delta has a page of its own by then. Not among those that a
+    /// test must see: the page below is free a whole checkpoint later than it was, and no order of a model meets that.
     DeltaReadOnce,
     /// Who waits for room is not told that a checkpoint ended.
     RoomUntold,
@@ -99,7 +100,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those between threads: one thread alone never meets them.
-    pub const BETWEEN_THREADS: [Self; 11] = [
+    pub const BETWEEN_THREADS: [Self; 10] = [
         Self::PlacingUnlocked,
         Self::StillUnlocked,
         Self::LeafUnlatched,
@@ -108,7 +109,6 @@ impl Bug {
         Self::SyncCountedAfter,
         Self::SyncEndUntold,
         Self::ReadUnpinned,
-        Self::DeltaReadOnce,
         Self::RoomUntold,
         Self::CloseUnlocked,
     ];

@@ -151,7 +151,6 @@ const PLANTED: &[(Bug, fn())] = &[
     (Bug::ForestUnlocked, memory::eviction),
     (Bug::ReadUnpinned, memory::reclamation),
     (Bug::ReaderNotKept, memory::reclamation),
-    (Bug::DeltaReadOnce, memory::deltas),
     (Bug::LeafUnlatched, memory::cleaning),
     (Bug::MovedWithoutLook, memory::cleaning),
     (Bug::RoomUntold, memory::room),

@@ -119,6 +119,10 @@ pub fn deltas() {
         move || {
             for version in 1..4 {
                 (0..4).for_each(|part| _ = put(&tree, &put_at(part), &[version]));
+                // So much that one page is made of it; of what is beside the other leaves a second one is.
+                [0, 50]
+                    .iter()
+                    .for_each(|from| put_all(&tree, (from + 13..from + 22).map(key), &value(version)));
                 engine.checkpoint().unwrap();
             }
         }
