@@ -192,7 +192,7 @@ impl Backing {
     /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one go what
     /// was changed since the last commit.
     pub(crate) fn has_room(&self, need: u64) -> bool {
-        self.excess_with(need) == 0 && self.meter.replayed_bytes() <= self.room()
+        self.has_spare(need) && self.meter.replayed_bytes() <= self.room()
     }
 
     /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one could
