@@ -5,6 +5,7 @@
 //! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
 //! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
 
+use crate::direct::Direct;
 use crate::fault::check_end;
 use crate::{Disk, DiskError, Operation, Window};
 use parking_lot::RwLock;
@@ -33,6 +34,7 @@ pub struct FileDisk {
     /// Writers share it. Whoever grows or cuts the file has it alone: zeros written over bytes that
     /// somebody else just wrote, or a failed growth taken back under them, would lose those bytes.
     growth: RwLock<()>,
+    direct: Direct,
 }
 
 impl FileDisk {
@@ -48,7 +50,7 @@ impl FileDisk {
             offset: 0,
             source,
         })?;
-        Ok(Self { file, mode, name, growth: RwLock::new(()) })
+        Ok(Self { file, mode, name, growth: RwLock::new(()), direct: Direct::default() })
     }
 
     fn error(&self, operation: Operation, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
@@ -90,6 +92,26 @@ impl Disk for FileDisk {
         check_end(&self.name, Operation::Write, offset, bytes.len() as u64)?;
         let _shared = self.growth.read();
         self.file.write_all_at(bytes, offset).map_err(self.error(Operation::Write, offset))
+    }
+
+    fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let done = self.direct.read(&self.file, offset, target);
+        if done.map_err(self.error(Operation::Read, offset))? {
+            return Ok(());
+        }
+        self.read_at(offset, target)
+    }
+
+    fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.check_writable(Operation::Write, offset)?;
+        check_end(&self.name, Operation::Write, offset, bytes.len() as u64)?;
+        let shared = self.growth.read();
+        let done = self.direct.write(&self.file, offset, bytes);
+        if done.map_err(self.error(Operation::Write, offset))? {
+            return Ok(());
+        }
+        drop(shared);
+        self.write_at(offset, bytes)
     }
 
     fn sync(&self) -> Result<(), DiskError> {
@@ -180,7 +202,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 
 /// Writes zeros up to `to`, which also grows a file whose system cannot reserve.
 pub(crate) fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
     let mut at = from;
     while at < to {
         let piece = (to - at).min(ZEROS.len() as u64);

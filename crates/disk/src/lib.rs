@@ -7,6 +7,7 @@
 //!
 //! Invariant: after `sync` returned, every write that returned before `sync` was called survives power loss.
 
+pub use direct::BLOCK;
 pub use fault::{DiskError, Operation};
 pub use file::{FileDisk, Mode};
 pub use memory::MemoryDisk;
@@ -14,6 +15,7 @@ pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 pub use window::{Ahead, Window};
 
+mod direct;
 mod fault;
 mod file;
 mod memory;
@@ -34,6 +36,23 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// [`DiskError`]; the bytes in the range written are then undefined, all others as before.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// As [`Disk::read_at`], for bytes that nobody will read again soon: past the cache of the system, where that is possible.
+    ///
+    /// # Errors
+    /// As there.
+    fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.read_at(offset, target)
+    }
+
+    /// As [`Disk::write_at`], for bytes that nobody will read soon: past the cache of the system, where that is possible and
+    /// they are whole blocks of [`BLOCK`] bytes, both in the file and in memory.
+    ///
+    /// # Errors
+    /// As there.
+    fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.write_at(offset, bytes)
+    }
 
     /// Makes every finished write survive the loss of power.
     ///

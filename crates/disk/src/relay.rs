@@ -19,6 +19,14 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().read_at(offset, target)
     }
 
+    /// See [`Disk::read_past`]; who takes over the one takes over the other.
+    ///
+    /// # Errors
+    /// As there.
+    fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.read_at(offset, target)
+    }
+
     /// See [`Disk::sync`].
     ///
     /// # Errors
@@ -35,6 +43,14 @@ impl<R: Relay> Disk for R {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.inner().write_at(offset, bytes)
+    }
+
+    fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        Relay::read_past(self, offset, target)
+    }
+
+    fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.inner().write_past(offset, bytes)
     }
 
     fn sync(&self) -> Result<(), DiskError> {
