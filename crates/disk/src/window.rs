@@ -133,9 +133,11 @@ impl Window {
     }
 
     /// What somebody should make ready before writes that go on at `offset` need it, if it is time and nobody was told yet.
-    pub fn ahead_of(&mut self, offset: u64) -> Option<Ahead> {
+    ///
+    /// `is_far` asks for twice as much at once: fewer calls, where caches hold little that could be pushed out of them.
+    pub fn ahead_of(&mut self, offset: u64, is_far: bool) -> Option<Ahead> {
         let from = self.ready.end;
-        let until = (from + STEP).min(self.range.end);
+        let until = (from + if is_far { 2 * STEP } else { STEP }).min(self.range.end);
         let is_time = offset <= from && offset + STEP / 2 >= from;
         // Behind `offset` nothing was written yet; where it passed what is ready, that is not so there.
         if self.ahead.is_some() || from == until || !is_time {
@@ -336,7 +338,7 @@ mod tests {
             }
             expected[at as usize..][..len].copy_from_slice(&bytes);
             at += len as u64;
-            late.extend(window.ahead_of(at));
+            late.extend(window.ahead_of(at, false));
             // Some ask at once, some long after, when it was written there.
             while !late.is_empty() && random.u8(..) < 4 {
                 late.swap_remove(random.usize(..late.len())).ask();
@@ -370,24 +372,28 @@ mod tests {
         let (_file, Some(mut window)) = window() else { return };
         window.write_at(PAGE, &[7; 100]).unwrap();
         assert_eq!(window.ready, PAGE..STEP);
-        assert!(window.ahead_of(PAGE + 100).is_none(), "more than half of a step is left");
-        let ahead = window.ahead_of(STEP - 100).unwrap();
-        assert!(window.ahead_of(STEP - 90).is_none(), "somebody was told");
+        assert!(window.ahead_of(PAGE + 100, false).is_none(), "more than half of a step is left");
+        let ahead = window.ahead_of(STEP - 100, false).unwrap();
+        assert!(window.ahead_of(STEP - 90, false).is_none(), "somebody was told");
         ahead.ask();
         window.write_at(STEP - 90, &[7; 100]).unwrap();
         assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else made ready");
         // Needed before it was there: the writer does it, and what comes then changes nothing.
-        let late = window.ahead_of(2 * STEP - 10).unwrap();
+        let late = window.ahead_of(2 * STEP - 10, false).unwrap();
         window.write_at(2 * STEP - 5, &[7; 100]).unwrap();
         assert_eq!(window.ready.end, 3 * STEP);
         late.ask();
         window.write_at(2 * STEP + 200, &[7; 100]).unwrap();
         assert_eq!((window.ready.end, window.ahead.is_none()), (3 * STEP, true));
         // What was written by a call lies behind what is ready: nobody may fill it with zeros.
-        assert!(window.ahead_of(3 * STEP + 1).is_none());
+        assert!(window.ahead_of(3 * STEP + 1, false).is_none());
+        let far = window.ahead_of(3 * STEP - 1, true);
+        far.into_iter().for_each(Ahead::ask);
+        window.hold_still();
+        assert_eq!(window.ready.end, 5 * STEP, "twice as far");
         // At the end there is nothing ahead.
         window.write_at(MIB - PAGE - 10, &[7; 10]).unwrap();
-        assert!(window.ahead_of(MIB - PAGE).is_none());
+        assert!(window.ahead_of(MIB - PAGE, false).is_none());
     }
 
     #[test]
@@ -399,13 +405,13 @@ mod tests {
             found == [9; 100]
         };
         window.write_at(PAGE, &[7; 100]).unwrap();
-        let told = window.ahead_of(STEP - 100).unwrap();
+        let told = window.ahead_of(STEP - 100, false).unwrap();
         window.hold_still();
         file.write_all_at(&[9; 100], STEP).unwrap();
         told.ask();
         assert!(is_kept(STEP), "while it is held still");
         window.write_at(STEP + 100, &[7; 100]).unwrap();
-        let told = window.ahead_of(2 * STEP - 100).unwrap();
+        let told = window.ahead_of(2 * STEP - 100, false).unwrap();
         drop(window);
         file.write_all_at(&[9; 100], 2 * STEP).unwrap();
         told.ask();
@@ -441,7 +447,7 @@ mod tests {
         pages.file = File::open(file.path()).unwrap();
         assert!(window.write_at(MIB / 2 + PAGE, b"gone").is_err());
         window.write_at(PAGE + 5, b"there").unwrap();
-        window.ahead_of(STEP - 1).unwrap().ask();
+        window.ahead_of(STEP - 1, false).unwrap().ask();
         assert!(window.write_at(STEP - 1, b"gone").is_err(), "nor what somebody asked for");
     }
 }

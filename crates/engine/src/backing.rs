@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Of the budget, buffers of writing and reading have this share.
-const BUFFERS_SHARE: u64 = 16;
+const BUFFERS_SHARE: u64 = 8;
 
 /// Of the budget, values keep this share even where leaves want more.
 const VALUES_SHARE: u64 = 8;
@@ -24,6 +24,15 @@ const SPARE_SHARE: u64 = 32;
 /// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone, what the
 /// allocator adds, and its place in the queue.
 const VALUE_BYTES: u64 = PIECE_BYTES as u64;
+
+/// What a page is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// For itself: past the cache of the system where memory is short, for nobody wants what is around it.
+    One,
+    /// With others that lie near it, perhaps asked for before: through the cache, which reads ahead.
+    Along,
+}
 
 /// The disk under an engine, or none for a store in memory, and what it takes to read it back.
 pub struct Backing {
@@ -86,10 +95,21 @@ impl Backing {
     }
 
     pub(crate) fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), EngineError> {
-        match &self.disk {
-            Some(disk) => Ok(disk.read_at(offset, target)?),
-            None => Err(self.corrupt(offset, Damage::PageContent)),
+        self.read_as(Reading::Along, offset, target)
+    }
+
+    pub(crate) fn read_as(
+        &self,
+        reading: Reading,
+        offset: u64,
+        target: &mut [u8],
+    ) -> Result<(), EngineError> {
+        let Some(disk) = &self.disk else { return Err(self.corrupt(offset, Damage::PageContent)) };
+        match reading {
+            Reading::One if self.is_short() => disk.read_past(offset, target)?,
+            Reading::One | Reading::Along => disk.read_at(offset, target)?,
         }
+        Ok(())
     }
 
     /// Counts a value that is now in memory and could be read back; lets go of the oldest beyond the budget.
@@ -158,9 +178,9 @@ impl Backing {
         self.meter.bytes_of(Kind::Inner) > self.room() / INNER_SHARE
     }
 
-    /// Bytes of nodes, values and buffers in memory.
+    /// Bytes of nodes, values and buffers in memory, and of what the allocator keeps between them.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.meter.bytes()
+        self.meter.held()
     }
 
     /// Bytes that may be held: a little of the budget is left for small buffers.

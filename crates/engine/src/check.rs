@@ -3,6 +3,7 @@
 //! Damage is listed, not an error, so that one pass shows its whole extent.
 
 use crate::EngineError;
+use crate::backing::Reading;
 use crate::delta::{Delta, Records};
 use crate::engine::Engine;
 use crate::forest::TreeState;
@@ -258,7 +259,7 @@ impl Check<'_> {
             Some(Home { page, delta: None, .. }) => self.page(&page),
             Some(home) => self.page_and_delta(home),
             None => {
-                let read = slot.look_at(&self.shared.backing);
+                let read = slot.look_at(Reading::Along, &self.shared.backing);
                 if let Some(delta) = slot.known_delta() {
                     self.replaced(delta);
                 }
@@ -299,7 +300,7 @@ impl Check<'_> {
         self.claim(home.offset, u64::from(home.len), home.checksum);
         self.report.pages += 1;
         self.report.bytes += u64::from(home.len);
-        let read = page::read(home, &self.shared.backing);
+        let read = page::read(home, Reading::Along, &self.shared.backing);
         self.note(read)
     }
 
@@ -312,11 +313,12 @@ impl Check<'_> {
         self.report.bytes += u64::from(second.len);
         let backing = &self.shared.backing;
         let delta = Delta::on_disk(home, backing.meter());
-        let read =
-            Records::read(&second, backing).and_then(|records| match records.filter() & !home.filter {
-                0 => delta.read(backing),
+        let read = Records::read(&second, Reading::Along, backing).and_then(|records| {
+            match records.filter() & !home.filter {
+                0 => delta.read(Reading::Along, backing),
                 _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
-            });
+            }
+        });
         let leaf = self.note(read)?;
         self.replaced(&delta);
         Some(Node::Leaf(leaf))

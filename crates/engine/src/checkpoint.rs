@@ -11,6 +11,7 @@ use crate::EngineError;
 use crate::cleaning::Standing;
 use crate::forest::{Forest, TreeState};
 use crate::gate::Alone;
+use crate::heap;
 use crate::log::LogPoint;
 use crate::meter::Weight;
 use crate::node::PageRef;
@@ -195,6 +196,10 @@ impl Shared {
                 drop(let_go);
                 self.cut_free_end(disk);
                 self.release_free(disk, commit.written_bytes, clean);
+                if self.backing.is_short() {
+                    heap::give_back();
+                    self.backing.meter().gaps_close(8);
+                }
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
                 Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })

@@ -167,7 +167,7 @@ impl Shared {
     pub(crate) fn end_alone(&self, mut writer: Alone<'_, Writer>, mut forest: Write<'_, Forest>) -> Visible {
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
-        let chores = writer.log.as_mut().map(Log::chores);
+        let chores = writer.log.as_mut().map(|log| log.chores(&self.backing));
         drop(forest);
         drop(writer);
         self.do_chores(chores);

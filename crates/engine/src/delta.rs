@@ -28,8 +28,8 @@ use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
 use crate::threads::{AtomicBool, RwLock};
 use crate::value::Chain;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 /// Bytes of page and delta together up to which records go beside a leaf: beyond, the leaf is read and perhaps split. A full
 /// leaf has a page of 7 KiB, and most puts replace what is there.
@@ -58,7 +58,6 @@ const DELTA_BYTES: usize = size_of::<Delta>() + 96;
 pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
-    home: OnceLock<Home>,
     content: RwLock<Content>,
     /// Whether the current tree has retired what it replaced.
     was_told: AtomicBool,
@@ -67,22 +66,29 @@ pub(crate) struct Delta {
 }
 
 struct Content {
-    /// None once the delta has a home.
-    base: Option<Base>,
+    base: Base,
     /// None where they are on disk alone.
     records: Option<Records>,
+    /// What few of them have.
+    rare: Option<Box<Rare>>,
+    weight: Weight,
+}
+
+#[derive(Default)]
+struct Rare {
     /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before somebody merged both.
     replaced: Option<Vec<Chain>>,
     /// Records of the page that somebody looked up while memory was short, for whoever does so again; only with a second page.
     seen: Records,
-    weight: Weight,
 }
 
-/// What a delta lies on.
+/// What a delta lies on, or where.
 #[derive(Clone)]
 enum Base {
     Page(PageRef),
     Delta(Arc<Delta>),
+    /// At its home, which has all that it lay on.
+    Home(Home),
 }
 
 impl Delta {
@@ -99,8 +105,9 @@ impl Delta {
         retired: &mut RetiredList,
     ) -> Self {
         let meter = backing.meter();
-        let copied = (former.birth == epoch).then(|| former.copied()).flatten();
-        if let Some((base, records)) = copied {
+        if former.birth == epoch
+            && let (base @ (Base::Page(_) | Base::Delta(_)), records) = former.copied()
+        {
             return Self::new(base, records, epoch, meter);
         }
         retired.superseded(former, epoch);
@@ -121,28 +128,23 @@ impl Delta {
     pub(crate) fn on_disk(home: Home, meter: &Arc<Meter>) -> Self {
         let birth = home.delta.map_or(home.page.birth, |delta| delta.birth);
         let weight = Weight::of(meter, Kind::Beside, 0);
-        let mut content =
-            Content { base: None, records: None, replaced: None, seen: Records::default(), weight };
-        content.weigh();
-        Self::with(birth, OnceLock::from(home), content)
+        Self::with(birth, Content { base: Base::Home(home), records: None, rare: None, weight })
     }
 
     fn new(base: Base, records: Records, birth: u64, meter: &Arc<Meter>) -> Self {
         let weight = Weight::of(meter, Kind::Waiting, 0);
-        let (base, records, seen) = (Some(base), Some(records), Records::default());
-        let mut content = Content { base, records, replaced: None, seen, weight };
-        content.weigh();
-        Self::with(birth, OnceLock::new(), content)
+        Self::with(birth, Content { base, records: Some(records), rare: None, weight })
     }
 
-    fn with(birth: u64, home: OnceLock<Home>, content: Content) -> Self {
+    fn with(birth: u64, mut content: Content) -> Self {
+        content.weigh();
         let (was_told, was_used) = Default::default();
-        Self { birth, home, content: RwLock::new(content), was_told, was_used }
+        Self { birth, content: RwLock::new(content), was_told, was_used }
     }
 
     /// Where it lies, if a checkpoint wrote it.
     pub(crate) fn home(&self) -> Option<Home> {
-        self.home.get().copied()
+        self.content.read().home()
     }
 
     /// Whether it may change while nobody shares it: it has no home, and no checkpoint was about to merge it. After one
@@ -165,13 +167,12 @@ impl Delta {
     /// Bytes of the page at the bottom, and of all records above it.
     fn sizes(&self) -> (usize, usize) {
         let content = self.content.read();
-        let (page, below) = match (self.home(), &content.base) {
-            (Some(home), _) => {
+        let (page, below) = match &content.base {
+            Base::Home(home) => {
                 return (home.page.len as usize, home.delta.map_or(0, |delta| delta.len as usize));
             }
-            (None, Some(Base::Page(page))) => (page.len as usize, 0),
-            (None, Some(Base::Delta(below))) => below.sizes(),
-            (None, None) => (usize::MAX / 2, 0),
+            Base::Page(page) => (page.len as usize, 0),
+            Base::Delta(below) => below.sizes(),
         };
         (page, below + content.records.as_ref().map_or(0, Records::len))
     }
@@ -188,7 +189,7 @@ impl Delta {
 
     fn is_told(&self) -> bool {
         self.was_told.load(Ordering::Relaxed)
-            || matches!(&self.content.read().base, Some(Base::Delta(below)) if below.is_told())
+            || matches!(&self.content.read().base, Base::Delta(below) if below.is_told())
     }
 
     /// Puts a record. Nobody shares the delta.
@@ -196,7 +197,9 @@ impl Delta {
         self.birth = epoch;
         let mut content = self.content.write();
         // What was merged before does not know this record.
-        content.replaced = None;
+        if let Some(rare) = &mut content.rare {
+            rare.replaced = None;
+        }
         content.records.get_or_insert_default().put(key, value);
         content.weigh();
     }
@@ -205,42 +208,37 @@ impl Delta {
     pub(crate) fn find<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let content = self.content.read();
         let of_second = content.records.as_ref().and_then(|records| records.get(key));
-        if let Some(value) = of_second.or_else(|| content.seen.get(key)) {
+        let seen = || content.rare.as_ref().and_then(|rare| rare.seen.get(key));
+        if let Some(value) = of_second.or_else(seen) {
             self.note_use();
             return Some(show(value));
         }
         match &content.base {
-            Some(Base::Delta(below)) => below.find(key, show),
-            _ => None,
+            Base::Delta(below) => below.find(key, show),
+            Base::Page(_) | Base::Home(_) => None,
         }
     }
 
     /// The page at the bottom.
     pub(crate) fn page(&self) -> PageRef {
-        loop {
-            if let Some(home) = self.home() {
-                return home.page;
-            }
-            match &self.content.read().base {
-                Some(Base::Page(page)) => return *page,
-                Some(Base::Delta(below)) => return below.page(),
-                // It was given a home in between.
-                None => {}
-            }
+        match &self.content.read().base {
+            Base::Page(page) => *page,
+            Base::Delta(below) => below.page(),
+            Base::Home(home) => home.page,
         }
     }
 
     /// What it lies on, where that is another one.
     pub(crate) fn below(&self) -> Option<Arc<Self>> {
         match &self.content.read().base {
-            Some(Base::Delta(below)) => Some(Arc::clone(below)),
-            _ => None,
+            Base::Delta(below) => Some(Arc::clone(below)),
+            Base::Page(_) | Base::Home(_) => None,
         }
     }
 
     /// Shows the pages that the checkpoint will read to write it.
-    pub(crate) fn pages_to_merge(&self, show: &mut impl FnMut(PageRef)) {
-        if !self.is_slim() {
+    pub(crate) fn pages_to_merge(&self, moves: bool, show: &mut impl FnMut(PageRef)) {
+        if moves || !self.is_slim() {
             show(self.page());
         }
         self.show_unread(show);
@@ -248,48 +246,50 @@ impl Delta {
 
     fn show_unread(&self, show: &mut impl FnMut(PageRef)) {
         let content = self.content.read();
-        match (self.home(), &content.base) {
-            (Some(Home { delta: Some(page), .. }), _) if content.records.is_none() => show(page),
-            (None, Some(Base::Delta(below))) => below.show_unread(show),
-            _ => {}
+        match &content.base {
+            Base::Home(Home { delta: Some(page), .. }) if content.records.is_none() => show(*page),
+            Base::Delta(below) => below.show_unread(show),
+            Base::Page(_) | Base::Home(_) => {}
         }
     }
 
     /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth reading.
     pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
         let mut content = self.content.write();
-        content.seen.put(key, value);
+        content.rare.get_or_insert_default().seen.put(key, value);
         content.weigh();
     }
 
     /// Whether so much of its page was looked up that the leaf is worth its memory.
     pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
-        self.content.read().seen.len() * 2 > home.page.len as usize
-    }
-
-    /// What it lies on, and its records; none once it has a home.
-    fn copied(&self) -> Option<(Base, Records)> {
         let content = self.content.read();
-        Some((content.base.clone()?, content.records.clone().unwrap_or_default()))
+        content.rare.as_ref().is_some_and(|rare| rare.seen.len() * 2 > home.page.len as usize)
     }
 
-    /// Gives it the home that it was written to. `records` are those of its second page, if it has one.
-    pub(crate) fn settle(&self, home: Home, records: Option<Records>, meter: &Meter) {
+    /// What it lies on, and its records.
+    fn copied(&self) -> (Base, Records) {
+        let content = self.content.read();
+        (content.base.clone(), content.records.clone().unwrap_or_default())
+    }
+
+    /// Gives it the home that it was written to. `page` is the second one, if there is one and its records stay in memory.
+    pub(crate) fn settle(&self, home: Home, page: Option<&[u8]>, meter: &Meter) {
         let mut content = self.content.write();
-        let _ = self.home.set(home);
         meter.was_written(content.weight.bytes());
-        let base = content.base.take();
-        if let (Some(replaced), Some(Base::Delta(below)), Some(_)) =
-            (&mut content.replaced, &base, home.delta)
-        {
+        let base = std::mem::replace(&mut content.base, Base::Home(home));
+        if let (Some(replaced), Base::Delta(below), Some(_)) = (content.replaced_mut(), &base, home.delta) {
             // From now on it lies on the page, which has these still.
             replaced.extend(below.collect_replaced(|_| false).into_iter().map(|(chain, _)| chain));
         }
-        let former = std::mem::replace(&mut content.records, records);
+        match page {
+            // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps of its own.
+            Some(page) => content.records.get_or_insert_default().take_over(page),
+            None => content.records = None,
+        }
         content.weight = std::mem::take(&mut content.weight).turned_into(Kind::Beside);
         content.weigh();
         drop(content);
-        drop((base, former));
+        drop(base);
     }
 
     fn note_use(&self) {
@@ -323,10 +323,10 @@ impl Delta {
     fn collect_replaced(&self, was_told: fn(&AtomicBool) -> bool) -> Vec<(Chain, u64)> {
         let content = self.content.read();
         let mut all = match &content.base {
-            Some(Base::Delta(below)) => below.collect_replaced(was_told),
-            _ => Vec::new(),
+            Base::Delta(below) => below.collect_replaced(was_told),
+            Base::Page(_) | Base::Home(_) => Vec::new(),
         };
-        if let Some(replaced) = &content.replaced
+        if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
             && !was_told(&self.was_told)
             && !planted::is(Bug::ReplacedForgotten)
         {
@@ -337,8 +337,20 @@ impl Delta {
 }
 
 impl Content {
+    fn home(&self) -> Option<Home> {
+        match self.base {
+            Base::Home(home) => Some(home),
+            Base::Page(_) | Base::Delta(_) => None,
+        }
+    }
+
+    fn replaced_mut(&mut self) -> Option<&mut Vec<Chain>> {
+        self.rare.as_mut()?.replaced.as_mut()
+    }
+
     fn weigh(&mut self) {
-        let records = self.records.as_ref().map_or(0, Records::capacity) + self.seen.capacity();
-        self.weight.set((DELTA_BYTES + records) as u64);
+        let rare = self.rare.as_ref().map_or(0, |rare| size_of::<Rare>() + rare.seen.capacity());
+        let records = self.records.as_ref().map_or(0, Records::capacity);
+        self.weight.set((DELTA_BYTES + rare + records) as u64);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a change is applied only after its group is part of the log.
 
 use crate::EngineError;
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::frames;
 use crate::node::{Node, common_prefix, head_of};
 use crate::prefetch::prefetch;
@@ -341,7 +341,7 @@ impl TreeState {
             if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
-        visit.run(&self.root, &mut |slot, _| slot.load(backing).cloned())?;
+        visit.run(&self.root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
         Ok(keys)
     }
 }
@@ -349,7 +349,7 @@ impl TreeState {
 /// Reads the leaf whose range holds `key`.
 pub(crate) fn load_leaf(root: &Slot, key: &[u8], backing: &Backing) -> Result<(), EngineError> {
     let mut slot = root;
-    while let Node::Inner(inner) = slot.load(backing)? {
+    while let Node::Inner(inner) = slot.load(Reading::Along, backing)? {
         slot = &inner.children[inner.child_of(key)];
     }
     Ok(())

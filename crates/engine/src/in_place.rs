@@ -16,7 +16,7 @@ use crate::batch::{Action, Op};
 use crate::commit::{Visible, check_sizes};
 use crate::forest::{Count, Forest, NewValue, TreeState};
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
-use crate::log::{Chores, Log};
+use crate::log::Chores;
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::threads::fence;
@@ -78,7 +78,7 @@ impl Shared {
             writer.retired.chain(old, None, forest.epoch);
         }
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
-        let chores = writer.log.as_mut().map(Log::chores);
+        let chores = writer.log.as_mut().map(|log| log.chores(&self.backing));
         drop(writer);
         let left = edit.make(leaf, key, &tree.records);
         Ok(Some(Done { visible, waiting, chores, left }))

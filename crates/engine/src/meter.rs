@@ -15,6 +15,8 @@ pub(crate) struct Meter {
     leaves: AtomicU64,
     /// Bytes of everything else, by [`Kind`].
     others: [AtomicU64; KINDS],
+    /// The most that there was lately of what is small; see [`Meter::held`].
+    small_most: AtomicU64,
     /// The most that there ever was of all.
     most: AtomicU64,
     unwritten: AtomicU64,
@@ -54,6 +56,23 @@ impl Meter {
     /// Bytes of everything that is counted here.
     pub(crate) fn bytes(&self) -> u64 {
         self.leaf_bytes() + self.others.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    /// As [`Meter::bytes`], with what small things had lately: where hundreds of thousands of them lay, an allocator keeps the
+    /// gaps, which the next ones fill and no leaf does.
+    pub(crate) fn held(&self) -> u64 {
+        let small = self.small();
+        self.bytes() + self.small_most.load(Ordering::Relaxed).saturating_sub(small)
+    }
+
+    fn small(&self) -> u64 {
+        [Kind::Inner, Kind::Waiting, Kind::Beside].map(|kind| self.bytes_of(kind)).iter().sum()
+    }
+
+    /// Takes it that of the gaps between small things one part of so many is gone.
+    pub(crate) fn gaps_close(&self, parts: u64) {
+        let closed = |most: u64| Some(most - most.saturating_sub(self.small()) / parts);
+        let _ = self.small_most.fetch_update(Ordering::Relaxed, Ordering::Relaxed, closed);
     }
 
     /// The most that [`Meter::bytes`] ever was.
@@ -100,6 +119,12 @@ impl Meter {
         self.others[kind as usize].fetch_add(bytes, Ordering::Relaxed);
         if kind == Kind::Waiting {
             self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if matches!(kind, Kind::Inner | Kind::Waiting | Kind::Beside) {
+            let small = self.small();
+            if small > self.small_most.load(Ordering::Relaxed) {
+                self.small_most.fetch_max(small, Ordering::Relaxed);
+            }
         }
         self.grew();
     }
@@ -301,6 +326,23 @@ mod tests {
         assert_eq!(meter.replayed_bytes(), 100);
         meter.checkpoint_ended(true);
         assert_eq!(meter.replayed_bytes(), 0);
+    }
+
+    #[test]
+    fn gaps_between_small_things_are_held_until_they_close() {
+        let meter = Arc::new(Meter::default());
+        let (records, waiting) =
+            (Weight::of(&meter, Kind::Beside, 600), Weight::of(&meter, Kind::Waiting, 200));
+        let value = Weight::of(&meter, Kind::Value, 5000);
+        drop((records, value));
+        assert_eq!((meter.bytes(), meter.held()), (200, 800), "what is long leaves no gaps");
+        let inner = Weight::of(&meter, Kind::Inner, 500);
+        assert_eq!((meter.bytes(), meter.held()), (700, 800), "what comes fills them");
+        meter.gaps_close(4);
+        assert_eq!(meter.held(), 775);
+        drop((inner, waiting));
+        (0..1000).for_each(|_| meter.gaps_close(2));
+        assert!(meter.held() <= 1, "{}", meter.held());
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl Inner {
     /// Counts its memory from now on.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
         self.weight = Weight::of(meter, Kind::Inner, 0);
+        self.children.iter_mut().for_each(|child| child.count_in(meter));
         self.weigh();
     }
 

@@ -15,7 +15,7 @@
 //!
 //! Invariant: decoding is total; a page that passes its checksum and still does not decode is corrupt.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::checksum::key_hash;
 use crate::codec::{Decoder, Encode, Malformed};
 use crate::frames::Purpose;
@@ -32,8 +32,8 @@ const LEAF: u8 = 1;
 const INNER: u8 = 2;
 
 /// Reads and verifies the page of a node.
-pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineError> {
-    let bytes = read_bytes(home, backing)?;
+pub(crate) fn read(home: &PageRef, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
+    let bytes = read_bytes(home, reading, backing)?;
     let mut node =
         decode(&bytes, home).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))?;
     match &mut node {
@@ -52,9 +52,13 @@ pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Node, EngineErro
 }
 
 /// Reads and verifies the bytes of a page.
-pub(crate) fn read_bytes(home: &PageRef, backing: &Backing) -> Result<Vec<u8>, EngineError> {
+pub(crate) fn read_bytes(
+    home: &PageRef,
+    reading: Reading,
+    backing: &Backing,
+) -> Result<Vec<u8>, EngineError> {
     let mut bytes = vec![0; home.len as usize];
-    backing.read(home.offset, &mut bytes)?;
+    backing.read_as(reading, home.offset, &mut bytes)?;
     if backing.checksum(&bytes) != home.checksum && !planted::is(Bug::PageChecksumIgnored) {
         return Err(backing.corrupt(home.offset, Damage::PageChecksum));
     }

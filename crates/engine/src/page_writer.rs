@@ -2,16 +2,17 @@
 //! in sequence.
 
 use crate::EngineError;
-use crate::backing::Backing;
-use crate::delta::{Delta, Records};
+use crate::backing::{Backing, Reading};
+use crate::delta::Delta;
 use crate::leaf::Leaf;
 use crate::meter::Weight;
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::planted::{self, Bug};
 use crate::retired::Retired;
+use crate::run_bytes::RunBytes;
 use crate::slot::Slot;
-use crate::space::{Extent, Space, UNIT};
+use crate::space::{Extent, Space, Sparse, UNIT};
 use crate::threads::Mutex;
 use crate::value::{EXTENT_FROM, Piece};
 use std::collections::HashMap;
@@ -28,24 +29,19 @@ const ASKED_AT_ONCE: usize = 256;
 const GAP_MOST: u64 = 32 << 10;
 
 /// Free runs shorter than this are left alone while the file is mostly in use.
-const RUN_LEAST: u64 = 128 << 10;
+const RUN_LEAST: u64 = 384 << 10;
 
 /// Writes nodes and pieces that have no home yet.
 pub(crate) struct PageWriter<'a> {
     backing: &'a Backing,
     space: &'a Mutex<Space>,
-    run: Option<Extent>,
-    buffer: Vec<u8>,
-    /// What lies in the run and gets its home once that is written.
-    unsettled: Vec<Unsettled>,
-    /// Homes to be of the nodes among them, by address.
-    homes: HashMap<usize, Home>,
-    piece_homes: HashMap<usize, u64>,
+    sparse: Sparse,
+    /// One for each [`Part`].
+    runs: [Run; PARTS],
     scratch: Vec<u8>,
     /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
-    of_snapshots_in_run: Vec<Retired>,
     /// What left the current trees with the pages that were written: values that deltas replaced, and pages that deltas lay
     /// on.
     pub(crate) replaced: Vec<Retired>,
@@ -54,7 +50,35 @@ pub(crate) struct PageWriter<'a> {
     pub(crate) written: u64,
 }
 
-/// Something whose bytes lie in the run that is being filled.
+/// What is written apart, for it will be replaced at another time: what lies together should become free together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Leaves, and what their values need.
+    Leaves,
+    /// Records beside leaves, which the next checkpoints write anew.
+    Beside,
+    /// Inner nodes, which nearly every checkpoint writes anew.
+    Inner,
+}
+
+const PARTS: usize = 3;
+
+/// A run that is being filled.
+#[derive(Default)]
+struct Run {
+    extent: Option<Extent>,
+    buffer: RunBytes,
+    /// What lies in the run and gets its home once that is written.
+    unsettled: Vec<Unsettled>,
+    /// Homes to be of the nodes among them, by address.
+    homes: HashMap<usize, Home>,
+    piece_homes: HashMap<usize, u64>,
+    of_snapshots: Vec<Retired>,
+    /// Whether it is not the first one.
+    goes_on: bool,
+}
+
+/// Something whose bytes lie in a run that is being filled.
 enum Unsettled {
     Node(Node, PageRef),
     Delta(SettledDelta),
@@ -65,8 +89,8 @@ enum Unsettled {
 struct SettledDelta {
     delta: Arc<Delta>,
     home: Home,
-    /// Those of its second page, if it gets one and there is room for them.
-    records: Option<(Records, Weight)>,
+    /// What the records of its second page take, if it gets one and there is room for them.
+    kept: Option<Weight>,
     /// What leaves the current trees with the page it lies on.
     leaves: Option<Retired>,
 }
@@ -76,15 +100,11 @@ impl<'a> PageWriter<'a> {
         Self {
             backing,
             space,
-            run: None,
-            buffer: Vec::with_capacity(RUN as usize),
-            unsettled: Vec::new(),
-            homes: HashMap::new(),
-            piece_homes: HashMap::new(),
+            sparse: space.lock().sparse(),
+            runs: std::array::from_fn(|_| Run::default()),
             scratch: Vec::new(),
             only_until: None,
             of_snapshots: Vec::new(),
-            of_snapshots_in_run: Vec::new(),
             replaced: Vec::new(),
             has_second_pages: false,
             written: 0,
@@ -110,40 +130,45 @@ impl<'a> PageWriter<'a> {
 
     fn write_delta(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<Home, EngineError> {
         let address = Arc::as_ptr(delta).addr();
-        if let Some(home) = self.homes.get(&address) {
-            return Ok(*home);
+        if let Some(home) = self.home_to_be(address) {
+            return Ok(home);
         }
         if planted::is(Bug::DeltaForgotten) {
             return Ok(delta.page().into());
         }
-        let settled = match delta.is_slim() {
-            true => self.write_records(delta)?,
-            false => self.write_merged(delta, node)?,
+        // Where little else lies, the leaf moves away with its records, and all of the region comes free.
+        let stays = delta.is_slim() && !self.sparse.holds(delta.page().offset);
+        let (settled, part) = match stays {
+            true => (self.write_records(delta)?, Part::Beside),
+            false => (self.write_merged(delta, node)?, Part::Leaves),
         };
         let home = settled.home;
-        self.note(address, home, Unsettled::Delta(settled));
+        self.note(address, home, Unsettled::Delta(settled), part);
         Ok(home)
     }
 
     /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's.
     fn write_records(&mut self, delta: &Arc<Delta>) -> Result<SettledDelta, EngineError> {
-        let records = delta.all_records(self.backing)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        records.encode(&mut page);
-        let second = self.place(&page, delta.birth);
+        let filter = delta.show_all_records(self.backing, |records| {
+            records.encode(&mut page);
+            records.filter()
+        });
+        let second = self.place(&page, delta.birth, Part::Beside);
         self.scratch = page;
-        let home = Home { page: delta.page(), delta: Some(second?), filter: records.filter() };
-        let bytes = records.capacity() as u64;
-        let kept = self.backing.has_spare(bytes).then(|| (records, self.backing.buffer(bytes)));
-        Ok(SettledDelta { delta: Arc::clone(delta), home, records: kept, leaves: None })
+        let (filter, second) = (filter?, second?);
+        let home = Home { page: delta.page(), delta: Some(second), filter };
+        let bytes = u64::from(second.len);
+        let kept = self.backing.has_spare(bytes).then(|| self.backing.buffer(bytes));
+        Ok(SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None })
     }
 
     /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
     fn write_merged(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<SettledDelta, EngineError> {
         let leaf = match node {
             Some(Node::Leaf(leaf)) => leaf.clone(),
-            _ => delta.read(self.backing)?,
+            _ => delta.read(Reading::Along, self.backing)?,
         };
         let below = delta.page();
         let (len, death) = (u64::from(below.len), delta.birth + 1);
@@ -158,30 +183,36 @@ impl<'a> PageWriter<'a> {
             }
         }
         let home = self.write_leaf(&leaf, delta.birth)?.into();
-        Ok(SettledDelta { delta: Arc::clone(delta), home, records: None, leaves })
+        Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
     }
 
     /// Notes where something will live once the run is written.
-    fn note(&mut self, address: usize, home: Home, item: Unsettled) {
-        self.homes.insert(address, home);
-        self.unsettled.push(item);
+    fn note(&mut self, address: usize, home: Home, item: Unsettled, part: Part) {
+        let run = &mut self.runs[part as usize];
+        run.homes.insert(address, home);
+        run.unsettled.push(item);
         if let Some(epoch) = self.only_until {
             let fresh = home.delta.unwrap_or(home.page);
             let len = u64::from(fresh.len);
             let (offset, birth) = (fresh.offset, fresh.birth);
-            self.of_snapshots_in_run.push(Retired { offset, len, birth, death: epoch + 1 });
+            run.of_snapshots.push(Retired { offset, len, birth, death: epoch + 1 });
         }
     }
 
+    /// Where a node or delta will live whose run was not written yet.
+    fn home_to_be(&self, address: usize) -> Option<Home> {
+        self.runs.iter().find_map(|run| run.homes.get(&address)).copied()
+    }
+
     fn write_node(&mut self, node: &Node) -> Result<Home, EngineError> {
-        if let Some(home) = self.homes.get(&node.address()) {
-            return Ok(*home);
+        if let Some(home) = self.home_to_be(node.address()) {
+            return Ok(home);
         }
-        let page = match node {
-            Node::Leaf(leaf) => self.write_leaf(leaf, leaf.birth)?,
-            Node::Inner(inner) => self.write_inner(inner)?,
+        let (page, part) = match node {
+            Node::Leaf(leaf) => (self.write_leaf(leaf, leaf.birth)?, Part::Leaves),
+            Node::Inner(inner) => (self.write_inner(inner)?, Part::Inner),
         };
-        self.note(node.address(), page.into(), Unsettled::Node(node.clone(), page));
+        self.note(node.address(), page.into(), Unsettled::Node(node.clone(), page), part);
         Ok(page.into())
     }
 
@@ -191,11 +222,11 @@ impl<'a> PageWriter<'a> {
         }
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        let homes = &self.piece_homes;
+        let homes = &self.runs[Part::Leaves as usize].piece_homes;
         let home_of =
             |piece: &Piece| piece.home().or_else(|| homes.get(&piece.address()).copied()).unwrap_or_default();
         page::encode_leaf(leaf, home_of, &mut page);
-        let home = self.place(&page, birth);
+        let home = self.place(&page, birth, Part::Leaves);
         self.scratch = page;
         home
     }
@@ -215,7 +246,7 @@ impl<'a> PageWriter<'a> {
         }
         let mut page = Vec::new();
         page::encode_inner(inner, &homes, &mut page);
-        self.place(&page, inner.birth)
+        self.place(&page, inner.birth, Part::Inner)
     }
 
     /// Asks for the pages that the next of these slots will be merged from.
@@ -224,7 +255,10 @@ impl<'a> PageWriter<'a> {
         let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
         let mut pages = Vec::new();
         for delta in absent.filter_map(Slot::known_delta) {
-            delta.pages_to_merge(&mut |page| pages.push((page.offset, page.offset + u64::from(page.len))));
+            let moves = self.sparse.holds(delta.page().offset);
+            delta.pages_to_merge(moves, &mut |page| {
+                pages.push((page.offset, page.offset + u64::from(page.len)));
+            });
         }
         pages.sort_unstable();
         for near in pages.chunk_by(|(_, end), (start, _)| *start <= end + GAP_MOST) {
@@ -236,13 +270,14 @@ impl<'a> PageWriter<'a> {
     /// Writes a piece that lives only in memory so far: one that was joined from others.
     fn write_piece(&mut self, piece: &Piece) -> Result<(), EngineError> {
         let (None, Some(bytes)) = (piece.home(), piece.resident_bytes()) else { return Ok(()) };
-        if self.piece_homes.contains_key(&piece.address()) {
+        if self.runs[Part::Leaves as usize].piece_homes.contains_key(&piece.address()) {
             return Ok(());
         }
         let offset = if bytes.len() < EXTENT_FROM {
-            let offset = self.place(&bytes, piece.birth())?.offset;
-            self.piece_homes.insert(piece.address(), offset);
-            self.unsettled.push(Unsettled::Piece(piece.clone(), offset));
+            let offset = self.place(&bytes, piece.birth(), Part::Leaves)?.offset;
+            let run = &mut self.runs[Part::Leaves as usize];
+            run.piece_homes.insert(piece.address(), offset);
+            run.unsettled.push(Unsettled::Piece(piece.clone(), offset));
             offset
         } else {
             let extent = self.space.lock().allocate(bytes.len() as u64);
@@ -257,70 +292,90 @@ impl<'a> PageWriter<'a> {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
             let retired = Retired { offset, len, birth, death: epoch + 1 };
             // What has its home already stays true even if the run is never written.
-            let list =
-                if piece.home().is_some() { &mut self.of_snapshots } else { &mut self.of_snapshots_in_run };
+            let in_run = &mut self.runs[Part::Leaves as usize].of_snapshots;
+            let list = if piece.home().is_some() { &mut self.of_snapshots } else { in_run };
             list.push(retired);
         }
         Ok(())
     }
 
-    /// Puts `bytes` behind what was written last.
-    fn place(&mut self, bytes: &[u8], birth: u64) -> Result<PageRef, EngineError> {
+    /// Puts `bytes` behind what was written last of its part.
+    fn place(&mut self, bytes: &[u8], birth: u64, part: Part) -> Result<PageRef, EngineError> {
         let len = (bytes.len() as u64).next_multiple_of(UNIT);
-        let fits = self.run.is_some_and(|run| self.buffer.len() as u64 + len <= run.len);
-        if !fits {
-            self.flush()?;
-            self.run = Some(self.next_run(len));
+        let run = &mut self.runs[part as usize];
+        if run.extent.is_none() && !run.goes_on {
+            run.buffer = RunBytes::with_room(RUN as usize);
         }
-        let start = self.run.map_or(0, |run| run.offset);
-        let offset = start + self.buffer.len() as u64;
-        self.buffer.extend_from_slice(bytes);
-        self.buffer.resize((offset - start + len) as usize, 0);
+        let extent = match run.extent {
+            Some(extent) if run.buffer.len() + len <= extent.len => extent,
+            _ => {
+                let goes_on = run.goes_on;
+                self.flush_part(part)?;
+                self.next_run(len, goes_on)
+            }
+        };
+        let run = &mut self.runs[part as usize];
+        (run.extent, run.goes_on) = (Some(extent), true);
+        let offset = extent.offset + run.buffer.len();
+        run.buffer.put(bytes, UNIT);
         Ok(PageRef { offset, len: bytes.len() as u32, checksum: self.backing.checksum(bytes), birth })
     }
 
     /// A run of free space: a long one if there is one, else any that will do, else at the end of the file.
-    fn next_run(&self, least: u64) -> Extent {
+    fn next_run(&self, least: u64, goes_on: bool) -> Extent {
+        // Most checkpoints are short.
+        let most = if goes_on { RUN } else { RUN / 4 };
         let mut space = self.space.lock();
-        let mostly_free = space.free_bytes() > space.end() / 2;
-        let worth = if mostly_free { least } else { least.max(RUN_LEAST) };
+        // Where most is free it will soon come together, for leaves move out of regions where little lies.
+        let is_needed = space.free_bytes() / 2 > space.end() / 3;
+        let worth = if is_needed { least } else { least.max(RUN_LEAST) };
         match space.longest_free(worth) {
-            Some(found) => space.allocate(found.clamp(least, RUN)),
-            None => space.allocate(least.max(RUN)),
+            Some(found) => space.allocate(found.clamp(least, most.max(least))),
+            None => space.allocate(least.max(most)),
         }
     }
 
-    /// Writes the run out, gives back what was not used of it, and then tells its nodes where they live:
-    /// a home must never be one that was not written.
+    /// Writes all that was placed.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
-        let Some(run) = self.run.take() else { return Ok(()) };
-        let buffer = std::mem::take(&mut self.buffer);
-        let unsettled = std::mem::take(&mut self.unsettled);
-        self.homes.clear();
-        self.piece_homes.clear();
-        if let Err(error) = self.write_out(run.offset, &buffer) {
-            self.space.lock().insert_free(run);
-            self.of_snapshots_in_run.clear();
+        [Part::Inner, Part::Leaves, Part::Beside].into_iter().try_for_each(|part| self.flush_part(part))
+    }
+
+    /// Writes the run of a part out, gives back what was not used of it, and then tells its nodes where they live:
+    /// a home must never be one that was not written, nor one that leads to what was not.
+    fn flush_part(&mut self, part: Part) -> Result<(), EngineError> {
+        if part == Part::Inner && !planted::is(Bug::InnerSettledFirst) {
+            self.flush_part(Part::Leaves)?;
+            self.flush_part(Part::Beside)?;
+        }
+        let Some(extent) = self.runs[part as usize].extent.take() else { return Ok(()) };
+        let mut run = std::mem::take(&mut self.runs[part as usize]);
+        let used = run.buffer.len();
+        if let Err(error) = self.write_run(extent.offset, &mut run.buffer) {
+            self.space.lock().insert_free(extent);
             return Err(error);
         }
-        self.of_snapshots.append(&mut self.of_snapshots_in_run);
-        let used = buffer.len() as u64;
-        if used < run.len {
-            self.space.lock().insert_free(Extent { offset: run.offset + used, len: run.len - used });
+        self.of_snapshots.append(&mut run.of_snapshots);
+        if used < extent.len {
+            self.space.lock().insert_free(Extent { offset: extent.offset + used, len: extent.len - used });
         }
-        for item in unsettled {
+        for item in run.unsettled.drain(..) {
             match item {
                 Unsettled::Node(node, home) => node.settle(home),
-                Unsettled::Delta(SettledDelta { delta, home, records, leaves }) => {
-                    let records = records.map(|(records, _)| records);
-                    delta.settle(home, records, self.backing.meter());
+                Unsettled::Delta(SettledDelta { delta, home, kept, leaves }) => {
+                    let second = home.delta.filter(|_| kept.is_some());
+                    let page = second.and_then(|page| run.buffer.get(page.offset - extent.offset, page.len));
+                    drop(kept);
+                    delta.settle(home, page, self.backing.meter());
                     self.replaced.extend(leaves);
                 }
                 Unsettled::Piece(piece, offset) => self.settle_piece(&piece, offset),
             }
         }
-        self.buffer = buffer;
-        self.buffer.clear();
+        run.buffer.clear();
+        run.homes.clear();
+        run.piece_homes.clear();
+        // With their memory, for the next one.
+        self.runs[part as usize] = run;
         Ok(())
     }
 
@@ -328,6 +383,20 @@ impl<'a> PageWriter<'a> {
         piece.settle(offset);
         let bytes = piece.resident_bytes().map_or(0, |bytes| bytes.allocated_bytes());
         self.backing.admit(piece.clone(), bytes as u64);
+    }
+
+    /// Writes the run that was filled; past the cache of the system where memory is short, for it would wait there in memory that
+    /// others need.
+    fn write_run(&mut self, offset: u64, run: &mut RunBytes) -> Result<(), EngineError> {
+        let Some(disk) = self.backing.disk() else { return Ok(()) };
+        let blocks = run.whole_blocks();
+        if self.backing.is_short() {
+            disk.write_past(offset, blocks)
+        } else {
+            disk.write_at(offset, blocks)
+        }?;
+        self.written += blocks.len() as u64;
+        Ok(())
     }
 
     pub(crate) fn write_out(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EngineError> {
@@ -341,9 +410,9 @@ impl<'a> PageWriter<'a> {
 
 impl Drop for PageWriter<'_> {
     fn drop(&mut self) {
-        // A checkpoint that was given up: nothing refers to what lies in its run.
-        if let Some(run) = self.run.take() {
-            self.space.lock().insert_free(run);
+        // A checkpoint that was given up: nothing refers to what lies in its runs.
+        for extent in self.runs.iter_mut().filter_map(|run| run.extent.take()) {
+            self.space.lock().insert_free(extent);
         }
     }
 }

@@ -73,6 +73,8 @@ pub enum Bug {
     PageBelowFreed,
     /// The page of a leaf is read without the records beside it.
     SecondPageIgnored,
+    /// Inner nodes count as written before what they lead to is.
+    InnerSettledFirst,
     /// Who places does not take the lock against those who are alone.
     PlacingUnlocked,
     /// Who wants stillness does not take its locks.
@@ -114,7 +116,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -149,6 +151,7 @@ impl Bug {
         Self::OlderRecordsLost,
         Self::PageBelowFreed,
         Self::SecondPageIgnored,
+        Self::InnerSettledFirst,
     ];
 }
 

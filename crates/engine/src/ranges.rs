@@ -6,7 +6,7 @@
 //! Invariant: what moves is decided, and all nodes that change are in memory, before the log has the record.
 //! Invariant: no record of a move is in the log before both superblocks say that there may be some.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::commit::{Visible, check_size};
 use crate::engine::Tree;
 use crate::forest::{Forest, TreeState};
@@ -298,7 +298,8 @@ fn nearest(
         found = Some(key.to_vec());
         ControlFlow::Break(())
     };
-    Visit::new(range, direction, visitor).run(root, &mut |slot, _| slot.load(backing).cloned())?;
+    Visit::new(range, direction, visitor)
+        .run(root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
     Ok(found)
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: recovery writes nothing but a superblock that has to be mended, and that only once it knows that
 //! the store is whole; so a crash inside recovery is a crash before it.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
 use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
 use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
@@ -182,7 +182,7 @@ fn open(
 ) -> Result<Recovered, EngineError> {
     let backing = Backing::new(Some(Arc::clone(&disk)), superblock.store_id, options.memory_bytes);
     let backing = Arc::new(backing.with_blind_puts(options.blind_puts));
-    let bytes = page::read_bytes(&superblock.table, &backing)?;
+    let bytes = page::read_bytes(&superblock.table, Reading::Along, &backing)?;
     let table = Table::decode(&bytes)
         .map_err(|Malformed| backing.corrupt(superblock.table.offset, Damage::PageContent))?;
     let space = Space::from_parts(table.end, &table.free, &table.segments)?;

@@ -200,6 +200,7 @@ impl Shared {
         }
         self.backing.shed_values_for(need);
         let all_went = self.evict_leaves(trees, looks, need);
+        self.backing.meter().gaps_close(64);
         // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
         // with every write; and what was just read is not taken away before it is used.
         let above = self.backing.held_bytes() + (self.options.memory_bytes / 64).max(16 << 10);

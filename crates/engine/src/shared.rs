@@ -4,7 +4,7 @@
 //! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
 
 use crate::EngineError;
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::delta;
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
@@ -217,10 +217,10 @@ impl Shared {
     /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match &missing.parent {
-            Some(parent) => self.note_use(parent.children[missing.child].load(&self.backing)?),
+            Some(parent) => self.note_use(parent.children[missing.child].load(Reading::One, &self.backing)?),
             None => {
                 if let Some(state) = self.forest.read().tree(tree) {
-                    self.note_use(state.root.load(&self.backing)?);
+                    self.note_use(state.root.load(Reading::One, &self.backing)?);
                 }
             }
         }
@@ -255,7 +255,7 @@ impl Shared {
         if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        let leaf = delta::leaf_at(&home.page, backing)?;
+        let leaf = delta::leaf_at(&home.page, Reading::One, backing)?;
         if let Some(Stored::Inline(value)) = leaf.value_of(key) {
             delta.note_seen(key, value);
         }
@@ -283,11 +283,11 @@ impl Shared {
         // once that is what fills the memory.
         let excess = self.backing.excess();
         if excess > self.options.memory_bytes / 32 {
-            return slot.look_at(&self.backing);
+            return slot.look_at(Reading::Along, &self.backing);
         }
         if excess > 0 {
-            return slot.read_apart(&self.backing);
+            return slot.read_apart(Reading::Along, &self.backing);
         }
-        slot.load(&self.backing).cloned()
+        slot.load(Reading::Along, &self.backing).cloned()
     }
 }

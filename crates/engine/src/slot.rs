@@ -5,9 +5,10 @@
 //! Invariant: where a slot has a delta, its node, if one is resident, is what the delta adds up to; whoever changes the
 //! node takes the delta away first.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::delta::Delta;
 use crate::leaf::SharedLeaf;
+use crate::meter::{Kind, Meter};
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::retired::RetiredList;
@@ -25,7 +26,6 @@ pub(crate) struct Slot {
 }
 
 /// How a node is read that is not resident.
-#[derive(Clone)]
 enum Away {
     Page(PageRef),
     Second(Box<Second>),
@@ -33,25 +33,52 @@ enum Away {
 }
 
 /// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store may be such.
-#[derive(Clone)]
 struct Second {
     home: Home,
     /// Made by the first who needs it.
     delta: OnceLock<Arc<Delta>>,
+    /// Where it counts.
+    meter: Option<Arc<Meter>>,
 }
+
+/// What a leaf of two pages takes more than one of one.
+const SECOND_BYTES: u64 = size_of::<Second>() as u64 + 16;
 
 impl Away {
     fn at(home: Home) -> Self {
         match home.delta {
             None => Self::Page(home.page),
-            Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new() })),
+            Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new(), meter: None })),
         }
+    }
+
+    /// The same, that counts from now on.
+    fn counted(mut self, meter: &Arc<Meter>) -> Self {
+        if let Self::Second(second) = &mut self {
+            second.count_in(meter);
+        }
+        self
     }
 }
 
 impl Second {
+    fn count_in(&mut self, meter: &Arc<Meter>) {
+        if self.meter.is_none() {
+            meter.add(Kind::Inner, SECOND_BYTES);
+            self.meter = Some(Arc::clone(meter));
+        }
+    }
+
     fn delta(&self, backing: &Backing) -> &Arc<Delta> {
         self.delta.get_or_init(|| Arc::new(Delta::on_disk(self.home, backing.meter())))
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        if let Some(meter) = &self.meter {
+            meter.take_off(Kind::Inner, SECOND_BYTES);
+        }
     }
 }
 
@@ -64,23 +91,30 @@ impl Slot {
         Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home))) }
     }
 
+    /// Counts what it takes beside its place, if it has just been made.
+    pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
+        if let Some(Away::Second(second)) = self.away.as_mut().and_then(Arc::get_mut) {
+            second.count_in(meter);
+        }
+    }
+
     /// Reads the node, for whoever keeps it here; see [`Slot::read_once`].
-    fn read(&self, backing: &Backing) -> Result<Node, EngineError> {
+    fn read(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
             // Who changes the leaf will have to know what it replaced.
-            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta(backing).read(backing)?)),
-            _ => self.read_once(backing),
+            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta(backing).read(reading, backing)?)),
+            _ => self.read_once(reading, backing),
         }
     }
 
     /// Reads the node, and keeps nothing of it.
-    fn read_once(&self, backing: &Backing) -> Result<Node, EngineError> {
+    fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
-            Some(Away::Page(page)) => page::read(page, backing),
-            Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(backing)?)),
+            Some(Away::Page(page)) => page::read(page, reading, backing),
+            Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
             Some(Away::Second(second)) => Ok(Node::Leaf(match second.delta.get() {
-                Some(delta) => delta.read(backing)?,
-                None => Delta::on_disk(second.home, backing.meter()).read(backing)?,
+                Some(delta) => delta.read(reading, backing)?,
+                None => Delta::on_disk(second.home, backing.meter()).read(reading, backing)?,
             })),
             None => Err(backing.corrupt(0, Damage::PageContent)),
         }
@@ -146,29 +180,29 @@ impl Slot {
     }
 
     /// The node, read where it is not resident.
-    pub(crate) fn load(&self, backing: &Backing) -> Result<&Node, EngineError> {
+    pub(crate) fn load(&self, reading: Reading, backing: &Backing) -> Result<&Node, EngineError> {
         if let Some(node) = self.node.get() {
             return Ok(node);
         }
-        let node = self.read(backing)?;
+        let node = self.read(reading, backing)?;
         // Another reader may have been faster; its copy stays.
         Ok(self.node.get_or_init(|| node))
     }
 
     /// As [`Slot::load`], without keeping anything.
-    pub(crate) fn look_at(&self, backing: &Backing) -> Result<Node, EngineError> {
+    pub(crate) fn look_at(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.node.get() {
             Some(node) => Ok(node.clone()),
-            None => self.read_once(backing),
+            None => self.read_once(reading, backing),
         }
     }
 
     /// As [`Slot::load`], without keeping a leaf that was read.
-    pub(crate) fn read_apart(&self, backing: &Backing) -> Result<Node, EngineError> {
+    pub(crate) fn read_apart(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         if let Some(node) = self.node.get() {
             return Ok(node.clone());
         }
-        let node = self.read_once(backing)?;
+        let node = self.read_once(reading, backing)?;
         if let Node::Inner(_) = node {
             // Small, and the way to all below it; should another reader have been faster, its copy stays.
             let _ = self.node.set(node.clone());
@@ -182,7 +216,7 @@ impl Slot {
         if self.node.get().is_some() {
             return Ok(None);
         }
-        match self.read_once(backing)? {
+        match self.read_once(Reading::One, backing)? {
             Node::Leaf(leaf) => Ok(Some(leaf)),
             inner => {
                 // Small, and the way to all below it; should another reader have been faster, its copy stays.
@@ -218,14 +252,14 @@ impl Slot {
 
     /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found anything there since this was
     /// asked last; the bytes that went.
-    pub(crate) fn shed_beside(&mut self) -> u64 {
+    pub(crate) fn shed_beside(&mut self, meter: &Arc<Meter>) -> u64 {
         let Some(delta) = self.known_delta() else { return 0 };
         let Some(home) = delta.home().filter(|home| home.delta.is_some()) else { return 0 };
         if delta.take_use() {
             return 0;
         }
         let bytes = if Arc::strong_count(delta) == 1 { delta.bytes() } else { 0 };
-        self.away = Some(Arc::new(Away::at(home)));
+        self.away = Some(Arc::new(Away::at(home).counted(meter)));
         bytes
     }
 

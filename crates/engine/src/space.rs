@@ -63,6 +63,27 @@ pub(crate) fn segments_after<'r>(
     segments
 }
 
+/// Bytes of a region; see [`Space::sparse`].
+const REGION: u64 = 1 << 20;
+
+/// A shorter file has no sparse regions.
+const REGIONS_LEAST: u64 = 16;
+
+/// So much of a sparse region is free at least: the more of the file is, the less.
+const SPARSE_FREE: u64 = REGION / 4 * 3;
+const SPARSE_FREE_LATER: u64 = REGION / 2;
+
+/// Regions of the file of which most is free.
+#[derive(Default)]
+pub(crate) struct Sparse(Vec<bool>);
+
+impl Sparse {
+    /// Whether this place lies in one.
+    pub(crate) fn holds(&self, offset: u64) -> bool {
+        self.0.get((offset / REGION) as usize).is_some_and(|&is_sparse| is_sparse)
+    }
+}
+
 /// The file's space.
 #[derive(Clone, Default)]
 pub(crate) struct Space {
@@ -207,6 +228,29 @@ impl Space {
         let (len, offset) = self.by_length.last().copied()?;
         let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset) / BLOCK * BLOCK;
         (usable >= least).then_some(usable)
+    }
+
+    /// Regions of which most is free, and little is left to be moved before all of it is; none in a short file, which has
+    /// little to be brought together.
+    pub(crate) fn sparse(&self) -> Sparse {
+        if self.end / REGION < REGIONS_LEAST {
+            return Sparse::default();
+        }
+        let mut free = vec![0; (self.end / REGION) as usize + 1];
+        for (&offset, &len) in &self.free {
+            let (mut at, end) = (offset, offset + len);
+            while at < end {
+                let until = ((at / REGION + 1) * REGION).min(end);
+                free[(at / REGION) as usize] += until - at;
+                at = until;
+            }
+        }
+        let least = if self.is_mostly_free() { SPARSE_FREE_LATER } else { SPARSE_FREE };
+        Sparse(free.into_iter().map(|free| free >= least).collect())
+    }
+
+    pub(crate) fn is_mostly_free(&self) -> bool {
+        self.free_bytes > self.end / 2
     }
 
     /// Takes an extent that recovery found in use.
@@ -471,6 +515,29 @@ mod tests {
         space.insert_free(b);
         assert_eq!(space.free_extents().count(), 1);
         assert_eq!(space.allocate(8192).offset, 8192);
+    }
+
+    #[test]
+    fn regions_of_a_long_file_with_little_in_them_are_sparse() {
+        let mut space = Space::new(0);
+        let taken: Vec<Extent> = (0..20 * REGION / BLOCK).map(|_| space.allocate(BLOCK)).collect();
+        let free = |space: &mut Space, region: u64, bytes: u64| {
+            let of_region = taken.iter().filter(|extent| extent.offset / REGION == region);
+            // Here and there, rather than all of it at once.
+            of_region.rev().take((bytes / BLOCK) as usize).for_each(|extent| space.insert_free(*extent));
+        };
+        let sparse = |space: &Space| -> Vec<u64> {
+            let sparse = space.sparse();
+            (0..30).filter(|region| sparse.holds(region * REGION + 5)).collect()
+        };
+        free(&mut space, 3, REGION / 2);
+        free(&mut space, 7, SPARSE_FREE);
+        free(&mut space, 8, SPARSE_FREE - BLOCK);
+        assert_eq!(sparse(&space), [7]);
+        (10..20).for_each(|region| free(&mut space, region, REGION));
+        assert!(space.is_mostly_free());
+        assert_eq!(sparse(&space), [&[3, 7, 8], &(10..20).collect::<Vec<u64>>()[..]].concat());
+        assert_eq!(sparse(&Space::new(REGION)), [0; 0]);
     }
 
     #[test]

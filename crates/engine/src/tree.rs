@@ -14,7 +14,7 @@ pub(crate) use going::{Going, evict, let_go};
 pub(crate) use join::join;
 
 use crate::EngineError;
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::delta::{Delta, record_bytes};
 use crate::frames::Purpose;
 use crate::leaf::{Full, Leaf, Record, SharedLeaf};
@@ -337,7 +337,7 @@ pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -
 
 /// Takes nodes away from above the root that have only one child left.
 fn shrink(root: &mut Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
-    while let Node::Inner(inner) = root.load(edit.backing)? {
+    while let Node::Inner(inner) = root.load(Reading::One, edit.backing)? {
         if inner.children.len() > 1 {
             break;
         }
@@ -463,7 +463,7 @@ enum Owned<'a> {
 
 /// Makes the node of `slot` ours to change: nobody shares it, and it has no home on disk any more.
 fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
-    slot.load(edit.backing)?;
+    slot.load(Reading::One, edit.backing)?;
     let delta = slot.take_delta(edit.backing);
     match slot.get_mut() {
         Some(Node::Leaf(shared)) => {

@@ -2,7 +2,7 @@
 
 use super::records::filter_bits;
 use super::{Base, Delta, Records};
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::checksum::key_hash;
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record, SharedLeaf};
@@ -14,22 +14,24 @@ use crate::{Damage, EngineError};
 
 impl Delta {
     /// The leaf that all of it adds up to. Nobody may change it: what is true is the delta.
-    pub(crate) fn read(&self, backing: &Backing) -> Result<SharedLeaf, EngineError> {
+    pub(crate) fn read(&self, reading: Reading, backing: &Backing) -> Result<SharedLeaf, EngineError> {
         loop {
             if let Some(home) = self.home() {
-                let below = leaf_at(&home.page, backing)?;
+                let below = leaf_at(&home.page, reading, backing)?;
                 if home.delta.is_none() || planted::is(Bug::SecondPageIgnored) {
                     return Ok(below);
                 }
-                if let Some(leaf) = self.merged(&below, &self.records_of(&home, backing)?, true, backing)? {
+                let records = self.records_of(&home, reading, backing)?;
+                if let Some(leaf) = self.merged(&below, &records, true, backing)? {
                     return Ok(leaf);
                 }
                 continue;
             }
-            let Some((base, records)) = self.copied() else { continue };
+            let (base, records) = self.copied();
             let below = match &base {
-                Base::Page(page) => leaf_at(page, backing),
-                Base::Delta(delta) => delta.read(backing),
+                Base::Page(page) => leaf_at(page, reading, backing),
+                Base::Delta(delta) => delta.read(reading, backing),
+                Base::Home(_) => continue,
             };
             // With a home what lay below is needed no more, and what was read there may be something else.
             if self.home().is_some() && !planted::is(Bug::DeltaReadOnce) {
@@ -60,20 +62,20 @@ impl Delta {
             fresh.count_in_as(backing.meter(), false);
         }
         let mut content = self.content.write();
-        if self.home().is_some() != has_home && !planted::is(Bug::DeltaReadOnce) {
+        if content.home().is_some() != has_home && !planted::is(Bug::DeltaReadOnce) {
             return Ok(None);
         }
-        content.replaced.get_or_insert(replaced);
+        content.rare.get_or_insert_default().replaced.get_or_insert(replaced);
         Ok(Some(leaf))
     }
 
     /// The records of its second page, which stay in memory from now on if there is room.
-    fn records_of(&self, home: &Home, backing: &Backing) -> Result<Records, EngineError> {
+    fn records_of(&self, home: &Home, reading: Reading, backing: &Backing) -> Result<Records, EngineError> {
         let Some(page) = home.delta else { return Ok(Records::default()) };
         if let Some(records) = &self.content.read().records {
             return Ok(records.clone());
         }
-        let records = Records::read(&page, backing)?;
+        let records = Records::read(&page, reading, backing)?;
         if !backing.has_spare(records.len() as u64) {
             return Ok(records);
         }
@@ -93,19 +95,31 @@ impl Delta {
         let bits = filter_bits(key);
         let is_wanted = home.filter & bits == bits && self.content.read().records.is_none();
         if is_wanted {
-            self.records_of(home, backing)?;
+            self.records_of(home, Reading::One, backing)?;
             self.note_use();
         }
         Ok(is_wanted)
     }
 
-    /// All records above the page at the bottom, for the checkpoint that gives it a home.
-    pub(crate) fn all_records(&self, backing: &Backing) -> Result<Records, EngineError> {
-        if let Some(home) = self.home() {
-            return self.records_of(&home, backing);
+    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home.
+    pub(crate) fn show_all_records<R>(
+        &self,
+        backing: &Backing,
+        show: impl FnOnce(&Records) -> R,
+    ) -> Result<R, EngineError> {
+        {
+            let content = self.content.read();
+            if let (Base::Page(_), Some(records)) = (&content.base, &content.records) {
+                return Ok(show(records));
+            }
         }
+        Ok(show(&self.all_records(backing)?))
+    }
+
+    fn all_records(&self, backing: &Backing) -> Result<Records, EngineError> {
         match self.copied() {
-            Some((Base::Delta(below), newer)) => {
+            (Base::Home(home), _) => self.records_of(&home, Reading::Along, backing),
+            (Base::Delta(below), newer) => {
                 let mut records = below.all_records(backing)?;
                 if planted::is(Bug::OlderRecordsLost) {
                     return Ok(newer);
@@ -113,14 +127,17 @@ impl Delta {
                 records.put_all(&newer);
                 Ok(records)
             }
-            Some((Base::Page(_), records)) => Ok(records),
-            None => Ok(Records::default()),
+            (Base::Page(_), records) => Ok(records),
         }
     }
 }
 
-pub(crate) fn leaf_at(home: &PageRef, backing: &Backing) -> Result<SharedLeaf, EngineError> {
-    match page::read(home, backing)? {
+pub(crate) fn leaf_at(
+    home: &PageRef,
+    reading: Reading,
+    backing: &Backing,
+) -> Result<SharedLeaf, EngineError> {
+    match page::read(home, reading, backing)? {
         Node::Leaf(leaf) => Ok(leaf),
         Node::Inner(_) => Err(backing.corrupt(home.offset, Damage::PageContent)),
     }

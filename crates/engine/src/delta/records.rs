@@ -6,7 +6,7 @@
 //!
 //! Invariant: keys ascend, and each is there once.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode, Malformed};
 use crate::node::PageRef;
@@ -82,6 +82,14 @@ impl Records {
         self.bytes.splice(start..end, record);
     }
 
+    /// Becomes those of a page that was just encoded.
+    pub(crate) fn take_over(&mut self, page: &[u8]) {
+        let bytes = page.get(1..).unwrap_or_default();
+        self.bytes.clear();
+        self.bytes.reserve_exact(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// Bytes that they take in memory.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -117,8 +125,8 @@ impl Records {
     }
 
     /// Reads and verifies those that lie on a page of their own.
-    pub(crate) fn read(home: &PageRef, backing: &Backing) -> Result<Self, EngineError> {
-        let bytes = page::read_bytes(home, backing)?;
+    pub(crate) fn read(home: &PageRef, reading: Reading, backing: &Backing) -> Result<Self, EngineError> {
+        let bytes = page::read_bytes(home, reading, backing)?;
         Self::decode(&bytes).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))
     }
 

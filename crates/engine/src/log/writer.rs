@@ -274,16 +274,16 @@ impl Log {
     }
 
     /// What is to be done soon, for somebody who has given the log back.
-    pub(crate) fn chores(&mut self) -> Chores {
+    pub(crate) fn chores(&mut self, backing: &Backing) -> Chores {
         let is_time = !self.is_next_wanted && self.point.room() < self.point.segment.len / 2;
         self.is_next_wanted |= is_time;
-        Chores { pages: self.ahead(), former: self.former.take(), wants_segment: is_time }
+        Chores { pages: self.ahead(backing.is_short()), former: self.former.take(), wants_segment: is_time }
     }
 
     /// Pages that the window will need soon.
-    fn ahead(&mut self) -> Option<Ahead> {
+    fn ahead(&mut self, is_short: bool) -> Option<Ahead> {
         let offset = self.point.offset_of(self.flushed);
-        self.window.as_mut()?.ahead_of(offset)
+        self.window.as_mut()?.ahead_of(offset, is_short)
     }
 
     /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would be the call.
@@ -407,7 +407,7 @@ mod tests {
         for (len, mark) in lens.zip((1..=u8::MAX).cycle()) {
             let payload = vec![mark; len];
             groups.push((add(&mut log, &backing, &payload), payload));
-            let ahead = log.ahead();
+            let ahead = log.ahead(false);
             told += usize::from(ahead.is_some());
             disk.told.lock().extend(ahead);
         }

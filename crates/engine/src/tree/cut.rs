@@ -10,7 +10,7 @@
 use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
 use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
 use crate::EngineError;
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::Node;
 use crate::planted::{self, Bug};
@@ -48,7 +48,7 @@ pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineE
 
 /// What lies below `at`, and the rest. An empty leaf in the way goes with neither.
 fn cut(mut slot: Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<(Option<Slot>, Option<Slot>), EngineError> {
-    if let Node::Leaf(leaf) = slot.load(edit.backing)? {
+    if let Node::Leaf(leaf) = slot.load(Reading::One, edit.backing)? {
         match (leaf.lower_bound(at), leaf.len()) {
             (_, 0) => {}
             (0, _) => return Ok((None, Some(slot))),
@@ -105,7 +105,7 @@ fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, En
 fn is_open(root: &Slot, edge: Edge, backing: &Backing) -> Result<bool, EngineError> {
     let mut slot = root;
     loop {
-        match slot.load(backing)? {
+        match slot.load(Reading::One, backing)? {
             Node::Inner(inner) => slot = &inner.children[edge.of(inner.children.len())],
             Node::Leaf(leaf) => return Ok(leaf.prefix().is_empty()),
         }

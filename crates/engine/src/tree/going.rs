@@ -28,7 +28,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
         }
         let child = &mut inner.children[(turn + step) % count];
         gone += match child.get() {
-            None if what == Going::Records => child.shed_beside(),
+            None if what == Going::Records => child.shed_beside(backing.meter()),
             Some(Node::Leaf(leaf))
                 if what == Going::Leaves && !leaf.is_shared() && !leaf.counted.take_use() =>
             {

@@ -9,7 +9,7 @@ use super::cut::Edge;
 use super::{Edit, Fences, Owned, Upper};
 use super::{grow, insert_upper, new_leaf, own, split_if_full};
 use crate::EngineError;
-use crate::backing::Backing;
+use crate::backing::{Backing, Reading};
 use crate::leaf::Record;
 use crate::node::{Node, Pivot};
 use crate::slot::Slot;
@@ -34,7 +34,7 @@ struct Side {
 
 fn height(root: &Slot, edge: Edge, backing: &Backing) -> Result<usize, EngineError> {
     let (mut slot, mut height) = (root, 0);
-    while let Node::Inner(inner) = slot.load(backing)? {
+    while let Node::Inner(inner) = slot.load(Reading::One, backing)? {
         slot = &inner.children[edge.of(inner.children.len())];
         height += 1;
     }

@@ -1,0 +1,75 @@
+//! The bytes of a run that is being filled: whole blocks on a boundary, so that they can be written past the cache of the
+//! system.
+
+use crate::space::BLOCK;
+
+/// Bytes of a run, which begins on a boundary of the file.
+#[derive(Default)]
+pub(crate) struct RunBytes {
+    /// Some bytes that are not used, up to the boundary, and then the run.
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl RunBytes {
+    /// None yet, with room for so many.
+    pub(crate) fn with_room(room: usize) -> Self {
+        let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK as usize);
+        // Should it need more room than that, it may come to lie elsewhere: then it is written through the cache.
+        let start = bytes.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
+        bytes.resize(start, 0);
+        Self { bytes, start }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        (self.bytes.len() - self.start) as u64
+    }
+
+    /// Puts bytes behind the others, and zeros behind them up to a multiple of `unit`.
+    pub(crate) fn put(&mut self, bytes: &[u8], unit: u64) {
+        self.bytes.extend_from_slice(bytes);
+        self.fill_up(unit);
+    }
+
+    /// So many bytes from `offset` on, if they are there.
+    pub(crate) fn get(&self, offset: u64, len: u32) -> Option<&[u8]> {
+        self.bytes[self.start..].get(offset as usize..)?.get(..len as usize)
+    }
+
+    /// All of them, with zeros up to the end of the last block: what is allocated shares no block with anything.
+    pub(crate) fn whole_blocks(&mut self) -> &[u8] {
+        self.fill_up(BLOCK);
+        &self.bytes[self.start..]
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.truncate(self.start);
+    }
+
+    fn fill_up(&mut self, unit: u64) {
+        let len = self.len().next_multiple_of(unit) as usize;
+        self.bytes.resize(self.start + len, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_on_a_boundary_and_is_whole_blocks() {
+        let mut run = RunBytes::with_room(3 * BLOCK as usize);
+        for round in 0..3 {
+            run.put(&[7; 100], 64);
+            assert_eq!(run.len(), 128);
+            run.put(&[8; 5000], 64);
+            let blocks = run.whole_blocks();
+            assert!(blocks.as_ptr().addr().is_multiple_of(BLOCK as usize), "round {round}");
+            assert_eq!(blocks.len(), 2 * BLOCK as usize);
+            assert!(blocks[..100] == [7; 100] && blocks[100..128] == [0; 28]);
+            assert!(blocks[128..5128] == [8; 5000] && blocks[5128..].iter().all(|&byte| byte == 0));
+            run.clear();
+            assert_eq!(run.len(), 0);
+        }
+    }
+}
