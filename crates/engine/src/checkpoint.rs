@@ -356,7 +356,7 @@ impl Shared {
         let mut extents: Vec<Extent> = dead.iter().map(|segment| segment.extent).collect();
         extents.extend(&sorted.extents);
         extents.extend(*self.table.lock());
-        (extents, dead)
+        (space::joined(extents), dead)
     }
 
     /// Writes the table, which names the free space it leaves.

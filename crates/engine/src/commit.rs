@@ -261,17 +261,21 @@ impl Shared {
             return Ok(());
         }
         let (is_short, mut beside) = (self.backing.is_short(), HashMap::new());
+        let mut all_beside = true;
         for op in ops {
             match op.action {
                 Action::Put(key, given) if is_short && self.goes_beside(op.tree, key, given, &mut beside) => {
+                    continue;
                 }
                 Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
                     self.make_key_resident(op.tree, key)?;
                 }
                 Action::DeleteRange(from, to) => self.make_range_resident(op.tree, from, to)?,
             }
+            all_beside = false;
         }
-        if is_short {
+        // Otherwise there is no leaf among theirs that could be let go of.
+        if is_short && !all_beside {
             self.let_go_for(ops);
         }
         Ok(())

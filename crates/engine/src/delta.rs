@@ -18,7 +18,6 @@
 mod reading;
 mod records;
 
-pub(crate) use reading::leaf_at;
 pub(crate) use records::{Records, record_bytes};
 
 use crate::backing::Backing;
@@ -263,7 +262,7 @@ impl Delta {
     /// Whether so much of its page was looked up that the leaf is worth its memory.
     pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
         let content = self.content.read();
-        content.rare.as_ref().is_some_and(|rare| rare.seen.len() * 2 > home.page.len as usize)
+        content.rare.as_ref().is_some_and(|rare| rare.seen.len() * 8 > home.page.len as usize)
     }
 
     /// What it lies on, and its records.

@@ -32,16 +32,22 @@ pub(crate) enum Sought {
 impl Missing {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 
-    /// Shows the value of a key that was put beside the missing leaf; none if it was not.
+    /// Shows the value of a key that was put beside the missing leaf, or looked up there; none if it was not.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.parent.as_ref()?.children[self.child].known_delta()?.find(key, show)
+        self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)
     }
 
-    /// What lies beside the missing leaf, if that is on disk, and where.
-    pub(crate) fn delta_on_disk(&self, backing: &Backing) -> Option<(&Delta, Home)> {
-        let slot = &self.parent.as_ref()?.children[self.child];
-        let home = slot.home().filter(|home| home.delta.is_some())?;
-        Some((slot.delta(backing)?, home))
+    /// Puts the missing node, just read, in its place; should another reader have been faster, its copy stays.
+    pub(crate) fn keep(&self, node: Node) {
+        if let Some(parent) = &self.parent {
+            parent.children[self.child].keep(node);
+        }
+    }
+
+    /// Where records of the missing leaf are kept that are looked up, and where it lies, if all of it is on disk.
+    pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Delta, Home)> {
+        let (delta, home) = self.parent.as_ref()?.children[self.child].apart(needs_second, backing)?;
+        Some((delta, home))
     }
 }
 

@@ -5,13 +5,13 @@
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
-use crate::delta;
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
 use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
 use crate::node::Node;
 use crate::options::Options;
+use crate::page;
 use crate::pins::{Pin, Pins};
 use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
@@ -241,23 +241,34 @@ impl Shared {
         }
     }
 
-    /// Where memory is short and the missing leaf has records beside it on disk: those records, if the key may be among
+    /// Where memory is short: of a missing leaf that has records beside it on disk those records, if the key may be among
     /// them, or else the leaf without them. One read, and what it was for stays rather than all around it.
     pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
         let backing = &self.backing;
         if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);
         }
-        let Some((delta, home)) = missing.delta_on_disk(backing) else { return Ok(Sought::Elsewhere) };
+        // As long as there is room for leaves, those that are all on one page are worth it.
+        let needs_second = backing.has_spare(backing.room() / 16);
+        let Some((delta, home)) = missing.apart(needs_second, backing) else { return Ok(Sought::Elsewhere) };
         if delta.has_seen_much(&home) {
             return Ok(Sought::Elsewhere);
         }
         if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        let leaf = delta::leaf_at(&home.page, Reading::One, backing)?;
-        if let Some(Stored::Inline(value)) = leaf.value_of(key) {
-            delta.note_seen(key, value);
+        // What has no second page may be an inner node, of which there are few, and which stay.
+        let Node::Leaf(leaf) = page::read(&home.page, Reading::One, backing)? else {
+            return Ok(Sought::Elsewhere);
+        };
+        match leaf.value_of(key) {
+            Some(Stored::Inline(value)) => delta.note_seen(key, value),
+            // Nothing that could be kept by itself: the leaf stays, if that is all there is of it.
+            _ if home.delta.is_none() => {
+                missing.keep(Node::Leaf(leaf));
+                return Ok(Sought::Nearer);
+            }
+            _ => {}
         }
         self.read_in_vain();
         Ok(Sought::In(leaf))

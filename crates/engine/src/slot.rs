@@ -27,9 +27,16 @@ pub(crate) struct Slot {
 
 /// How a node is read that is not resident.
 enum Away {
-    Page(PageRef),
+    Page(Lone),
     Second(Box<Second>),
     Delta(Arc<Delta>),
+}
+
+/// A node of one page.
+struct Lone {
+    page: PageRef,
+    /// What of a leaf was looked up while memory was short; made by the first who does.
+    seen: OnceLock<Arc<Delta>>,
 }
 
 /// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store may be such.
@@ -47,7 +54,7 @@ const SECOND_BYTES: u64 = size_of::<Second>() as u64 + 16;
 impl Away {
     fn at(home: Home) -> Self {
         match home.delta {
-            None => Self::Page(home.page),
+            None => Self::Page(Lone { page: home.page, seen: OnceLock::new() }),
             Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new(), meter: None })),
         }
     }
@@ -110,7 +117,7 @@ impl Slot {
     /// Reads the node, and keeps nothing of it.
     fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
-            Some(Away::Page(page)) => page::read(page, reading, backing),
+            Some(Away::Page(lone)) => page::read(&lone.page, reading, backing),
             Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
             Some(Away::Second(second)) => Ok(Node::Leaf(match second.delta.get() {
                 Some(delta) => delta.read(reading, backing)?,
@@ -155,13 +162,33 @@ impl Slot {
         }
     }
 
+    /// Records of the leaf here that are in memory though it is not: what was put, and what was looked up.
+    pub(crate) fn records_in_memory(&self) -> Option<&Arc<Delta>> {
+        match self.away.as_deref() {
+            Some(Away::Page(lone)) => lone.seen.get(),
+            _ => self.known_delta(),
+        }
+    }
+
+    /// Where records of the leaf here are kept that are looked up, and where it lies, if all of it is on disk. Whether it is a
+    /// leaf may not be known.
+    pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {
+        let home = self.home().filter(|home| home.delta.is_some() || !needs_second)?;
+        let delta = match self.away.as_deref()? {
+            Away::Page(lone) => lone.seen.get_or_init(|| Arc::new(Delta::on_disk(home, backing.meter()))),
+            Away::Second(second) => second.delta(backing),
+            Away::Delta(delta) => delta,
+        };
+        Some((delta, home))
+    }
+
     /// Where the node lies on disk, if it equals what lies there.
     pub(crate) fn home(&self) -> Option<Home> {
         match (self.away.as_deref(), self.node.get()) {
             (Some(Away::Delta(delta)), _) => delta.home(),
             (Some(Away::Second(second)), _) => Some(second.home),
             (_, Some(node)) => node.home().map(Home::from),
-            (Some(Away::Page(page)), None) => Some(Home::from(*page)),
+            (Some(Away::Page(lone)), None) => Some(Home::from(lone.page)),
             (None, None) => Some(Home::default()),
         }
     }
@@ -187,6 +214,11 @@ impl Slot {
         let node = self.read(reading, backing)?;
         // Another reader may have been faster; its copy stays.
         Ok(self.node.get_or_init(|| node))
+    }
+
+    /// Puts a node that was just read in its place; should another reader have been faster, its copy stays.
+    pub(crate) fn keep(&self, node: Node) {
+        let _ = self.node.set(node);
     }
 
     /// As [`Slot::load`], without keeping anything.
@@ -242,7 +274,7 @@ impl Slot {
             None => return 0,
         };
         match (self.home(), self.known_delta()) {
-            (Some(Home { page, delta: None, .. }), _) => self.away = Some(Arc::new(Away::Page(page))),
+            (Some(home @ Home { delta: None, .. }), _) => self.away = Some(Arc::new(Away::at(home))),
             (_, Some(_)) => {}
             (_, None) => return 0,
         }
@@ -253,8 +285,8 @@ impl Slot {
     /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found anything there since this was
     /// asked last; the bytes that went.
     pub(crate) fn shed_beside(&mut self, meter: &Arc<Meter>) -> u64 {
-        let Some(delta) = self.known_delta() else { return 0 };
-        let Some(home) = delta.home().filter(|home| home.delta.is_some()) else { return 0 };
+        let Some(delta) = self.records_in_memory() else { return 0 };
+        let Some(home) = delta.home() else { return 0 };
         if delta.take_use() {
             return 0;
         }
@@ -292,7 +324,7 @@ impl Slot {
             return;
         }
         let mut fresh = match self.away.as_deref() {
-            Some(Away::Page(page)) => Delta::of_page(*page, epoch, backing),
+            Some(Away::Page(lone)) => Delta::of_page(lone.page, epoch, backing),
             Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
             Some(Away::Second(second)) => Delta::above(second.delta(backing), epoch, backing, retired),
             None => return,

@@ -63,6 +63,17 @@ pub(crate) fn segments_after<'r>(
     segments
 }
 
+/// The same space in as few extents as possible, by offset; they are disjoint.
+pub(crate) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable();
+    extents.dedup_by(|next, extent| {
+        let follows = extent.end() == next.offset;
+        extent.len += if follows { next.len } else { 0 };
+        follows
+    });
+    extents
+}
+
 /// Bytes of a region; see [`Space::sparse`].
 const REGION: u64 = 1 << 20;
 
@@ -515,6 +526,15 @@ mod tests {
         space.insert_free(b);
         assert_eq!(space.free_extents().count(), 1);
         assert_eq!(space.allocate(8192).offset, 8192);
+    }
+
+    #[test]
+    fn extents_that_follow_each_other_are_joined() {
+        let extent = |offset, len| Extent { offset, len };
+        let several =
+            vec![extent(640, 64), extent(0, 64), extent(128, 512), extent(64, 64), extent(1024, 128)];
+        assert_eq!(joined(several), [extent(0, 704), extent(1024, 128)]);
+        assert_eq!(joined(Vec::new()), []);
     }
 
     #[test]

@@ -132,11 +132,7 @@ impl Delta {
     }
 }
 
-pub(crate) fn leaf_at(
-    home: &PageRef,
-    reading: Reading,
-    backing: &Backing,
-) -> Result<SharedLeaf, EngineError> {
+fn leaf_at(home: &PageRef, reading: Reading, backing: &Backing) -> Result<SharedLeaf, EngineError> {
     match page::read(home, reading, backing)? {
         Node::Leaf(leaf) => Ok(leaf),
         Node::Inner(_) => Err(backing.corrupt(home.offset, Damage::PageContent)),
