@@ -30,6 +30,9 @@ use atoll_disk::Disk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// With more memory than this it would take the allocator too long to look for what it can give back: writers would wait.
+const GIVEN_BACK_MOST: u64 = 1 << 30;
+
 /// Pieces of free space that a checkpoint gives back to the file system.
 const PIECES_RELEASED: usize = 16;
 
@@ -197,7 +200,9 @@ impl Shared {
                 self.cut_free_end(disk);
                 self.release_free(disk, commit.written_bytes, clean);
                 if self.backing.is_short() {
-                    heap::give_back();
+                    if self.backing.room() <= GIVEN_BACK_MOST {
+                        heap::give_back();
+                    }
                     self.backing.meter().gaps_close(8);
                 }
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
