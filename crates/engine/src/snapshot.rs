@@ -59,13 +59,7 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>, EngineError> {
         let shared = &*self.engine.shared;
         shared.check_open()?;
-        let Some(mut node) = self.view.root(tree.id(), shared)? else { return Ok(None) };
-        while let Node::Inner(inner) = &node {
-            let child = inner.child_of(key);
-            node = shared.load_slot(&inner.children[child])?;
-        }
-        let Node::Leaf(leaf) = node else { return Ok(None) };
-        Ok(leaf.value_of(key).map(|stored| shared.value_ref(stored, self.view.epoch).to_value()))
+        self.view.get(tree.id(), key, shared)
     }
 
     /// Visits the records of a range in order until the visitor stops; the key at which it stopped.

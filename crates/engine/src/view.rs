@@ -14,7 +14,7 @@ use crate::pins::Pin;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::threads::{Mutex, RwLock};
-use crate::value::Stored;
+use crate::value::{Stored, Value};
 use crate::visit::{Direction, Range, Visit, Visited};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Weak};
@@ -69,6 +69,17 @@ impl View {
     pub(crate) fn root(&self, tree: u32, shared: &Shared) -> Result<Option<Node>, EngineError> {
         let trees = self.trees.read();
         trees.get(tree as usize).map(|tree| shared.load_slot(&tree.root)).transpose()
+    }
+
+    /// The value that `key` had in a tree.
+    pub(crate) fn get(&self, tree: u32, key: &[u8], shared: &Shared) -> Result<Option<Value>, EngineError> {
+        let Some(mut node) = self.root(tree, shared)? else { return Ok(None) };
+        while let Node::Inner(inner) = &node {
+            let child = inner.child_of(key);
+            node = shared.load_slot(&inner.children[child])?;
+        }
+        let Node::Leaf(leaf) = node else { return Ok(None) };
+        Ok(leaf.value_of(key).map(|stored| shared.value_ref(stored, self.epoch).to_value()))
     }
 
     /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of locks.

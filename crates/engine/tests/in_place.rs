@@ -133,7 +133,7 @@ fn assert_between_commits(
     random: &mut fastrand::Rng,
 ) {
     let before: Vec<u64> = acknowledged.iter().map(|round| round.load(Ordering::Acquire)).collect();
-    // Those of which some are long are not read in batches, which give the locks back for each of these.
+    // Short ones and long ones.
     let pair = if random.bool() { [1, 2] } else { [5, 6] };
     let [first, second] = pair;
     let seen: Vec<(u64, u64)> = match random.u8(..3) {
@@ -161,7 +161,7 @@ fn assert_between_commits(
         }
         _ => {
             let keys: Vec<Vec<u8>> =
-                (0..WRITERS).flat_map(|writer| [key(1, writer), key(2, writer)]).collect();
+                (0..WRITERS).flat_map(|writer| [key(first, writer), key(second, writer)]).collect();
             let mut numbers = vec![0; keys.len()];
             tree.get_many(&keys, |index, found| numbers[index] = found.map_or(0, assert_whole)).unwrap();
             numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()

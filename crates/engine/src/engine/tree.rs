@@ -6,11 +6,14 @@ use crate::commit::Commit;
 use crate::planted::{self, Bug};
 use crate::search::{self, Sought};
 use crate::shared::Shared;
-use crate::value::{Value, ValueRef};
+use crate::value::{Stored, Value, ValueRef};
 use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Keys that are looked up together while nobody may write; more of them are read as they were at that moment, afterwards.
+const READ_STILL: usize = 1024;
 
 /// One named tree of a store: an ordered map from keys to values. Cheap to clone.
 #[derive(Clone)]
@@ -62,7 +65,7 @@ impl Tree {
                 shown = show.take().map(|show| show(None));
                 None
             }
-            Some((crate::value::Stored::Inline(bytes), _)) => {
+            Some((Stored::Inline(bytes), _)) => {
                 shown = show.take().map(|show| show(Some(bytes)));
                 None
             }
@@ -97,9 +100,8 @@ impl Tree {
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
                     Err(missing) => {
-                        let show = |value: &[u8]| {
-                            found(Some(shared.value_ref(crate::value::Stored::Inline(value), forest.epoch)))
-                        };
+                        let show =
+                            |value: &[u8]| found(Some(shared.value_ref(Stored::Inline(value), forest.epoch)));
                         if let Some(shown) = missing.find_beside(key, show) {
                             return Ok(shown);
                         }
@@ -130,8 +132,8 @@ impl Tree {
         }
     }
 
-    /// Shows the values of `keys`, in order; lookups overlap their waits for memory. `show` must not call this
-    /// store: a lock is held meanwhile.
+    /// Shows the values of `keys`, in order, as they all were at one moment; lookups overlap their waits for memory. `show` must
+    /// not call this store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -142,45 +144,39 @@ impl Tree {
     ) -> Result<(), EngineError> {
         let shared = &*self.engine.shared;
         let mut done = 0;
-        while done < keys.len() {
-            let lanes = &keys[done..keys.len().min(done + search::LANES)];
-            let mut long = None;
-            let (ready, missing) = {
-                let _still = shared.writer.still();
-                let forest = shared.forest.read();
-                shared.check_open()?;
-                let Some(tree) = forest.tree(self.id) else { break };
-                let (mut ready, missing) =
-                    search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
-                        _ if long.is_some() => {}
-                        Some(crate::value::Stored::Inline(bytes)) => show(done + lane, Some(bytes)),
-                        None => show(done + lane, None),
-                        Some(stored) => {
-                            long = Some((lane, shared.value_ref(stored, forest.epoch).to_value()))
-                        }
-                    });
-                if let Some((lane, _)) = &long {
-                    ready = *lane;
+        let view = {
+            let _still = shared.writer.still();
+            let forest = shared.forest.read();
+            shared.check_open()?;
+            let Some(tree) = forest.tree(self.id) else { return Ok(()) };
+            for lanes in keys[..keys.len().min(READ_STILL)].chunks(search::LANES) {
+                let mut long = None;
+                let (ready, missing) = search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
+                    _ if long.is_some() => {}
+                    Some(Stored::Inline(bytes)) => show(done + lane, Some(bytes)),
+                    None => show(done + lane, None),
+                    Some(Stored::Chain(_)) => long = Some(lane),
+                });
+                done += long.unwrap_or(ready);
+                if long.is_some() || missing.is_some() {
+                    break;
                 }
-                (ready, missing.map(|missing| (missing, shared.pins.pin(forest.epoch))))
-            };
-            done += ready;
-            match (long, missing) {
-                (Some((_, value)), _) => {
-                    show(done, Some(&value.to_buffer()?));
-                    done += 1;
-                }
-                (None, Some(missing)) if shared.backing.excess() > 0 => {
-                    drop(missing);
-                    let value = self.get(keys[done].as_ref())?.map(|value| value.to_buffer()).transpose()?;
-                    show(done, value.as_deref());
-                    done += 1;
-                }
-                (None, Some((missing, pin))) => {
-                    shared.load_missing(self.id, missing, pin)?;
-                }
-                (None, None) => {}
             }
+            if done == keys.len() {
+                return Ok(());
+            }
+            // What waits for a disk is read with no lock held, and is what it was at this moment all the same.
+            let pin = shared.pins.pin(forest.epoch);
+            shared.views.add(forest.trees.clone(), forest.epoch, pin)
+        };
+        for (at, key) in keys.iter().enumerate().skip(done) {
+            let value =
+                view.get(self.id, key.as_ref(), shared)?.map(|value| value.to_buffer()).transpose()?;
+            show(at, value.as_deref());
+        }
+        drop(view);
+        if shared.backing.excess() > 0 {
+            shared.make_room();
         }
         Ok(())
     }
@@ -249,7 +245,7 @@ impl Tree {
 
 impl Shared {
     #[inline]
-    pub(crate) fn value_ref<'a>(&'a self, stored: crate::value::Stored<'a>, epoch: u64) -> ValueRef<'a> {
+    pub(crate) fn value_ref<'a>(&'a self, stored: Stored<'a>, epoch: u64) -> ValueRef<'a> {
         ValueRef { stored, backing: &self.backing, pins: &self.pins, epoch }
     }
 }
