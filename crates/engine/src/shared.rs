@@ -3,7 +3,6 @@
 //! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never held while an
 //! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
 
-use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
@@ -25,6 +24,7 @@ use crate::sync::Syncer;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
 use crate::value::Stored;
 use crate::view::Views;
+use crate::{Damage, EngineError};
 use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -257,9 +257,14 @@ impl Shared {
         if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        // What has no second page may be an inner node, of which there are few, and which stay.
-        let Node::Leaf(leaf) = page::read(&home.page, Reading::One, backing)? else {
-            return Ok(Sought::Elsewhere);
+        let leaf = match page::read(&home.page, Reading::One, backing)? {
+            Node::Leaf(leaf) => leaf,
+            // Of these there are few, and they stay.
+            inner if home.delta.is_none() => {
+                missing.keep(inner);
+                return Ok(Sought::Nearer);
+            }
+            Node::Inner(_) => return Err(backing.corrupt(home.page.offset, Damage::PageContent)),
         };
         match leaf.value_of(key) {
             Some(Stored::Inline(value)) => delta.note_seen(key, value),

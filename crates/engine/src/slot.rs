@@ -237,7 +237,7 @@ impl Slot {
         let node = self.read_once(reading, backing)?;
         if let Node::Inner(_) = node {
             // Small, and the way to all below it; should another reader have been faster, its copy stays.
-            let _ = self.node.set(node.clone());
+            self.keep(node.clone());
         }
         Ok(node)
     }
@@ -252,7 +252,7 @@ impl Slot {
             Node::Leaf(leaf) => Ok(Some(leaf)),
             inner => {
                 // Small, and the way to all below it; should another reader have been faster, its copy stays.
-                let _ = self.node.set(inner);
+                self.keep(inner);
                 Ok(None)
             }
         }

@@ -260,7 +260,7 @@ impl Space {
         Sparse(free.into_iter().map(|free| free >= least).collect())
     }
 
-    pub(crate) fn is_mostly_free(&self) -> bool {
+    fn is_mostly_free(&self) -> bool {
         self.free_bytes > self.end / 2
     }
 
