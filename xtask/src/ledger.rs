@@ -14,6 +14,7 @@ use crate::workspace;
 use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Some seeds, one after the other, and how many of them failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Chunk {
     pub seeds: u64,
     /// How many of them failed.
     pub failures: u64,
+    /// How long they took; 0 where nobody looked at a clock.
+    pub seconds: u64,
     /// The line itself, with whatever else the program has to say about the chunk.
     line: String,
 }
@@ -38,7 +41,17 @@ impl Chunk {
         let line = serde_json::json!({
             "soak": soak, "format": format, "seed_from": seed_from, "seeds": seeds, "failures": failures,
         });
-        Self { soak: soak.to_owned(), format, seed_from, seeds, failures, line: line.to_string() }
+        Self { soak: soak.to_owned(), format, seed_from, seeds, failures, seconds: 0, line: line.to_string() }
+    }
+
+    /// The chunk, and how long it took.
+    pub fn taking(mut self, time: Duration) -> Self {
+        self.seconds = time.as_secs();
+        if let Some(mut fields) = self.fields() {
+            fields.insert("seconds".to_owned(), self.seconds.into());
+            self.line = Value::Object(fields).to_string();
+        }
+        self
     }
 
     /// The chunk with which commit ran it, unless it says so itself, and when.
@@ -71,6 +84,7 @@ impl Chunk {
         line.extend([
             ("seeds".to_owned(), seeds.into()),
             ("failures".to_owned(), failures.into()),
+            ("seconds".to_owned(), (self.seconds + next.seconds).into()),
             ("date".to_owned(), other.get("date")?.clone()),
         ]);
         Self::parse(&Value::Object(line).to_string())
@@ -93,8 +107,32 @@ impl Chunk {
             seed_from: number("seed_from")?,
             seeds: number("seeds")?,
             failures: number("failures")?,
+            seconds: number("seconds").unwrap_or(0),
             line: line.to_owned(),
         })
+    }
+}
+
+/// What the chunks of one format add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The format.
+    pub format: u64,
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// How many of them failed.
+    pub failures: u64,
+    /// How long those took whose chunks say so.
+    pub seconds: u64,
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} seeds, {} failures", self.seeds, self.failures)?;
+        match self.seconds {
+            0 => Ok(()),
+            seconds => write!(f, ", {} h {:02} min of them timed", seconds / 3600, seconds / 60 % 60),
+        }
     }
 }
 
@@ -158,12 +196,15 @@ impl Ledger {
         self.chunks.iter().map(|chunk| chunk.seed_from + chunk.seeds).max().unwrap_or(0)
     }
 
-    /// The newest format, and the seeds and failures at it.
-    pub fn totals(&self) -> (u64, u64, u64) {
+    /// What was run at the newest format.
+    pub fn totals(&self) -> Totals {
         let format = self.chunks.iter().map(|chunk| chunk.format).max().unwrap_or(0);
         let at_format = self.chunks.iter().filter(|chunk| chunk.format == format);
-        at_format.fold((format, 0, 0), |(_, seeds, failures), chunk| {
-            (format, seeds + chunk.seeds, failures + chunk.failures)
+        at_format.fold(Totals { format, ..Totals::default() }, |totals, chunk| Totals {
+            seeds: totals.seeds + chunk.seeds,
+            failures: totals.failures + chunk.failures,
+            seconds: totals.seconds + chunk.seconds,
+            ..totals
         })
     }
 }
@@ -278,14 +319,25 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         let first = text.lines().next().unwrap();
         assert!(first.contains(r#""a":[40,37,6]"#) && first.contains(r#""seeds":40"#), "{first}");
-        assert_eq!((ledger.next_seed(), ledger.totals()), (100, (1, 80, 0)));
+        assert_eq!((ledger.next_seed(), ledger.totals().seeds), (100, 80));
         assert_eq!(read(&text, "a.jsonl").unwrap(), ledger.chunks);
     }
 
     #[test]
     fn only_seeds_at_the_newest_format_add_up() {
-        assert_eq!(ledger(&[(1, 0, 100, 9), (2, 100, 20, 0), (2, 120, 30, 1)]).totals(), (2, 50, 1));
-        assert_eq!(ledger(&[]).totals(), (0, 0, 0));
+        let totals = ledger(&[(1, 0, 100, 9), (2, 100, 20, 0), (2, 120, 30, 1)]).totals();
+        assert_eq!(totals, Totals { format: 2, seeds: 50, failures: 1, seconds: 0 });
+        assert_eq!(ledger(&[]).totals(), Totals::default());
+    }
+
+    #[test]
+    fn the_time_that_chunks_took_adds_up() {
+        let timed = |from, seconds| Chunk::of("crash", 1, from, 50, 0).taking(Duration::from_secs(seconds));
+        let text =
+            [timed(0, 3000), timed(50, 4260), Chunk::of("crash", 1, 100, 50, 0)].map(|chunk| chunk.line);
+        let chunks = read(&text.join("\n"), "a.jsonl").unwrap();
+        let ledger = Ledger { path: PathBuf::new(), commit: String::new(), chunks };
+        assert_eq!(ledger.totals().to_string(), "150 seeds, 0 failures, 2 h 01 min of them timed");
     }
 
     #[test]

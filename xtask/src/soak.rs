@@ -94,8 +94,8 @@ fn conclude(name: &str, soaked: Soaked, step: Step, ledger: &Ledger) -> Result<(
         let words = soaked.output.iter().filter(|line| Chunk::parse(line).is_none());
         words.for_each(|line| println!("    {line}"));
     }
-    let (format, seeds, failures_ever) = ledger.totals();
-    println!("\nSo far at format {format}: {seeds} seeds, {failures_ever} failures.");
+    let totals = ledger.totals();
+    println!("\nSo far at format {}: {totals}.", totals.format);
     match (holds, soaked.failures) {
         (true, _) => Ok(()),
         (false, 0) => {
@@ -118,12 +118,13 @@ fn soak_program(
     let mut command = program.command()?;
     let minutes = (time.as_secs() / 60).to_string();
     command.args(["--seed-from", &ledger.next_seed().to_string(), "--minutes", &minutes]);
-    let mut soaked = Soaked::default();
+    let (mut soaked, mut since) = (Soaked::default(), Instant::now());
     let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
         let Some(chunk) = Chunk::parse(line) else { return Ok(()) };
         soaked.seeds += chunk.seeds;
         soaked.failures += chunk.failures;
-        ledger.add(chunk)
+        let taken = std::mem::replace(&mut since, Instant::now()).elapsed();
+        ledger.add(chunk.taking(taken))
     })?;
     Ok(with_end(soaked, ran))
 }
@@ -139,7 +140,7 @@ fn soak_tests(
     let started = Instant::now();
     let mut soaked = Soaked::default();
     while soaked.seeds == 0 || started.elapsed() < time {
-        let seed_from = ledger.next_seed();
+        let (seed_from, begun) = (ledger.next_seed(), Instant::now());
         let (mut failures, mut told) = (0, None);
         for mut command in tests.commands(seed_from)? {
             let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
@@ -152,10 +153,13 @@ fn soak_tests(
             }
         }
         match (told, tests.verdict()?) {
-            (Some(chunk), Some(_)) => ledger.add(chunk)?,
+            (Some(chunk), Some(_)) => ledger.add(chunk.taking(begun.elapsed()))?,
             // Half of a tally says nothing; and the seeds are to be run again when what broke is mended.
             (None, Some(_)) => return Ok(Soaked { failures: soaked.failures + failures.max(1), ..soaked }),
-            _ => ledger.add(Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures))?,
+            _ => {
+                let chunk = Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures);
+                ledger.add(chunk.taking(begun.elapsed()))?;
+            }
         }
         soaked.seeds += tests.seeds_per_run;
         soaked.failures += failures;
