@@ -1,4 +1,5 @@
-//! How pages go to disk and come back: in long runs, and past the cache of the system where memory is short.
+//! How pages go to disk and come back: in long runs, and past the cache of the system where memory is short or much is
+//! written.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{BLOCK, Disk, DiskError, MemoryDisk};
@@ -134,6 +135,38 @@ fn what_fits_in_memory_goes_through_the_cache_of_the_system() {
     }
     let [reads_past, _, runs, _] = disk.since();
     assert_eq!((reads_past, runs), (0, 0));
+}
+
+#[test]
+fn what_a_long_checkpoint_writes_does_not_fill_the_cache() {
+    const CACHED: u64 = 64 << 20;
+    let disk = Arc::new(Noted::default());
+    let options = Options { background: false, keep: Duration::ZERO, ..Options::default() };
+    let engine = Engine::open(Arc::<Noted>::clone(&disk), options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    let put = |numbers: std::ops::Range<u64>| {
+        let mut batch = WriteBatch::new();
+        for number in numbers {
+            batch.put(&tree, &number.to_be_bytes(), &[number as u8; 250]);
+        }
+        engine.write(&batch, Durability::Buffered).unwrap();
+        engine.checkpoint().unwrap();
+        disk.since()
+    };
+    let [.., past] = put(0..340_000);
+    // All that is written is about as long as the records, in leaves that were filled one after the other.
+    let beyond = 340_000 * (8 + 250) - CACHED;
+    assert!(past.abs_diff(beyond) < 2 << 20, "{past} of {beyond}");
+    let [.., past] = put(1000..1010);
+    assert_eq!(past, 0, "the next one is short");
+    for number in (0..340_000_u64).step_by(100) {
+        let found = tree.get(&number.to_be_bytes()).unwrap().unwrap().to_buffer().unwrap();
+        assert!(found[..] == [number as u8; 250], "{number}");
+    }
+    drop(tree);
+    engine.close().unwrap();
+    let engine = Engine::open(disk, Options { background: false, ..Options::default() }).unwrap();
+    assert!(engine.check().unwrap().damage.is_empty());
 }
 
 #[test]
