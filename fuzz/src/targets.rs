@@ -20,6 +20,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rows", rows),
     ("wire", wire),
     ("frames", frames),
+    ("requests", requests),
+    ("replies", replies),
     ("attach", atoll_embedded::attach::check_bytes),
     ("page", atoll_engine::fuzz::page),
     ("superblock", atoll_engine::fuzz::superblock),
@@ -77,4 +79,19 @@ fn frames(input: &[u8]) {
         rest = behind;
     }
     let _ = atoll_wire::check_bytes(&bytes, usize::from(*piece), Limits::default());
+}
+
+/// Requests in the Redis protocol, in pieces of a size that the first byte says; cut otherwise they are the same.
+fn requests(input: &[u8]) {
+    let Some((piece, bytes)) = input.split_first() else { return };
+    let found = atoll_resp::fuzz::requests(bytes, usize::from(*piece));
+    assert_eq!(found, atoll_resp::fuzz::requests(bytes, bytes.len()), "cut otherwise");
+}
+
+/// Replies in the Redis protocol, as requests.
+fn replies(input: &[u8]) {
+    let Some((piece, bytes)) = input.split_first() else { return };
+    // A number that is none does not equal itself.
+    let told = |piece| format!("{:?}", atoll_resp::fuzz::replies(bytes, piece));
+    assert_eq!(told(usize::from(*piece)), told(bytes.len()), "cut otherwise");
 }

@@ -29,7 +29,14 @@ pub const SANITIZER_BUDGET_MINUTES: u64 = 2;
 pub const ROOMS: &[Room] = &[
     Room {
         name: "ground",
-        packages: &["atoll-errors", "atoll-buffer", "atoll-options", "atoll-wire", "atoll-disk"],
+        packages: &[
+            "atoll-errors",
+            "atoll-buffer",
+            "atoll-options",
+            "atoll-wire",
+            "atoll-resp",
+            "atoll-disk",
+        ],
         budget_minutes: 2,
     },
     Room { name: "engine", packages: &["atoll-engine"], budget_minutes: 2 },

@@ -8,7 +8,7 @@ use crate::workspace::Package;
 /// The floors, lowest first.
 const FLOORS: &[(&str, &[&str])] = &[
     ("the foundation", &["atoll-errors", "atoll-buffer"]),
-    ("the ground", &["atoll-options", "atoll-wire", "atoll-disk", "atoll-row-files"]),
+    ("the ground", &["atoll-options", "atoll-wire", "atoll-resp", "atoll-disk", "atoll-row-files"]),
     ("near", &["atoll-engine"]),
     ("the contract", &["atoll-store"]),
     ("the model", &["atoll-memory"]),

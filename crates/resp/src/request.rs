@@ -1,0 +1,232 @@
+//! Requests: an array of strings, or a line that a person typed.
+
+use crate::limits::LINE_BYTES;
+use crate::number::parse_length;
+use crate::{Limits, ProtocolError, inline};
+use std::ops::Range;
+
+/// One request: the name of a command and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    source: &'a [u8],
+    arguments: &'a [Range<usize>],
+    bytes: usize,
+}
+
+impl<'a> Request<'a> {
+    /// How many arguments there are, the name of the command counted; none for an empty line, to which nothing is answered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.arguments.is_empty()
+    }
+
+    /// An argument; the name of the command is the first one.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.arguments.get(index).map(|range| &self.source[range.clone()])
+    }
+
+    /// All arguments, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let source = self.source;
+        self.arguments.iter().map(move |range| &source[range.clone()])
+    }
+
+    /// Bytes that it took; the next one begins behind them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Finds requests in what arrived, and remembers how far it came where one is not whole.
+#[derive(Debug)]
+pub struct RequestParser {
+    limits: Limits,
+    /// Where the next line or string begins.
+    at: usize,
+    /// How many arguments were announced.
+    wanted: Option<usize>,
+    /// How long the one is that comes next, if that was said.
+    length: Option<usize>,
+    /// Bytes of those that are there.
+    total: usize,
+    arguments: Vec<Range<usize>>,
+    /// The words of an inline request.
+    text: Vec<u8>,
+    is_over: bool,
+}
+
+/// Arguments and words that a parser keeps room for when a request is over.
+const KEPT: usize = 1024;
+
+impl RequestParser {
+    /// A parser that accepts what `limits` allow.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let (wanted, length, arguments, text) = Default::default();
+        Self { limits, at: 0, wanted, length, total: 0, arguments, text, is_over: false }
+    }
+
+    /// Accepts what these allow, from the next request on: who said who they are may send more.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The request that `input` begins with, or none until there is more of it. Until then, `input` has to begin with the same
+    /// bytes again; what was looked at before is not looked at twice.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] for bytes that are no request; the connection is of no more use then.
+    pub fn parse<'a>(&'a mut self, input: &'a [u8]) -> Result<Option<Request<'a>>, ProtocolError> {
+        if self.is_over {
+            self.begin();
+        }
+        let is_inline = self.at == 0 && input.first().is_some_and(|&first| first != b'*');
+        let is_whole = if is_inline { self.inline(input)? } else { self.array(input)? };
+        self.is_over = is_whole;
+        let source = if is_inline { &self.text } else { input };
+        Ok(is_whole.then_some(Request { source, arguments: &self.arguments, bytes: self.at }))
+    }
+
+    /// How many bytes `input` has to have at least before it is worth asking again; 0 where that is not known.
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        self.length.map_or(0, |length| self.at + length + 2)
+    }
+
+    fn begin(&mut self) {
+        (self.at, self.total, self.is_over) = (0, 0, false);
+        (self.wanted, self.length) = (None, None);
+        self.arguments.clear();
+        self.arguments.shrink_to(KEPT);
+        self.text.clear();
+        self.text.shrink_to(KEPT);
+    }
+
+    fn inline(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
+        let Some(end) = input.iter().take(LINE_BYTES).position(|&byte| byte == b'\n') else {
+            return match input.len() < LINE_BYTES {
+                true => Ok(false),
+                false => Err(ProtocolError::LongLine { what: "inline request" }),
+            };
+        };
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        if line.len() > self.limits.total_bytes {
+            return Err(ProtocolError::Total { limit: self.limits.total_bytes });
+        }
+        inline::split(line, &mut self.text, &mut self.arguments)?;
+        self.at = end + 1;
+        Ok(true)
+    }
+
+    fn array(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
+        let Some(wanted) = self.wanted(input)? else { return Ok(false) };
+        while self.arguments.len() < wanted {
+            let Some(length) = self.length(input)? else { return Ok(false) };
+            let end = self.at + length;
+            match input.get(end..end + 2) {
+                None => return Ok(false),
+                Some(b"\r\n") => self.arguments.push(self.at..end),
+                Some(_) => return Err(ProtocolError::LineEnd),
+            }
+            (self.at, self.length) = (end + 2, None);
+        }
+        Ok(true)
+    }
+
+    /// How many arguments there will be.
+    fn wanted(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if self.wanted.is_none()
+            && let Some((count, behind)) = line(input, 1, "mbulk count string")?
+        {
+            // Less than none is none, and nothing is answered.
+            let is_none = count.first() == Some(&b'-') && crate::parse_integer(count).is_some();
+            let count =
+                if is_none { 0 } else { parse_length(count, usize::MAX).ok_or(ProtocolError::Count)? };
+            if count > self.limits.elements {
+                return Err(
+                    self.unless_unauthenticated(ProtocolError::UnauthenticatedCount, ProtocolError::Count)
+                );
+            }
+            (self.wanted, self.at) = (Some(count), behind);
+        }
+        Ok(self.wanted)
+    }
+
+    /// How long the next argument is; it begins then.
+    fn length(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if self.length.is_some() {
+            return Ok(self.length);
+        }
+        match input.get(self.at) {
+            None => return Ok(None),
+            Some(b'$') => {}
+            Some(&found) => return Err(ProtocolError::NoArgument { found }),
+        }
+        let Some((length, behind)) = line(input, self.at + 1, "bulk count string")? else { return Ok(None) };
+        let length = parse_length(length, usize::MAX).ok_or(ProtocolError::Length)?;
+        if length > self.limits.string_bytes {
+            return Err(
+                self.unless_unauthenticated(ProtocolError::UnauthenticatedLength, ProtocolError::Length)
+            );
+        }
+        self.total += length;
+        if self.total > self.limits.total_bytes {
+            return Err(ProtocolError::Total { limit: self.limits.total_bytes });
+        }
+        (self.length, self.at) = (Some(length), behind);
+        Ok(self.length)
+    }
+
+    fn unless_unauthenticated(
+        &self,
+        unauthenticated: ProtocolError,
+        otherwise: ProtocolError,
+    ) -> ProtocolError {
+        if self.limits == Limits::UNAUTHENTICATED { unauthenticated } else { otherwise }
+    }
+}
+
+/// The line that goes on at `from`, without its end, and where the next one begins; none until its end is there.
+pub(crate) fn line<'a>(
+    input: &'a [u8],
+    from: usize,
+    what: &'static str,
+) -> Result<Option<(&'a [u8], usize)>, ProtocolError> {
+    let rest = input.get(from..).unwrap_or_default();
+    let Some(len) = rest.iter().take(LINE_BYTES).position(|&byte| byte == b'\r') else {
+        return if rest.len() < LINE_BYTES { Ok(None) } else { Err(ProtocolError::LongLine { what }) };
+    };
+    match rest.get(len + 1) {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some((&rest[..len], from + len + 2))),
+        Some(_) => Err(ProtocolError::LineEnd),
+    }
+}
+
+/// Appends a request to `target`: an array of strings, as every client sends it.
+pub fn write_request<A: AsRef<[u8]>>(target: &mut Vec<u8>, arguments: &[A]) {
+    let mut text = itoa::Buffer::new();
+    let mut head = |target: &mut Vec<u8>, kind: u8, length: usize| {
+        target.push(kind);
+        target.extend_from_slice(text.format(length).as_bytes());
+        target.extend_from_slice(b"\r\n");
+    };
+    head(target, b'*', arguments.len());
+    for argument in arguments {
+        let argument = argument.as_ref();
+        head(target, b'$', argument.len());
+        target.extend_from_slice(argument);
+        target.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests;
