@@ -86,6 +86,7 @@ fn requests(input: &[u8]) {
     let Some((piece, bytes)) = input.split_first() else { return };
     let found = atoll_resp::fuzz::requests(bytes, usize::from(*piece));
     assert_eq!(found, atoll_resp::fuzz::requests(bytes, bytes.len()), "cut otherwise");
+    atoll_resp::fuzz::commands(&found.0);
 }
 
 /// Replies in the Redis protocol, as requests.

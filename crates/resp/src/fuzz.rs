@@ -1,6 +1,8 @@
 //! Doors for the fuzzer.
 
-use crate::{Limits, ProtocolError, ReplyParser, RequestParser, Value};
+use crate::{
+    Command, Limits, Protocol, ProtocolError, ReplyParser, ReplyWriter, RequestParser, Value, write_request,
+};
 
 /// Limits that small inputs reach.
 const SMALL: Limits = Limits { elements: 40, string_bytes: 60, total_bytes: 200, depth: 4 };
@@ -45,4 +47,26 @@ pub fn replies(bytes: &[u8], piece: usize) -> (Vec<Value>, Option<ProtocolError>
         }
     }
     (found, None)
+}
+
+/// What requests ask for; where they ask for nothing that there is, the error is one reply.
+///
+/// # Panics
+/// If it is not.
+pub fn commands(requests: &[Vec<Vec<u8>>]) {
+    for arguments in requests.iter().filter(|arguments| !arguments.is_empty()) {
+        let (mut bytes, mut parser) = (Vec::new(), RequestParser::new(Limits::default()));
+        write_request(&mut bytes, arguments);
+        let Ok(Some(request)) = parser.parse(&bytes) else { unreachable!("it was written just now") };
+        if let Err(error) = Command::of(&request) {
+            let mut reply = Vec::new();
+            error.write(&mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+            let (found, wrong) = replies(&reply, reply.len());
+            assert!(
+                matches!(found.as_slice(), [Value::Error(_)]) && wrong.is_none(),
+                "{}",
+                reply.escape_ascii()
+            );
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The Redis serialization protocol, RESP2 and RESP3: bytes in, requests or replies or a typed error out; no I/O.
 //!
+//! What a request asks for, [`Command`] understands, with the names and errors of Redis; to do it is for others.
+//!
 //! A server reads with [`RequestParser`] and answers with [`ReplyWriter`]; a client asks with [`write_request`] and reads with
 //! [`ReplyParser`]. Arguments of a request are slices of what arrived: nothing is copied before somebody keeps it.
 //!
@@ -10,6 +12,7 @@
 //! before it has arrived.
 //! Invariant: the same bytes give the same answers however they are cut into pieces.
 
+mod command;
 mod error;
 pub mod fuzz;
 mod inline;
@@ -20,6 +23,11 @@ mod request;
 mod value;
 mod writer;
 
+pub use command::{
+    Authentication, COMMANDS, ClientRequest, ClusterRequest, Command, CommandError, CommandRequest, Deadline,
+    ExpiryRule, Flag, Group, Hello, Keys, Pairs, ScanRequest, SetAnswer, SetCondition, SetLifetime,
+    SetRequest, Specification, Unit, find,
+};
 pub use error::ProtocolError;
 pub use limits::Limits;
 pub use number::parse_integer;

@@ -1,0 +1,71 @@
+//! The arguments of a request, taken from the front.
+
+use super::{CommandError, Pairs};
+use crate::{Request, parse_integer};
+
+/// What is left of the arguments.
+pub(super) struct Arguments<'a> {
+    request: Request<'a>,
+    at: usize,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn of(request: Request<'a>) -> Self {
+        Self { request, at: 0 }
+    }
+
+    /// The name of the command, as it was written.
+    pub(super) fn name(&self) -> &'a [u8] {
+        self.request.get(0).unwrap_or_default()
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.request.len() - self.at
+    }
+
+    /// The next one. How many there are was checked before: where there is none, that is a slip in the table, and the
+    /// argument is empty.
+    pub(super) fn next(&mut self) -> &'a [u8] {
+        self.optional().unwrap_or_default()
+    }
+
+    pub(super) fn optional(&mut self) -> Option<&'a [u8]> {
+        let next = self.request.get(self.at)?;
+        self.at += 1;
+        Some(next)
+    }
+
+    /// What follows a word that needs something behind it.
+    pub(super) fn behind_word(&mut self) -> Result<&'a [u8], CommandError> {
+        self.optional().ok_or(CommandError::Syntax)
+    }
+
+    pub(super) fn rest(&mut self) -> Vec<&'a [u8]> {
+        let rest = self.request.iter().skip(self.at).collect();
+        self.at = self.request.len();
+        rest
+    }
+
+    /// What is left, two by two.
+    pub(super) fn pairs(&mut self) -> Result<Pairs<'a>, CommandError> {
+        if !self.left().is_multiple_of(2) {
+            let name = String::from_utf8_lossy(self.name()).to_ascii_lowercase();
+            return Err(CommandError::Arity { name });
+        }
+        Ok(std::iter::from_fn(|| Some((self.optional()?, self.optional()?))).collect())
+    }
+
+    pub(super) fn integer(&mut self) -> Result<i64, CommandError> {
+        parse_integer(self.next()).ok_or(CommandError::Integer)
+    }
+
+    /// Nothing may be left.
+    pub(super) fn end(&self) -> Result<(), CommandError> {
+        if self.left() == 0 { Ok(()) } else { Err(CommandError::Syntax) }
+    }
+}
+
+/// Whether an argument is this word, which is in capitals.
+pub(super) fn is_word(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

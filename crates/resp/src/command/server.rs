@@ -1,0 +1,192 @@
+//! Commands about the server, the cluster, and all keys.
+
+use super::arguments::{Arguments, is_word};
+use super::error::told;
+use super::{Command, CommandError, find};
+
+/// `COMMAND` and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommandRequest<'a> {
+    /// All of them, or `INFO` of some.
+    Info(Option<Vec<&'a [u8]>>),
+    /// `COUNT`.
+    Count,
+    /// `DOCS`, of some or of all.
+    Docs(Vec<&'a [u8]>),
+    /// `LIST`.
+    List,
+    /// `GETKEYS`, which are these.
+    Keys(Vec<&'a [u8]>),
+}
+
+/// `CLUSTER` and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClusterRequest<'a> {
+    /// `SLOTS`.
+    Slots,
+    /// `SHARDS`.
+    Shards,
+    /// `NODES`.
+    Nodes,
+    /// `INFO`.
+    Info,
+    /// `MYID`.
+    MyId,
+    /// `KEYSLOT`.
+    KeySlot(&'a [u8]),
+    /// `COUNTKEYSINSLOT`.
+    CountKeys(u16),
+    /// `GETKEYSINSLOT`: at most so many.
+    Keys {
+        /// The slot.
+        slot: u16,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRequest<'a> {
+    /// Where to go on; 0 to begin.
+    pub cursor: u64,
+    /// Which keys, all without one.
+    pub pattern: Option<&'a [u8]>,
+    /// About how many to look at.
+    pub count: u64,
+    /// Of which type only.
+    pub kind: Option<&'a [u8]>,
+}
+
+/// Keys that a scan looks at where nobody says how many.
+const SCAN_COUNT: u64 = 10;
+
+/// Slots that clients of Redis know.
+const SLOTS: i64 = 16384;
+
+pub(super) fn command<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let request = match arguments.optional() {
+        None => CommandRequest::Info(None),
+        Some(word) if is_word(word, "INFO") => {
+            let names = arguments.rest();
+            CommandRequest::Info((!names.is_empty()).then_some(names))
+        }
+        Some(word) if is_word(word, "COUNT") => CommandRequest::Count,
+        Some(word) if is_word(word, "DOCS") => CommandRequest::Docs(arguments.rest()),
+        Some(word) if is_word(word, "LIST") => CommandRequest::List,
+        Some(word) if is_word(word, "GETKEYS") && arguments.left() < 2 => {
+            return Err(CommandError::Arity { name: "command|getkeys".to_owned() });
+        }
+        Some(word) if is_word(word, "GETKEYS") => keys(arguments)?,
+        Some(other) => return Err(CommandError::UnknownPart { name: told(other), command: "COMMAND" }),
+    };
+    Ok(Command::Command(request))
+}
+
+fn keys<'a>(arguments: &mut Arguments<'a>) -> Result<CommandRequest<'a>, CommandError> {
+    let words = arguments.rest();
+    let found = words.first().and_then(|name| find(name)).ok_or(CommandError::InvalidCommand)?;
+    if !found.takes(words.len()) {
+        return Err(CommandError::InvalidArity);
+    }
+    let keys: Vec<&[u8]> =
+        found.keys.places(words.len()).filter_map(|place| words.get(place).copied()).collect();
+    if keys.is_empty() { Err(CommandError::NoKeys) } else { Ok(CommandRequest::Keys(keys)) }
+}
+
+/// `CONFIG GET pattern...`; nothing is set that way.
+pub(super) fn config<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    match arguments.next() {
+        word if is_word(word, "GET") && arguments.left() == 0 => {
+            Err(CommandError::Arity { name: "config|get".to_owned() })
+        }
+        word if is_word(word, "GET") => Ok(Command::ConfigGet(arguments.rest())),
+        other => Err(CommandError::UnknownPart { name: told(other), command: "CONFIG" }),
+    }
+}
+
+pub(super) fn info<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Info(arguments.rest()))
+}
+
+pub(super) fn cluster<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let part = arguments.next();
+    let count = arguments.left();
+    let takes = |wanted: usize, name: &str| {
+        let name = format!("cluster|{name}");
+        if count == wanted { Ok(()) } else { Err(CommandError::Arity { name }) }
+    };
+    let request = match part {
+        word if is_word(word, "SLOTS") => takes(0, "slots").map(|()| ClusterRequest::Slots)?,
+        word if is_word(word, "SHARDS") => takes(0, "shards").map(|()| ClusterRequest::Shards)?,
+        word if is_word(word, "NODES") => takes(0, "nodes").map(|()| ClusterRequest::Nodes)?,
+        word if is_word(word, "INFO") => takes(0, "info").map(|()| ClusterRequest::Info)?,
+        word if is_word(word, "MYID") => takes(0, "myid").map(|()| ClusterRequest::MyId)?,
+        word if is_word(word, "KEYSLOT") => {
+            takes(1, "keyslot")?;
+            ClusterRequest::KeySlot(arguments.next())
+        }
+        word if is_word(word, "COUNTKEYSINSLOT") => {
+            takes(1, "countkeysinslot")?;
+            ClusterRequest::CountKeys(slot(arguments)?)
+        }
+        word if is_word(word, "GETKEYSINSLOT") => {
+            takes(2, "getkeysinslot")?;
+            let slot = slot(arguments)?;
+            let count = u64::try_from(arguments.integer()?).map_err(|_| CommandError::Slot)?;
+            ClusterRequest::Keys { slot, count }
+        }
+        other => return Err(CommandError::UnknownPart { name: told(other), command: "CLUSTER" }),
+    };
+    Ok(Command::Cluster(request))
+}
+
+fn slot(arguments: &mut Arguments<'_>) -> Result<u16, CommandError> {
+    let number = arguments.integer()?;
+    u16::try_from(number).ok().filter(|_| number < SLOTS).ok_or(CommandError::Slot)
+}
+
+pub(super) fn dbsize<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::DbSize)
+}
+
+/// `FLUSHALL [ASYNC|SYNC]`.
+pub(super) fn flushall<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let mode = arguments.optional();
+    let is_known = mode.is_none_or(|mode| is_word(mode, "ASYNC") || is_word(mode, "SYNC"));
+    if is_known && arguments.left() == 0 { Ok(Command::FlushAll) } else { Err(CommandError::Syntax) }
+}
+
+pub(super) fn scan<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let cursor = std::str::from_utf8(arguments.next()).ok().and_then(|text| text.parse().ok());
+    let cursor = cursor.ok_or(CommandError::Cursor)?;
+    let mut request = ScanRequest { cursor, pattern: None, count: SCAN_COUNT, kind: None };
+    while let Some(option) = arguments.optional() {
+        match option {
+            word if is_word(word, "COUNT") => {
+                let count = crate::parse_integer(arguments.behind_word()?).ok_or(CommandError::Integer)?;
+                let count = u64::try_from(count).ok().filter(|&count| count > 0);
+                request.count = count.ok_or(CommandError::Syntax)?;
+            }
+            word if is_word(word, "MATCH") => request.pattern = Some(arguments.behind_word()?),
+            word if is_word(word, "TYPE") => request.kind = Some(arguments.behind_word()?),
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    Ok(Command::Scan(request))
+}
+
+pub(super) fn time<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Time)
+}
+
+/// `WAIT copies milliseconds`.
+pub(super) fn wait<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    // Fewer than none are none.
+    let copies = u64::try_from(arguments.integer()?.max(0)).unwrap_or(0);
+    let timeout = arguments.integer().map_err(|_| CommandError::TimeOut)?;
+    let timeout = u64::try_from(timeout).map_err(|_| CommandError::NegativeTimeOut)?;
+    Ok(Command::Wait { copies, timeout })
+}

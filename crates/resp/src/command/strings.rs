@@ -1,0 +1,218 @@
+//! Commands about one value at a key.
+
+use super::arguments::{Arguments, is_word};
+use super::{Command, CommandError, Deadline, Unit};
+
+/// `SET` and its kin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetRequest<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value from now on.
+    pub value: &'a [u8],
+    /// What must hold.
+    pub condition: SetCondition<'a>,
+    /// How long it lives.
+    pub lifetime: SetLifetime,
+    /// What is answered.
+    pub answer: SetAnswer,
+}
+
+/// What a `SET` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetAnswer {
+    /// `OK`, or nothing where the condition does not hold.
+    Ok,
+    /// The value that was there, set or not.
+    Former,
+    /// Whether it was set, 1 or 0.
+    Whether,
+}
+
+/// What must hold for a `SET`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SetCondition<'a> {
+    /// Nothing.
+    #[default]
+    Always,
+    /// `NX`: the key is not there.
+    Absent,
+    /// `XX`: the key is there.
+    Present,
+    /// `IFEQ`: it has this value.
+    Equals(&'a [u8]),
+}
+
+/// How long a value lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetLifetime {
+    /// For ever, whatever was said before.
+    #[default]
+    Forever,
+    /// As long as what it replaces.
+    Kept,
+    /// Until then.
+    Until(Deadline),
+}
+
+pub(super) fn get<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Get(arguments.next()))
+}
+
+/// `SET key value [NX|XX|IFEQ comparison] [GET] [EX|PX|EXAT|PXAT time|KEEPTTL]`.
+pub(super) fn set<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let (key, value) = (arguments.next(), arguments.next());
+    let (mut condition, mut lifetime) = (SetCondition::Always, None);
+    let mut answer = SetAnswer::Ok;
+    while let Some(option) = arguments.optional() {
+        let wanted = match option {
+            word if is_word(word, "NX") => SetCondition::Absent,
+            word if is_word(word, "XX") => SetCondition::Present,
+            word if is_word(word, "IFEQ") => SetCondition::Equals(arguments.behind_word()?),
+            word if is_word(word, "GET") => {
+                answer = SetAnswer::Former;
+                continue;
+            }
+            word => {
+                let is_kept = is_word(word, "KEEPTTL");
+                let when = if is_kept { Some(When::Kept) } else { when(word, arguments)? };
+                if lifetime.replace(when.ok_or(CommandError::Syntax)?).is_some() {
+                    return Err(CommandError::Syntax);
+                }
+                continue;
+            }
+        };
+        // The same one twice is no contradiction.
+        if condition != SetCondition::Always && condition != wanted {
+            return Err(CommandError::Syntax);
+        }
+        condition = wanted;
+    }
+    let lifetime = lifetime.map_or(Ok(SetLifetime::Forever), |when| when.lifetime("set"))?;
+    Ok(Command::Set(SetRequest { key, value, condition, lifetime, answer }))
+}
+
+/// A lifetime as it was written: numbers are looked at when all words are known.
+#[derive(Clone, Copy)]
+enum When<'a> {
+    Kept,
+    Forever,
+    Time(&'a [u8], Unit, fn(i64) -> Deadline),
+}
+
+fn when<'a>(word: &[u8], arguments: &mut Arguments<'a>) -> Result<Option<When<'a>>, CommandError> {
+    let (unit, deadline): (Unit, fn(i64) -> Deadline) = match word {
+        word if is_word(word, "EX") => (Unit::Seconds, Deadline::After),
+        word if is_word(word, "PX") => (Unit::Milliseconds, Deadline::After),
+        word if is_word(word, "EXAT") => (Unit::Seconds, Deadline::At),
+        word if is_word(word, "PXAT") => (Unit::Milliseconds, Deadline::At),
+        _ => return Ok(None),
+    };
+    Ok(Some(When::Time(arguments.behind_word()?, unit, deadline)))
+}
+
+impl When<'_> {
+    fn lifetime(self, name: &str) -> Result<SetLifetime, CommandError> {
+        let (text, unit, deadline) = match self {
+            Self::Kept => return Ok(SetLifetime::Kept),
+            Self::Forever => return Ok(SetLifetime::Forever),
+            Self::Time(text, unit, deadline) => (text, unit, deadline),
+        };
+        let count = crate::parse_integer(text).ok_or(CommandError::Integer)?;
+        let deadline = unit.deadline(count, deadline).filter(|_| count > 0);
+        deadline.map(SetLifetime::Until).ok_or_else(|| CommandError::Expiry { name: name.to_owned() })
+    }
+}
+
+fn plain<'a>(
+    arguments: &mut Arguments<'a>,
+    condition: SetCondition<'a>,
+    answer: SetAnswer,
+) -> Result<Command<'a>, CommandError> {
+    let (key, value, lifetime) = (arguments.next(), arguments.next(), SetLifetime::Forever);
+    Ok(Command::Set(SetRequest { key, value, condition, lifetime, answer }))
+}
+
+pub(super) fn setnx<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    plain(arguments, SetCondition::Absent, SetAnswer::Whether)
+}
+
+pub(super) fn getset<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    plain(arguments, SetCondition::Always, SetAnswer::Former)
+}
+
+fn set_for<'a>(arguments: &mut Arguments<'a>, unit: Unit, name: &str) -> Result<Command<'a>, CommandError> {
+    let (key, time, value) = (arguments.next(), arguments.next(), arguments.next());
+    let lifetime = When::Time(time, unit, Deadline::After).lifetime(name)?;
+    let (condition, answer) = (SetCondition::Always, SetAnswer::Ok);
+    Ok(Command::Set(SetRequest { key, value, condition, lifetime, answer }))
+}
+
+pub(super) fn setex<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    set_for(arguments, Unit::Seconds, "setex")
+}
+
+pub(super) fn psetex<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    set_for(arguments, Unit::Milliseconds, "psetex")
+}
+
+pub(super) fn getdel<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::GetDelete(arguments.next()))
+}
+
+/// `GETEX key [EX|PX|EXAT|PXAT time|PERSIST]`.
+pub(super) fn getex<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let key = arguments.next();
+    let mut lifetime = None;
+    while let Some(option) = arguments.optional() {
+        let when = match option {
+            word if is_word(word, "PERSIST") => Some(When::Forever),
+            word => when(word, arguments)?,
+        };
+        if lifetime.replace(when.ok_or(CommandError::Syntax)?).is_some() {
+            return Err(CommandError::Syntax);
+        }
+    }
+    match lifetime {
+        None => Ok(Command::GetExpire { key, lifetime: SetLifetime::Kept }),
+        Some(when) => Ok(Command::GetExpire { key, lifetime: when.lifetime("getex")? }),
+    }
+}
+
+pub(super) fn append<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Append { key: arguments.next(), value: arguments.next() })
+}
+
+pub(super) fn strlen<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Length(arguments.next()))
+}
+
+pub(super) fn getrange<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::GetRange { key: arguments.next(), start: arguments.integer()?, end: arguments.integer()? })
+}
+
+pub(super) fn incr<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Increment { key: arguments.next(), by: 1 })
+}
+
+pub(super) fn decr<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Increment { key: arguments.next(), by: -1 })
+}
+
+pub(super) fn incrby<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::Increment { key: arguments.next(), by: arguments.integer()? })
+}
+
+pub(super) fn decrby<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let key = arguments.next();
+    let by = arguments.integer()?.checked_neg().ok_or(CommandError::Decrement)?;
+    Ok(Command::Increment { key, by })
+}
+
+pub(super) fn mget<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::GetMany(arguments.rest()))
+}
+
+pub(super) fn mset<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    Ok(Command::SetMany(arguments.pairs()?))
+}

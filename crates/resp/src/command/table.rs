@@ -1,0 +1,277 @@
+//! The table of all commands: what is told to clients about them, and how their arguments are read.
+
+use super::arguments::Arguments;
+use super::{Command, CommandError, connection, expiry, hashes, keys, server, strings};
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub struct Specification {
+    /// Its name, in small letters.
+    pub name: &'static str,
+    /// How many arguments it takes, the name counted; at least so many if negative.
+    pub arity: i32,
+    /// What it does to keys and servers.
+    pub flags: &'static [Flag],
+    /// Where its keys are.
+    pub keys: Keys,
+    /// What it is about.
+    pub group: Group,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    pub(super) read: Read,
+}
+
+pub(super) type Read = for<'a> fn(&mut Arguments<'a>) -> Result<Command<'a>, CommandError>;
+
+/// What a command does to keys and servers, in the words of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// It changes nothing.
+    ReadOnly,
+    /// It may change something.
+    Write,
+    /// It may need memory.
+    DenyOom,
+    /// It takes no longer with more keys.
+    Fast,
+    /// It may wait.
+    Blocking,
+    /// It is for whoever runs the server.
+    Admin,
+    /// It is for anybody, who need not say who they are.
+    NoAuth,
+}
+
+impl Flag {
+    /// Its name, as clients know it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readonly",
+            Self::Write => "write",
+            Self::DenyOom => "denyoom",
+            Self::Fast => "fast",
+            Self::Blocking => "blocking",
+            Self::Admin => "admin",
+            Self::NoAuth => "no_auth",
+        }
+    }
+}
+
+/// Where the keys of a command are among its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The place of the first one; 0 for none.
+    pub first: u8,
+    /// The place of the last one; counted from the end if negative.
+    pub last: i8,
+    /// From one to the next.
+    pub step: u8,
+}
+
+impl Keys {
+    const NONE: Self = Self { first: 0, last: 0, step: 0 };
+    const ONE: Self = Self { first: 1, last: 1, step: 1 };
+    const ALL: Self = Self { first: 1, last: -1, step: 1 };
+    const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
+
+    /// The places of the keys among so many arguments, the name counted.
+    pub fn places(self, arguments: usize) -> impl Iterator<Item = usize> {
+        let last = match usize::try_from(self.last) {
+            Ok(last) => last,
+            Err(_) => arguments.saturating_sub(usize::from(self.last.unsigned_abs())),
+        };
+        let first = usize::from(self.first);
+        let end = if first == 0 { 0 } else { last.min(arguments.saturating_sub(1)) + 1 };
+        (first..end).step_by(usize::from(self.step.max(1)))
+    }
+}
+
+/// What a command is about, in the words of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// The connection.
+    Connection,
+    /// The server.
+    Server,
+    /// The cluster.
+    Cluster,
+    /// Keys, whatever they hold.
+    Generic,
+    /// One value at a key.
+    String,
+    /// Fields at a key.
+    Hash,
+}
+
+impl Group {
+    /// Its name, as clients know it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+            Self::Generic => "generic",
+            Self::String => "string",
+            Self::Hash => "hash",
+        }
+    }
+}
+
+impl Specification {
+    /// Whether it takes so many arguments, the name counted.
+    #[must_use]
+    pub fn takes(&self, arguments: usize) -> bool {
+        let count = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { arguments >= count } else { arguments == count }
+    }
+
+    /// Whether it may change something.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        self.flags.contains(&Flag::Write)
+    }
+}
+
+/// The command of this name, in letters of any size.
+#[must_use]
+pub fn find(name: &[u8]) -> Option<&'static Specification> {
+    let mut lower = [0; LONGEST];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let at = COMMANDS.binary_search_by(|row| row.name.as_bytes().cmp(lower)).ok()?;
+    COMMANDS.get(at)
+}
+
+/// Letters of the longest name.
+const LONGEST: usize = 11;
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [Flag],
+    keys: Keys,
+    group: Group,
+    summary: &'static str,
+    read: Read,
+) -> Specification {
+    Specification { name, arity, flags, keys, group, summary, read }
+}
+
+const READ: &[Flag] = &[Flag::ReadOnly, Flag::Fast];
+const READ_ALL: &[Flag] = &[Flag::ReadOnly];
+const SET: &[Flag] = &[Flag::Write, Flag::DenyOom];
+const SET_FAST: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Fast];
+const CHANGE: &[Flag] = &[Flag::Write, Flag::Fast];
+const REMOVE: &[Flag] = &[Flag::Write];
+const ADMIN: &[Flag] = &[Flag::Admin];
+const ANYBODY: &[Flag] = &[Flag::Fast, Flag::NoAuth];
+const FAST: &[Flag] = &[Flag::Fast];
+
+/// All commands, by name.
+#[rustfmt::skip]
+pub const COMMANDS: &[Specification] = &[
+    row("append", 3, SET_FAST, Keys::ONE, Group::String, "Adds bytes at the end of a value.", strings::append),
+    row("asking", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
+    row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
+    row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
+    row("cluster", -2, READ_ALL, Keys::NONE, Group::Cluster, "Tells which node has which slots.", server::cluster),
+    row("command", -1, READ_ALL, Keys::NONE, Group::Server, "Tells of commands.", server::command),
+    row("config", -2, ADMIN, Keys::NONE, Group::Server, "Tells options.", server::config),
+    row("dbsize", 1, READ, Keys::NONE, Group::Server, "How many keys are on this node.", server::dbsize),
+    row("decr", 2, SET_FAST, Keys::ONE, Group::String, "Takes one off a number.", strings::decr),
+    row("decrby", 3, SET_FAST, Keys::ONE, Group::String, "Takes something off a number.", strings::decrby),
+    row("del", -2, REMOVE, Keys::ALL, Group::Generic, "Deletes keys.", keys::del),
+    row("delex", -2, CHANGE, Keys::ONE, Group::String, "Deletes a key if it has this value.", keys::delex),
+    row("delifeq", 3, CHANGE, Keys::ONE, Group::String, "Deletes a key if it has this value.", keys::delifeq),
+    row("echo", 2, FAST, Keys::NONE, Group::Connection, "Answers what it is given.", connection::echo),
+    row("exists", -2, READ, Keys::ALL, Group::Generic, "How many of these keys are there.", keys::exists),
+    row("expire", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key after some seconds.", expiry::seconds),
+    row("expireat", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key at a date, in seconds.", expiry::at_seconds),
+    row("expiretime", 2, READ, Keys::ONE, Group::Generic, "The date at which a key is deleted, in seconds.", expiry::expiretime),
+    row("flushall", -1, REMOVE, Keys::NONE, Group::Server, "Deletes all keys.", server::flushall),
+    row("flushdb", -1, REMOVE, Keys::NONE, Group::Server, "Deletes all keys of the keyspace.", server::flushall),
+    row("get", 2, READ, Keys::ONE, Group::String, "The value of a key.", strings::get),
+    row("getdel", 2, CHANGE, Keys::ONE, Group::String, "The value of a key, which is deleted.", strings::getdel),
+    row("getex", -2, CHANGE, Keys::ONE, Group::String, "The value of a key, and another lifetime for it.", strings::getex),
+    row("getrange", 4, READ_ALL, Keys::ONE, Group::String, "A part of a value.", strings::getrange),
+    row("getset", 3, SET_FAST, Keys::ONE, Group::String, "The value of a key before it is set.", strings::getset),
+    row("hdel", -3, CHANGE, Keys::ONE, Group::Hash, "Deletes fields.", hashes::hdel),
+    row("hello", -1, ANYBODY, Keys::NONE, Group::Connection, "Agrees on a version of the protocol.", connection::hello),
+    row("hexists", 3, READ, Keys::ONE, Group::Hash, "Whether a field is there.", hashes::hexists),
+    row("hget", 3, READ, Keys::ONE, Group::Hash, "The value of a field.", hashes::hget),
+    row("hgetall", 2, READ_ALL, Keys::ONE, Group::Hash, "All fields and their values.", hashes::hgetall),
+    row("hincrby", 4, SET_FAST, Keys::ONE, Group::Hash, "Adds to the number in a field.", hashes::hincrby),
+    row("hkeys", 2, READ_ALL, Keys::ONE, Group::Hash, "All fields.", hashes::hkeys),
+    row("hlen", 2, READ, Keys::ONE, Group::Hash, "How many fields there are.", hashes::hlen),
+    row("hmget", -3, READ, Keys::ONE, Group::Hash, "The values of fields.", hashes::hmget),
+    row("hmset", -4, SET_FAST, Keys::ONE, Group::Hash, "Sets fields.", hashes::hmset),
+    row("hset", -4, SET_FAST, Keys::ONE, Group::Hash, "Sets fields; how many were new.", hashes::hset),
+    row("hsetnx", 4, SET_FAST, Keys::ONE, Group::Hash, "Sets a field that is not there.", hashes::hsetnx),
+    row("hstrlen", 3, READ, Keys::ONE, Group::Hash, "How long the value of a field is.", hashes::hstrlen),
+    row("hvals", 2, READ_ALL, Keys::ONE, Group::Hash, "The values of all fields.", hashes::hvals),
+    row("incr", 2, SET_FAST, Keys::ONE, Group::String, "Adds one to a number.", strings::incr),
+    row("incrby", 3, SET_FAST, Keys::ONE, Group::String, "Adds to a number.", strings::incrby),
+    row("info", -1, READ_ALL, Keys::NONE, Group::Server, "Tells of the server.", server::info),
+    row("mget", -2, READ, Keys::ALL, Group::String, "The values of keys, all of one slot.", strings::mget),
+    row("mset", -3, SET, Keys::PAIRS, Group::String, "Sets keys, all of one slot, at once.", strings::mset),
+    row("persist", 2, CHANGE, Keys::ONE, Group::Generic, "Takes the lifetime off a key.", expiry::persist),
+    row("pexpire", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key after some milliseconds.", expiry::milliseconds),
+    row("pexpireat", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key at a date, in milliseconds.", expiry::at_milliseconds),
+    row("pexpiretime", 2, READ, Keys::ONE, Group::Generic, "The date at which a key is deleted, in milliseconds.", expiry::pexpiretime),
+    row("ping", -1, FAST, Keys::NONE, Group::Connection, "Whether somebody is there.", connection::ping),
+    row("psetex", 4, SET, Keys::ONE, Group::String, "Sets a key for some milliseconds.", strings::psetex),
+    row("pttl", 2, READ, Keys::ONE, Group::Generic, "How long a key lives, in milliseconds.", expiry::pttl),
+    row("quit", -1, ANYBODY, Keys::NONE, Group::Connection, "Ends the connection.", connection::quit),
+    row("readonly", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
+    row("readwrite", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
+    row("reset", 1, ANYBODY, Keys::NONE, Group::Connection, "The connection as it was when it began.", connection::reset),
+    row("scan", -2, READ_ALL, Keys::NONE, Group::Generic, "The keys of this node, some at a time.", server::scan),
+    row("select", 2, FAST, Keys::NONE, Group::Connection, "Chooses a keyspace.", connection::select),
+    row("set", -3, SET, Keys::ONE, Group::String, "Sets a key.", strings::set),
+    row("setex", 4, SET, Keys::ONE, Group::String, "Sets a key for some seconds.", strings::setex),
+    row("setnx", 3, SET_FAST, Keys::ONE, Group::String, "Sets a key that is not there.", strings::setnx),
+    row("strlen", 2, READ, Keys::ONE, Group::String, "How long a value is.", strings::strlen),
+    row("time", 1, FAST, Keys::NONE, Group::Server, "The date, by the clock of this node.", server::time),
+    row("touch", -2, READ, Keys::ALL, Group::Generic, "How many of these keys are there.", keys::exists),
+    row("ttl", 2, READ, Keys::ONE, Group::Generic, "How long a key lives, in seconds.", expiry::ttl),
+    row("type", 2, READ, Keys::ONE, Group::Generic, "What a key holds.", keys::kind),
+    row("unlink", -2, CHANGE, Keys::ALL, Group::Generic, "Deletes keys.", keys::del),
+    row("wait", 3, &[Flag::Blocking], Keys::NONE, Group::Generic, "Waits until copies have what was written.", server::wait),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order_and_every_name_is_found_in_any_letters() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for row in COMMANDS {
+            assert_eq!(find(row.name.as_bytes()).map(|found| found.name), Some(row.name));
+            assert_eq!(find(row.name.to_uppercase().as_bytes()).map(|found| found.name), Some(row.name));
+            assert!(!(row.flags.contains(&Flag::ReadOnly) && row.is_write()), "{}", row.name);
+        }
+        let longest = COMMANDS.iter().map(|row| row.name.len()).max();
+        assert_eq!(longest, Some(LONGEST));
+        for name in ["", "g", "gett", "abcdefghijklmnopqrstuvwxyz"] {
+            assert!(find(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        let places = |name: &str, arguments| {
+            find(name.as_bytes())
+                .map(|row| row.keys.places(arguments).collect::<Vec<_>>())
+                .unwrap_or_default()
+        };
+        assert_eq!(places("get", 2), [1]);
+        assert_eq!(places("mget", 4), [1, 2, 3]);
+        assert_eq!(places("mset", 5), [1, 3]);
+        assert_eq!(places("hset", 6), [1]);
+        assert_eq!(places("ping", 2), [0; 0]);
+    }
+}

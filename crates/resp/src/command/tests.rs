@@ -1,0 +1,160 @@
+use super::*;
+use crate::{Limits, RequestParser, write_request};
+
+/// What becomes of a request that is typed like this.
+fn with<R>(line: &str, show: impl FnOnce(Result<Command<'_>, CommandError>) -> R) -> R {
+    let mut parser = RequestParser::new(Limits::default());
+    let line = format!("{line}\r\n");
+    let request = parser.parse(line.as_bytes()).unwrap().unwrap();
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, &request.iter().collect::<Vec<_>>());
+    // As an array it is the same.
+    let mut parser = RequestParser::new(Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    show(Command::of(&request))
+}
+
+fn assert_is(line: &str, expected: Command<'_>) {
+    with(line, |found| assert_eq!(found, Ok(expected), "{line}"));
+}
+
+fn error(line: &str) -> String {
+    with(line, |found| match found {
+        Err(error) => format!("{} {error}", error.word()),
+        Ok(command) => panic!("{line} is {command:?}"),
+    })
+}
+
+fn set<'a>(condition: SetCondition<'a>, lifetime: SetLifetime, answer: SetAnswer) -> Command<'a> {
+    Command::Set(SetRequest { key: b"k", value: b"v", condition, lifetime, answer })
+}
+
+#[test]
+fn a_set_has_options_in_any_order() {
+    use SetAnswer::{Former, Ok, Whether};
+    use SetCondition::{Absent, Always, Equals, Present};
+    use SetLifetime::{Forever, Kept, Until};
+    assert_is("SET k v", set(Always, Forever, Ok));
+    assert_is("set k v nx ex 10", set(Absent, Until(Deadline::After(10_000)), Ok));
+    assert_is("set k v PX 10 XX GET", set(Present, Until(Deadline::After(10)), Former));
+    assert_is("set k v EXAT 10", set(Always, Until(Deadline::At(10_000)), Ok));
+    assert_is("set k v PXAT 10 get", set(Always, Until(Deadline::At(10)), Former));
+    assert_is("set k v IFEQ x KEEPTTL", set(Equals(b"x"), Kept, Ok));
+    assert_is("setnx k v", set(Absent, Forever, Whether));
+    assert_is("getset k v", set(Always, Forever, Former));
+    assert_is("setex k 7 v", set(Always, Until(Deadline::After(7000)), Ok));
+    assert_is("psetex k 7 v", set(Always, Until(Deadline::After(7)), Ok));
+    for line in [
+        "set k v nx xx",
+        "set k v ex 1 px 1",
+        "set k v ex",
+        "set k v keepttl ex 1",
+        "set k v foo",
+        "set k v ifeq",
+    ] {
+        assert_eq!(error(line), "ERR syntax error", "{line}");
+    }
+    assert_eq!(error("set k v ex 0"), "ERR invalid expire time in 'set' command");
+    assert_eq!(error("set k v ex 9223372036854775"), "ERR invalid expire time in 'set' command".to_owned());
+    assert_eq!(error("set k v px x"), "ERR value is not an integer or out of range");
+    assert_eq!(error("setex k -1 v"), "ERR invalid expire time in 'setex' command");
+}
+
+#[test]
+fn values_are_read_changed_and_cut() {
+    assert_is("GET k", Command::Get(b"k"));
+    assert_is("incr k", Command::Increment { key: b"k", by: 1 });
+    assert_is("decrby k -5", Command::Increment { key: b"k", by: 5 });
+    assert_is("getrange k 0 -1", Command::GetRange { key: b"k", start: 0, end: -1 });
+    assert_is("mget a b", Command::GetMany(vec![b"a", b"b"]));
+    assert_is("mset a 1 b 2", Command::SetMany(vec![(b"a", b"1"), (b"b", b"2")]));
+    assert_is("getex k", Command::GetExpire { key: b"k", lifetime: SetLifetime::Kept });
+    assert_is("getex k persist", Command::GetExpire { key: b"k", lifetime: SetLifetime::Forever });
+    assert_eq!(error("mset a 1 b"), "ERR wrong number of arguments for 'mset' command");
+    assert_eq!(error("decrby k -9223372036854775808"), "ERR decrement would overflow");
+    assert_eq!(error("incrby k 1.5"), "ERR value is not an integer or out of range");
+    assert_eq!(error("getex k ex 1 persist"), "ERR syntax error");
+}
+
+#[test]
+fn keys_are_deleted_now_or_later() {
+    let expire = |deadline, rule| Command::Expire { key: b"k", deadline, rule };
+    let always = ExpiryRule::default();
+    assert_is("del a b", Command::Delete(vec![b"a", b"b"]));
+    assert_is("delifeq k v", Command::DeleteIfEqual { key: b"k", value: b"v" });
+    assert_is("delex k ifeq v", Command::DeleteIfEqual { key: b"k", value: b"v" });
+    assert_is("delex k", Command::Delete(vec![b"k"]));
+    assert_is("expire k 3", expire(Deadline::After(3000), always));
+    assert_is(
+        "pexpireat k 3 XX GT",
+        expire(Deadline::At(3), ExpiryRule { if_some: true, if_later: true, ..always }),
+    );
+    assert_is("expire k -3", expire(Deadline::After(-3000), always));
+    assert_is("pttl k", Command::Lifetime { key: b"k", unit: Unit::Milliseconds, is_absolute: false });
+    assert_eq!(
+        error("expire k 1 nx gt"),
+        "ERR NX and XX, GT or LT options at the same time are not compatible"
+    );
+    assert_eq!(error("expire k 1 gt lt"), "ERR GT and LT options at the same time are not compatible");
+    assert_eq!(error("expire k 1 foo"), "ERR Unsupported option foo");
+    assert_eq!(error("expire k 9223372036854775807"), "ERR invalid expire time in 'expire' command");
+    assert_eq!(error("delex k ifeq v w"), "ERR syntax error");
+}
+
+#[test]
+fn fields_are_set_and_read() {
+    let pairs = vec![(b"f".as_slice(), b"1".as_slice())];
+    assert_is("hset k f 1", Command::HashSet { key: b"k", pairs: pairs.clone(), says_ok: false });
+    assert_is("hmset k f 1", Command::HashSet { key: b"k", pairs, says_ok: true });
+    assert_is("hvals k", Command::HashAll { key: b"k", fields: false, values: true });
+    assert_is("hincrby k f -2", Command::HashIncrement { key: b"k", field: b"f", by: -2 });
+    assert_eq!(error("hset k f 1 g"), "ERR wrong number of arguments for 'hset' command");
+}
+
+#[test]
+fn a_connection_says_who_it_is_and_its_password_is_not_shown() {
+    let authentication = Authentication { user: Some(b"u"), password: b"secret" };
+    assert!(!format!("{authentication:?}").contains("secret"));
+    let hello = Hello {
+        protocol: Some(crate::Protocol::Resp3),
+        authentication: Some(authentication),
+        name: Some(b"n"),
+    };
+    assert_is("HELLO 3 AUTH u secret SETNAME n", Command::Hello(hello));
+    assert_is("hello", Command::Hello(Hello::default()));
+    assert_is("auth p", Command::Auth(Authentication { user: None, password: b"p" }));
+    assert_is("client setinfo LIB-NAME x", Command::Client(ClientRequest::LibraryName(b"x")));
+    assert_eq!(error("hello 4"), "NOPROTO unsupported protocol version");
+    assert_eq!(error("hello x"), "ERR Protocol version is not an integer or out of range");
+    assert_eq!(error("hello 3 auth u"), "ERR Syntax error in HELLO option 'auth'");
+    assert_eq!(error("select 16"), "ERR DB index is out of range");
+    assert_eq!(
+        error("client setname 'a b'"),
+        "ERR Client names cannot contain spaces, newlines or special characters."
+    );
+    assert_eq!(error("client foo"), "ERR unknown subcommand 'foo'. Try CLIENT HELP.");
+}
+
+#[test]
+fn clusters_and_commands_are_asked_about() {
+    assert_is("cluster keyslot a", Command::Cluster(ClusterRequest::KeySlot(b"a")));
+    assert_is("cluster getkeysinslot 5 10", Command::Cluster(ClusterRequest::Keys { slot: 5, count: 10 }));
+    assert_is("command getkeys mset a 1 b 2", Command::Command(CommandRequest::Keys(vec![b"a", b"b"])));
+    let scan = ScanRequest { cursor: 7, pattern: Some(b"a*"), count: 100, kind: None };
+    assert_is("scan 7 match a* count 100", Command::Scan(scan));
+    assert_is("wait 2 0", Command::Wait { copies: 2, timeout: 0 });
+    assert_eq!(error("cluster countkeysinslot 16384"), "ERR Invalid or out of range slot");
+    assert_eq!(error("cluster slots x"), "ERR wrong number of arguments for 'cluster|slots' command");
+    assert_eq!(error("scan x"), "ERR invalid cursor");
+    assert_eq!(error("command getkeys ping a"), "ERR The command has no key arguments");
+    assert_eq!(error("wait 1 -1"), "ERR timeout is negative");
+}
+
+#[test]
+fn what_is_no_command_is_quoted_in_short() {
+    assert_eq!(error("foo a 'b c'"), "ERR unknown command 'foo', with args beginning with: 'a' 'b c' ");
+    assert_eq!(error("get"), "ERR wrong number of arguments for 'get' command");
+    assert_eq!(error("GET a b"), "ERR wrong number of arguments for 'get' command");
+    let long = error(&format!("foo {} b", "a".repeat(300)));
+    assert!(long.len() < 200 && !long.contains("'b'"), "{long}");
+}

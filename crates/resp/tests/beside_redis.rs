@@ -1,0 +1,114 @@
+//! Errors of commands beside those of a real Redis: clients and people know its texts.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+
+use atoll_resp::{Command, Limits, ReplyParser, RequestParser, Value, write_request};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+
+/// A Redis of the machine, which ends with the test.
+struct Redis {
+    process: Child,
+    stream: UnixStream,
+    parser: ReplyParser,
+    rest: Vec<u8>,
+    _folder: tempfile::TempDir,
+}
+
+impl Redis {
+    /// None where there is none.
+    fn start() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let process = std::process::Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--daemonize", "no", "--dir"])
+            .arg(folder.path())
+            .arg("--unixsocket")
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut process = match process {
+            Ok(process) => process,
+            Err(error) => {
+                println!("SKIPPED [redis] no redis-server: {error}");
+                return None;
+            }
+        };
+        // It says when it listens.
+        let mut log = std::io::BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("now ready to accept connections") {
+            line.clear();
+            assert!(std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0, "redis-server ended");
+        }
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let stream = UnixStream::connect(&socket).unwrap();
+        let parser = ReplyParser::new(Limits::default());
+        Some(Self { process, stream, parser, rest: Vec::new(), _folder: folder })
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Value {
+        self.stream.write_all(request).unwrap();
+        loop {
+            let (taken, reply) = self.parser.parse(&self.rest).unwrap();
+            self.rest.drain(..taken);
+            if let Some(reply) = reply {
+                return reply;
+            }
+            let mut more = [0; 4096];
+            let len = self.stream.read(&mut more).unwrap();
+            assert!(len > 0, "redis-server closed the connection");
+            self.rest.extend_from_slice(&more[..len]);
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What we answer where a command is none, and none where it is one.
+fn our_error(request: &[u8]) -> Option<String> {
+    let mut parser = RequestParser::new(Limits::default());
+    let request = parser.parse(request).unwrap().unwrap();
+    Command::of(&request).err().map(|error| format!("{} {error}", error.word()))
+}
+
+/// Requests that are not compared, and why.
+fn is_known_difference(line: &str) -> bool {
+    // Commands that only Valkey and later ones have, and options that older ones have not.
+    let newer = ["delifeq", "delex", "client setinfo", "client no-touch"];
+    // Redis looks at the key first, which is not there; a cursor below zero is one of its own, which wraps around.
+    let laxer = ["getex k ex 0", "getex k px -1", "scan -1"];
+    newer.iter().any(|start| line.starts_with(start)) || laxer.contains(&line) || line.contains("ifeq")
+}
+
+#[test]
+fn errors_are_those_of_redis() {
+    let Some(mut redis) = Redis::start() else { return };
+    let commands = include_str!("commands.txt");
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut request = Vec::new();
+        write_request(&mut request, &line.split(' ').collect::<Vec<_>>());
+        let ours = our_error(&request);
+        if is_known_difference(line) {
+            continue;
+        }
+        compared += 1;
+        let theirs = match redis.ask(&request) {
+            Value::Error(text) => Some(String::from_utf8(text).unwrap()),
+            _ => None,
+        };
+        // What depends on what a key holds is not for the parser to know.
+        let is_about_values = theirs.as_ref().is_some_and(|text| text.starts_with("WRONGTYPE"));
+        if ours != theirs && !is_about_values {
+            wrong.push(format!("{line}\n  ours:   {ours:?}\n  theirs: {theirs:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 150, "{compared} were compared");
+}
