@@ -5,6 +5,7 @@
 
 mod arguments;
 mod connection;
+mod describe;
 mod error;
 mod expiry;
 mod hashes;

@@ -1,7 +1,9 @@
 //! Errors of commands beside those of a real Redis: clients and people know its texts.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, clippy::panic)]
 
-use atoll_resp::{Command, Limits, ReplyParser, RequestParser, Value, write_request};
+use atoll_resp::{
+    COMMANDS, Command, Limits, Protocol, ReplyParser, ReplyWriter, RequestParser, Value, write_request,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
@@ -111,4 +113,54 @@ fn errors_are_those_of_redis() {
     }
     assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared > 150, "{compared} were compared");
+}
+
+/// What we answer to a `COMMAND`.
+fn our_answer(request: &[u8]) -> Value {
+    let mut parser = RequestParser::new(Limits::default());
+    let request = parser.parse(request).unwrap().unwrap();
+    let Ok(Command::Command(command)) = Command::of(&request) else { panic!("no COMMAND") };
+    let mut reply = Vec::new();
+    command.answer(&mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let (taken, value) = ReplyParser::new(Limits::default()).parse(&reply).unwrap();
+    assert_eq!(taken, reply.len());
+    value.unwrap()
+}
+
+/// Name, arity and where the keys are, by the two ways in which that is told.
+fn keys_of(information: &Value) -> Option<(Value, Vec<Value>, Vec<String>)> {
+    let Value::Array(fields) = information else { return None };
+    let Value::Array(specifications) = &fields[8] else { return None };
+    // All numbers and kinds in them, in order; notes and flags are others' own.
+    let mut numbers = Vec::new();
+    for specification in specifications {
+        let Value::Array(pairs) = specification else { return None };
+        for pair in
+            pairs.chunks(2).filter(|pair| matches!(pair[0].bytes(), Some(b"begin_search" | b"find_keys")))
+        {
+            numbers.push(format!("{:?}", pair[1]));
+        }
+    }
+    Some((fields[0].clone(), [&fields[1..2], &fields[3..6]].concat(), numbers))
+}
+
+#[test]
+fn keys_are_where_redis_says_they_are() {
+    let Some(mut redis) = Redis::start() else { return };
+    let mut compared = 0;
+    for row in COMMANDS {
+        let mut request = Vec::new();
+        write_request(&mut request, &["command", "info", row.name]);
+        let (Value::Array(ours), Value::Array(theirs)) = (our_answer(&request), redis.ask(&request)) else {
+            panic!("{} is told otherwise", row.name)
+        };
+        let Some(expected) = keys_of(&theirs[0]) else { continue };
+        compared += 1;
+        assert_eq!(keys_of(&ours[0]), Some(expected), "{}", row.name);
+    }
+    assert!(compared > 60, "{compared} were compared");
+    let mut request = Vec::new();
+    write_request(&mut request, &["command"]);
+    let Value::Array(all) = our_answer(&request) else { panic!("no list") };
+    assert_eq!(all.len(), COMMANDS.len());
 }

@@ -70,7 +70,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    const NONE: Self = Self { first: 0, last: 0, step: 0 };
+    pub(super) const NONE: Self = Self { first: 0, last: 0, step: 0 };
     const ONE: Self = Self { first: 1, last: 1, step: 1 };
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };

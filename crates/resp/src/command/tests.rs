@@ -1,3 +1,5 @@
+//! What requests are, typed like a person would, and what they are not.
+
 use super::*;
 use crate::{Limits, RequestParser, write_request};
 

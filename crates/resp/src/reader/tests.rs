@@ -1,3 +1,5 @@
+//! Replies of both versions, whole, in pieces and damaged, beside another implementation.
+
 use super::*;
 use crate::fuzz::replies;
 use crate::{Protocol, ReplyWriter};

@@ -1,3 +1,5 @@
+//! Requests, whole, in pieces and damaged.
+
 use super::*;
 use crate::fuzz::requests;
 
