@@ -289,6 +289,8 @@ impl Leaf {
             let mut candidates = matches(chunk, fingerprint);
             while candidates != 0 {
                 let slot = block * 16 + candidates.trailing_zeros() as usize;
+                // Where its value begins is known only when its first line is here: all of them are asked for at once.
+                self.prefetch_record(slot);
                 if self.suffix(slot) == suffix {
                     return Some(slot);
                 }

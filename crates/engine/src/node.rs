@@ -6,10 +6,13 @@
 //! Invariant: a node whose home is set equals its page on disk, and so does all that lies below it.
 //! Invariant: an empty slot of an inner node says how its node is read ([`crate::slot`]).
 
+mod heads;
+
 use crate::leaf::SharedLeaf;
 use crate::meter::{Kind, Meter, Weight};
 use crate::prefetch::prefetch;
 use crate::slot::Slot;
+use heads::{Heads, TOGETHER};
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -125,7 +128,7 @@ pub(crate) struct Inner {
     /// most prefixes are compared without following a pointer.
     prefix_start: u128,
     prefix_mask: u128,
-    heads: Vec<u64>,
+    heads: Heads,
     pivots: Vec<Pivot>,
     pub(crate) children: Vec<Slot>,
     weight: Weight,
@@ -137,6 +140,9 @@ pub(crate) struct Inner {
 
 /// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on disk.
 const CHILD_BYTES: u64 = 176;
+
+/// Lines of the slots that heads which lie together are about, and of the one behind them.
+const SLOT_LINES: usize = ((TOGETHER + 1) * size_of::<Slot>()).div_ceil(64);
 
 /// Bytes of a short pivot.
 const SHORT_PIVOT: usize = 32;
@@ -230,7 +236,8 @@ impl Inner {
         }
         let head = head_of(&key[self.prefix_len..]);
         let mut index = self.heads_below(head);
-        while index < self.heads.len() && self.heads[index] == head && &*self.pivots[index] <= key {
+        let heads = self.heads.as_slice();
+        while heads.get(index) == Some(&head) && &*self.pivots[index] <= key {
             index += 1;
         }
         index
@@ -245,22 +252,23 @@ impl Inner {
         }
         prefetch(&raw const self.children[guess], 1);
         let head = head_of(&key[self.prefix_len..]);
-        if guess > 0 && self.heads[guess - 1] >= head {
+        let heads = self.heads.as_slice();
+        if guess > 0 && heads[guess - 1] >= head {
             return self.child_of(key);
         }
-        for (step, &limit) in self.heads[guess..].iter().take(STEPS).enumerate() {
+        for (step, &limit) in heads[guess..].iter().take(STEPS).enumerate() {
             match head.cmp(&limit) {
                 Ordering::Less => return guess + step,
                 Ordering::Equal => return self.child_of(key),
                 Ordering::Greater => {}
             }
         }
-        if self.heads.len() - guess < STEPS { self.heads.len() } else { self.child_of(key) }
+        if heads.len() - guess < STEPS { heads.len() } else { self.child_of(key) }
     }
 
     /// Whether `key` is below pivot `index`, or there is no such pivot.
     pub(crate) fn is_left_of_pivot(&self, key: &[u8], index: usize) -> bool {
-        let Some(&limit) = self.heads.get(index) else { return true };
+        let Some(&limit) = self.heads.as_slice().get(index) else { return true };
         let head = if self.shares_prefix(key) { Some(head_of(&key[self.prefix_len..])) } else { None };
         match head {
             Some(head) if head != limit => head < limit,
@@ -280,23 +288,13 @@ impl Inner {
         starts_so && (self.prefix_len == covered || key[covered..].starts_with(rest()))
     }
 
-    /// How many heads are below `head`.
-    ///
-    /// A binary search that brings the slots nearer once only a few are left to choose from: slots are the first
-    /// thing on the way to a leaf that caches do not hold. That it is compiled to branches is right: with
-    /// `select_unpredictable` single lookups were a tenth slower, as nothing was fetched on a guess.
+    /// How many heads are below `head`. Brings the slots nearer that are left to choose from: they are the first thing on the
+    /// way to a leaf that caches do not hold.
     #[inline]
     fn heads_below(&self, head: u64) -> usize {
-        let (mut low, mut left) = (0, self.heads.len());
-        while left > 1 {
-            let half = left / 2;
-            low += usize::from(self.heads[low + half - 1] < head) * half;
-            left -= half;
-            if left == 4 || left == 3 {
-                prefetch(&raw const self.children[low], 2);
-            }
-        }
-        low + usize::from(self.heads.get(low).is_some_and(|&last| last < head))
+        self.heads.below(head, |from| {
+            prefetch(self.children.as_ptr().wrapping_add(from), SLOT_LINES);
+        })
     }
 
     /// Puts `right`, which starts at `pivot`, behind child `index`.
@@ -407,8 +405,7 @@ impl Inner {
             mask[..covered].fill(0xff);
         }
         (self.prefix_start, self.prefix_mask) = (u128::from_le_bytes(start), u128::from_le_bytes(mask));
-        self.heads.clear();
-        self.heads.extend(self.pivots.iter().map(|pivot| head_of(&pivot[self.prefix_len..])));
+        self.heads.replace(self.pivots.iter().map(|pivot| head_of(&pivot[self.prefix_len..])));
     }
 }
 
