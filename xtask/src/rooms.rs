@@ -53,6 +53,11 @@ pub const ROOMS: &[Room] = &[
         packages: &["atoll-open", "atoll-row-files", "atoll", "atoll-python"],
         budget_minutes: 1,
     },
+    Room {
+        name: "ring",
+        packages: &["atoll-replica", "atoll-keyspace", "atoll-ring", "atoll-ring-simulation"],
+        budget_minutes: 6,
+    },
     Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 2 },
     Room { name: "system", packages: &["atoll-system-tests"], budget_minutes: 1 },
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },

@@ -13,11 +13,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the contract", &["atoll-store"]),
     ("the model", &["atoll-memory"]),
     ("the suite", &["atoll-conformance"]),
-    ("the implementations", &["atoll-embedded", "atoll-cassandra"]),
+    ("the slots", &["atoll-replica", "atoll-keyspace"]),
+    ("the implementations", &["atoll-embedded", "atoll-cassandra", "atoll-ring"]),
     ("the opener", &["atoll-open"]),
     ("the models", &["atoll-tables"]),
     ("the doors", &["atoll", "atoll-python"]),
-    ("the whole", &["atoll-system-tests", "atoll-crash"]),
+    ("the whole", &["atoll-system-tests", "atoll-crash", "atoll-ring-simulation"]),
 ];
 
 /// Crates that stand beside the house: they use no room of it, and no room uses them.
