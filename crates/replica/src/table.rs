@@ -1,0 +1,165 @@
+//! The table: which node has which copy of which slot. Only the configuration group makes a new one.
+//!
+//! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is one of them.
+//! Invariant: an epoch of a slot has one primary, for ever.
+
+use crate::{Epoch, Incarnation, NodeId, Slot, Version};
+use std::collections::BTreeMap;
+
+/// Most copies of a slot, those that are catching up included.
+pub const COPIES_MAX: usize = 7;
+
+/// A few nodes, without memory of their own.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Copies {
+    count: u8,
+    nodes: [NodeId; COPIES_MAX],
+}
+
+/// Who has a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// Counts changes of the primary and of the in-sync copies.
+    pub epoch: Epoch,
+    /// The table in which this came to be as it is, copies that are catching up included.
+    pub since: Version,
+    /// Who takes writes and answers reads; none while the slot is down.
+    pub primary: Option<NodeId>,
+    /// Who has every acknowledged write, the primary included.
+    pub in_sync: Copies,
+    /// Who is catching up and does not count.
+    pub joining: Copies,
+}
+
+/// A node as the table knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The life that counts.
+    pub incarnation: Incarnation,
+    /// Whether the configuration group hears it.
+    pub is_up: bool,
+    /// Where clients and nodes reach it, as text; what it means is for the runtime.
+    pub address: String,
+}
+
+/// Who has what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Counts its changes.
+    pub version: Version,
+    /// All nodes that there are.
+    pub members: BTreeMap<NodeId, Member>,
+    /// One for each slot.
+    pub slots: Vec<Configuration>,
+}
+
+impl Table {
+    /// A table without nodes.
+    #[must_use]
+    pub fn empty(slots: u32) -> Self {
+        Self { slots: vec![Configuration::default(); slots as usize], ..Self::default() }
+    }
+
+    /// Who has a slot; of one that there is not, nobody.
+    #[must_use]
+    pub fn slot(&self, slot: Slot) -> Configuration {
+        self.slots.get(slot.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The life of a node that counts.
+    #[must_use]
+    pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
+        self.members.get(&node).map(|member| member.incarnation)
+    }
+}
+
+impl Configuration {
+    /// Whether a node has a copy, in sync or not.
+    #[must_use]
+    pub fn has(&self, node: NodeId) -> bool {
+        self.in_sync.contains(node) || self.joining.contains(node)
+    }
+}
+
+impl Copies {
+    /// These nodes; at most [`COPIES_MAX`], what is beyond is left out.
+    #[must_use]
+    pub fn of(nodes: &[NodeId]) -> Self {
+        let mut copies = Self::default();
+        for &node in nodes {
+            copies.insert(node);
+        }
+        copies
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[NodeId] {
+        self.nodes.get(..usize::from(self.count)).unwrap_or_default()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.as_slice().iter().copied()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.as_slice().contains(&node)
+    }
+
+    /// Adds one; whether it was not there and there was room.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        if self.contains(node) {
+            return false;
+        }
+        let Some(place) = self.nodes.get_mut(usize::from(self.count)) else { return false };
+        *place = node;
+        self.count += 1;
+        true
+    }
+
+    /// Takes one out; whether it was there.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        let before = self.len();
+        *self = self.iter().filter(|&other| other != node).fold(Self::default(), |mut left, other| {
+            left.insert(other);
+            left
+        });
+        self.len() < before
+    }
+}
+
+impl std::fmt::Debug for Copies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|node| node.0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_few_and_each_is_there_once() {
+        let mut copies = Copies::of(&[NodeId(1), NodeId(2), NodeId(1)]);
+        assert_eq!(copies.as_slice(), [NodeId(1), NodeId(2)]);
+        assert!(copies.remove(NodeId(1)) && !copies.remove(NodeId(1)) && copies.insert(NodeId(3)));
+        assert_eq!(copies, Copies::of(&[NodeId(2), NodeId(3)]));
+        let many: Vec<_> = (0..20).map(NodeId).collect();
+        assert_eq!(Copies::of(&many).len(), COPIES_MAX);
+    }
+}
