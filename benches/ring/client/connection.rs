@@ -1,0 +1,262 @@
+//! One connection of the load: sends a batch, hears every reply and judges it, and only then sends the next batch.
+//!
+//! Invariant: replies are taken in the order of their requests, and none without a request.
+
+use super::content::{Held, KEY_BYTES, Model, PIECE_BYTES, Pieces};
+use super::load::{Choice, LoadError, Tally, Work};
+use super::protocol::{Operation, Protocol, Reply};
+use mio::net::TcpStream;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::time::Instant;
+
+/// What a reply must be.
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    Done,
+    Value { key: u32, held: Held },
+    Length(usize),
+    End,
+}
+
+/// What all connections of a load share.
+pub struct Shared<'a> {
+    pub work: &'a Work,
+    pub pieces: &'a Pieces,
+    pub model: &'a mut Model,
+    pub tally: Tally,
+    pub random: fastrand::Rng,
+}
+
+/// One connection.
+pub struct Connection {
+    stream: TcpStream,
+    /// Its number: it asks about the keys that leave this rest when they are divided by the count of connections.
+    number: u32,
+    asked_once: u32,
+    out: Vec<u8>,
+    written: usize,
+    unread: Vec<u8>,
+    awaited: VecDeque<Awaited>,
+    sent: u64,
+    sent_at: Instant,
+}
+
+impl Connection {
+    /// Of a stream that is connected and does not block.
+    pub fn new(stream: TcpStream, number: u32) -> Self {
+        Self {
+            stream,
+            number,
+            asked_once: 0,
+            out: Vec::new(),
+            written: 0,
+            unread: Vec::new(),
+            awaited: VecDeque::new(),
+            sent: 0,
+            sent_at: Instant::now(),
+        }
+    }
+
+    /// The socket, to be told about.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Sends the next batch; false when there is nothing more to ask.
+    pub fn send(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<bool, LoadError> {
+        self.out.clear();
+        self.written = 0;
+        self.sent = 0;
+        while self.sent < shared.work.depth as u64 {
+            let Some(key) = self.next_key(shared) else { break };
+            self.ask(key, shared);
+            self.sent += 1;
+        }
+        if self.sent == 0 {
+            return Ok(false);
+        }
+        shared.work.protocol.end_batch(&mut self.out);
+        if shared.work.protocol == Protocol::MemcachedQuiet {
+            self.awaited.push_back(Awaited::End);
+        }
+        self.sent_at = now;
+        self.flush()?;
+        Ok(true)
+    }
+
+    fn next_key(&mut self, shared: &mut Shared<'_>) -> Option<u32> {
+        let (keys, connections) = (shared.model.keys(), shared.work.connections);
+        let own = keys.saturating_sub(self.number).div_ceil(connections);
+        let choice = match shared.work.choice {
+            Choice::Random { .. } if own > 0 => shared.random.u32(..own),
+            Choice::EachOnce if self.asked_once < own => {
+                self.asked_once += 1;
+                self.asked_once - 1
+            }
+            _ => return None,
+        };
+        Some(choice * connections + self.number)
+    }
+
+    fn ask(&mut self, key: u32, shared: &mut Shared<'_>) {
+        let Shared { work, pieces, model, .. } = shared;
+        let name: [u8; KEY_BYTES] = Pieces::key(key);
+        let mut piece = [0; PIECE_BYTES];
+        let mut value: &[u8] = &[];
+        if work.operation != Operation::Get {
+            let version = if work.operation == Operation::Set { model.set(key) } else { model.append(key) };
+            piece = pieces.piece(key, version);
+            value = &piece;
+        }
+        work.protocol.write(work.operation, &name, value, &mut self.out);
+        let held = model.held(key);
+        let awaited = match (work.operation, work.protocol) {
+            (Operation::Get, _) => Awaited::Value { key, held },
+            // Of these only the end of the batch is heard, unless something is wrong.
+            (_, Protocol::MemcachedQuiet) => return,
+            (Operation::Append, Protocol::Resp) => Awaited::Length(held.bytes()),
+            _ => Awaited::Done,
+        };
+        self.awaited.push_back(awaited);
+    }
+
+    /// Writes what is left of the batch, as far as the socket takes it.
+    pub fn flush(&mut self) -> Result<(), LoadError> {
+        while self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(LoadError::Broken { source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what there is; true when the batch is answered. Its last byte was there at the moment told.
+    pub fn read(
+        &mut self,
+        scratch: &mut [u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<Option<Instant>, LoadError> {
+        loop {
+            let count = match self.stream.read(scratch) {
+                Ok(0) => return Err(LoadError::Closed),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(source) => return Err(LoadError::Broken { source }),
+            };
+            let now = Instant::now();
+            self.hear(&scratch[..count], now, shared)?;
+            if self.awaited.is_empty() {
+                return Ok(Some(now));
+            }
+            // A socket that gave less than was asked for has nothing left.
+            if count < scratch.len() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8], now: Instant, shared: &mut Shared<'_>) -> Result<(), LoadError> {
+        if self.unread.is_empty() {
+            let taken = self.take(bytes, now, shared)?;
+            self.unread.extend_from_slice(&bytes[taken..]);
+            return Ok(());
+        }
+        let mut unread = std::mem::take(&mut self.unread);
+        unread.extend_from_slice(bytes);
+        let taken = self.take(&unread, now, shared)?;
+        unread.drain(..taken);
+        self.unread = unread;
+        Ok(())
+    }
+
+    /// Judges all whole replies; how many bytes they were.
+    fn take(&mut self, bytes: &[u8], now: Instant, shared: &mut Shared<'_>) -> Result<usize, LoadError> {
+        let mut taken = 0;
+        let awaited_before = self.awaited.len();
+        let mut ended = false;
+        while let Some((reply, length)) = shared.work.protocol.parse(&bytes[taken..])? {
+            taken += length;
+            ended |= reply == Reply::End;
+            self.judge(reply, shared)?;
+        }
+        let answered = match (shared.work.protocol, ended) {
+            // Of a quiet batch everything is done when its end is heard.
+            (Protocol::MemcachedQuiet, true) => self.sent,
+            (Protocol::MemcachedQuiet, false) => 0,
+            _ => (awaited_before - self.awaited.len()) as u64,
+        };
+        shared.tally.count(self.sent_at, now, answered);
+        Ok(taken)
+    }
+
+    fn judge(&mut self, reply: Reply<'_>, shared: &mut Shared<'_>) -> Result<(), LoadError> {
+        if let Reply::Refused(words) = reply {
+            return Err(LoadError::Refused { words: String::from_utf8_lossy(words).into_owned() });
+        }
+        let front = *self.awaited.front().ok_or(LoadError::Unasked)?;
+        if is_right(front, reply, shared.pieces) {
+            self.awaited.pop_front();
+            return Ok(());
+        }
+        match (shared.work.protocol, front, reply) {
+            // A quiet write that was not done says so ahead of the end, which is still to come.
+            (Protocol::MemcachedQuiet, Awaited::End, Reply::Nothing) => {
+                shared.tally.wrong(|| "a write was not done, says the server".to_owned());
+            }
+            (Protocol::MemcachedQuiet, ..) => self.pass_over_silence(reply, shared),
+            _ => {
+                self.awaited.pop_front();
+                shared.tally.wrong(|| told(front, reply));
+            }
+        }
+        Ok(())
+    }
+
+    /// In a quiet batch keys that hold nothing are passed over: a reply may be about a later key, or the end.
+    fn pass_over_silence(&mut self, reply: Reply<'_>, shared: &mut Shared<'_>) {
+        let place = self.awaited.iter().position(|&awaited| is_right(awaited, reply, shared.pieces));
+        let Some(place) = place else {
+            if let Some(front) = self.awaited.pop_front() {
+                shared.tally.wrong(|| told(front, reply));
+            }
+            return;
+        };
+        for passed in self.awaited.drain(..=place).take(place) {
+            if !is_right(passed, Reply::Nothing, shared.pieces) {
+                shared.tally.wrong(|| told(passed, Reply::Nothing));
+            }
+        }
+    }
+}
+
+fn is_right(awaited: Awaited, reply: Reply<'_>, pieces: &Pieces) -> bool {
+    match (awaited, reply) {
+        (Awaited::Done, Reply::Done) | (Awaited::End, Reply::End) => true,
+        (Awaited::Length(bytes), Reply::Number(number)) => usize::try_from(number) == Ok(bytes),
+        (Awaited::Value { key, held }, Reply::Value(value)) => pieces.is_held(key, held, value),
+        (Awaited::Value { held, .. }, Reply::Nothing) => held.pieces == 0,
+        _ => false,
+    }
+}
+
+/// A wrong reply in words.
+fn told(awaited: Awaited, reply: Reply<'_>) -> String {
+    let is = match reply {
+        Reply::Value(value) => format!("{} bytes of a value", value.len()),
+        Reply::Nothing => "nothing".to_owned(),
+        other => format!("{other:?}"),
+    };
+    match awaited {
+        Awaited::Value { key, held } => {
+            let key = String::from_utf8_lossy(&Pieces::key(key)).into_owned();
+            format!("{key} must hold {} bytes from version {} on: {is}", held.bytes(), held.first)
+        }
+        Awaited::Length(bytes) => format!("the length after an append must be {bytes}: {is}"),
+        other => format!("{other:?} was awaited: {is}"),
+    }
+}

@@ -1,0 +1,253 @@
+//! The load: every connection asks, waits for all replies of its batch, and asks again, until the time is over.
+//!
+//! Invariant: what is counted was asked and answered between two moments; the time before is for warming up.
+//! Invariant: a server that stops answering ends the load with an error, never with a figure.
+
+use super::connection::{Connection, Shared};
+use super::content::{Model, Pieces};
+use super::histogram::Histogram;
+use super::protocol::{Malformed, Operation, Protocol};
+use crate::machine::process_cpu_seconds;
+use crate::machine::{MachineShare, MachineTime};
+use mio::{Events, Interest, Poll, Token};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A server that says nothing for so long is not measured any further.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Which keys are asked about, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice {
+    /// Any key, each as likely as another, for as long as that.
+    Random {
+        /// Not counted.
+        warm: Duration,
+        /// Counted.
+        measured: Duration,
+    },
+    /// Every key once.
+    EachOnce,
+}
+
+/// What is done to a server.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// What it is asked for.
+    pub operation: Operation,
+    /// How many connections ask.
+    pub connections: u32,
+    /// How many requests a connection sends before it waits for replies.
+    pub depth: usize,
+    /// Which keys, and for how long.
+    pub choice: Choice,
+    /// The server's process, to know its CPU time.
+    pub process: Option<u32>,
+    /// Of the order of the keys.
+    pub seed: u64,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// How many requests were answered while it counted.
+    pub operations: u64,
+    /// How long it counted.
+    pub seconds: f64,
+    /// From the sending of its batch until a request was answered.
+    pub latency: Histogram,
+    /// How many replies were wrong, at any time.
+    pub wrong: u64,
+    /// The first of them, in words.
+    pub first_wrong: Option<String>,
+    /// CPU time of the server, as far as the system knows it.
+    pub server_cpu_seconds: Option<f64>,
+    /// CPU time of this client.
+    pub client_cpu_seconds: Option<f64>,
+    /// What the machine did meanwhile.
+    pub machine: MachineShare,
+}
+
+impl Outcome {
+    /// Thousands of operations a second.
+    pub fn kilo_operations_per_second(&self) -> f64 {
+        self.operations as f64 / self.seconds / 1000.0
+    }
+}
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It does not take connections.
+    #[error("cannot connect to {address}")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        #[source]
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended a connection.
+    #[error("the server closed a connection")]
+    Closed,
+    /// A connection broke.
+    #[error("a connection broke")]
+    Broken {
+        #[source]
+        /// Why.
+        source: io::Error,
+    },
+    /// The system did not tell of events.
+    #[error("cannot wait for sockets")]
+    Wait {
+        #[source]
+        /// Why.
+        source: io::Error,
+    },
+    /// It answered with an error.
+    #[error("the server refused a request: {words}")]
+    Refused {
+        /// In its words.
+        words: String,
+    },
+    /// It answered with something else.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It answered what nobody had asked.
+    #[error("the server sent a reply to nothing")]
+    Unasked,
+    /// It did not answer.
+    #[error("the server said nothing for {0:?}")]
+    Silent(Duration),
+}
+
+/// Counts between two moments.
+pub struct Tally {
+    from: Instant,
+    until: Instant,
+    operations: u64,
+    latency: Histogram,
+    wrong: u64,
+    first_wrong: Option<String>,
+}
+
+impl Tally {
+    fn new(from: Instant, until: Instant) -> Self {
+        let latency = Histogram::default();
+        Self { from, until, operations: 0, latency, wrong: 0, first_wrong: None }
+    }
+
+    /// So many requests, sent at one moment, were answered at another.
+    pub fn count(&mut self, sent_at: Instant, now: Instant, requests: u64) {
+        if requests > 0 && now >= self.from && now < self.until {
+            self.operations += requests;
+            self.latency.add((now - sent_at).as_nanos() as u64, requests);
+        }
+    }
+
+    /// A reply was wrong.
+    pub fn wrong(&mut self, words: impl FnOnce() -> String) {
+        self.wrong += 1;
+        self.first_wrong.get_or_insert_with(words);
+    }
+}
+
+/// Runs the load to its end; `model` is what the server must hold, before and after.
+pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, LoadError> {
+    let mut poll = Poll::new().map_err(|source| LoadError::Wait { source })?;
+    let mut connections = connected(work, &poll)?;
+    let start = Instant::now();
+    let (from, until) = match work.choice {
+        Choice::Random { warm, measured } => (start + warm, start + warm + measured),
+        Choice::EachOnce => (start, start + Duration::from_secs(3600)),
+    };
+    let random = fastrand::Rng::with_seed(work.seed);
+    let mut shared = Shared { work, pieces, model, tally: Tally::new(from, until), random };
+    let mut busy = 0;
+    for connection in &mut connections {
+        busy += usize::from(connection.send(Instant::now(), &mut shared)?);
+    }
+    let mut usage = Usage::now(work.process);
+    let mut is_warm = from == start;
+    let mut events = Events::with_capacity(connections.len().max(1));
+    let mut scratch = vec![0; SCRATCH_BYTES];
+    while busy > 0 {
+        wait(&mut poll, &mut events)?;
+        if !is_warm && Instant::now() >= from {
+            is_warm = true;
+            usage = Usage::now(work.process);
+        }
+        for event in &events {
+            let connection = &mut connections[event.token().0];
+            if event.is_writable() {
+                connection.flush()?;
+            }
+            let Some(now) = connection.read(&mut scratch, &mut shared)? else { continue };
+            let goes_on = now < until && connection.send(now, &mut shared)?;
+            busy -= usize::from(!goes_on);
+        }
+    }
+    let end = Instant::now().min(until);
+    Ok(usage.outcome(work.process, shared.tally, (end - from).as_secs_f64()))
+}
+
+fn connected(work: &Work, poll: &Poll) -> Result<Vec<Connection>, LoadError> {
+    let connect = |number: u32| -> io::Result<Connection> {
+        let stream = std::net::TcpStream::connect_timeout(&work.address, CONNECT_TIME_MAX)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut connection = Connection::new(mio::net::TcpStream::from_std(stream), number);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(connection.stream(), Token(number as usize), interest)?;
+        Ok(connection)
+    };
+    let all = (0..work.connections).map(connect);
+    all.collect::<io::Result<_>>().map_err(|source| LoadError::Connect { address: work.address, source })
+}
+
+fn wait(poll: &mut Poll, events: &mut Events) -> Result<(), LoadError> {
+    loop {
+        match poll.poll(events, Some(SILENCE_MAX)) {
+            Ok(()) if events.is_empty() => return Err(LoadError::Silent(SILENCE_MAX)),
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(LoadError::Wait { source }),
+        }
+    }
+}
+
+/// What was used up to a moment.
+struct Usage {
+    server: Option<f64>,
+    client: Option<f64>,
+    machine: MachineTime,
+}
+
+impl Usage {
+    fn now(server: Option<u32>) -> Self {
+        let server = server.and_then(process_cpu_seconds);
+        Self { server, client: process_cpu_seconds(std::process::id()), machine: MachineTime::now() }
+    }
+
+    /// What was used since.
+    fn outcome(&self, server: Option<u32>, tally: Tally, seconds: f64) -> Outcome {
+        let now = Self::now(server);
+        let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
+        Outcome {
+            operations: tally.operations,
+            seconds,
+            latency: tally.latency,
+            wrong: tally.wrong,
+            first_wrong: tally.first_wrong,
+            server_cpu_seconds: since(now.server, self.server),
+            client_cpu_seconds: since(now.client, self.client),
+            machine: self.machine.until_now(),
+        }
+    }
+}

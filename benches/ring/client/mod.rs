@@ -1,0 +1,20 @@
+//! The one client that measures every server: a thread, a set of connections, a closed loop.
+//!
+//! `load` runs it, `connection` is one connection of it, `protocol` is what it says and hears, `content` is what
+//! each key must hold, and `histogram` is how long each request took.
+
+mod connection;
+mod content;
+mod histogram;
+mod load;
+mod memcached;
+mod protocol;
+mod resp;
+#[cfg(test)]
+mod tests;
+
+pub use content::{KEY_BYTES, Model, PIECE_BYTES, Pieces};
+pub use histogram::Histogram;
+pub use load::{Choice, LoadError, Outcome, Work, run};
+pub use protocol::{Malformed, Operation, Protocol, Reply};
+pub use resp::{parse as parse_resp, write_command};

@@ -1,0 +1,6 @@
+//! The speed bench of the ring.
+
+mod client;
+mod machine;
+
+fn main() {}
