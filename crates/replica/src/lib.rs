@@ -10,10 +10,29 @@
 //! Invariant: a write is acknowledged only when every in-sync copy has logged it; so each of them may become primary.
 //! Invariant: a read is answered only while every other in-sync copy promises that nobody else is primary.
 
+// What everybody knows, and who decides about it.
+mod group;
 mod ids;
-mod message;
+mod placement;
 mod table;
 
+// What nodes say and do.
+mod copy;
+mod lease;
+mod log;
+mod message;
+mod options;
+mod primary;
+mod replica;
+
+#[cfg_attr(not(feature = "planted"), allow(dead_code))]
+mod planted;
+
+pub use group::{Change, Decision, Group, GroupOptions, Survived};
 pub use ids::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};
+pub use options::{OptionError, Options, Reads};
+#[cfg(feature = "planted")]
+pub use planted::{Bug, plant};
+pub use replica::{Found, Replica};
 pub use table::{COPIES_MAX, Configuration, Copies, Member, Table};

@@ -30,13 +30,21 @@ pub enum Message {
     },
     /// A primary asks for the right to answer reads for a while.
     LeaseAsk {
+        /// The life of whoever asks; comes back with the answer.
+        asked_in: Incarnation,
+        /// Counts its questions; comes back with the answer.
+        round: u64,
         /// When it asked, by its own clock; comes back with the answer.
         asked_at: Moment,
-        /// The table that it has accepted: it serves nothing that this table takes from it.
-        version: Version,
+        /// The newest table that it knows: it serves nothing that this table takes from it.
+        known: Version,
     },
     /// Who says this accepts no table, for the time of a lease, that takes a slot from whoever asked.
     LeaseGrant {
+        /// The life of whoever asked.
+        asked_in: Incarnation,
+        /// Which question.
+        round: u64,
         /// When it was asked, by the clock of whoever asked.
         asked_at: Moment,
         /// The table that it had accepted when it promised.

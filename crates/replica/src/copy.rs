@@ -1,0 +1,234 @@
+//! One copy of a slot on this node: its log, how far it is logged and committed, and what it is to the others.
+//!
+//! Invariant: what is committed is never truncated; what is applied is committed.
+//! Invariant: `verified` never exceeds what is known to be in the log of this epoch's primary.
+
+use crate::log::Log;
+use crate::planted::{self, Bug};
+use crate::primary::Primary;
+use crate::{Configuration, Effect, Entry, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage};
+
+/// What all copies of a node are given with each step.
+pub(crate) struct Around<'a> {
+    pub(crate) me: NodeId,
+    pub(crate) now: crate::Moment,
+    pub(crate) options: &'a Options,
+    pub(crate) effects: &'a mut Vec<Effect>,
+}
+
+/// One copy.
+#[derive(Debug)]
+pub(crate) struct Replicated {
+    pub(crate) slot: Slot,
+    pub(crate) configuration: Configuration,
+    pub(crate) log: Log,
+    /// All up to here is logged here at its class.
+    pub(crate) logged: Sequence,
+    pub(crate) committed: Sequence,
+    /// All up to here is known to be what the primary of this epoch has.
+    verified: Sequence,
+    /// The date of the last entry.
+    pub(crate) time_ms: u64,
+    pub(crate) primary: Option<Box<Primary>>,
+}
+
+impl Replicated {
+    pub(crate) fn new(slot: Slot, base: Position, time_ms: u64, entries: Vec<Entry>) -> Self {
+        let mut log = Log::behind(base);
+        let time_ms = entries.last().map_or(time_ms, |entry| entry.time_ms);
+        entries.into_iter().for_each(|entry| log.push(entry));
+        Self {
+            slot,
+            configuration: Configuration::default(),
+            logged: log.last().sequence,
+            committed: base.sequence,
+            verified: base.sequence,
+            log,
+            time_ms,
+            primary: None,
+        }
+    }
+
+    pub(crate) fn send(&self, to: NodeId, about: SlotMessage, around: &mut Around<'_>) {
+        let message = Message::Slot { slot: self.slot, epoch: self.configuration.epoch, about };
+        around.effects.push(Effect::Send { to, message });
+    }
+
+    /// Another configuration, of a later epoch or with other copies that catch up.
+    pub(crate) fn reconfigure(&mut self, configuration: Configuration, around: &mut Around<'_>) {
+        let is_new_epoch = configuration.epoch != self.configuration.epoch;
+        self.configuration = configuration;
+        let leads = configuration.primary == Some(around.me);
+        if is_new_epoch && !planted::is(Bug::MatchedKept) {
+            self.verified = self.committed;
+        }
+        let before = self.primary.take();
+        match (leads, before) {
+            (true, before) => {
+                let primary = match before {
+                    Some(primary) if !is_new_epoch => primary,
+                    before => Primary::of(self, before, around),
+                };
+                self.primary = Some(primary);
+                self.meet_copies(around);
+            }
+            (false, Some(primary)) => primary.end(configuration.primary, around),
+            (false, None) => {}
+        }
+    }
+
+    /// The last place that this copy can say it has in common with the primary, at its class.
+    fn matched(&self) -> Sequence {
+        if planted::is(Bug::UnverifiedSaid) {
+            return self.logged;
+        }
+        let logged = if planted::is(Bug::SaidBeforeLogged) { self.log.last().sequence } else { self.logged };
+        logged.min(self.verified)
+    }
+
+    /// Entries of the primary.
+    pub(crate) fn append(
+        &mut self,
+        from: NodeId,
+        previous: Position,
+        entries: Vec<Entry>,
+        committed: Sequence,
+        around: &mut Around<'_>,
+    ) {
+        if !self.is_behind(previous) {
+            let hint = self.committed;
+            return self.send(from, SlotMessage::Rejected { hint }, around);
+        }
+        let through = Sequence(previous.sequence.0 + entries.len() as u64);
+        if self.take_in(entries, around) {
+            self.verified = self.verified.max(through.min(self.log.last().sequence));
+        }
+        let known = if planted::is(Bug::AppliedOnReceipt) {
+            self.log.last().sequence
+        } else {
+            committed.min(self.verified)
+        };
+        self.commit(known, None, around);
+        self.send(from, SlotMessage::Appended { matched: self.matched() }, around);
+        self.trim(self.committed, around.options);
+    }
+
+    /// Whether this copy has that entry.
+    fn is_behind(&self, previous: Position) -> bool {
+        if planted::is(Bug::PreviousIgnored) && previous.sequence <= self.log.last().sequence {
+            return true;
+        }
+        // What is committed is the same everywhere.
+        if previous.sequence <= self.committed {
+            return true;
+        }
+        match self.log.position(previous.sequence) {
+            Some(_) if planted::is(Bug::EpochsNotCompared) => true,
+            found => found == Some(previous),
+        }
+    }
+
+    /// Adds what is new, in place of what the primary does not have; whether these entries can be right.
+    fn take_in(&mut self, entries: Vec<Entry>, around: &mut Around<'_>) -> bool {
+        let is_new = |log: &Log, entry: &Entry| {
+            let found = log.position(entry.position.sequence);
+            entry.position.sequence > log.base().sequence
+                && match found {
+                    Some(_) if planted::is(Bug::NotTruncated) || planted::is(Bug::EpochsNotCompared) => false,
+                    found => found != Some(entry.position),
+                }
+        };
+        let Some(first) = entries.iter().position(|entry| is_new(&self.log, entry)) else { return true };
+        let new: Vec<_> = entries.into_iter().skip(first).collect();
+        let Some(sequence) = new.first().map(|entry| entry.position.sequence.before()) else { return true };
+        self.truncate_behind(sequence);
+        let after = self.log.last();
+        let follows = |(entry, at): (&Entry, u64)| {
+            entry.position.sequence.0 == after.sequence.0 + at && entry.position.epoch >= after.epoch
+        };
+        if !new.iter().zip(1..).all(follows) {
+            return false;
+        }
+        new.iter().for_each(|entry| self.push(entry.clone()));
+        self.write(after, new, around);
+        true
+    }
+
+    fn truncate_behind(&mut self, sequence: Sequence) {
+        debug_assert!(sequence >= self.committed || cfg!(feature = "planted"), "what is committed stays");
+        if self.log.truncate_behind(sequence) {
+            self.logged = self.logged.min(sequence);
+            self.verified = self.verified.min(sequence);
+        }
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.time_ms = self.time_ms.max(entry.time_ms);
+        self.log.push(entry);
+    }
+
+    /// Has entries logged; without a log they are at once.
+    pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
+        if around.options.logs {
+            around.effects.push(Effect::Log { slot: self.slot, after, entries });
+        } else {
+            self.logged = self.log.last().sequence;
+        }
+    }
+
+    /// The log holds this entry and all before it.
+    pub(crate) fn logged(&mut self, position: Position, around: &mut Around<'_>) {
+        let is_this = self.log.position(position.sequence) == Some(position)
+            || position.sequence < self.log.base().sequence
+            || (planted::is(Bug::LoggedOfAnother) && position.sequence <= self.log.last().sequence);
+        if !is_this || position.sequence <= self.logged {
+            return;
+        }
+        self.logged = position.sequence;
+        match self.configuration.primary {
+            Some(me) if me == around.me => self.advance(around),
+            Some(primary) => self.send(primary, SlotMessage::Appended { matched: self.matched() }, around),
+            None => {}
+        }
+    }
+
+    /// All up to here is committed: it is applied.
+    pub(crate) fn commit(
+        &mut self,
+        through: Sequence,
+        mut primary: Option<&mut Primary>,
+        around: &mut Around<'_>,
+    ) {
+        while self.committed < through {
+            let sequence = self.committed.next();
+            let Some(entry) = self.log.get(sequence).cloned() else { break };
+            self.committed = sequence;
+            let ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
+            around.effects.push(Effect::Apply { slot: self.slot, entry, ticket });
+        }
+    }
+
+    pub(crate) fn trim(&mut self, needed_behind: Sequence, options: &Options) {
+        self.log.trim(self.committed, needed_behind, options.kept_entries);
+    }
+
+    /// Whether cells up to this entry are newer than what is here.
+    pub(crate) fn would_install(&self, position: Position) -> bool {
+        if planted::is(Bug::InstalledOverNewer) {
+            return true;
+        }
+        position.sequence > self.committed && self.log.position(position.sequence) != Some(position)
+    }
+
+    /// Cells came, with everything up to this entry.
+    pub(crate) fn installed(&mut self, position: Position, time_ms: u64, around: &mut Around<'_>) {
+        self.log = Log::behind(position);
+        self.committed = position.sequence;
+        self.verified = position.sequence;
+        self.logged = position.sequence;
+        self.time_ms = time_ms;
+        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
+            self.send(primary, SlotMessage::Rejected { hint: self.committed }, around);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The part of a slot's log that is kept in memory: what is not applied yet, and some of what is.
+//!
+//! Invariant: entries follow each other without gaps behind `base`, and positions only grow.
+
+use crate::{Entry, Position, Sequence};
+use std::collections::VecDeque;
+
+/// Entries behind a base.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    base: Position,
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    /// A log whose entries up to `base` are applied and gone.
+    pub(crate) fn behind(base: Position) -> Self {
+        Self { base, entries: VecDeque::new() }
+    }
+
+    pub(crate) fn base(&self) -> Position {
+        self.base
+    }
+
+    /// The last entry.
+    pub(crate) fn last(&self) -> Position {
+        self.entries.back().map_or(self.base, |entry| entry.position)
+    }
+
+    pub(crate) fn get(&self, sequence: Sequence) -> Option<&Entry> {
+        let behind = sequence.0.checked_sub(self.base.sequence.0 + 1)?;
+        self.entries.get(usize::try_from(behind).ok()?)
+    }
+
+    /// The position of the entry at a place, the base included.
+    pub(crate) fn position(&self, sequence: Sequence) -> Option<Position> {
+        if sequence == self.base.sequence {
+            return Some(self.base);
+        }
+        self.get(sequence).map(|entry| entry.position)
+    }
+
+    /// Adds an entry behind the last one.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        debug_assert_eq!(entry.position.sequence, self.last().sequence.next(), "a gap in the log");
+        debug_assert!(entry.position.epoch >= self.last().epoch, "an epoch that fell");
+        self.entries.push_back(entry);
+    }
+
+    /// Drops everything behind a place; whether there was anything.
+    pub(crate) fn truncate_behind(&mut self, sequence: Sequence) -> bool {
+        let keep = sequence.0.saturating_sub(self.base.sequence.0);
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        let is_longer = self.entries.len() > keep;
+        self.entries.truncate(keep);
+        is_longer
+    }
+
+    /// Entries behind a place, as many as a message takes: at least one if there is any.
+    pub(crate) fn behind_place(&self, sequence: Sequence, bytes_max: usize) -> Vec<Entry> {
+        let skipped = usize::try_from(sequence.0.saturating_sub(self.base.sequence.0)).unwrap_or(usize::MAX);
+        let mut bytes = 0;
+        let mut found = Vec::new();
+        for entry in self.entries.iter().skip(skipped) {
+            bytes += entry.body.len() + ENTRY_BYTES;
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push(entry.clone());
+        }
+        found
+    }
+
+    /// Lets go of entries up to a place, but for the newest `kept` of them.
+    pub(crate) fn trim(&mut self, applied: Sequence, needed_behind: Sequence, kept: usize) {
+        while let Some(first) = self.entries.front() {
+            let sequence = first.position.sequence;
+            let behind_applied = applied.0.saturating_sub(sequence.0);
+            let is_needed = sequence > needed_behind && behind_applied < kept as u64;
+            if sequence > applied || is_needed {
+                break;
+            }
+            self.base = first.position;
+            self.entries.pop_front();
+        }
+    }
+}
+
+/// What an entry takes in a message beside its body, about.
+const ENTRY_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    fn position(epoch: u64, sequence: u64) -> Position {
+        Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
+    }
+
+    fn log(base: u64, last: u64) -> Log {
+        let mut log = Log::behind(position(1, base));
+        for sequence in base + 1..=last {
+            log.push(Entry { position: position(2, sequence), time_ms: 0, body: [7; 100].into() });
+        }
+        log
+    }
+
+    #[test]
+    fn places_are_found_from_the_base_on() {
+        let log = log(10, 13);
+        assert_eq!(log.position(Sequence(9)), None);
+        assert_eq!(log.position(Sequence(10)), Some(position(1, 10)));
+        assert_eq!(log.position(Sequence(13)), Some(position(2, 13)));
+        assert_eq!(log.position(Sequence(14)), None);
+    }
+
+    #[test]
+    fn messages_hold_what_fits_and_one_at_least() {
+        let log = log(0, 5);
+        assert_eq!(log.behind_place(Sequence(1), 300).len(), 2);
+        assert_eq!(log.behind_place(Sequence(4), 1).len(), 1);
+        assert!(log.behind_place(Sequence(5), 1000).is_empty());
+    }
+
+    #[test]
+    fn what_is_applied_goes_but_for_what_somebody_needs() {
+        let mut long = log(0, 10);
+        long.trim(Sequence(8), Sequence(6), 100);
+        assert_eq!(long.base().sequence, Sequence(6), "behind 6 somebody needs them");
+        long.trim(Sequence(8), Sequence(0), 1);
+        assert_eq!(long.base().sequence, Sequence(7), "one applied entry is kept");
+        assert!(long.truncate_behind(Sequence(9)) && !long.truncate_behind(Sequence(9)));
+        assert_eq!(long.last().sequence, Sequence(9));
+    }
+}

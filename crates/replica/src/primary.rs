@@ -1,0 +1,477 @@
+//! What a primary knows of the other copies, and who waits for it.
+//!
+//! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was proposed, that
+//! one as well.
+
+use crate::copy::{Around, Replicated};
+use crate::lease::{Leases, Need};
+use crate::planted::{self, Bug};
+use crate::{
+    Effect, Entry, Incarnation, Moment, NodeId, Position, Proposal, Refusal, Sequence, SlotMessage, Table,
+    Ticket, Version,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What is known of another copy.
+#[derive(Debug)]
+struct Peer {
+    node: NodeId,
+    incarnation: Incarnation,
+    /// Whether it has answered in this epoch: before that nobody knows where it stands.
+    is_known: bool,
+    matched: Sequence,
+    /// The entries behind this one are sent next.
+    sent: Sequence,
+    committed_told: Sequence,
+    heard_at: Moment,
+    sent_at: Moment,
+    /// Since when it owes an answer.
+    owes_since: Option<Moment>,
+    transfer_at: Option<Moment>,
+}
+
+/// A copy that is about to be counted in.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    node: NodeId,
+    incarnation: Incarnation,
+    since: Moment,
+    proposed_at: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct WaitingRead {
+    ticket: Ticket,
+    behind: Sequence,
+    round: u64,
+    since: Moment,
+}
+
+/// A primary's part.
+#[derive(Debug, Default)]
+pub(crate) struct Primary {
+    peers: Vec<Peer>,
+    candidate: Option<Candidate>,
+    dismissed_at: Option<Moment>,
+    /// Nothing is read before this entry is committed: it was the last one when the epoch began.
+    serves_behind: Sequence,
+    tickets: VecDeque<(Sequence, Ticket)>,
+    /// The last write of each key that is under way.
+    dirty: BTreeMap<u64, Sequence>,
+    under_way: VecDeque<(Sequence, Vec<u64>, usize)>,
+    under_way_bytes: usize,
+    reads: VecDeque<WaitingRead>,
+}
+
+/// What a primary is told with each look at its slot.
+pub(crate) struct Knowing<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) leases: &'a Leases,
+    /// The newest table that this node knows.
+    pub(crate) known: Version,
+    /// Whether that one leaves the slot to this node.
+    pub(crate) keeps: bool,
+    /// Whether the configuration group hears this node, so that it may serve alone.
+    pub(crate) group_hears: bool,
+}
+
+impl Primary {
+    /// A new epoch of this node, led before or not: what the others have is to be found out.
+    pub(crate) fn of(copy: &Replicated, before: Option<Box<Self>>, _around: &Around<'_>) -> Box<Self> {
+        let mut primary = before.unwrap_or_default();
+        if !planted::is(Bug::MatchedKept) {
+            primary.peers.clear();
+        }
+        primary.candidate = None;
+        primary.dismissed_at = None;
+        primary.serves_behind = copy.log.last().sequence;
+        primary
+    }
+
+    /// Somebody else leads: nobody knows what becomes of writes that were under way.
+    pub(crate) fn end(self, leads: Option<NodeId>, around: &mut Around<'_>) {
+        for (_, ticket) in self.tickets {
+            around.effects.push(Effect::Unknown { ticket });
+        }
+        let refusal = leads.map_or(Refusal::NoPrimary, |to| Refusal::Moved { to });
+        for read in self.reads {
+            around.effects.push(Effect::Refuse { ticket: read.ticket, refusal });
+        }
+    }
+
+    pub(crate) fn ticket_of(&mut self, sequence: Sequence) -> Option<Ticket> {
+        while self.under_way.front().is_some_and(|(first, ..)| *first <= sequence) {
+            let Some((first, keys, bytes)) = self.under_way.pop_front() else { break };
+            self.under_way_bytes = self.under_way_bytes.saturating_sub(bytes);
+            for key in keys {
+                if self.dirty.get(&key) == Some(&first) {
+                    self.dirty.remove(&key);
+                }
+            }
+        }
+        let (first, ticket) = *self.tickets.front()?;
+        (first == sequence).then(|| {
+            self.tickets.pop_front();
+            ticket
+        })
+    }
+
+    fn is_idle(&self, committed: Sequence, last: Sequence) -> bool {
+        committed == last
+            && self.reads.is_empty()
+            && self.candidate.is_none()
+            && self.peers.iter().all(|peer| peer.committed_told >= committed && peer.matched == last)
+    }
+}
+
+impl Replicated {
+    /// Whether nothing is to be done when time passes.
+    pub(crate) fn is_idle(&self) -> bool {
+        let Some(primary) = &self.primary else { return true };
+        primary.is_idle(self.committed, self.log.last().sequence) && self.configuration.joining.is_empty()
+    }
+
+    /// Other copies that there are now, and were not before, are asked what they have.
+    pub(crate) fn meet_copies(&mut self, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        let configuration = self.configuration;
+        primary.peers.retain(|peer| configuration.has(peer.node));
+        let copies = configuration.in_sync.iter().chain(configuration.joining.iter());
+        for node in copies.filter(|&node| node != around.me) {
+            if primary.peers.iter().any(|peer| peer.node == node) {
+                continue;
+            }
+            let last = self.log.last().sequence;
+            primary.peers.push(Peer {
+                node,
+                incarnation: Incarnation::default(),
+                is_known: false,
+                matched: Sequence(0),
+                sent: last,
+                committed_told: Sequence(0),
+                heard_at: around.now,
+                sent_at: around.now,
+                owes_since: Some(around.now),
+                transfer_at: None,
+            });
+        }
+        for at in 0..primary.peers.len() {
+            self.send_entries(&mut primary, at, true, around);
+        }
+        self.primary = Some(primary);
+        self.advance(around);
+    }
+
+    /// What a life of a node said of its log does not count for the next one.
+    pub(crate) fn notice_lives(&mut self, table: &Table, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        let last = self.log.last().sequence;
+        for at in 0..primary.peers.len() {
+            let Some(peer) = primary.peers.get_mut(at) else { break };
+            let incarnation = table.incarnation(peer.node).unwrap_or_default();
+            if peer.incarnation == incarnation {
+                continue;
+            }
+            if peer.incarnation != Incarnation::default() {
+                (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
+                (peer.is_known, peer.transfer_at) = (false, None);
+                // The group refuses for ever what was proposed for the life before.
+                primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
+            }
+            peer.incarnation = incarnation;
+            self.send_entries(&mut primary, at, true, around);
+        }
+        self.primary = Some(primary);
+    }
+
+    /// A client writes.
+    pub(crate) fn client_writes(&mut self, write: Write, around: &mut Around<'_>) {
+        let Write { ticket, time_ms, body, keys } = write;
+        let last = self.log.last().sequence;
+        let under_way = last.0 - self.committed.0;
+        let Some(primary) = self.primary.as_mut() else { return };
+        let options = around.options;
+        let (have, need) = (self.configuration.in_sync.len(), options.in_sync_min);
+        let refusal = if have < need {
+            Some(Refusal::TooFewCopies { have, need })
+        } else if under_way >= options.under_way_max as u64
+            || primary.under_way_bytes >= options.under_way_bytes_max
+        {
+            Some(Refusal::Busy)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return around.effects.push(Effect::Refuse { ticket, refusal });
+        }
+        let position = Position { epoch: self.configuration.epoch, sequence: last.next() };
+        primary.tickets.push_back((position.sequence, ticket));
+        for &key in &keys {
+            primary.dirty.insert(key, position.sequence);
+        }
+        primary.under_way_bytes += body.len();
+        primary.under_way.push_back((position.sequence, keys, body.len()));
+        let entry = Entry { position, time_ms: time_ms.max(self.time_ms), body };
+        let after = self.log.last();
+        self.push(entry.clone());
+        self.write(after, vec![entry], around);
+        self.spread(around);
+        self.advance(around);
+    }
+
+    /// Sends what is new to every copy that is known to follow.
+    fn spread(&mut self, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        for at in 0..primary.peers.len() {
+            self.send_entries(&mut primary, at, false, around);
+        }
+        self.primary = Some(primary);
+    }
+
+    /// Sends a copy the entries behind what was sent, as one message; `probes` also where there are none.
+    fn send_entries(&self, primary: &mut Primary, at: usize, probes: bool, around: &mut Around<'_>) {
+        let Some(peer) = primary.peers.get_mut(at) else { return };
+        if !probes && !peer.is_known {
+            return;
+        }
+        let Some(previous) = self.log.position(peer.sent) else {
+            return self.begin_transfer(peer, around);
+        };
+        let entries = self.log.behind_place(peer.sent, around.options.message_bytes_max);
+        if entries.is_empty() && !probes {
+            return;
+        }
+        peer.sent = Sequence(peer.sent.0 + entries.len() as u64);
+        peer.sent_at = around.now;
+        peer.owes_since.get_or_insert(around.now);
+        peer.committed_told = self.committed;
+        let node = peer.node;
+        self.send(node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
+    }
+
+    /// What it needs is no longer in the log.
+    fn begin_transfer(&self, peer: &mut Peer, around: &mut Around<'_>) {
+        let again_us = 10 * around.options.suspect_us;
+        if peer.transfer_at.is_none_or(|at| around.now >= at.after(again_us)) {
+            peer.transfer_at = Some(around.now);
+            around.effects.push(Effect::Transfer { slot: self.slot, to: peer.node });
+        }
+    }
+
+    pub(crate) fn transfer_ended(&mut self, to: NodeId) {
+        let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
+        peers.filter(|peer| peer.node == to).for_each(|peer| peer.transfer_at = None);
+    }
+
+    /// A copy has this epoch's log up to a place.
+    pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, around: &mut Around<'_>) {
+        let last = self.log.last().sequence;
+        let Some(mut primary) = self.primary.take() else { return };
+        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
+            && let Some(peer) = primary.peers.get_mut(at)
+        {
+            let has_more = matched > peer.matched;
+            peer.is_known = true;
+            peer.matched = matched.min(last).max(peer.matched);
+            peer.sent = peer.sent.max(peer.matched);
+            peer.heard_at = around.now;
+            peer.owes_since = match peer.matched < peer.sent {
+                true if has_more => Some(around.now),
+                true => peer.owes_since,
+                false => None,
+            };
+            peer.transfer_at = None;
+            self.send_entries(&mut primary, at, false, around);
+        }
+        self.primary = Some(primary);
+        self.advance(around);
+    }
+
+    /// A copy does not have what the last message stood on.
+    pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
+            && let Some(peer) = primary.peers.get_mut(at)
+        {
+            peer.heard_at = around.now;
+            peer.owes_since = None;
+            peer.is_known = true;
+            peer.sent = hint.max(peer.matched).min(self.log.last().sequence);
+            if self.log.position(peer.sent).is_some() {
+                peer.transfer_at = None;
+            }
+            self.send_entries(&mut primary, at, true, around);
+        }
+        self.primary = Some(primary);
+    }
+
+    /// Commits what every copy that counts has.
+    pub(crate) fn advance(&mut self, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        let counts_itself = planted::is(Bug::CountedBeforeLogged);
+        let mut had: Vec<Sequence> = vec![if counts_itself { self.log.last().sequence } else { self.logged }];
+        let counted = primary.peers.iter().filter(|peer| self.must_have(&primary, peer, around));
+        had.extend(counted.map(|peer| peer.matched));
+        had.sort_unstable();
+        let skipped = usize::from(planted::is(Bug::CommittedWithoutOne) && had.len() > 2);
+        if let Some(&through) = had.get(skipped) {
+            self.commit(through, Some(&mut primary), around);
+        }
+        let needed = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
+        self.primary = Some(primary);
+        self.trim(needed, around.options);
+    }
+
+    fn must_have(&self, primary: &Primary, peer: &Peer, around: &Around<'_>) -> bool {
+        if planted::is(Bug::DismissedAlone) && around.now > peer.heard_at.after(around.options.suspect_us) {
+            return false;
+        }
+        self.configuration.in_sync.contains(peer.node)
+            || (primary.candidate.is_some_and(|candidate| candidate.node == peer.node)
+                && !planted::is(Bug::AdmittedAlone))
+    }
+
+    /// A client reads.
+    pub(crate) fn client_reads(
+        &mut self,
+        ticket: Ticket,
+        keys: &[u64],
+        knowing: &Knowing<'_>,
+        around: &mut Around<'_>,
+    ) {
+        let Some(primary) = self.primary.as_mut() else { return };
+        let behind = keys.iter().filter_map(|key| primary.dirty.get(key)).max().copied().unwrap_or_default();
+        if primary.reads.len() >= around.options.under_way_max {
+            return around.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
+        }
+        let round = knowing.leases.coming_round();
+        primary.reads.push_back(WaitingRead { ticket, behind, round, since: around.now });
+        self.answer_reads(knowing, around);
+    }
+
+    /// Answers reads that wait for nothing any more.
+    pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
+        let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
+        let serves = is_ready && keeps;
+        let waiting = std::mem::take(&mut primary.reads);
+        for read in waiting {
+            if serves
+                && read.behind <= self.committed
+                && self.has_leases(&primary, read.round, knowing, around)
+            {
+                around.effects.push(Effect::Read { ticket: read.ticket });
+            } else if around.now > read.since.after(around.options.read_wait_us) {
+                around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
+            } else {
+                primary.reads.push_back(read);
+            }
+        }
+        self.primary = Some(primary);
+    }
+
+    fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        let need = Need { since: self.configuration.since, known: knowing.known, round };
+        let mut counted =
+            primary.peers.iter().filter(|peer| self.must_have(primary, peer, around)).peekable();
+        if counted.peek().is_none() {
+            return knowing.group_hears;
+        }
+        counted.all(|peer| knowing.leases.is_held(peer.node, need, around.now, around.options))
+    }
+
+    /// Whether somebody waits to read.
+    pub(crate) fn has_reads(&self) -> bool {
+        self.primary.as_ref().is_some_and(|primary| !primary.reads.is_empty())
+    }
+
+    /// Time passed: sends again, tells what is committed, counts copies in, reports those that do not answer.
+    pub(crate) fn tick(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        for at in 0..primary.peers.len() {
+            self.remind(&mut primary, at, around);
+        }
+        self.count_in(&mut primary, knowing, around);
+        self.report(&mut primary, knowing, around);
+        self.primary = Some(primary);
+        self.advance(around);
+        self.answer_reads(knowing, around);
+    }
+
+    fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
+        let Some(peer) = primary.peers.get_mut(at) else { return };
+        let is_silent = around.now >= peer.sent_at.after(around.options.resend_us);
+        let lacks = peer.matched < self.log.last().sequence;
+        if lacks && is_silent {
+            peer.sent = if peer.is_known { peer.matched } else { self.log.last().sequence };
+            self.send_entries(primary, at, true, around);
+        } else if peer.committed_told < self.committed && peer.matched >= self.committed {
+            self.send_entries(primary, at, true, around);
+        }
+    }
+
+    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in.
+    fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let last = self.log.last().sequence;
+        let is_near = |peer: &&Peer| {
+            let member = knowing.table.members.get(&peer.node);
+            self.configuration.joining.contains(peer.node)
+                && peer.matched.0 + around.options.nearly_caught_up >= last.0
+                && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.suspect_us))
+                && peer.is_known
+                && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
+        };
+        if primary.candidate.is_none() {
+            primary.candidate = primary.peers.iter().find(is_near).map(|peer| Candidate {
+                node: peer.node,
+                incarnation: peer.incarnation,
+                since: around.now,
+                proposed_at: None,
+            });
+        }
+        let Some(candidate) = &mut primary.candidate else { return };
+        let Some(peer) = primary.peers.iter().find(|peer| peer.node == candidate.node) else { return };
+        let is_there = peer.matched >= self.committed || planted::is(Bug::AdmittedEarly);
+        let is_due = candidate.proposed_at.is_none_or(|at| around.now >= at.after(around.options.resend_us));
+        let (slot, epoch) = (self.slot, self.configuration.epoch);
+        let Candidate { node, incarnation, since, proposed_at } = *candidate;
+        let is_same_life = peer.incarnation == incarnation;
+        if is_there && is_due && is_same_life {
+            candidate.proposed_at = Some(around.now);
+            around.effects.push(Effect::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
+        } else if proposed_at.is_none() && around.now >= since.after(around.options.suspect_us) {
+            // Nobody was asked yet, so it can be given up.
+            primary.candidate = None;
+        }
+    }
+
+    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have counted in.
+    fn report(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let patience = around.options.suspect_us;
+        let is_due = primary.dismissed_at.is_none_or(|at| around.now >= at.after(patience / 2));
+        if !is_due {
+            return;
+        }
+        let waits = !primary.reads.is_empty();
+        let is_silent = |peer: &&Peer| {
+            let owes = peer.owes_since.is_some_and(|since| around.now >= since.after(patience));
+            let granted_at = knowing.leases.heard_at(peer.node).unwrap_or(peer.heard_at);
+            let owes_lease = waits && around.now >= granted_at.after(2 * patience);
+            self.must_have(primary, peer, around) && (owes || owes_lease)
+        };
+        let Some(node) = primary.peers.iter().find(is_silent).map(|peer| peer.node) else { return };
+        primary.dismissed_at = Some(around.now);
+        let (slot, epoch) = (self.slot, self.configuration.epoch);
+        around.effects.push(Effect::Propose(Proposal::Dismiss { slot, epoch, node }));
+    }
+}
+
+/// What a client wants to be written.
+pub(crate) struct Write {
+    pub(crate) ticket: Ticket,
+    pub(crate) time_ms: u64,
+    pub(crate) body: Arc<[u8]>,
+    pub(crate) keys: Vec<u64>,
+}
