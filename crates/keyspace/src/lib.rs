@@ -1,4 +1,47 @@
 //! What a slot holds, and what commands do to it.
 //!
+//! [`Keyspace`] keeps the slots of one loop of a node in a tree of the engine; [`ModelKeyspace`] keeps them in plain maps.
+//! Both run the same evaluator over [`Cells`] and [`Changes`]: a write is evaluated at the time that its entry in the log
+//! gives it, and all cells that it changes are committed together with the place of the entry.
+//!
 //! Invariant: what a write does and answers follows from the cells, the command and the time it was given, and from
 //! nothing else: every copy of a slot comes to the same.
+//! Invariant: a command that is refused has changed nothing.
+
+// What is kept, and how.
+mod cell;
+mod cells;
+mod head;
+mod slot;
+mod state;
+
+// What commands do.
+mod answer;
+mod error;
+mod evaluate;
+mod refusal;
+
+// Where slots are kept.
+mod keyspace;
+
+pub use cells::{CellRef, CellValue, Cells, Changes};
+pub use error::KeyspaceError;
+pub use keyspace::{Keyspace, Overdue, ReadOutcome};
+pub use refusal::Refusal;
+pub use slot::{SLOTS, slot_of};
+pub use state::Applied;
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 16 << 10;
+
+/// Longest field of a hash, in bytes.
+pub const FIELD_BYTES_MAX: usize = 16 << 10;
+
+/// Longest value of a field, in bytes; what is kept at a key itself shares them with its lifetime.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// Longest answer to one command, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Longest string at a key, in bytes.
+pub const STRING_BYTES_MAX: usize = VALUE_BYTES_MAX - 9;

@@ -1,0 +1,173 @@
+//! Names of cells in the tree: which slot, which kind, which key, which field.
+//!
+//! ```text
+//! slot 01 key                    head: a string, or how many fields a hash has; sort key 00 of the contract
+//! slot 02 escaped-key field      field of a hash; sort key 01 and the field
+//! slot 03 deadline key           nothing: finds keys by when they are deleted
+//! slot 04                        kept for sessions
+//! ff ff slot                     state of the slot: what was applied, when, how many keys there are
+//! ```
+//!
+//! Heads lie beside each other, so that keys are counted and listed without passing over fields. Numbers have their
+//! highest byte first. In an escaped key a zero is followed by `ff`, and two zeros end it: so names are in the order of
+//! keys, then of fields, and no key is the beginning of another.
+//!
+//! Invariant: names of two slots never interleave, and a slot's own never lie among its state.
+
+use std::ops::Deref;
+
+pub(crate) const HEAD: u8 = 1;
+pub(crate) const FIELD: u8 = 2;
+pub(crate) const DEADLINE: u8 = 3;
+
+/// What the names of states begin with: no slot has this number.
+const STATES: [u8; 2] = [0xff, 0xff];
+
+/// Names up to this length need no memory of their own.
+const SHORT: usize = 120;
+
+/// The name of a cell.
+pub(crate) struct CellName {
+    short: [u8; SHORT],
+    len: usize,
+    long: Vec<u8>,
+}
+
+impl CellName {
+    fn new() -> Self {
+        Self { short: [0; SHORT], len: 0, long: Vec::new() }
+    }
+
+    /// What the names of all cells of a kind begin with, in a slot.
+    pub(crate) fn kind(slot: u16, kind: u8) -> Self {
+        let mut name = Self::new();
+        name.push(&slot.to_be_bytes());
+        name.push(&[kind]);
+        name
+    }
+
+    pub(crate) fn head(slot: u16, key: &[u8]) -> Self {
+        let mut name = Self::kind(slot, HEAD);
+        name.push(key);
+        name
+    }
+
+    /// What the names of all fields of a key begin with.
+    pub(crate) fn fields(slot: u16, key: &[u8]) -> Self {
+        let mut name = Self::kind(slot, FIELD);
+        let mut rest = key;
+        while let Some(zero) = rest.iter().position(|&byte| byte == 0) {
+            name.push(&rest[..=zero]);
+            name.push(&[0xff]);
+            rest = &rest[zero + 1..];
+        }
+        name.push(rest);
+        name.push(&[0, 0]);
+        name
+    }
+
+    /// Behind the last field of a key.
+    pub(crate) fn fields_end(slot: u16, key: &[u8]) -> Self {
+        let mut name = Self::fields(slot, key);
+        name.replace_last(1);
+        name
+    }
+
+    pub(crate) fn field(slot: u16, key: &[u8], field: &[u8]) -> Self {
+        let mut name = Self::fields(slot, key);
+        name.push(field);
+        name
+    }
+
+    pub(crate) fn deadline(slot: u16, deadline_ms: u64, key: &[u8]) -> Self {
+        let mut name = Self::kind(slot, DEADLINE);
+        name.push(&deadline_ms.to_be_bytes());
+        name.push(key);
+        name
+    }
+
+    pub(crate) fn state(slot: u16) -> Self {
+        let mut name = Self::new();
+        name.push(&STATES);
+        name.push(&slot.to_be_bytes());
+        name
+    }
+
+    /// Adds bytes at the end.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            if let Some(room) = self.short.get_mut(self.len..self.len + bytes.len()) {
+                room.copy_from_slice(bytes);
+                self.len += bytes.len();
+                return;
+            }
+            self.long.reserve(self.len + bytes.len());
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    fn replace_last(&mut self, byte: u8) {
+        match self.long.last_mut() {
+            Some(last) => *last = byte,
+            None => self.short[self.len - 1] = byte,
+        }
+    }
+}
+
+impl Deref for CellName {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+    }
+}
+
+/// What the names of states begin with, and the number that the name of one tells.
+pub(crate) fn states() -> &'static [u8] {
+    &STATES
+}
+
+pub(crate) fn slot_of_state(name: &[u8]) -> Option<u16> {
+    let number = name.get(STATES.len()..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_keys_and_fields_and_no_key_begins_another() {
+        let parts: [&[u8]; 9] = [b"", b"\0", b"\0\0", b"\0\x01", b"\0\xff", b"a", b"a\0", b"a\0b", b"\xff"];
+        let mut pairs = Vec::new();
+        for key in parts {
+            for field in parts {
+                pairs.push((key, field));
+            }
+        }
+        pairs.sort_unstable();
+        let names: Vec<Vec<u8>> =
+            pairs.iter().map(|(key, field)| CellName::field(5, key, field).to_vec()).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:02x?}");
+        for (name, (key, _)) in names.iter().zip(&pairs) {
+            for other in parts {
+                let (from, to) = (CellName::fields(5, other), CellName::fields_end(5, other));
+                let is_inside = name.as_slice() >= &*from && name.as_slice() < &*to;
+                assert_eq!(is_inside, *key == other, "{key:02x?} {other:02x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_are_as_short_ones() {
+        for len in [0, 1, 100, SHORT - 3, SHORT - 2, 5000] {
+            let key = vec![0; len];
+            assert_eq!(CellName::head(7, &key)[3..], key);
+            assert_eq!(CellName::deadline(7, 12, &key)[11..], key);
+            assert_eq!(CellName::fields(7, &key).len(), 3 + 2 * len + 2);
+            assert!(*CellName::fields_end(7, &key) > *CellName::field(7, &key, &[0xff; 200]));
+        }
+        assert_eq!(slot_of_state(&CellName::state(16383)), Some(16383));
+    }
+}

@@ -1,0 +1,229 @@
+//! The slots of one loop of a node, in a tree of the engine.
+//!
+//! Invariant: what a write changes and the place of its entry in the log are in one batch.
+
+mod cells;
+
+use crate::answer::Answer;
+use crate::cell::{self, CellName};
+use crate::cells::Changes;
+use crate::evaluate::{self, Done, Reading, Stop, Writing};
+use crate::state::SlotState;
+use crate::{Applied, KeyspaceError, SLOTS};
+use atoll_engine::{Direction, Durability, Engine, Tree, WriteBatch};
+use atoll_resp::{Command, Protocol};
+use cells::{Pending, TreeCells};
+use std::ops::{Bound, ControlFlow};
+
+/// The slots of one loop of a node, in a tree of the engine that nobody else writes to.
+pub struct Keyspace {
+    engine: Engine,
+    tree: Tree,
+    slots: Vec<SlotState>,
+    batch: WriteBatch,
+}
+
+/// How a read ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ReadOutcome {
+    /// It was answered.
+    Answered,
+    /// Nothing was answered: these keys have to be deleted first, through the log, since their time is over.
+    Expired(Vec<Overdue>),
+}
+
+/// A key whose time is over.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Overdue {
+    /// Its slot.
+    pub slot: u16,
+    /// The key.
+    pub key: Vec<u8>,
+    /// When it should have been deleted, in milliseconds since 1970.
+    pub deadline_ms: u64,
+}
+
+impl Keyspace {
+    /// The keyspace in the tree of this name, which is made if there is none.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] when the tree cannot be read, or holds something else.
+    pub fn open(engine: &Engine, name: &str) -> Result<Self, KeyspaceError> {
+        let tree = engine.tree(name)?;
+        let mut slots = vec![SlotState::default(); usize::from(SLOTS)];
+        let mut wrong = None;
+        tree.scan((Bound::Included(cell::states()), Bound::Unbounded), Direction::Forward, |name, value| {
+            let state =
+                value.bytes().map_err(KeyspaceError::from).and_then(|bytes| SlotState::decode(&bytes));
+            let room = cell::slot_of_state(name).and_then(|slot| slots.get_mut(usize::from(slot)));
+            match (room, state) {
+                (Some(room), Ok(state)) => *room = state,
+                (None, Ok(_)) => wrong = Some(KeyspaceError::Corrupt { what: "the number of a slot" }),
+                (_, Err(error)) => wrong = Some(error),
+            }
+            if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        match wrong {
+            Some(error) => Err(error),
+            None => Ok(Self { engine: engine.clone(), tree, slots, batch: WriteBatch::new() }),
+        }
+    }
+
+    /// Evaluates a command at the time of its entry in the log, commits what it changes together with the place of the
+    /// entry, and writes the answer behind what `reply` has. A command that only reads, or is refused, leaves its place too.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`], and nothing was answered.
+    pub fn apply(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        command: &Command<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.write(slot, applied, time_ms, answer, |writing| evaluate::write(writing, command))
+    }
+
+    /// Deletes keys that still have exactly the deadlines they had when a read met them, or [`Keyspace::expired`] did;
+    /// answers how many there were.
+    ///
+    /// # Errors
+    /// As [`Keyspace::apply`].
+    pub fn apply_expiry(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        keys: &[(&[u8], u64)],
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.write(slot, applied, time_ms, answer, |writing| writing.expire_exactly(keys))
+    }
+
+    fn write(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        mut answer: Answer<'_>,
+        evaluate: impl FnOnce(&mut Writing<'_, '_, TreeCells<'_>, Pending<'_>>) -> Done,
+    ) -> Result<(), KeyspaceError> {
+        let mut state = *self.state(slot)?;
+        // A log's times never go back; if a caller's did, what was absent would be there again.
+        state.time_ms = state.time_ms.max(time_ms);
+        state.applied = applied;
+        self.batch.clear();
+        let mut changes = Pending::new(&self.tree, &mut self.batch);
+        let cells = TreeCells { tree: &self.tree };
+        let reading = Reading {
+            cells: &cells,
+            slot,
+            now_ms: state.time_ms,
+            soonest_ms: state.soonest_ms,
+            answer: answer.again(),
+            overdue: Vec::new(),
+        };
+        let mut writing = Writing { reading, changes: &mut changes, state };
+        let done = evaluate(&mut writing);
+        let changed = writing.state;
+        match done {
+            Ok(()) => state = changed,
+            Err(Stop::Refused(refusal)) => {
+                changes.clear();
+                answer.refuse(&refusal);
+            }
+            Err(Stop::Failed(error)) => {
+                answer.take_back();
+                return Err(error);
+            }
+        }
+        changes.put(&CellName::state(slot), [&state.encode(), &[]]);
+        let written = self.engine.write(&self.batch, Durability::Buffered);
+        if let Err(error) = written {
+            answer.take_back();
+            return Err(error.into());
+        }
+        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
+            *room = state;
+        }
+        Ok(())
+    }
+
+    /// Evaluates a command that only reads, and writes the answer behind what `reply` has.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`]; nothing was answered.
+    pub fn read(
+        &self,
+        slot: u16,
+        now_ms: u64,
+        command: &Command<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.look(slot, now_ms, answer, |reading| evaluate::read(reading, command))
+    }
+
+    fn look(
+        &self,
+        slot: u16,
+        now_ms: u64,
+        mut answer: Answer<'_>,
+        evaluate: impl FnOnce(&mut Reading<'_, TreeCells<'_>>) -> Done,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        let state = self.state(slot)?;
+        let mut reading = Reading {
+            cells: &TreeCells { tree: &self.tree },
+            slot,
+            // What a write at this time counted as absent, no later read finds.
+            now_ms: now_ms.max(state.time_ms),
+            soonest_ms: state.soonest_ms,
+            answer: answer.again(),
+            overdue: Vec::new(),
+        };
+        let done = evaluate(&mut reading);
+        let overdue = reading.overdue;
+        match done {
+            Err(Stop::Failed(error)) => {
+                answer.take_back();
+                return Err(error);
+            }
+            _ if !overdue.is_empty() => {
+                answer.take_back();
+                return Ok(ReadOutcome::Expired(overdue));
+            }
+            Err(Stop::Refused(refusal)) => answer.refuse(&refusal),
+            Ok(()) => {}
+        }
+        Ok(ReadOutcome::Answered)
+    }
+
+    /// The last entry of the slot's log that was applied.
+    #[must_use]
+    pub fn applied(&self, slot: u16) -> Applied {
+        self.state(slot).map(|state| state.applied).unwrap_or_default()
+    }
+
+    /// The time of that entry.
+    #[must_use]
+    pub fn time_ms(&self, slot: u16) -> u64 {
+        self.state(slot).map_or(0, |state| state.time_ms)
+    }
+
+    /// How many keys a slot holds, those counted whose time is over and that nobody deleted yet.
+    #[must_use]
+    pub fn keys_in(&self, slot: u16) -> u64 {
+        self.state(slot).map_or(0, |state| state.keys)
+    }
+
+    fn state(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {
+        self.slots.get(usize::from(slot)).ok_or(KeyspaceError::NoSlot { slot })
+    }
+}

@@ -1,0 +1,56 @@
+//! The state of a slot: how far its log was applied, and what is counted.
+
+use crate::KeyspaceError;
+
+/// An entry of a slot's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Applied {
+    /// The configuration that it was logged under.
+    pub epoch: u64,
+    /// Its place in the log.
+    pub sequence: u64,
+}
+
+/// What is known of a slot beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotState {
+    pub(crate) applied: Applied,
+    /// The time of the last entry.
+    pub(crate) time_ms: u64,
+    pub(crate) keys: u64,
+    /// No key is deleted before this date; only in memory, where 0 says that nobody looked yet.
+    pub(crate) soonest_ms: u64,
+}
+
+impl Default for SlotState {
+    /// An empty slot.
+    fn default() -> Self {
+        Self { applied: Applied::default(), time_ms: 0, keys: 0, soonest_ms: u64::MAX }
+    }
+}
+
+/// Bytes of a state.
+pub(crate) const STATE_BYTES: usize = 32;
+
+impl SlotState {
+    pub(crate) fn encode(&self) -> [u8; STATE_BYTES] {
+        let mut bytes = [0; STATE_BYTES];
+        let numbers = [self.applied.epoch, self.applied.sequence, self.time_ms, self.keys];
+        for (room, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            room.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, KeyspaceError> {
+        let mut numbers = [0; STATE_BYTES / 8];
+        if bytes.len() != STATE_BYTES {
+            return Err(KeyspaceError::Corrupt { what: "the state of a slot" });
+        }
+        for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        }
+        let [epoch, sequence, time_ms, keys] = numbers;
+        Ok(Self { applied: Applied { epoch, sequence }, time_ms, keys, soonest_ms: 0 })
+    }
+}
