@@ -1,0 +1,437 @@
+//! What copies of a slot promise, one case each, on a network that delivers in order unless it is told not to.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use atoll_replica::{
+    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId,
+    Options, Position, Refusal, Replica, Sequence, Slot, SlotMessage, Survived, Ticket,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+const SLOT: Slot = Slot(0);
+
+/// A node with its log, whose writes end when the test says so.
+struct Node {
+    replica: Replica,
+    incarnation: Incarnation,
+    log: Vec<Entry>,
+    unlogged: VecDeque<Position>,
+    applied: Vec<Entry>,
+    is_dead: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Written,
+    Read(usize),
+    Refused(Refusal),
+    Unknown,
+}
+
+struct Ring {
+    group: Group,
+    nodes: BTreeMap<NodeId, Node>,
+    network: VecDeque<(NodeId, Incarnation, NodeId, Message)>,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    now: Moment,
+    told: BTreeMap<Ticket, Told>,
+    /// Whether logs end at once.
+    logs_at_once: bool,
+    hears_group: bool,
+    proposals: Vec<Change>,
+    transfers: Vec<(NodeId, NodeId)>,
+}
+
+impl Ring {
+    fn of(nodes: u32, copies: usize, options: &Options) -> Self {
+        let group = Group::new(GroupOptions { slots: 1, copies });
+        let mut ring = Self {
+            group,
+            nodes: BTreeMap::new(),
+            network: VecDeque::new(),
+            cut: BTreeSet::new(),
+            now: Moment(1_000_000),
+            told: BTreeMap::new(),
+            logs_at_once: true,
+            hears_group: true,
+            proposals: Vec::new(),
+            transfers: Vec::new(),
+        };
+        (1..=nodes).for_each(|node| ring.start(NodeId(node), options, Survived::Nothing));
+        ring.place();
+        ring
+    }
+
+    fn start(&mut self, node: NodeId, options: &Options, survived: Survived) {
+        let nonce = self.now.0 + u64::from(node.0);
+        let address = format!("127.0.0.{}", node.0);
+        let change = Change::Register { node, nonce, address, survived: survived.clone() };
+        let Decision::Registered { incarnation } = self.group.apply(change) else { panic!("no life") };
+        let mut replica = Replica::new(node, options.clone());
+        let before = self.nodes.remove(&node);
+        let log = match (survived, before) {
+            (Survived::Everything(_), Some(before)) => before.log,
+            _ => Vec::new(),
+        };
+        let found = Found { slot: SLOT, base: Position::default(), base_time_ms: 0, entries: log.clone() };
+        replica.begin(self.now, incarnation, if log.is_empty() { Vec::new() } else { vec![found] });
+        let (unlogged, applied) = (VecDeque::new(), Vec::new());
+        self.nodes.insert(node, Node { replica, incarnation, log, unlogged, applied, is_dead: false });
+        self.publish();
+    }
+
+    fn place(&mut self) {
+        for change in self.group.plan(&[]) {
+            self.group.apply(change);
+        }
+        self.publish();
+    }
+
+    fn decide(&mut self, change: Change) {
+        self.group.apply(change);
+        self.publish();
+    }
+
+    /// Everybody who hears the group gets its table.
+    fn publish(&mut self) {
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.give(node, Input::Table(self.group.table()));
+        }
+    }
+
+    fn give(&mut self, node: NodeId, input: Input) {
+        let now = self.now;
+        let there = self.nodes.get_mut(&node).unwrap();
+        if there.is_dead {
+            return;
+        }
+        let mut effects = Vec::new();
+        there.replica.step(now, input, &mut effects);
+        effects.into_iter().for_each(|effect| self.perform(node, effect));
+    }
+
+    fn perform(&mut self, node: NodeId, effect: Effect) {
+        let there = self.nodes.get_mut(&node).unwrap();
+        match effect {
+            Effect::Send { to, message } => self.network.push_back((node, there.incarnation, to, message)),
+            Effect::Log { after, entries, .. } => {
+                there.log.truncate(after.sequence.0 as usize);
+                there.unlogged.push_back(entries.last().unwrap().position);
+                there.log.extend(entries);
+            }
+            Effect::Apply { entry, ticket, .. } => {
+                there.applied.push(entry);
+                ticket.map(|ticket| self.told.insert(ticket, Told::Written));
+            }
+            Effect::Read { ticket } => drop(self.told.insert(ticket, Told::Read(there.applied.len()))),
+            Effect::Refuse { ticket, refusal } => drop(self.told.insert(ticket, Told::Refused(refusal))),
+            Effect::Unknown { ticket } => drop(self.told.insert(ticket, Told::Unknown)),
+            Effect::Transfer { to, .. } => self.transfers.push((node, to)),
+            Effect::Propose(proposal) => self.proposals.push(Change::Propose(proposal)),
+            Effect::FetchTable | Effect::Forget { .. } => {}
+        }
+    }
+
+    /// Delivers until nothing moves.
+    fn settle(&mut self) {
+        loop {
+            if self.logs_at_once {
+                self.log_all();
+            }
+            let Some((from, incarnation, to, message)) = self.network.pop_front() else { break };
+            if !self.cut.contains(&(from, to)) && self.nodes.contains_key(&to) {
+                self.give(to, Input::Message { from, incarnation, message });
+            }
+        }
+    }
+
+    fn log_all(&mut self) {
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            while let Some(position) = self.nodes.get_mut(&node).unwrap().unlogged.pop_front() {
+                self.give(node, Input::Logged { slot: SLOT, position });
+            }
+        }
+    }
+
+    /// Time passes, with everything that comes of it; the group decides what it is asked for.
+    fn pass(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / 20 {
+            self.now = self.now.after(20_000);
+            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                if self.hears_group {
+                    self.give(node, Input::GroupHeard { asked_at: self.now });
+                }
+                self.give(node, Input::Tick);
+            }
+            self.settle();
+            for (from, to) in std::mem::take(&mut self.transfers) {
+                self.transfer(from, to);
+            }
+            for change in std::mem::take(&mut self.proposals) {
+                self.decide(change);
+            }
+            self.settle();
+        }
+    }
+
+    fn transfer(&mut self, from: NodeId, to: NodeId) {
+        let applied = self.nodes[&from].applied.clone();
+        let last = applied.last().unwrap();
+        let (position, time_ms) = (last.position, last.time_ms);
+        let there = self.nodes.get_mut(&to).unwrap();
+        if there.replica.would_install(SLOT, position) {
+            there.log = applied.clone();
+            there.applied = applied;
+            self.give(to, Input::Installed { slot: SLOT, position, time_ms });
+        }
+    }
+
+    fn write(&mut self, node: u32, ticket: u64) {
+        let body: Arc<[u8]> = ticket.to_be_bytes().into();
+        let (ticket, keys) = (Ticket(ticket), vec![7]);
+        self.give(NodeId(node), Input::Write { slot: SLOT, ticket, time_ms: 5, body, keys });
+    }
+
+    fn read(&mut self, node: u32, ticket: u64) {
+        self.give(NodeId(node), Input::Read { slot: SLOT, ticket: Ticket(ticket), keys: vec![7] });
+    }
+
+    fn told(&self, ticket: u64) -> Option<Told> {
+        self.told.get(&Ticket(ticket)).copied()
+    }
+
+    fn kill(&mut self, node: u32) {
+        self.nodes.get_mut(&NodeId(node)).unwrap().is_dead = true;
+    }
+
+    fn fail(&mut self, node: u32) {
+        let incarnation = self.nodes[&NodeId(node)].incarnation;
+        self.decide(Change::Fail { node: NodeId(node), incarnation });
+    }
+
+    fn isolate(&mut self, node: u32) {
+        let others: Vec<_> = self.nodes.keys().copied().filter(|other| other.0 != node).collect();
+        for other in others {
+            self.cut.insert((NodeId(node), other));
+            self.cut.insert((other, NodeId(node)));
+        }
+    }
+
+    fn primary(&self) -> NodeId {
+        self.group.table().slot(SLOT).primary.unwrap()
+    }
+
+    fn applied(&self, node: u32) -> Vec<u64> {
+        let bodies = self.nodes[&NodeId(node)].applied.iter();
+        bodies.map(|entry| u64::from_be_bytes(entry.body[..].try_into().unwrap())).collect()
+    }
+}
+
+fn three() -> Ring {
+    let mut ring = Ring::of(3, 3, &Options::default());
+    ring.pass(100);
+    assert_eq!(ring.primary(), NodeId(1));
+    ring
+}
+
+#[test]
+fn a_write_is_acknowledged_when_every_copy_has_logged_it_and_not_before() {
+    let mut ring = three();
+    ring.logs_at_once = false;
+    ring.write(1, 1);
+    ring.settle();
+    assert_eq!(ring.told(1), None, "nobody has logged it");
+    ring.log_all();
+    assert_eq!(ring.told(1), None, "the others did not say so yet");
+    ring.settle();
+    assert_eq!(ring.told(1), Some(Told::Written));
+    ring.pass(100);
+    assert_eq!((ring.applied(2), ring.applied(3)), (vec![1], vec![1]), "the others apply it as well");
+}
+
+#[test]
+fn a_read_behind_a_write_of_its_key_waits_for_the_commit() {
+    let mut ring = three();
+    ring.cut.insert((NodeId(1), NodeId(2)));
+    ring.write(1, 1);
+    ring.read(1, 2);
+    ring.settle();
+    assert_eq!((ring.told(1), ring.told(2)), (None, None));
+    ring.cut.clear();
+    ring.pass(400);
+    assert_eq!((ring.told(1), ring.told(2)), (Some(Told::Written), Some(Told::Read(1))));
+}
+
+#[test]
+fn a_primary_that_hears_nobody_reads_nothing_once_its_promises_ran_out() {
+    let mut ring = three();
+    ring.read(1, 1);
+    assert_eq!(ring.told(1), Some(Told::Read(0)), "while it has promises it needs nobody");
+    ring.isolate(1);
+    ring.hears_group = false;
+    ring.pass(1_100);
+    ring.read(1, 2);
+    ring.pass(3_200);
+    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoLease)));
+}
+
+#[test]
+fn who_promised_takes_no_other_primary_until_the_promise_ran_out() {
+    let mut ring = three();
+    ring.pass(300);
+    ring.isolate(1);
+    ring.fail(1);
+    let table = |ring: &Ring, node: u32| ring.nodes[&NodeId(node)].replica.table().slot(SLOT).primary;
+    ring.pass(600);
+    let leader = ring.primary().0;
+    assert_ne!(leader, 1);
+    assert_eq!(table(&ring, leader), Some(NodeId(1)), "the promise stands");
+    ring.pass(600);
+    assert_eq!(table(&ring, leader), Some(NodeId(leader)));
+}
+
+#[test]
+fn the_next_primary_has_what_was_acknowledged_and_the_former_one_tells_that_it_does_not_know() {
+    let mut ring = three();
+    ring.write(1, 1);
+    ring.settle();
+    assert_eq!(ring.told(1), Some(Told::Written));
+    ring.isolate(1);
+    ring.write(1, 2);
+    ring.fail(1);
+    assert_eq!(ring.told(2), Some(Told::Unknown), "it heard the new table");
+    ring.pass(1_200);
+    let leader = ring.primary().0;
+    ring.write(leader, 3);
+    ring.pass(100);
+    assert_eq!(ring.told(3), Some(Told::Written));
+    assert_eq!(ring.applied(leader), [1, 3]);
+    ring.cut.clear();
+    ring.decide(Change::Hear { node: NodeId(1), incarnation: Incarnation(1) });
+    ring.pass(1_000);
+    assert_eq!(ring.applied(1), [1, 3], "what only it had was cut off");
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3, "and it counts again");
+}
+
+#[test]
+fn with_too_few_copies_nothing_is_written_but_reads_go_on() {
+    let mut ring = three();
+    ring.write(1, 1);
+    ring.settle();
+    for node in [2, 3] {
+        ring.kill(node);
+        ring.fail(node);
+    }
+    ring.pass(100);
+    ring.write(1, 2);
+    ring.read(1, 3);
+    ring.pass(100);
+    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
+    assert_eq!(ring.told(3), Some(Told::Read(1)));
+}
+
+#[test]
+fn a_copy_that_does_not_answer_is_reported_and_gone_on_without() {
+    let mut ring = three();
+    ring.kill(3);
+    ring.write(1, 1);
+    ring.pass(900);
+    assert_eq!(ring.told(1), None);
+    ring.pass(400);
+    assert_eq!(ring.told(1), Some(Told::Written));
+    assert!(!ring.group.table().slot(SLOT).in_sync.contains(NodeId(3)));
+}
+
+#[test]
+fn a_node_that_lost_everything_gets_the_cells_and_then_counts_again() {
+    let options = Options { kept_entries: 2, ..Options::default() };
+    let mut ring = Ring::of(3, 3, &options);
+    ring.pass(100);
+    (1..=10).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(100);
+    ring.kill(3);
+    ring.fail(3);
+    ring.pass(100);
+    (11..=20).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(100);
+    ring.start(NodeId(3), &options, Survived::Nothing);
+    ring.pass(2_000);
+    assert_eq!(ring.applied(3), (1..=20).collect::<Vec<_>>());
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3);
+}
+
+#[test]
+fn after_a_total_outage_everything_acknowledged_is_there() {
+    let mut ring = three();
+    (1..=5).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(100);
+    let options = Options::default();
+    for node in 1..=3 {
+        ring.kill(node);
+    }
+    for node in 1..=3 {
+        let last = ring.nodes[&NodeId(node)].log.last().unwrap().position;
+        ring.start(NodeId(node), &options, Survived::Everything(vec![(SLOT, last)]));
+    }
+    ring.pass(2_000);
+    ring.read(ring.primary().0, 9);
+    ring.pass(100);
+    assert_eq!(ring.told(9), Some(Told::Read(5)));
+    for node in 1..=3 {
+        assert_eq!(ring.applied(node), [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn a_slot_whose_last_copy_lost_everything_is_down_until_somebody_accepts_that() {
+    let mut ring = Ring::of(1, 1, &Options { in_sync_min: 1, ..Options::default() });
+    ring.pass(100);
+    ring.write(1, 1);
+    ring.settle();
+    ring.kill(1);
+    ring.start(NodeId(1), &Options { in_sync_min: 1, ..Options::default() }, Survived::Nothing);
+    ring.pass(1_500);
+    ring.read(1, 2);
+    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoPrimary)));
+    ring.decide(Change::Recover { slot: SLOT });
+    ring.pass(100);
+    ring.read(1, 3);
+    assert_eq!(ring.told(3), Some(Told::Read(0)));
+}
+
+#[test]
+fn a_planned_change_of_the_primary_takes_no_lease_time() {
+    let mut ring = three();
+    ring.write(1, 1);
+    ring.pass(300);
+    let epoch = ring.group.table().slot(SLOT).epoch;
+    ring.decide(Change::Lead { slot: SLOT, epoch, node: NodeId(2) });
+    ring.settle();
+    ring.read(2, 2);
+    ring.settle();
+    assert_eq!(ring.told(2), Some(Told::Read(1)), "the former primary gave up its promises at once");
+    ring.write(1, 3);
+    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::Moved { to: NodeId(2) })));
+}
+
+#[test]
+fn messages_of_a_former_life_or_a_former_epoch_count_for_nothing() {
+    let mut ring = three();
+    ring.logs_at_once = false;
+    ring.write(1, 1);
+    let epoch = ring.group.table().slot(SLOT).epoch;
+    let appended = |matched| Message::Slot { slot: SLOT, epoch, about: SlotMessage::Appended { matched } };
+    for node in [2, 3] {
+        let message = appended(Sequence(1));
+        ring.give(NodeId(1), Input::Message { from: NodeId(node), incarnation: Incarnation(0), message });
+    }
+    ring.give(NodeId(1), Input::Logged { slot: SLOT, position: Position { epoch, sequence: Sequence(1) } });
+    assert_eq!(ring.told(1), None);
+    for node in [2, 3] {
+        let message = appended(Sequence(1));
+        ring.give(NodeId(1), Input::Message { from: NodeId(node), incarnation: Incarnation(1), message });
+    }
+    assert_eq!(ring.told(1), Some(Told::Written), "and in this life they do");
+}
