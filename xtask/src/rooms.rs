@@ -55,7 +55,13 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "ring",
-        packages: &["atoll-replica", "atoll-keyspace", "atoll-ring", "atoll-ring-simulation"],
+        packages: &[
+            "atoll-replica",
+            "atoll-keyspace",
+            "atoll-council",
+            "atoll-ring",
+            "atoll-ring-simulation",
+        ],
         budget_minutes: 6,
     },
     Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 2 },

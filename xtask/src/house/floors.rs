@@ -14,6 +14,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the model", &["atoll-memory"]),
     ("the suite", &["atoll-conformance"]),
     ("the slots", &["atoll-replica", "atoll-keyspace"]),
+    ("the council", &["atoll-council"]),
     ("the implementations", &["atoll-embedded", "atoll-cassandra", "atoll-ring"]),
     ("the opener", &["atoll-open"]),
     ("the models", &["atoll-tables"]),
