@@ -1,6 +1,242 @@
-//! The speed bench of the ring.
+//! The bench of the ring: Atoll's nodes beside Redis and memcached, asked by one client that judges every reply.
+//!
+//! `run` prints one row for each bar, and beside it everybody's own figures, losses as plainly as wins. What it starts
+//! is kept by children of this program that end with it.
 
 mod client;
 mod machine;
+mod phases;
+mod report;
+mod servers;
 
-fn main() {}
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
+use phases::{Findings, Scale};
+use report::Row;
+use servers::{Kind, Place};
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The bench of the ring.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Measure.
+    Run(RunArguments),
+    /// Keeps a program for as long as standard input is open.
+    #[command(hide = true)]
+    Keep {
+        log: PathBuf,
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Waits until standard input ends.
+    #[command(hide = true)]
+    Hold,
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Also measure Redis and memcached; without them ratios are not measured.
+    #[arg(long)]
+    peers: bool,
+    /// Two rounds of half the time: a first look, not a figure to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Write the bars to this file, as a list of objects.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the machine and every single result to this file.
+    #[arg(long, value_name = "FILE")]
+    detail: Option<PathBuf>,
+    /// Only these phases.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    phases: Vec<Phase>,
+    /// So many rounds; figures are medians over them.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=99))]
+    rounds: Option<u8>,
+    /// So many keys instead, one round of a moment: to try the bench itself.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    records: Option<u32>,
+    /// The program of Atoll.
+    #[arg(long, value_name = "FILE")]
+    atoll: Option<PathBuf>,
+}
+
+/// What is measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Phase {
+    /// One copy in memory.
+    Throughput,
+    /// On the disk before it is acknowledged.
+    Always,
+}
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().verb {
+        Verb::Run(arguments) => run(&arguments),
+        Verb::Keep { log, command } => {
+            servers::keep(&log, &command).map(|status| status.success()).map_err(Into::into)
+        }
+        Verb::Hold => servers::hold().map(|()| true).map_err(Into::into),
+    };
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What was measured in one phase.
+struct Measured {
+    phase: Phase,
+    rows: Vec<Row>,
+    findings: Findings,
+}
+
+/// Runs and prints; true when nothing wrong came from Atoll.
+fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
+    let scale = scale(arguments);
+    let work = WorkFolder::new()?;
+    let place = Place { folder: work.0.clone(), atoll: arguments.atoll.clone() };
+    let is_trial = arguments.records.is_some();
+    let facts = MachineFacts::gather(&place.folder, !is_trial && raise_priority());
+    report::print_machine(&facts);
+    let calm = calm(scale);
+    let mut measured = Vec::new();
+    for phase in [Phase::Throughput, Phase::Always] {
+        if arguments.phases.is_empty() || arguments.phases.contains(&phase) {
+            measured.push(run_phase(phase, arguments.peers, scale, &place));
+        }
+    }
+    if scale != Scale::FULL {
+        println!("Smaller than the bars are about: {}.", serde_json::to_string(&scale)?);
+    }
+    if calm != Calm::Calm {
+        println!("The machine was busy with other work: do not quote these figures.");
+    }
+    let rows: Vec<Row> = measured.iter().flat_map(|phase| phase.rows.clone()).collect();
+    report::print_rows(&rows);
+    write_files(arguments, &facts, scale, &rows, &measured)?;
+    Ok(measured.iter().all(|phase| phase.findings.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)))
+}
+
+fn scale(arguments: &RunArguments) -> Scale {
+    let scale = match (arguments.records, arguments.quick) {
+        (Some(keys), _) => Scale::trial(keys),
+        (None, true) => Scale::QUICK,
+        (None, false) => Scale::FULL,
+    };
+    Scale { rounds: arguments.rounds.map_or(scale.rounds, usize::from), ..scale }
+}
+
+fn calm(scale: Scale) -> Calm {
+    let is_patient = scale.measured_ms == Scale::FULL.measured_ms;
+    let calm = wait_for_calm(is_patient, |busy| {
+        eprintln!("waiting for a calm machine: {:.0} % busy with other work", busy * 100.0);
+    });
+    if let Calm::Busy(share) = calm {
+        let share = share * 100.0;
+        eprintln!(
+            "WARNING: {share:.0} % of this machine is busy with other work; do not quote these figures"
+        );
+    }
+    calm
+}
+
+fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Measured {
+    let kinds: &[Kind] = if peers { &[Kind::Atoll, Kind::Redis, Kind::Memcached] } else { &[Kind::Atoll] };
+    let told = &mut |line: &str| eprintln!("{line}");
+    let (findings, title) = match phase {
+        Phase::Throughput => (
+            phases::throughput(kinds, scale, place, told),
+            "One copy in memory, 50 clients, keys of 15 B, values and appended pieces of 132 B",
+        ),
+        Phase::Always => (
+            phases::always(kinds, scale, place, told),
+            "On the disk before it is acknowledged, 50 clients, keys of 15 B, values of 132 B",
+        ),
+    };
+    report::print_findings(title, &findings);
+    let rows = match phase {
+        Phase::Throughput => phases::throughput_rows(&findings),
+        Phase::Always => phases::always_rows(&findings),
+    };
+    Measured { phase, rows, findings }
+}
+
+fn write_files(
+    arguments: &RunArguments,
+    facts: &MachineFacts,
+    scale: Scale,
+    rows: &[Row],
+    measured: &[Measured],
+) -> Result<(), Box<dyn Error>> {
+    if let Some(file) = &arguments.json {
+        std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
+    }
+    if let Some(file) = &arguments.detail {
+        let results =
+            measured.iter().map(|one| (format!("{:?}", one.phase).to_lowercase(), &one.findings.measured));
+        let results: std::collections::BTreeMap<String, _> = results.collect();
+        let missing = measured.iter().flat_map(|one| &one.findings.missing);
+        let missing: Vec<String> = missing.map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
+        let detail = serde_json::json!({
+            "machine": facts, "scale": scale, "bars": rows, "missing": missing, "results": results,
+        });
+        std::fs::write(file, serde_json::to_string_pretty(&detail)? + "\n")?;
+    }
+    Ok(())
+}
+
+/// A folder for what servers write: on a real disk, never a memory file system by accident; gone afterwards.
+struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    const PREFIX: &str = "atoll-bench-ring-";
+
+    fn new() -> Result<Self, Box<dyn Error>> {
+        let parent = match std::env::var_os("ATOLL_BENCH_DIR").map(PathBuf::from) {
+            Some(folder) => folder,
+            // Beside the profile folder that holds this program.
+            None => std::env::current_exe()?
+                .ancestors()
+                .nth(2)
+                .map(Path::to_owned)
+                .ok_or("this program lies in no folder")?,
+        };
+        std::fs::create_dir_all(&parent)?;
+        Self::remove_left_over(&parent)?;
+        let folder = parent.join(format!("{}{}", Self::PREFIX, std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+
+    /// A bench that was killed could not tidy up.
+    fn remove_left_over(parent: &Path) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(parent)?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let process = name.strip_prefix(Self::PREFIX).and_then(|number| number.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Invariant: replies are taken in the order of their requests, and none without a request.
 
-use super::content::{Held, KEY_BYTES, Model, PIECE_BYTES, Pieces};
+use super::content::{Held, KEY_BYTES, Model, Pieces};
 use super::load::{Choice, LoadError, Tally, Work};
 use super::protocol::{Operation, Protocol, Reply};
 use mio::net::TcpStream;
@@ -102,13 +102,12 @@ impl Connection {
     fn ask(&mut self, key: u32, shared: &mut Shared<'_>) {
         let Shared { work, pieces, model, .. } = shared;
         let name: [u8; KEY_BYTES] = Pieces::key(key);
-        let mut piece = [0; PIECE_BYTES];
-        let mut value: &[u8] = &[];
-        if work.operation != Operation::Get {
-            let version = if work.operation == Operation::Set { model.set(key) } else { model.append(key) };
-            piece = pieces.piece(key, version);
-            value = &piece;
-        }
+        let piece = match work.operation {
+            Operation::Get => None,
+            Operation::Set => Some(pieces.piece(key, model.set(key))),
+            Operation::Append => Some(pieces.piece(key, model.append(key))),
+        };
+        let value: &[u8] = piece.as_ref().map_or(&[], |piece| piece);
         work.protocol.write(work.operation, &name, value, &mut self.out);
         let held = model.held(key);
         let awaited = match (work.operation, work.protocol) {

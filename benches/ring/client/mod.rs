@@ -13,8 +13,9 @@ mod resp;
 #[cfg(test)]
 mod tests;
 
-pub use content::{KEY_BYTES, Model, PIECE_BYTES, Pieces};
+pub use content::{Model, Pieces};
 pub use histogram::Histogram;
 pub use load::{Choice, LoadError, Outcome, Work, run};
-pub use protocol::{Malformed, Operation, Protocol, Reply};
-pub use resp::{parse as parse_resp, write_command};
+pub use protocol::{Operation, Protocol, Reply};
+#[cfg(test)]
+use resp::write_command;

@@ -1,0 +1,242 @@
+//! The phases: what is measured, round by round, everybody in turn.
+
+mod always;
+mod bare;
+mod throughput;
+
+pub use always::{rows as always_rows, run as always};
+pub use throughput::{rows as throughput_rows, run as throughput};
+
+use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work};
+use crate::machine::processors;
+use crate::report::median;
+use crate::servers::{Kind, Server};
+use std::error::Error;
+use std::time::Duration;
+
+/// How many clients ask at the same time.
+pub const CLIENTS: u32 = 50;
+/// How many requests a client sends before it waits, where it is pipelined.
+pub const DEPTH: usize = 16;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Scale {
+    /// Keys.
+    pub keys: u32,
+    /// Rounds; figures are medians over them.
+    pub rounds: usize,
+    /// Milliseconds of each load that do not count.
+    pub warm_ms: u64,
+    /// Milliseconds of each load that count.
+    pub measured_ms: u64,
+}
+
+impl Scale {
+    /// What the bars are about.
+    pub const FULL: Self = Self { keys: 100_000, rounds: 5, warm_ms: 300, measured_ms: 2_000 };
+    /// A first look.
+    pub const QUICK: Self = Self { rounds: 2, measured_ms: 1_000, ..Self::FULL };
+
+    /// A round of a moment, to try the bench itself.
+    pub const fn trial(keys: u32) -> Self {
+        Self { keys, rounds: 1, warm_ms: 20, measured_ms: 100 }
+    }
+
+    const fn choice(self) -> Choice {
+        Choice::Random {
+            warm: Duration::from_millis(self.warm_ms),
+            measured: Duration::from_millis(self.measured_ms),
+        }
+    }
+}
+
+/// One load of one server, in figures.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Measured {
+    /// Whose.
+    pub server: String,
+    /// From 1 on.
+    pub round: usize,
+    /// What was asked.
+    pub operation: Operation,
+    /// Requests that a client sends before it waits.
+    pub depth: usize,
+    /// Thousands of operations a second.
+    pub kilo_operations: f64,
+    /// Microseconds.
+    pub p50_us: f64,
+    /// Microseconds.
+    pub p99_us: f64,
+    /// Microseconds.
+    pub p999_us: f64,
+    /// Microseconds of the server's CPU for an operation.
+    pub server_cpu_us: Option<f64>,
+    /// Processors that the server used.
+    pub server_processors: Option<f64>,
+    /// Processors that the client used; it has one thread.
+    pub client_processors: Option<f64>,
+    /// Share of the machine that neither of them used, and somebody else did.
+    pub others: f64,
+    /// Share of the machine that its host took.
+    pub stolen: f64,
+}
+
+/// What a phase found.
+#[derive(Default)]
+pub struct Findings {
+    /// Every load that counted.
+    pub measured: Vec<Measured>,
+    /// Wrong replies, by whose they were: how many, and the first.
+    pub wrong: Vec<(Kind, u64, String)>,
+    /// What could not be measured, and why.
+    pub missing: Vec<(Kind, String)>,
+}
+
+impl Findings {
+    /// Remembers what a load found.
+    fn add(&mut self, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
+        self.heed(kind, &outcome);
+        let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
+        let seconds = outcome.machine.seconds;
+        let both = outcome.server_cpu_seconds.unwrap_or(0.0) + outcome.client_cpu_seconds.unwrap_or(0.0);
+        self.measured.push(Measured {
+            server: kind.name().to_owned(),
+            round,
+            operation: work.operation,
+            depth: work.depth,
+            kilo_operations: outcome.kilo_operations_per_second(),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            server_cpu_us: outcome.server_cpu_seconds.map(|cpu| cpu * 1e6 / outcome.operations as f64),
+            server_processors: outcome.server_cpu_seconds.map(|cpu| cpu / seconds),
+            client_processors: outcome.client_cpu_seconds.map(|cpu| cpu / seconds),
+            others: (outcome.machine.busy - both / seconds / processors() as f64).max(0.0),
+            stolen: outcome.machine.stolen,
+        });
+    }
+
+    /// Remembers only what was wrong.
+    fn heed(&mut self, kind: Kind, outcome: &Outcome) {
+        if let Some(first) = &outcome.first_wrong {
+            self.wrong.push((kind, outcome.wrong, first.clone()));
+        }
+    }
+
+    /// What spoils every bar, if anything does: wrong replies of Atoll, or that it could not be measured.
+    pub fn spoiled(&self) -> Option<String> {
+        let count: u64 =
+            self.wrong.iter().filter(|(kind, ..)| *kind == Kind::Atoll).map(|(_, count, _)| count).sum();
+        if count > 0 {
+            return Some(format!("{count} wrong replies of atoll"));
+        }
+        self.missing.iter().find(|(kind, _)| *kind == Kind::Atoll).map(|(_, why)| format!("atoll: {why}"))
+    }
+
+    /// Those of one server that `is_meant`, round by round.
+    pub fn of<'a>(
+        &'a self,
+        server: &'a str,
+        operation: Operation,
+        depth: usize,
+    ) -> impl Iterator<Item = &'a Measured> {
+        let is_meant = move |measured: &&Measured| {
+            measured.server == server && measured.operation == operation && measured.depth == depth
+        };
+        self.measured.iter().filter(is_meant)
+    }
+
+    /// The most that others and the host took of the machine during one load.
+    pub fn most_disturbed(&self) -> (f64, f64) {
+        let most = |figure: fn(&Measured) -> f64| self.measured.iter().map(figure).fold(0.0, f64::max);
+        (most(|measured| measured.others), most(|measured| measured.stolen))
+    }
+}
+
+/// A server, and what it must hold.
+struct Subject {
+    server: Server,
+    model: Model,
+}
+
+impl Subject {
+    fn new(server: Server, scale: Scale) -> Self {
+        Self { server, model: Model::empty(scale.keys) }
+    }
+
+    fn work(&self, operation: Operation, depth: usize, choice: Choice, seed: u64) -> Work {
+        Work {
+            address: self.server.address,
+            protocol: self.server.kind.protocol(depth),
+            operation,
+            connections: CLIENTS,
+            depth,
+            choice,
+            process: Some(self.server.process()),
+            seed,
+        }
+    }
+
+    /// Sets every key, so that each holds one piece.
+    fn fill(&mut self, pieces: &Pieces, findings: &mut Findings) -> Result<(), LoadError> {
+        self.each_once(Operation::Set, pieces, findings)
+    }
+
+    /// Reads every key: no acknowledged write is missing.
+    fn check(&mut self, pieces: &Pieces, findings: &mut Findings) -> Result<(), LoadError> {
+        self.each_once(Operation::Get, pieces, findings)
+    }
+
+    fn each_once(
+        &mut self,
+        operation: Operation,
+        pieces: &Pieces,
+        findings: &mut Findings,
+    ) -> Result<(), LoadError> {
+        let work = self.work(operation, DEPTH, Choice::EachOnce, 0);
+        let outcome = crate::client::run(&work, pieces, &mut self.model)?;
+        findings.heed(self.server.kind, &outcome);
+        Ok(())
+    }
+}
+
+/// How many times as much one did as the other: the median over the rounds that both finished.
+fn ratio(findings: &Findings, (own, other): (&str, &str), operation: Operation, depth: usize) -> Option<f64> {
+    let ratios = findings.of(own, operation, depth).filter_map(|mine| {
+        let theirs = findings.of(other, operation, depth).find(|theirs| theirs.round == mine.round)?;
+        Some(mine.kilo_operations / theirs.kilo_operations)
+    });
+    median(ratios)
+}
+
+/// An error with all that caused it.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Everybody, another one first in every round.
+fn in_turn<T>(all: &mut [T], round: usize) -> impl Iterator<Item = &mut T> {
+    let (before, after) = all.split_at_mut(round % all.len().max(1));
+    after.iter_mut().chain(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_goes_first_once_in_as_many_rounds() {
+        let mut all = [1, 2, 3];
+        let firsts: Vec<i32> = (0..3).filter_map(|round| in_turn(&mut all, round).next().copied()).collect();
+        assert_eq!(firsts, [1, 2, 3]);
+        assert_eq!(in_turn(&mut all, 4).map(|one| *one).collect::<Vec<_>>(), [2, 3, 1]);
+        assert_eq!(in_turn(&mut [0; 0], 4).count(), 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! The bars: what must hold now, where Atoll is going, and the figure measured.
+//!
+//! Invariant: a figure that was not measured is null, and its bar does not hold.
+
+use std::collections::BTreeMap;
+
+/// One line of the table, as other programs read it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Row {
+    /// What is measured.
+    pub bar: String,
+    /// Atoll's figure; none when it was not measured.
+    pub figure: Option<f64>,
+    /// Unit of figure, target and goal.
+    pub unit: &'static str,
+    /// What must hold now.
+    pub target: f64,
+    /// Where Atoll is going.
+    pub goal: Option<f64>,
+    /// Whether the target holds.
+    pub holds: bool,
+    /// What everybody did, in the unit that the figure is made of.
+    pub peers: BTreeMap<String, f64>,
+    /// Whether more is better.
+    #[serde(skip)]
+    pub more_is_better: bool,
+    /// Why there is no figure, or what spoils it.
+    #[serde(skip)]
+    pub note: Option<String>,
+}
+
+impl Row {
+    /// A bar that more is better for, not measured.
+    pub fn at_least(bar: impl Into<String>, unit: &'static str, target: f64, goal: Option<f64>) -> Self {
+        Self {
+            bar: bar.into(),
+            figure: None,
+            unit,
+            target,
+            goal,
+            holds: false,
+            peers: BTreeMap::new(),
+            more_is_better: true,
+            note: None,
+        }
+    }
+
+    /// A bar that less is better for, not measured.
+    pub fn at_most(bar: impl Into<String>, unit: &'static str, target: f64, goal: Option<f64>) -> Self {
+        Self { more_is_better: false, ..Self::at_least(bar, unit, target, goal) }
+    }
+
+    /// With its figure; what is `spoiled` does not hold, whatever the figure is.
+    pub fn judged(mut self, figure: Option<f64>, spoiled: Option<String>) -> Self {
+        self.figure = figure.filter(|figure| figure.is_finite());
+        self.holds = spoiled.is_none() && self.figure.is_some_and(|figure| self.meets(self.target, figure));
+        self.note = spoiled;
+        self
+    }
+
+    /// Whether the goal is reached.
+    pub fn reaches_goal(&self) -> bool {
+        self.holds && self.goal.zip(self.figure).is_some_and(|(goal, figure)| self.meets(goal, figure))
+    }
+
+    fn meets(&self, bound: f64, figure: f64) -> bool {
+        if self.more_is_better { figure >= bound } else { figure <= bound }
+    }
+}
+
+/// The middle of some figures; none of none.
+pub fn median(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = figures.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_holds_only_with_a_figure_that_meets_it_and_nothing_that_spoils_it() {
+        let row = || Row::at_least("a", "x", 1.0, Some(1.2));
+        assert!(row().judged(Some(1.0), None).holds);
+        assert!(!row().judged(Some(0.99), None).holds);
+        assert!(!row().judged(None, None).holds);
+        assert!(!row().judged(Some(f64::NAN), None).holds);
+        assert!(!row().judged(Some(2.0), Some("a wrong value".to_owned())).holds);
+        assert!(row().judged(Some(1.2), None).reaches_goal());
+        assert!(!row().judged(Some(1.1), None).reaches_goal());
+        let lost = || Row::at_most("b", "writes", 0.0, None);
+        assert!(lost().judged(Some(0.0), None).holds && !lost().judged(Some(1.0), None).holds);
+    }
+
+    #[test]
+    fn rows_are_read_by_their_agreed_names() {
+        let text = serde_json::to_value(Row::at_least("a", "x", 1.0, None)).unwrap();
+        let mut names: Vec<_> = text.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        assert_eq!(names, ["bar", "figure", "goal", "holds", "peers", "target", "unit"]);
+        assert_eq!(text["figure"], serde_json::Value::Null);
+        assert_eq!(text["holds"], false);
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_between_two() {
+        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0]), Some(2.5));
+        assert_eq!(median([]), None);
+    }
+}

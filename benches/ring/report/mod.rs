@@ -1,0 +1,7 @@
+//! What comes out: bars for programs, tables for people.
+
+mod bars;
+mod table;
+
+pub use bars::{Row, median};
+pub use table::{print_findings, print_machine, print_rows};

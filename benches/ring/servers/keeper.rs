@@ -1,0 +1,157 @@
+//! Keepers: whatever the bench starts ends with it, even if the bench is killed.
+//!
+//! Each server is the child of a keeper, which is this program once more. A keeper waits for the end of its standard
+//! input; the other end of that pipe is held by the bench alone, so it closes when the bench is gone, however it went.
+//! Keepers are in process groups of their own: an interrupt at the terminal reaches the bench, and through it them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+const LAST_WORDS_BYTES: usize = 600;
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The system refused.
+    #[error("cannot start {program}")]
+    System {
+        /// What.
+        program: String,
+        #[source]
+        /// Why.
+        source: io::Error,
+    },
+    /// The keeper started and said no process number.
+    #[error("{program} did not start: {last_words}")]
+    Ended {
+        /// What.
+        program: String,
+        /// The end of its output.
+        last_words: String,
+    },
+}
+
+/// A process that ends when this is dropped, or when the bench ends.
+pub struct Kept {
+    keeper: Child,
+    process: u32,
+    log: PathBuf,
+}
+
+impl Kept {
+    /// Starts a program by its name and arguments; what it writes goes to the log.
+    pub fn start(command: &[OsString], log: &Path) -> Result<Self, StartError> {
+        let mut keeper = own_program()?;
+        keeper.arg("keep").arg(log).arg("--").args(command);
+        let program = command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Self::spawn(keeper, program, log)
+    }
+
+    /// Starts a process that only holds what `within` made for it, such as a network of its own.
+    pub fn holder(within: &[&str], log: &Path) -> Result<Self, StartError> {
+        let own = own_program()?;
+        let mut keeper = match within.split_first() {
+            None => own_program()?,
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(own.get_program());
+                command
+            }
+        };
+        keeper.arg("hold");
+        Self::spawn(keeper, within.join(" "), log)
+    }
+
+    fn spawn(mut keeper: Command, program: String, log: &Path) -> Result<Self, StartError> {
+        let failed = |source| StartError::System { program: program.clone(), source };
+        let errors = fs::File::create(log).map_err(failed)?;
+        keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let mut keeper = keeper.spawn().map_err(failed)?;
+        let mut line = String::new();
+        if let Some(stdout) = keeper.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+        }
+        let mut kept = Self { keeper, process: 0, log: log.to_owned() };
+        match line.trim().parse() {
+            Ok(process) => kept.process = process,
+            Err(_) => return Err(StartError::Ended { program, last_words: kept.last_words() }),
+        }
+        Ok(kept)
+    }
+
+    /// The process itself, not its keeper.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// How it ended; none while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.keeper.try_wait().ok().flatten().map(|status| format!("it ended with {status}"))
+    }
+
+    /// The end of what it wrote.
+    pub fn last_words(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let from = text.len().saturating_sub(LAST_WORDS_BYTES);
+        String::from_utf8_lossy(&text[from..]).trim().to_owned()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        // The keeper kills and then ends; should it hang itself, nobody is helped by an error here.
+        let _ = self.keeper.wait();
+    }
+}
+
+fn own_program() -> Result<Command, StartError> {
+    let program = std::env::current_exe()
+        .map_err(|source| StartError::System { program: "this".to_owned(), source })?;
+    Ok(Command::new(program))
+}
+
+/// The keeper: starts the program, says its process number, and kills it when standard input ends.
+pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let output = fs::OpenOptions::new().create(true).append(true).open(log)?;
+    let errors = output.try_clone()?;
+    let started =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    let mut child =
+        started.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
+    // Through this the process is reached even if its number is used again.
+    let handle = rustix::process::pidfd_open(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::PidfdFlags::empty(),
+    )?;
+    say(child.id())?;
+    std::thread::spawn(move || {
+        wait_for_the_end_of_input();
+        // It may be gone already, which is as good.
+        let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
+    });
+    child.wait()
+}
+
+/// Says its own process number and waits until standard input ends.
+pub fn hold() -> io::Result<()> {
+    say(std::process::id())?;
+    wait_for_the_end_of_input();
+    Ok(())
+}
+
+fn say(process: u32) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{process}")?;
+    stdout.flush()
+}
+
+fn wait_for_the_end_of_input() {
+    let mut scratch = [0; 64];
+    while matches!(io::stdin().read(&mut scratch), Ok(1..)) {}
+}
