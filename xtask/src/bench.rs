@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: builds the benches' own crate on demand and runs one of them.
 
 mod cassandra;
+mod ring;
 mod tables;
 
 use crate::arguments::Arguments;
@@ -20,6 +21,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     match name.as_str() {
         "tables" => return tables::run(arguments),
         "cassandra" => return cassandra::run(arguments),
+        "ring" => return ring::run(arguments),
         _ => {}
     }
     let peers = arguments.flag("--peers");

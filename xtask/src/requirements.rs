@@ -13,6 +13,8 @@ struct Packages {
     cpp_compiler: &'static str,
     libclang: &'static str,
     key_value_libraries: &'static str,
+    key_value_servers: &'static str,
+    networks: &'static str,
     python: &'static str,
     java: &'static str,
     maven: &'static str,
@@ -26,6 +28,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "g++",
         libclang: "libclang-dev clang",
         key_value_libraries: "libkyotocabinet-dev libdb5.3-dev",
+        key_value_servers: "redis-server memcached",
+        networks: "iproute2 util-linux",
         python: "python3 python3-venv",
         java: "openjdk-17-jdk-headless",
         maven: "maven",
@@ -37,6 +41,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
         key_value_libraries: "kyotocabinet-devel libdb-devel",
+        key_value_servers: "redis memcached",
+        networks: "iproute util-linux",
         python: "python3.11",
         java: "java-17-openjdk-devel",
         maven: "maven",
@@ -48,6 +54,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc-c++",
         libclang: "clang-devel",
         key_value_libraries: "libkyotocabinet-devel libdb-4_8-devel",
+        key_value_servers: "redis memcached",
+        networks: "iproute2 util-linux",
         python: "python311",
         java: "java-17-openjdk-devel",
         maven: "maven",
@@ -59,6 +67,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc",
         libclang: "clang",
         key_value_libraries: "kyotocabinet db",
+        key_value_servers: "redis memcached",
+        networks: "iproute2 util-linux",
         python: "python",
         java: "jdk17-openjdk",
         maven: "maven",
@@ -70,6 +80,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "build-base",
         libclang: "clang-dev",
         key_value_libraries: "kyotocabinet-dev db-dev",
+        key_value_servers: "redis memcached",
+        networks: "iproute2 util-linux",
         python: "python3",
         java: "openjdk17",
         maven: "maven",
@@ -81,6 +93,8 @@ const MANAGERS: &[Packages] = &[
         cpp_compiler: "gcc",
         libclang: "llvm",
         key_value_libraries: "kyoto-cabinet berkeley-db",
+        key_value_servers: "redis memcached",
+        networks: "util-linux",
         python: "python@3.12",
         java: "openjdk@17",
         maven: "maven",
@@ -155,6 +169,31 @@ pub fn key_value_libraries(needed_for: &'static str) -> Result<(), Failure> {
         what: "Kyoto Cabinet or Berkeley DB with its header",
         needed_for,
         install: install_command(|packages| packages.key_value_libraries),
+    })
+}
+
+/// Redis with its own client, and memcached.
+pub fn key_value_servers(needed_for: &'static str) -> Result<(), Failure> {
+    if ["redis-server", "redis-cli", "memcached"].iter().all(|program| runs(program, "--version")) {
+        return Ok(());
+    }
+    Err(Failure::Missing {
+        what: "redis-server, redis-cli or memcached",
+        needed_for,
+        install: install_command(|packages| packages.key_value_servers),
+    })
+}
+
+/// What makes network namespaces and links between them.
+pub fn networks(needed_for: &'static str) -> Result<(), Failure> {
+    let programs = [("ip", "-Version"), ("unshare", "--version"), ("nsenter", "--version")];
+    if programs.iter().all(|(program, argument)| runs(program, argument)) {
+        return Ok(());
+    }
+    Err(Failure::Missing {
+        what: "ip, unshare or nsenter",
+        needed_for,
+        install: install_command(|packages| packages.networks),
     })
 }
 

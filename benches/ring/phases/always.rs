@@ -106,7 +106,7 @@ fn longer(scale: Scale) -> Duration {
 /// The bars of this phase.
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let bars = [
-        (BARE, "a bare loop of group commits of the same bytes", 0.7, 0.9),
+        (BARE, "bare group commits of the same bytes", 0.7, 0.9),
         (Kind::Redis.name(), "redis with appendfsync always", 1.0, 3.0),
     ];
     let row = |(rival, words, target, goal): (&str, &str, f64, f64)| {

@@ -21,7 +21,8 @@ pub fn print_machine(facts: &MachineFacts) {
 
 /// One line for each bar, and one more where there is something to say about it.
 pub fn print_rows(rows: &[Row]) {
-    println!("{:<64} {:>12} {:>12} {:>9}  holds", "bar", "figure", "to resolve", "goal");
+    println!("{:<72} {:>12} {:>12} {:>9}  holds", "bar", "figure", "to resolve", "goal");
+    let mut told: Option<&str> = None;
     for row in rows {
         let sign = if row.more_is_better { ">=" } else { "<=" };
         let figure = row.figure.map_or("not measured".to_owned(), |figure| with_unit(figure, row.unit));
@@ -32,10 +33,13 @@ pub fn print_rows(rows: &[Row]) {
             (true, true) => "yes, goal too",
             (true, false) => "yes",
         };
-        println!("{:<64} {figure:>12} {target:>12} {goal:>9}  {verdict}", row.bar);
-        if let Some(note) = &row.note {
+        println!("{:<72} {figure:>12} {target:>12} {goal:>9}  {verdict}", row.bar);
+        let note = row.note.as_deref();
+        // Bars of one phase mostly have the same.
+        if let Some(note) = note.filter(|_| note != told) {
             println!("    {note}");
         }
+        told = note;
     }
     println!();
 }
