@@ -1,1 +1,32 @@
 //! A node of the ring: event loops, the Redis door, and slots on the engine.
+//!
+//! [`Node`] is all of it; [`NodeOptions`] says where it listens and what it may take. Any client of a Redis Cluster can talk
+//! to it. What commands do is for `atoll-keyspace`, how copies of a slot agree for `atoll-replica`.
+//!
+//! Invariant: bytes from a peer never cause a panic, nor memory beyond the stated limits.
+//! Invariant: a request is answered once, in its place, and not before what it wrote is as durable as was chosen.
+//! Invariant: nobody beyond this machine is answered without a token.
+
+// What is opened, chosen and counted.
+mod error;
+mod metrics;
+mod node;
+mod options;
+mod token;
+
+// The loop.
+mod clock;
+mod connection;
+mod connections;
+mod event_loop;
+mod here;
+
+// What requests do.
+mod execute;
+mod slots;
+
+pub use clock::{Clock, Now, SystemClock};
+pub use error::NodeError;
+pub use node::Node;
+pub use options::{ConnectionLimits, NodeOptions, Persistence, Place};
+pub use token::Token;

@@ -1,0 +1,291 @@
+//! A connection: what arrives is understood and executed, and what is answered is sent.
+//!
+//! Invariant: while more is unsent than the limit, or more replies are awaited, nothing more is executed or received.
+//! Invariant: an idle connection keeps no buffer and no parser.
+
+mod inbox;
+mod outbox;
+mod session;
+
+pub(crate) use outbox::Outbox;
+pub(crate) use session::Session;
+
+use crate::execute::Executor;
+use crate::here::Here;
+use crate::options::ConnectionLimits;
+use atoll_replica::Moment;
+use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser};
+use inbox::{Inbox, ROOM_BYTES};
+use mio::net::TcpStream;
+use std::io;
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: TcpStream,
+    pub(crate) session: Session,
+    pub(crate) outbox: Outbox,
+    /// Whether it has a turn in the next round.
+    pub(crate) is_scheduled: bool,
+    inbox: Inbox,
+    /// Knows how far a request came that is not whole.
+    parser: Option<Box<RequestParser>>,
+    /// Whether something may have arrived.
+    is_readable: bool,
+    /// Whether the socket may take something.
+    is_writable: bool,
+    /// Whether the peer sends nothing more.
+    is_read_closed: bool,
+    /// Whether requests that are here wait until it has read what it was told.
+    is_paused: bool,
+    /// What became of it in its turn.
+    turn: Turn,
+    /// Since when the socket takes nothing of what there is to send.
+    stalled_since: Option<Moment>,
+    /// Memory that was counted for it.
+    counted_bytes: usize,
+}
+
+/// Memory that the connections of a loop take turns with.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    inbox: Vec<u8>,
+    outboxes: Vec<Vec<u8>>,
+    parser: Option<Box<RequestParser>>,
+}
+
+/// Room for replies that is kept for the next connection.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
+/// How many of these.
+const SPARES_MAX: usize = 64;
+
+/// How much of one connection is received before others have their turn.
+const TURN_BYTES: usize = 8 * ROOM_BYTES;
+
+/// What became of a connection in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It waits for its socket, or for replies.
+    Waits,
+    /// It has more to do, once others had their turn.
+    Again,
+    /// It is over.
+    Over(End),
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The client went, or asked for it.
+    Gone,
+    /// The socket failed.
+    Failed,
+    /// It was told an error that ends it.
+    Refused,
+    /// It does not read what it is told.
+    Stalled,
+    /// It takes too much memory.
+    Memory,
+    /// It did not say who it is in time.
+    Silent,
+}
+
+impl End {
+    /// Whether it was not the client that ended it.
+    pub(crate) fn is_dropped(self) -> bool {
+        matches!(self, Self::Refused | Self::Stalled | Self::Memory | Self::Silent)
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(socket: TcpStream, session: Session) -> Self {
+        let (outbox, inbox, parser) = Default::default();
+        Self {
+            socket,
+            session,
+            outbox,
+            is_scheduled: false,
+            inbox,
+            parser,
+            is_readable: true,
+            is_writable: true,
+            is_read_closed: false,
+            is_paused: false,
+            turn: Turn::Waits,
+            stalled_since: None,
+            counted_bytes: 0,
+        }
+    }
+
+    /// What the poll told of its socket.
+    pub(crate) fn notice(&mut self, event: &mio::event::Event) {
+        self.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
+        self.is_read_closed |= event.is_read_closed();
+    }
+
+    /// Receives and executes what can be. Behind it comes [`answer`](Self::answer).
+    pub(crate) fn work(&mut self, here: &mut Here, spare: &mut Spare) {
+        self.borrow(here, spare);
+        self.turn = self.receive_and_execute(here);
+        self.inbox.give_back(&mut spare.inbox);
+        if self.inbox.unread().is_empty() {
+            spare.parser = self.parser.take();
+        }
+    }
+
+    /// Sends what was answered, and tells what is to become of the connection.
+    pub(crate) fn answer(&mut self, here: &mut Here, spare: &mut Spare) -> Turn {
+        let sent = self.send(here);
+        if let Some(room) = self.outbox.give_back(SPARE_BYTES_MAX)
+            && spare.outboxes.len() < SPARES_MAX
+        {
+            spare.outboxes.push(room);
+        }
+        let counted = self.count(here);
+        match (self.turn, sent.and(counted)) {
+            (Turn::Over(end), _) | (_, Err(end)) => Turn::Over(end),
+            _ if self.session.is_ending && self.outbox.is_empty() => Turn::Over(self.session.end),
+            // What was sent made room for what is here already.
+            (Turn::Waits, Ok(())) if self.has_more() && !self.is_full(here.limits()) => Turn::Again,
+            (turn, Ok(())) => turn,
+        }
+    }
+
+    fn borrow(&mut self, here: &Here, spare: &mut Spare) {
+        if spare.inbox.is_empty() {
+            spare.inbox = vec![0; ROOM_BYTES];
+        }
+        self.inbox.borrow(&mut spare.inbox);
+        self.outbox.borrow(&mut spare.outboxes);
+        if self.parser.is_none() {
+            let fresh = || Box::new(RequestParser::new(here.limits().request));
+            let mut parser = spare.parser.take().unwrap_or_else(fresh);
+            parser.set_limits(here.request_limits(&self.session));
+            self.parser = Some(parser);
+        }
+    }
+
+    fn receive_and_execute(&mut self, here: &mut Here) -> Turn {
+        let mut received = 0;
+        loop {
+            self.execute(here);
+            if self.session.is_ending || self.is_full(here.limits()) || !self.is_readable {
+                return Turn::Waits;
+            }
+            if received >= TURN_BYTES {
+                return Turn::Again;
+            }
+            match self.receive(here) {
+                Ok(count) => received += count,
+                Err(end) => return Turn::Over(end),
+            }
+        }
+    }
+
+    /// Receives once.
+    fn receive(&mut self, here: &mut Here) -> Result<usize, End> {
+        let wanted = self.parser.as_ref().map_or(0, |parser| parser.wants());
+        let received = self.inbox.receive(&mut self.socket, wanted);
+        here.look_at_clock();
+        match received {
+            Ok(0) => {
+                // What it asked for is answered, though it will ask nothing more.
+                self.session.is_ending = true;
+                Ok(0)
+            }
+            Ok(count) => {
+                // Less than there was room for is all there was, and the poll will tell of more. Of the end it told already.
+                self.is_readable = self.inbox.is_full() || self.is_read_closed;
+                self.session.heard = here.now.moment;
+                here.metrics.received_bytes.add(count as u64);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_readable = false;
+                Ok(0)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(_) => Err(End::Failed),
+        }
+    }
+
+    /// Executes what is whole of what arrived.
+    fn execute(&mut self, here: &mut Here) {
+        let Some(mut parser) = self.parser.take() else { return };
+        while !self.session.is_ending && !self.is_full(here.limits()) {
+            let request = match parser.parse(self.inbox.unread()) {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                // Where the next one begins is not known.
+                Err(error) => return self.refuse(&error, here),
+            };
+            let (bytes, was_authenticated) = (request.bytes(), self.session.is_authenticated);
+            if !request.is_empty() {
+                let (session, outbox) = (&mut self.session, &mut self.outbox);
+                Executor { here, session, outbox }.execute(&request);
+            }
+            self.inbox.advance(bytes);
+            if self.session.is_authenticated != was_authenticated {
+                parser.set_limits(here.request_limits(&self.session));
+            }
+        }
+        self.is_paused = self.is_full(here.limits());
+        self.parser = Some(parser);
+    }
+
+    fn refuse(&mut self, error: &ProtocolError, here: &Here) {
+        here.metrics.protocol_errors.add(1);
+        tracing::debug!(connection = self.session.id, %error, "no request");
+        ReplyWriter::new(self.outbox.target(), Protocol::Resp2).error("ERR", &error.to_string());
+        self.session.end_with(End::Refused);
+        self.inbox = Inbox::default();
+    }
+
+    fn is_full(&self, limits: &ConnectionLimits) -> bool {
+        self.outbox.unsent_bytes() >= limits.unsent_bytes_pause || self.outbox.awaited() >= limits.awaited_max
+    }
+
+    /// Whether something may be here that could be executed.
+    fn has_more(&self) -> bool {
+        (self.is_readable || self.is_paused) && !self.session.is_ending
+    }
+
+    fn send(&mut self, here: &Here) -> Result<(), End> {
+        if !self.outbox.has_ready() || !self.is_writable {
+            return Ok(());
+        }
+        let count = self.outbox.send(&mut self.socket).map_err(|_| End::Failed)?;
+        here.metrics.sent_bytes.add(count as u64);
+        self.is_writable = !self.outbox.has_ready();
+        if count > 0 {
+            self.stalled_since = None;
+        }
+        if !self.is_writable {
+            self.stalled_since.get_or_insert(here.now.moment);
+        }
+        Ok(())
+    }
+
+    /// Counts the memory that it takes, and whether that is too much.
+    fn count(&mut self, here: &Here) -> Result<(), End> {
+        let parser = self.parser.as_ref().map_or(0, |_| size_of::<RequestParser>());
+        let buffers = self.inbox.memory_bytes() + self.outbox.memory_bytes();
+        let bytes = size_of::<Self>() + parser + buffers + self.session.memory_bytes();
+        let counter = &here.metrics.connection_bytes;
+        counter.add(bytes as u64);
+        counter.subtract(self.counted_bytes as u64);
+        self.counted_bytes = bytes;
+        if self.outbox.unsent_bytes() > here.limits().unsent_bytes_max {
+            return Err(End::Stalled);
+        }
+        let is_much = buffers > ROOM_BYTES && counter.get() > here.shared.memory_bytes_max_each();
+        if is_much { Err(End::Memory) } else { Ok(()) }
+    }
+
+    /// Memory that was counted for it.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.counted_bytes
+    }
+}

@@ -1,0 +1,240 @@
+//! What a connection is told, in the order in which it asked.
+//!
+//! A reply that is known is written at the end. One that comes later keeps its place, and what is known behind it
+//! waits for it.
+//!
+//! Invariant: replies leave in the order of their requests.
+
+use atoll_replica::Ticket;
+use atoll_resp::Protocol;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+/// Replies on their way to a client.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    /// What can be sent.
+    ready: Vec<u8>,
+    /// How much of that was sent.
+    sent: usize,
+    /// What is behind the first reply that is not known yet, which is the first of these.
+    behind: VecDeque<Place>,
+    /// How many of these are awaited.
+    awaited: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A reply that comes later.
+    Awaited { ticket: Ticket, protocol: Protocol },
+    /// Replies that are known.
+    Known(Vec<u8>),
+}
+
+impl Outbox {
+    /// Where the next reply is written.
+    pub(crate) fn target(&mut self) -> &mut Vec<u8> {
+        if self.behind.is_empty() {
+            return &mut self.ready;
+        }
+        if !matches!(self.behind.back(), Some(Place::Known(_))) {
+            self.behind.push_back(Place::Known(Vec::new()));
+        }
+        match self.behind.back_mut() {
+            Some(Place::Known(replies)) => replies,
+            // Not reached: one was put there.
+            _ => &mut self.ready,
+        }
+    }
+
+    /// Keeps the place of a reply that [`fill`](Self::fill) brings.
+    pub(crate) fn keep_place(&mut self, ticket: Ticket, protocol: Protocol) {
+        self.behind.push_back(Place::Awaited { ticket, protocol });
+        self.awaited += 1;
+    }
+
+    /// Writes the reply that was awaited; whether it was awaited here.
+    pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
+        let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
+            Place::Awaited { ticket: other, protocol } if *other == ticket => Some((at, *protocol, place)),
+            _ => None,
+        });
+        let Some((at, protocol, place)) = found else { return false };
+        self.awaited -= 1;
+        if at > 0 {
+            let mut reply = Vec::new();
+            write(&mut reply, protocol);
+            *place = Place::Known(reply);
+            return true;
+        }
+        write(&mut self.ready, protocol);
+        self.behind.pop_front();
+        while let Some(Place::Known(replies)) = self.behind.front() {
+            self.ready.extend_from_slice(replies);
+            self.behind.pop_front();
+        }
+        true
+    }
+
+    /// How many replies are awaited.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// Bytes that are not sent yet, those behind awaited replies included.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        let behind = self.behind.iter().map(|place| match place {
+            Place::Awaited { .. } => 0,
+            Place::Known(replies) => replies.len(),
+        });
+        self.ready.len() - self.sent + behind.sum::<usize>()
+    }
+
+    /// Whether something could be sent now.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.sent < self.ready.len()
+    }
+
+    /// Whether nothing is left to be sent or awaited.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_ready() && self.behind.is_empty()
+    }
+
+    /// Memory that this takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let behind = self.behind.iter().map(|place| match place {
+            Place::Awaited { .. } => 0,
+            Place::Known(replies) => replies.capacity(),
+        });
+        let places = self.behind.capacity() * size_of::<Place>();
+        self.ready.capacity() + places + behind.sum::<usize>()
+    }
+
+    /// Sends what can be sent, as far as the socket takes it; how many bytes that were.
+    pub(crate) fn send(&mut self, socket: &mut impl Write) -> io::Result<usize> {
+        let start = self.sent;
+        while self.has_ready() {
+            match socket.write(&self.ready[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.sent - start)
+    }
+
+    /// Writes into this memory, unless there is some already; it comes back with [`give_back`](Self::give_back).
+    pub(crate) fn borrow(&mut self, spares: &mut Vec<Vec<u8>>) {
+        if self.ready.capacity() == 0 {
+            self.ready = spares.pop().unwrap_or_default();
+        }
+    }
+
+    /// Keeps what is unsent. Gives back room of at most so many bytes.
+    pub(crate) fn give_back(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
+        if self.behind.is_empty() && self.behind.capacity() > 0 {
+            self.behind = VecDeque::new();
+        }
+        let is_lent = self.ready.capacity() <= bytes_max && self.ready.capacity() > 0;
+        if is_lent || !self.has_ready() {
+            let rest = self.ready[self.sent..].to_vec();
+            let mut room = std::mem::replace(&mut self.ready, rest);
+            self.sent = 0;
+            room.clear();
+            return is_lent.then_some(room);
+        }
+        // A copy for each half that was sent costs less than sending it.
+        if self.sent > self.ready.len() / 2 {
+            self.ready.drain(..self.sent);
+            self.ready.shrink_to_fit();
+            self.sent = 0;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that could be sent so far.
+    fn sent(outbox: &mut Outbox) -> String {
+        let mut socket = Vec::new();
+        outbox.send(&mut socket).unwrap();
+        String::from_utf8(socket).unwrap()
+    }
+
+    fn say(outbox: &mut Outbox, text: &str) {
+        outbox.target().extend_from_slice(text.as_bytes());
+    }
+
+    fn fill(outbox: &mut Outbox, ticket: u64, text: &str) -> bool {
+        outbox.fill(Ticket(ticket), |target, _| target.extend_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn replies_leave_in_the_order_of_requests_whatever_the_order_in_which_they_come() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..500 {
+            let mut outbox = Outbox::default();
+            let (mut expected, mut seen, mut awaited) = (String::new(), String::new(), Vec::new());
+            for request in 0..random.u64(1..20) {
+                let text = format!("{request},");
+                if random.bool() {
+                    outbox.keep_place(Ticket(request), Protocol::Resp2);
+                    awaited.push(request);
+                } else {
+                    say(&mut outbox, &text);
+                }
+                expected.push_str(&text);
+                if random.u8(..3) == 0 && !awaited.is_empty() {
+                    let ticket = awaited.swap_remove(random.usize(..awaited.len()));
+                    assert!(fill(&mut outbox, ticket, &format!("{ticket},")));
+                }
+                assert_eq!(outbox.awaited(), awaited.len());
+                seen.push_str(&sent(&mut outbox));
+                assert!(expected.starts_with(&seen), "round {round}: {seen} of {expected}");
+            }
+            random.shuffle(&mut awaited);
+            for ticket in awaited {
+                assert!(fill(&mut outbox, ticket, &format!("{ticket},")));
+                assert!(!fill(&mut outbox, ticket, "twice"));
+            }
+            seen.push_str(&sent(&mut outbox));
+            assert_eq!(seen, expected, "round {round}");
+            assert!(outbox.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_stays_and_memory_is_lent() {
+        struct Few(Vec<u8>);
+        impl Write for Few {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                if self.0.len() >= 3 {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                self.0.push(bytes[0]);
+                Ok(1)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (mut outbox, mut spares) = (Outbox::default(), vec![Vec::with_capacity(100)]);
+        outbox.borrow(&mut spares);
+        say(&mut outbox, "abcde");
+        let mut socket = Few(Vec::new());
+        assert_eq!(outbox.send(&mut socket).unwrap(), 3);
+        let spare = outbox.give_back(1000).unwrap();
+        assert_eq!((socket.0.as_slice(), spare.capacity()), (b"abc".as_slice(), 100));
+        assert_eq!(outbox.unsent_bytes(), 2);
+        outbox.borrow(&mut vec![spare]);
+        say(&mut outbox, "f");
+        assert_eq!(sent(&mut outbox), "def");
+        outbox.give_back(1000);
+        assert_eq!(outbox.memory_bytes(), 0);
+    }
+}

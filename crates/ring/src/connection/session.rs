@@ -1,0 +1,80 @@
+//! Who a connection is, and how it wants to be spoken to.
+
+use super::End;
+use atoll_replica::Moment;
+use atoll_resp::Protocol;
+use std::net::SocketAddr;
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Its number, which no other connection to this node ever has.
+    pub(crate) id: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) protocol: Protocol,
+    /// Whether it said who it is, or need not.
+    pub(crate) is_authenticated: bool,
+    /// Whether it ends once it was told everything.
+    pub(crate) is_ending: bool,
+    /// Why, then.
+    pub(crate) end: End,
+    pub(crate) began: Moment,
+    /// When something came from it last.
+    pub(crate) heard: Moment,
+    /// The last command, as a place in the table of all.
+    pub(crate) command: Option<u16>,
+    names: Option<Box<Names>>,
+}
+
+/// What a client calls itself. Most have none of these.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) version: Vec<u8>,
+}
+
+/// The names of a client that gave none.
+static NAMELESS: Names = Names { name: Vec::new(), library: Vec::new(), version: Vec::new() };
+
+impl Session {
+    pub(crate) fn new(id: u64, peer: SocketAddr, is_authenticated: bool, began: Moment) -> Self {
+        Self {
+            id,
+            peer,
+            protocol: Protocol::Resp2,
+            is_authenticated,
+            is_ending: false,
+            end: End::Gone,
+            began,
+            heard: began,
+            command: None,
+            names: None,
+        }
+    }
+
+    /// Ends it once it was told everything.
+    pub(crate) fn end_with(&mut self, end: End) {
+        (self.is_ending, self.end) = (true, end);
+    }
+
+    /// As it was when it began.
+    pub(crate) fn reset(&mut self, is_authenticated: bool) {
+        (self.protocol, self.is_authenticated, self.names) = (Protocol::Resp2, is_authenticated, None);
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        self.names.as_deref().unwrap_or(&NAMELESS)
+    }
+
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        self.names.get_or_insert_default()
+    }
+
+    /// Memory that this takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.names.as_ref().map_or(0, |names| {
+            size_of::<Names>() + names.name.capacity() + names.library.capacity() + names.version.capacity()
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! The connections of one loop, each at a place whose number the poll knows.
+
+use crate::connection::Connection;
+
+/// The connections of one loop.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    places: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+}
+
+impl Connections {
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut Connection> {
+        self.places.get_mut(key)?.as_deref_mut()
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> usize {
+        let connection = Some(Box::new(connection));
+        let Some(key) = self.free.pop() else {
+            self.places.push(connection);
+            return self.places.len() - 1;
+        };
+        if let Some(place) = self.places.get_mut(key) {
+            *place = connection;
+        }
+        key
+    }
+
+    pub(crate) fn remove(&mut self, key: usize) -> Option<Box<Connection>> {
+        let removed = self.places.get_mut(key)?.take()?;
+        self.free.push(key);
+        Some(removed)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        self.places.iter().enumerate().filter_map(|(key, place)| Some((key, place.as_deref()?)))
+    }
+}

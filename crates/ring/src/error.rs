@@ -1,0 +1,129 @@
+//! Why a node does not start, or stopped.
+
+use atoll_disk::DiskError;
+use atoll_engine::EngineError;
+use atoll_errors::ErrorKind;
+use atoll_keyspace::KeyspaceError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a node does not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// An option makes no sense.
+    #[error("option {option}: {problem}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What would be right.
+        problem: &'static str,
+    },
+    /// Others than this machine could reach it, and it would answer everybody.
+    #[error("{address} can be reached from other machines, and there is no token")]
+    Open {
+        /// The address it should listen on.
+        address: SocketAddr,
+    },
+    /// It cannot listen there.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Something of the operating system failed.
+    #[error("cannot {action}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder or a file in it cannot be used.
+    #[error("cannot use {path}")]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has the folder.
+    #[error("another process uses {path}")]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The token in a file cannot be used.
+    #[error("the token in {path} cannot be used: {problem}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: &'static str,
+    },
+    /// The file of the store cannot be opened.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// What slots hold cannot be read.
+    #[error(transparent)]
+    Keyspace(#[from] KeyspaceError),
+    /// What the store says of its node makes no sense.
+    #[error("{what} in the store makes no sense")]
+    Corrupt {
+        /// What it should have been.
+        what: &'static str,
+    },
+    /// A loop ended by a bug.
+    #[error("an event loop ended by a bug")]
+    Loop,
+}
+
+impl NodeError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Option { .. } | Self::Open { .. } | Self::Token { .. } => ErrorKind::InvalidInput,
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                ErrorKind::InvalidInput
+            }
+            Self::Listen { .. } | Self::System { .. } | Self::InUse { .. } => ErrorKind::Unavailable,
+            Self::Folder { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => ErrorKind::NotFound,
+                io::ErrorKind::StorageFull => ErrorKind::OutOfSpace,
+                io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+                _ => ErrorKind::Unavailable,
+            },
+            Self::Disk(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Keyspace(error) => error.kind(),
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Loop => ErrorKind::Internal,
+        }
+    }
+
+    /// What would help, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Open { .. } => Some(
+                "name a token file with --token-file FILE, which is made if absent; or listen on 127.0.0.1",
+            ),
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                Some("another process listens there; choose another port with --listen")
+            }
+            Self::InUse { .. } => Some("end that process first, or name another folder with --store"),
+            Self::Token { .. } => Some("delete the file, and a new token is made"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! An event loop: one thread that waits for its sockets and gives each connection its turn.
+//!
+//! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the answers leave.
+//!
+//! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
+
+use crate::NodeError;
+use crate::connection::{Connection, End, Session, Spare, Turn};
+use crate::connections::Connections;
+use crate::here::Here;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What the poll calls the socket that connections come from, and the waker; connections have lower numbers.
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+
+/// Events that one look at the poll brings at most.
+const EVENTS: usize = 1024;
+
+/// How often what depends on time is looked after.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Connections that are accepted before others have their turn.
+const ACCEPTED_MAX: usize = 256;
+
+/// An event loop and what belongs to it.
+pub(crate) struct EventLoop {
+    poll: Poll,
+    listener: Option<TcpListener>,
+    /// Whether more connections may wait to be accepted.
+    has_waiting: bool,
+    connections: Connections,
+    here: Here,
+    spare: Spare,
+    /// Who has its turn in the next round.
+    next: Vec<usize>,
+    /// Whose answers leave at the end of this one.
+    answered: Vec<usize>,
+    ticked_us: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(
+        mut listener: Option<TcpListener>,
+        here: Here,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        if let Some(listener) = &mut listener {
+            poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        let (next, answered, spare, ticked_us) = Default::default();
+        let connections = Connections::default();
+        let has_waiting = false;
+        Ok((
+            Self { poll, listener, has_waiting, connections, here, spare, next, answered, ticked_us, stop },
+            waker,
+        ))
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(mut self) -> Result<(), NodeError> {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.stop.load(Ordering::Acquire) {
+            let wait = if self.next.is_empty() { TICK } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                polled => {
+                    polled.map_err(|source| NodeError::System { action: "wait for sockets", source })?
+                }
+            }
+            self.here.look_at_clock();
+            events.iter().for_each(|event| self.notice(event));
+            self.accept();
+            self.round()?;
+            self.tick();
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, event: &Event) {
+        match event.token() {
+            LISTENER => self.has_waiting = true,
+            WAKER => {}
+            Token(key) => {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.notice(event);
+                    self.schedule(key);
+                }
+            }
+        }
+    }
+
+    /// Gives a connection a turn in the next round.
+    fn schedule(&mut self, key: usize) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut connection.is_scheduled, true)
+        {
+            self.next.push(key);
+        }
+    }
+
+    fn round(&mut self) -> Result<(), NodeError> {
+        let turns = std::mem::take(&mut self.next);
+        for &key in &turns {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.is_scheduled = false;
+            connection.work(&mut self.here, &mut self.spare);
+            self.answered.push(key);
+        }
+        // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
+        self.here.slots.settle()?;
+        let mut answered = std::mem::take(&mut self.answered);
+        for key in answered.drain(..) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            match connection.answer(&mut self.here, &mut self.spare) {
+                Turn::Waits => {}
+                Turn::Again => self.schedule(key),
+                Turn::Over(end) => self.end(key, end),
+            }
+        }
+        self.answered = answered;
+        let mut turns = turns;
+        turns.clear();
+        if self.next.is_empty() {
+            self.next = turns;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, key: usize, end: End) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        let metrics = &self.here.metrics;
+        metrics.connections.set(self.connections.len() as u64);
+        metrics.connection_bytes.subtract(connection.counted_bytes() as u64);
+        metrics.connections_dropped.add(u64::from(end.is_dropped()));
+        tracing::debug!(connection = connection.session.id, ?end, "a connection ended");
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            let Some(listener) = self.listener.as_ref().filter(|_| self.has_waiting) else { return };
+            match listener.accept() {
+                Ok((socket, peer)) => self.begin(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.has_waiting = false,
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    // No file is left to open: it is tried again with the next tick.
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    self.has_waiting = false;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        let metrics = &self.here.metrics;
+        if self.connections.len() >= self.here.limits().connections_max {
+            metrics.connections_refused.add(1);
+            // A socket that was just made takes a line, or the client has to do without.
+            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        metrics.connections_accepted.add(1);
+        let _ = socket.set_nodelay(true);
+        let id = self.here.metrics.connections_accepted.get();
+        let is_authenticated = self.here.shared.token.is_none();
+        let session = Session::new(id, peer, is_authenticated, self.here.now.moment);
+        let key = self.connections.insert(Connection::new(socket, session));
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self.poll.registry().register(&mut connection.socket, Token(key), interest) {
+            Ok(()) => self.schedule(key),
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be watched");
+                self.connections.remove(key);
+            }
+        }
+        self.here.metrics.connections.set(self.connections.len() as u64);
+    }
+
+    /// Looks after what depends on time.
+    fn tick(&mut self) {
+        let now_us = self.here.now.moment.0;
+        if now_us.saturating_sub(self.ticked_us) < TICK.as_micros() as u64 {
+            return;
+        }
+        self.ticked_us = now_us;
+        self.has_waiting = self.listener.is_some();
+    }
+}
+
+/// Whether a connection went before it was accepted, and nothing else is wrong.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}

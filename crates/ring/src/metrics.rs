@@ -1,0 +1,76 @@
+//! What a node counts.
+//!
+//! Invariant: each counter is changed by one thread only, the loop that it belongs to; anybody may read it.
+
+use atoll_resp::COMMANDS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread changes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        // Not one step, for nobody else changes it: that costs a tenth.
+        self.set(self.get().wrapping_add(count));
+    }
+
+    pub(crate) fn subtract(&self, count: u64) {
+        self.set(self.get().saturating_sub(count));
+    }
+
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one loop counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) commands: Counter,
+    pub(crate) connections: Counter,
+    pub(crate) connections_accepted: Counter,
+    pub(crate) connections_refused: Counter,
+    pub(crate) connections_dropped: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) connection_bytes: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) protocol_errors: Counter,
+    pub(crate) authentication_failures: Counter,
+    pub(crate) moved: Counter,
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) commands_per_second: Counter,
+    /// Calls of each command, in the order of the table of all, and those that were refused.
+    pub(crate) calls: Box<[(Counter, Counter)]>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            commands: Counter::default(),
+            connections: Counter::default(),
+            connections_accepted: Counter::default(),
+            connections_refused: Counter::default(),
+            connections_dropped: Counter::default(),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            connection_bytes: Counter::default(),
+            errors: Counter::default(),
+            protocol_errors: Counter::default(),
+            authentication_failures: Counter::default(),
+            moved: Counter::default(),
+            hits: Counter::default(),
+            misses: Counter::default(),
+            expired: Counter::default(),
+            commands_per_second: Counter::default(),
+            calls: COMMANDS.iter().map(|_| Default::default()).collect(),
+        }
+    }
+}

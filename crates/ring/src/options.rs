@@ -1,0 +1,137 @@
+//! What can be chosen when a node starts.
+
+use crate::NodeError;
+use crate::clock::{Clock, SystemClock};
+use crate::token::Token;
+use atoll_resp::Limits;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Options of a node. The defaults are meant to be right for nearly everybody.
+#[derive(Clone)]
+pub struct NodeOptions {
+    /// Where clients reach it. Beyond this machine only with a token. Default 127.0.0.1:7379.
+    pub listen: SocketAddr,
+    /// What clients are told to connect to, as host and port, where that is not the address it listens on.
+    pub announce: Option<(String, u16)>,
+    /// Where its slots are kept. Default in memory.
+    pub place: Place,
+    /// What an acknowledged write survives, if the place is a folder. Default [`Persistence::EverySecond`].
+    pub persistence: Persistence,
+    /// Event loops, each a thread. Default 1.
+    pub loops: usize,
+    /// What clients have to say before anything else. Default nothing.
+    pub token: Option<Token>,
+    /// Memory for what slots hold, in bytes. Default 1 GiB.
+    pub memory_bytes: u64,
+    /// What connections may take.
+    pub limits: ConnectionLimits,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Where slots are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In memory: gone with the node.
+    #[default]
+    Memory,
+    /// In a folder, which is made if there is none.
+    Folder(PathBuf),
+}
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Persistence {
+    /// Nothing that ends the process.
+    Off,
+    /// The end of the process; the loss of power, after a second.
+    #[default]
+    EverySecond,
+    /// The loss of power.
+    Always,
+}
+
+/// What connections may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at a time; one more is told so and closed. Default 10,000.
+    pub connections_max: usize,
+    /// Memory for all of them, in bytes; who needs more is closed. Default 512 MiB.
+    pub memory_bytes_max: u64,
+    /// Bytes that a client did not read yet, from which on nothing more is received from it. Default 1 MiB.
+    pub unsent_bytes_pause: usize,
+    /// Bytes that a client did not read yet, from which on it is closed. Default 320 MiB, which is more than one answer.
+    pub unsent_bytes_max: usize,
+    /// For how long a client may read nothing of what it is sent, in microseconds. Default a minute.
+    pub stalled_us_max: u64,
+    /// For how long a client may not say who it is, where it has to, in microseconds. Default 10 s.
+    pub silent_us_max: u64,
+    /// Replies that a client may wait for at a time. Default 1,024.
+    pub awaited_max: usize,
+    /// What a client may send in one request.
+    pub request: Limits,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 7379).into(),
+            announce: None,
+            place: Place::default(),
+            persistence: Persistence::default(),
+            loops: 1,
+            token: None,
+            memory_bytes: 1 << 30,
+            limits: ConnectionLimits::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            memory_bytes_max: 512 << 20,
+            unsent_bytes_pause: 1 << 20,
+            unsent_bytes_max: 320 << 20,
+            stalled_us_max: 60_000_000,
+            silent_us_max: 10_000_000,
+            awaited_max: 1024,
+            request: Limits::default(),
+        }
+    }
+}
+
+impl NodeOptions {
+    /// What a write survives in that place.
+    pub(crate) fn persistence(&self) -> Persistence {
+        match self.place {
+            Place::Memory => Persistence::Off,
+            Place::Folder(_) => self.persistence,
+        }
+    }
+
+    /// Checks that the options make sense together.
+    ///
+    /// # Errors
+    /// [`NodeError`], naming the option.
+    pub fn validate(&self) -> Result<(), NodeError> {
+        let wrong = |option, problem| Err(NodeError::Option { option, problem });
+        if self.loops != 1 {
+            return wrong("loops", "one, for now");
+        }
+        if self.limits.connections_max == 0 {
+            return wrong("limits.connections_max", "at least 1");
+        }
+        if self.limits.awaited_max == 0 || self.limits.unsent_bytes_pause == 0 {
+            return wrong("limits.awaited_max, limits.unsent_bytes_pause", "at least 1");
+        }
+        if !self.listen.ip().is_loopback() && self.token.is_none() {
+            return Err(NodeError::Open { address: self.listen });
+        }
+        Ok(())
+    }
+}
