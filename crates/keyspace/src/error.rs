@@ -22,6 +22,9 @@ pub enum KeyspaceError {
         /// The number that was given.
         slot: u16,
     },
+    /// There is something where a keyspace should begin.
+    #[error("a keyspace in memory begins empty")]
+    NotEmpty,
     /// The command is not about what slots hold.
     #[error("the command is not about keys of a slot")]
     NotAboutKeys,
@@ -37,7 +40,9 @@ impl KeyspaceError {
         match self {
             Self::Engine(error) => error.kind(),
             Self::Corrupt { .. } => ErrorKind::Corrupt,
-            Self::NoSlot { .. } | Self::NotAboutKeys | Self::Write => ErrorKind::InvalidInput,
+            Self::NotEmpty | Self::NoSlot { .. } | Self::NotAboutKeys | Self::Write => {
+                ErrorKind::InvalidInput
+            }
         }
     }
 

@@ -3,6 +3,8 @@
 //! Invariant: what a write changes and the place of its entry in the log are in one batch.
 
 mod cells;
+mod moving;
+mod pending;
 
 use crate::answer::Answer;
 use crate::cell::{self, CellName};
@@ -10,17 +12,22 @@ use crate::cells::Changes;
 use crate::evaluate::{self, Done, Reading, Stop, Writing};
 use crate::state::SlotState;
 use crate::{Applied, KeyspaceError, SLOTS};
-use atoll_engine::{Direction, Durability, Engine, Tree, WriteBatch};
+use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
-use cells::{Pending, TreeCells};
+use cells::TreeCells;
+use pending::Pending;
 use std::ops::{Bound, ControlFlow};
+
+pub use moving::{Exporter, MovedCells};
 
 /// The slots of one loop of a node, in a tree of the engine that nobody else writes to.
 pub struct Keyspace {
     engine: Engine,
     tree: Tree,
     slots: Vec<SlotState>,
-    batch: WriteBatch,
+    /// Whether states are cells, and not only in memory.
+    keeps_states: bool,
+    pending: Pending,
 }
 
 /// How a read ended.
@@ -66,7 +73,23 @@ impl Keyspace {
         })?;
         match wrong {
             Some(error) => Err(error),
-            None => Ok(Self { engine: engine.clone(), tree, slots, batch: WriteBatch::new() }),
+            None => {
+                let (engine, pending) = (engine.clone(), Pending::new(&tree));
+                Ok(Self { engine, tree, slots, keeps_states: true, pending })
+            }
+        }
+    }
+
+    /// A keyspace in an engine in memory. What was applied is no cell then: it would be lost together with what it is about,
+    /// and to write it takes longer than all the rest.
+    ///
+    /// # Errors
+    /// [`KeyspaceError::NotEmpty`] when the tree of this name holds anything.
+    pub fn open_in_memory(engine: &Engine, name: &str) -> Result<Self, KeyspaceError> {
+        let keyspace = Self::open(engine, name)?;
+        match keyspace.tree.is_empty()? {
+            true => Ok(Self { keeps_states: false, ..keyspace }),
+            false => Err(KeyspaceError::NotEmpty),
         }
     }
 
@@ -112,14 +135,13 @@ impl Keyspace {
         applied: Applied,
         time_ms: u64,
         mut answer: Answer<'_>,
-        evaluate: impl FnOnce(&mut Writing<'_, '_, TreeCells<'_>, Pending<'_>>) -> Done,
+        evaluate: impl FnOnce(&mut Writing<'_, '_, TreeCells<'_>, Pending>) -> Done,
     ) -> Result<(), KeyspaceError> {
         let mut state = *self.state(slot)?;
         // A log's times never go back; if a caller's did, what was absent would be there again.
         state.time_ms = state.time_ms.max(time_ms);
         state.applied = applied;
-        self.batch.clear();
-        let mut changes = Pending::new(&self.tree, &mut self.batch);
+        self.pending.clear();
         let cells = TreeCells { tree: &self.tree };
         let reading = Reading {
             cells: &cells,
@@ -129,13 +151,13 @@ impl Keyspace {
             answer: answer.again(),
             overdue: Vec::new(),
         };
-        let mut writing = Writing { reading, changes: &mut changes, state };
+        let mut writing = Writing { reading, changes: &mut self.pending, state };
         let done = evaluate(&mut writing);
         let changed = writing.state;
         match done {
             Ok(()) => state = changed,
             Err(Stop::Refused(refusal)) => {
-                changes.clear();
+                self.pending.clear();
                 answer.refuse(&refusal);
             }
             Err(Stop::Failed(error)) => {
@@ -143,11 +165,12 @@ impl Keyspace {
                 return Err(error);
             }
         }
-        changes.put(&CellName::state(slot), [&state.encode(), &[]]);
-        let written = self.engine.write(&self.batch, Durability::Buffered);
-        if let Err(error) = written {
+        if self.keeps_states {
+            self.pending.put(&CellName::state(slot), [&state.encode(), &[]]);
+        }
+        if let Err(error) = self.pending.commit(&self.engine) {
             answer.take_back();
-            return Err(error.into());
+            return Err(error);
         }
         if let Some(room) = self.slots.get_mut(usize::from(slot)) {
             *room = state;

@@ -26,7 +26,7 @@ mod keyspace;
 
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
-pub use keyspace::{Keyspace, Overdue, ReadOutcome};
+pub use keyspace::{Exporter, Keyspace, MovedCells, Overdue, ReadOutcome};
 pub use refusal::Refusal;
 pub use slot::{SLOTS, slot_of};
 pub use state::Applied;

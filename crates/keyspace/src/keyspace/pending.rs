@@ -1,0 +1,129 @@
+//! Changes of one command until they are committed.
+//!
+//! Most commands change one cell: that change is kept apart, since the engine does one in place that is no batch.
+
+use crate::KeyspaceError;
+use crate::cells::Changes;
+use atoll_buffer::Buffer;
+use atoll_engine::{Durability, Engine, Tree, WriteBatch};
+use std::ops::Bound;
+
+/// Changes of one command until they are committed.
+pub(super) struct Pending {
+    tree: Tree,
+    /// The first change, as long as it is the only one.
+    only: Option<Only>,
+    name: Vec<u8>,
+    value: Vec<u8>,
+    batch: WriteBatch,
+    /// Bytes that were added to the batch.
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Only {
+    Put,
+    Append,
+    Delete,
+}
+
+/// Values of at least this length are handed over instead of copied once more.
+const LONG: usize = 16 << 10;
+
+/// Memory for changes that is kept for the next command.
+const KEPT: usize = 1 << 20;
+
+impl Pending {
+    pub(super) fn new(tree: &Tree) -> Self {
+        let (name, value, batch) = Default::default();
+        Self { tree: tree.clone(), only: None, name, value, batch, bytes: 0 }
+    }
+
+    /// Makes all changes together.
+    pub(super) fn commit(&mut self, engine: &Engine) -> Result<(), KeyspaceError> {
+        let (tree, name, value) = (&self.tree, &self.name, &self.value);
+        match self.only {
+            Some(Only::Put) => tree.put(name, value, Durability::Buffered)?,
+            Some(Only::Append) => tree.append(name, value, Durability::Buffered)?,
+            Some(Only::Delete) => tree.delete(name, Durability::Buffered)?,
+            None if self.batch.is_empty() => return Ok(()),
+            None => engine.write(&self.batch, Durability::Buffered)?,
+        };
+        Ok(())
+    }
+
+    /// Whether a change is the only one so far, and was noted as such.
+    fn notes_only(&mut self, only: Only, name: &[u8], parts: [&[u8]; 2]) -> bool {
+        if self.only.is_some() || !self.batch.is_empty() {
+            self.move_to_batch();
+            return false;
+        }
+        self.only = Some(only);
+        self.name.extend_from_slice(name);
+        parts.iter().for_each(|part| self.value.extend_from_slice(part));
+        true
+    }
+
+    /// Makes the only change the first one of the batch.
+    fn move_to_batch(&mut self) {
+        match self.only.take() {
+            None => return,
+            Some(Only::Put) => self.batch.put(&self.tree, &self.name, &self.value),
+            Some(Only::Append) => self.batch.append(&self.tree, &self.name, &self.value),
+            Some(Only::Delete) => self.batch.delete(&self.tree, &self.name),
+        }
+        self.bytes += self.value.len();
+        self.name.clear();
+        self.value.clear();
+    }
+}
+
+impl Changes for Pending {
+    fn put(&mut self, name: &[u8], parts: [&[u8]; 2]) {
+        let len = parts[0].len() + parts[1].len();
+        if len >= LONG {
+            self.move_to_batch();
+            self.batch.put_buffer(&self.tree, name, Buffer::concat(len, parts));
+        } else if !self.notes_only(Only::Put, name, parts) {
+            self.bytes += name.len() + len;
+            match parts {
+                [whole, []] | [[], whole] => self.batch.put(&self.tree, name, whole),
+                parts => self.batch.put(&self.tree, name, &parts.concat()),
+            }
+        }
+    }
+
+    fn append(&mut self, name: &[u8], bytes: &[u8]) {
+        if bytes.len() >= LONG {
+            self.move_to_batch();
+            self.batch.append_buffer(&self.tree, name, Buffer::copy_from(bytes));
+        } else if !self.notes_only(Only::Append, name, [bytes, &[]]) {
+            self.bytes += name.len() + bytes.len();
+            self.batch.append(&self.tree, name, bytes);
+        }
+    }
+
+    fn delete(&mut self, name: &[u8]) {
+        if !self.notes_only(Only::Delete, name, [&[], &[]]) {
+            self.bytes += name.len();
+            self.batch.delete(&self.tree, name);
+        }
+    }
+
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+        self.move_to_batch();
+        self.bytes += from.len() + to.len();
+        self.batch.delete_range(&self.tree, (Bound::Included(from), Bound::Excluded(to)));
+    }
+
+    fn clear(&mut self) {
+        self.only = None;
+        self.name.clear();
+        self.value.clear();
+        match self.bytes > KEPT {
+            true => self.batch = WriteBatch::new(),
+            false => self.batch.clear(),
+        }
+        self.bytes = 0;
+    }
+}
