@@ -4,6 +4,7 @@
 //! is kept by children of this program that end with it.
 
 mod client;
+mod cut;
 mod machine;
 mod phases;
 mod report;
@@ -11,7 +12,7 @@ mod servers;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
-use phases::{Findings, Scale};
+use phases::Scale;
 use report::Row;
 use servers::{Kind, Place};
 use std::error::Error;
@@ -40,6 +41,12 @@ enum Verb {
     /// Waits until standard input ends.
     #[command(hide = true)]
     Hold,
+    /// Cut and heal, where namespaces may be made.
+    #[command(hide = true)]
+    Cut { folder: PathBuf, clusters: String, times: String, out: PathBuf },
+    /// A task on one host.
+    #[command(hide = true)]
+    Task { task: String, out: PathBuf },
 }
 
 #[derive(Args)]
@@ -77,6 +84,12 @@ enum Phase {
     Throughput,
     /// On the disk before it is acknowledged.
     Always,
+    /// A host is cut off and healed.
+    Cut,
+}
+
+impl Phase {
+    const ALL: [Self; 3] = [Self::Throughput, Self::Always, Self::Cut];
 }
 
 fn main() -> ExitCode {
@@ -86,6 +99,14 @@ fn main() -> ExitCode {
             servers::keep(&log, &command).map(|status| status.success()).map_err(Into::into)
         }
         Verb::Hold => servers::hold().map(|()| true).map_err(Into::into),
+        Verb::Cut { folder, clusters, times, out } => {
+            servers::end_with_parent();
+            run_cut(&folder, &clusters, &times, &out)
+        }
+        Verb::Task { task, out } => {
+            servers::end_with_parent();
+            run_task(&task, &out)
+        }
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -97,11 +118,24 @@ fn main() -> ExitCode {
     }
 }
 
+fn run_cut(folder: &Path, clusters: &str, times: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
+    cut::inside(folder, clusters, serde_json::from_str(times)?, out)?;
+    Ok(true)
+}
+
+fn run_task(task: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
+    cut::perform(&serde_json::from_str(task)?, out)?;
+    Ok(true)
+}
+
 /// What was measured in one phase.
 struct Measured {
     phase: Phase,
     rows: Vec<Row>,
-    findings: Findings,
+    /// Every single result.
+    detail: serde_json::Value,
+    /// Whether nothing wrong came from Atoll.
+    is_right: bool,
 }
 
 /// Runs and prints; true when nothing wrong came from Atoll.
@@ -114,9 +148,12 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     report::print_machine(&facts);
     let calm = calm(scale);
     let mut measured = Vec::new();
-    for phase in [Phase::Throughput, Phase::Always] {
+    for phase in Phase::ALL {
         if arguments.phases.is_empty() || arguments.phases.contains(&phase) {
-            measured.push(run_phase(phase, arguments.peers, scale, &place));
+            measured.push(match phase {
+                Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
+                phase => run_phase(phase, arguments.peers, scale, &place)?,
+            });
         }
     }
     if scale != Scale::FULL {
@@ -128,7 +165,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     let rows: Vec<Row> = measured.iter().flat_map(|phase| phase.rows.clone()).collect();
     report::print_rows(&rows);
     write_files(arguments, &facts, scale, &rows, &measured)?;
-    Ok(measured.iter().all(|phase| phase.findings.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)))
+    Ok(measured.iter().all(|phase| phase.is_right))
 }
 
 fn scale(arguments: &RunArguments) -> Scale {
@@ -154,25 +191,37 @@ fn calm(scale: Scale) -> Calm {
     calm
 }
 
-fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Measured {
+/// A phase on loopback.
+fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
     let kinds: &[Kind] = if peers { &[Kind::Atoll, Kind::Redis, Kind::Memcached] } else { &[Kind::Atoll] };
     let told = &mut |line: &str| eprintln!("{line}");
-    let (findings, title) = match phase {
-        Phase::Throughput => (
-            phases::throughput(kinds, scale, place, told),
-            "One copy in memory, 50 clients, keys of 15 B, values and appended pieces of 132 B",
-        ),
-        Phase::Always => (
-            phases::always(kinds, scale, place, told),
-            "On the disk before it is acknowledged, 50 clients, keys of 15 B, values of 132 B",
-        ),
+    let (findings, rows, title) = if phase == Phase::Always {
+        let findings = phases::always(kinds, scale, place, told);
+        let rows = phases::always_rows(&findings);
+        (findings, rows, "On the disk before it is acknowledged, 50 clients, keys of 15 B, values of 132 B")
+    } else {
+        let findings = phases::throughput(kinds, scale, place, told);
+        let rows = phases::throughput_rows(&findings);
+        (findings, rows, "One copy in memory, 50 clients, keys of 15 B, values and appended pieces of 132 B")
     };
     report::print_findings(title, &findings);
-    let rows = match phase {
-        Phase::Throughput => phases::throughput_rows(&findings),
-        Phase::Always => phases::always_rows(&findings),
-    };
-    Measured { phase, rows, findings }
+    let is_right = findings.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll);
+    Ok(Measured { phase, rows, detail: serde_json::to_value(&findings)?, is_right })
+}
+
+/// The phase on hosts that can be cut off; where they cannot be made it says so.
+fn run_cut_phase(peers: bool, scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    eprintln!("cut and heal: about a minute for each cluster");
+    let findings = cut::run(peers, scale.cut_times(), place).unwrap_or_else(|error| {
+        let why = phases::with_sources(&error);
+        let names: &[&str] = if peers { &["atoll", "redis"] } else { &["atoll"] };
+        let missing = names.iter().map(|name| ((*name).to_owned(), why.clone())).collect();
+        cut::Findings { measured: Vec::new(), missing }
+    });
+    cut::print(&findings);
+    let is_right = findings.measured.iter().all(|of| of.name != "atoll" || of.lost() == 0);
+    let (rows, detail) = (cut::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Cut, rows, detail, is_right })
 }
 
 fn write_files(
@@ -186,14 +235,10 @@ fn write_files(
         std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
     }
     if let Some(file) = &arguments.detail {
-        let results =
-            measured.iter().map(|one| (format!("{:?}", one.phase).to_lowercase(), &one.findings.measured));
+        let results = measured.iter().map(|one| (format!("{:?}", one.phase).to_lowercase(), &one.detail));
         let results: std::collections::BTreeMap<String, _> = results.collect();
-        let missing = measured.iter().flat_map(|one| &one.findings.missing);
-        let missing: Vec<String> = missing.map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
-        let detail = serde_json::json!({
-            "machine": facts, "scale": scale, "bars": rows, "missing": missing, "results": results,
-        });
+        let detail =
+            serde_json::json!({ "machine": facts, "scale": scale, "bars": rows, "results": results });
         std::fs::write(file, serde_json::to_string_pretty(&detail)? + "\n")?;
     }
     Ok(())

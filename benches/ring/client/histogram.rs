@@ -26,6 +26,7 @@ impl Histogram {
     }
 
     /// How many requests there were.
+    #[cfg(test)]
     pub const fn count(&self) -> u64 {
         self.count
     }

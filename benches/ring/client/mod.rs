@@ -18,4 +18,4 @@ pub use histogram::Histogram;
 pub use load::{Choice, LoadError, Outcome, Work, run};
 pub use protocol::{Operation, Protocol, Reply};
 #[cfg(test)]
-use resp::write_command;
+pub use resp::parse_command;

@@ -15,14 +15,6 @@ pub fn write(operation: Operation, key: &[u8], value: &[u8], into: &mut Vec<u8>)
     }
 }
 
-/// Writes any command.
-pub fn write_command(words: &[&[u8]], into: &mut Vec<u8>) {
-    into.push(b'*');
-    into.extend_from_slice(itoa::Buffer::new().format(words.len()).as_bytes());
-    into.extend_from_slice(b"\r\n");
-    words.iter().for_each(|word| write_argument(word, into));
-}
-
 fn write_argument(argument: &[u8], into: &mut Vec<u8>) {
     into.push(b'$');
     into.extend_from_slice(itoa::Buffer::new().format(argument.len()).as_bytes());
@@ -58,4 +50,18 @@ fn number(text: &[u8]) -> Option<i64> {
     };
     let number = i64::try_from(decimal(digits)?).ok()?;
     Some(if is_negative { -number } else { number })
+}
+
+/// The command that `input` begins with and how many bytes it takes, for servers of tests.
+#[cfg(test)]
+pub fn parse_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let (first, mut taken) = line(input).unwrap()?;
+    let mut words = Vec::new();
+    for _ in 0..decimal(&first[1..]).unwrap() {
+        let (length, begins) = line(&input[taken..]).unwrap()?;
+        let (word, end) = counted(input, taken + begins, decimal(&length[1..]).unwrap()).unwrap()?;
+        words.push(word.to_vec());
+        taken = end;
+    }
+    Some((words, taken))
 }

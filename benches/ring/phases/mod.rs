@@ -8,6 +8,7 @@ pub use always::{rows as always_rows, run as always};
 pub use throughput::{rows as throughput_rows, run as throughput};
 
 use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work};
+use crate::cut::Times;
 use crate::machine::processors;
 use crate::report::median;
 use crate::servers::{Kind, Server};
@@ -41,6 +42,15 @@ impl Scale {
     /// A round of a moment, to try the bench itself.
     pub const fn trial(keys: u32) -> Self {
         Self { keys, rounds: 1, warm_ms: 20, measured_ms: 100 }
+    }
+
+    /// How long cut and heal take.
+    pub const fn cut_times(self) -> Times {
+        // Redis is back after its timeout of 5 s and an election; less than that would show nothing of it.
+        match self.measured_ms {
+            2_000.. => Times { before_ms: 3_000, cut_ms: 17_000 },
+            _ => Times { before_ms: 2_000, cut_ms: 12_000 },
+        }
     }
 
     const fn choice(self) -> Choice {
@@ -83,7 +93,7 @@ pub struct Measured {
 }
 
 /// What a phase found.
-#[derive(Default)]
+#[derive(Default, serde::Serialize)]
 pub struct Findings {
     /// Every load that counted.
     pub measured: Vec<Measured>,
@@ -211,7 +221,7 @@ fn ratio(findings: &Findings, (own, other): (&str, &str), operation: Operation, 
 }
 
 /// An error with all that caused it.
-fn with_sources(error: &dyn Error) -> String {
+pub fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

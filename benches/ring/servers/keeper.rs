@@ -45,7 +45,7 @@ pub struct Kept {
 impl Kept {
     /// Starts a program by its name and arguments; what it writes goes to the log.
     pub fn start(command: &[OsString], log: &Path) -> Result<Self, StartError> {
-        let mut keeper = own_program()?;
+        let mut keeper = own_child(&[])?;
         keeper.arg("keep").arg(log).arg("--").args(command);
         let program = command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         Self::spawn(keeper, program, log)
@@ -53,15 +53,8 @@ impl Kept {
 
     /// Starts a process that only holds what `within` made for it, such as a network of its own.
     pub fn holder(within: &[&str], log: &Path) -> Result<Self, StartError> {
-        let own = own_program()?;
-        let mut keeper = match within.split_first() {
-            None => own_program()?,
-            Some((program, arguments)) => {
-                let mut command = Command::new(program);
-                command.args(arguments).arg(own.get_program());
-                command
-            }
-        };
+        let words: Vec<OsString> = within.iter().map(OsString::from).collect();
+        let mut keeper = own_child(&words)?;
         keeper.arg("hold");
         Self::spawn(keeper, within.join(" "), log)
     }
@@ -109,10 +102,22 @@ impl Drop for Kept {
     }
 }
 
-fn own_program() -> Result<Command, StartError> {
-    let program = std::env::current_exe()
+/// This program once more, behind the words of another one, such as `nsenter --target 7 --net`.
+pub fn own_child(before: &[OsString]) -> Result<Command, StartError> {
+    let own = std::env::current_exe()
         .map_err(|source| StartError::System { program: "this".to_owned(), source })?;
-    Ok(Command::new(program))
+    let Some((program, arguments)) = before.split_first() else { return Ok(Command::new(own)) };
+    let mut command = Command::new(program);
+    command.args(arguments).arg(own);
+    Ok(command)
+}
+
+/// Ends this process when standard input does: for children of the bench that do work of their own.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        wait_for_the_end_of_input();
+        std::process::exit(1);
+    });
 }
 
 /// The keeper: starts the program, says its process number, and kills it when standard input ends.

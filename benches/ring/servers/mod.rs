@@ -2,7 +2,7 @@
 
 mod keeper;
 
-pub use keeper::{Kept, StartError, hold, keep};
+pub use keeper::{Kept, StartError, end_with_parent, hold, keep, own_child};
 
 use crate::client::{Protocol, Reply};
 use std::ffi::OsString;

@@ -1,0 +1,125 @@
+//! The client beside the primary that is cut off: one connection, the next write when the last is answered.
+//!
+//! It writes only keys of slots that this node serves, each once, and remembers which were acknowledged.
+
+use super::slots::{SLOTS, moved, slot_of};
+use super::{CutError, key, milliseconds_now};
+use crate::client::{Protocol, Reply};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The first letter of its keys.
+pub const LETTER: char = 'w';
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// After an error; a client that asks on without a pause would only take the processor from the servers.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What to do.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Spec {
+    /// The primary.
+    pub address: SocketAddr,
+    /// For how long.
+    pub run_ms: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// The numbers of the keys whose writes were acknowledged.
+    pub acknowledged: Vec<u64>,
+    /// When each was, in milliseconds since 1970.
+    pub acknowledged_at_ms: Vec<u64>,
+    /// The first error after it.
+    pub first_error: Option<String>,
+}
+
+/// Writes for so long.
+pub fn run(spec: &Spec) -> Report {
+    let until = Instant::now() + Duration::from_millis(spec.run_ms);
+    let mut report = Report::default();
+    let mut is_elsewhere = vec![false; SLOTS];
+    let mut connection = None;
+    let mut number = 0;
+    while Instant::now() < until && is_elsewhere.contains(&false) {
+        number += 1;
+        let key = key(LETTER, number);
+        let slot = slot_of(key.as_bytes());
+        if is_elsewhere[slot] {
+            continue;
+        }
+        match write(&mut connection, spec.address, key.as_bytes()) {
+            Ok(Answer::Done) => {
+                report.acknowledged.push(number);
+                report.acknowledged_at_ms.push(milliseconds_now());
+            }
+            Ok(Answer::Elsewhere) => is_elsewhere[slot] = true,
+            Ok(Answer::Refused(words)) => {
+                report.first_error.get_or_insert(words);
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => {
+                // Whatever is still to come belongs to a request that is given up.
+                connection = None;
+                report.first_error.get_or_insert(error.to_string());
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+    report
+}
+
+enum Answer {
+    Done,
+    Elsewhere,
+    Refused(String),
+}
+
+fn write(connection: &mut Option<TcpStream>, address: SocketAddr, key: &[u8]) -> io::Result<Answer> {
+    let stream = match connection {
+        Some(stream) => stream,
+        none => none.insert(connect(address)?),
+    };
+    let mut request = Vec::with_capacity(80);
+    Protocol::Resp.write(crate::client::Operation::Set, key, key, &mut request);
+    stream.write_all(&request)?;
+    let (mut heard, mut filled) = ([0; 512], 0);
+    loop {
+        match stream.read(&mut heard[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+        let reply = Protocol::Resp.parse(&heard[..filled]).map_err(io::Error::other)?;
+        return match reply {
+            None if filled < heard.len() => continue,
+            Some((Reply::Done, _)) => Ok(Answer::Done),
+            Some((Reply::Refused(words), _)) if moved(words).is_some() => Ok(Answer::Elsewhere),
+            Some((Reply::Refused(words), _)) => {
+                Ok(Answer::Refused(String::from_utf8_lossy(words).into_owned()))
+            }
+            _ => Err(io::Error::other("a reply that no write has")),
+        };
+    }
+}
+
+/// A connection that is waited for, but not for ever.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, ANSWER_TIME_MAX)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+    Ok(stream)
+}
+
+impl Report {
+    /// How many writes were acknowledged from this moment on.
+    pub fn acknowledged_from(&self, moment_ms: u64) -> usize {
+        self.acknowledged_at_ms.iter().filter(|at| **at >= moment_ms).count()
+    }
+
+    /// When the last one was.
+    pub fn last_ms(&self) -> Result<u64, CutError> {
+        self.acknowledged_at_ms.last().copied().ok_or(CutError::NothingServed)
+    }
+}

@@ -1,0 +1,238 @@
+//! The experiment: start, write on both sides, cut, wait, heal, look everything up.
+
+use super::cluster::{Cluster, HOSTS, wait_until};
+use super::hosts::Hosts;
+use super::redis_cluster::RedisCluster;
+use super::{CutError, Task, beside, count, milliseconds_now, paced};
+use crate::machine::MachineTime;
+use crate::servers::{Place, own_child};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// The host that is cut off; the paced client and whoever counts are on another one.
+const CUT: usize = 0;
+const MAJORITY: usize = 1;
+const RATE: u64 = 2_000;
+const ANSWER_MS_MAX: u64 = 1_000;
+const WHOLE_AGAIN_MAX: Duration = Duration::from_secs(60);
+const COUNT_MS_MAX: u64 = 60_000;
+/// All of it, over all clusters.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// How much longer than it is told to run a child may take.
+const CHILD_GRACE: Duration = Duration::from_secs(20);
+
+/// How long both sides write before the cut and until the network heals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Times {
+    /// Before the cut.
+    pub before_ms: u64,
+    /// From the cut until it heals.
+    pub cut_ms: u64,
+}
+
+/// What one cluster did.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct OfCluster {
+    /// Whose.
+    pub name: String,
+    /// Writes acknowledged beside the primary that was cut off.
+    pub beside_acknowledged: u64,
+    /// Those of them that came after the cut.
+    pub beside_after_cut: u64,
+    /// Seconds from the cut until the last of them.
+    pub beside_seconds: f64,
+    /// The first error there.
+    pub first_error: Option<String>,
+    /// What became of them.
+    pub beside: count::Report,
+    /// Writes acknowledged on the majority's side.
+    pub majority_acknowledged: u64,
+    /// What became of them.
+    pub majority: count::Report,
+    /// Requests of the majority's side before the cut.
+    pub calm: paced::Bin,
+    /// From the cut on.
+    pub after_cut: paced::Bin,
+    /// From three seconds after the cut on.
+    pub later: paced::Bin,
+    /// Reads that found something else than what was acknowledged, or nothing.
+    pub wrong_reads: u64,
+    /// Refusals on the majority's side, by their first word.
+    pub refusals: std::collections::BTreeMap<String, u64>,
+    /// Seconds from healing until every slot was served and copied again.
+    pub whole_again_seconds: f64,
+    /// Share of the machine that its host took.
+    pub stolen: f64,
+}
+
+impl OfCluster {
+    /// Acknowledged writes that are not there.
+    pub fn lost(&self) -> u64 {
+        self.beside.missing + self.beside.wrong + self.majority.missing + self.majority.wrong
+    }
+
+    /// Acknowledged writes that nobody answered for.
+    pub fn unanswered(&self) -> u64 {
+        self.beside.unanswered + self.majority.unanswered
+    }
+}
+
+/// What the phase found.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Findings {
+    /// By cluster.
+    pub measured: Vec<OfCluster>,
+    /// What could not be measured, and why.
+    pub missing: Vec<(String, String)>,
+}
+
+/// Runs the phase in a child that may make namespaces, as root or in a namespace of users of its own.
+pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutError> {
+    let mut command: Vec<OsString> = Vec::new();
+    if !rustix::process::getuid().is_root() {
+        command.extend(["unshare", "--user", "--map-root-user", "--"].map(OsString::from));
+    }
+    let out = place.folder.join("cut.json");
+    let clusters = if peers { "redis" } else { "" };
+    let times = serde_json::to_string(&times).map_err(|error| CutError::io("tell")(error.into()))?;
+    let words =
+        ["cut".into(), place.folder.clone().into(), clusters.into(), times.into(), out.clone().into()];
+    let child = spawn(command, &words)?;
+    wait_for(child, "the whole experiment", TIME_MAX)?;
+    read(&out)
+}
+
+/// The phase itself: each cluster in turn, on hosts of its own.
+pub fn inside(folder: &Path, clusters: &str, times: Times, out: &Path) -> Result<(), CutError> {
+    let mut findings = Findings::default();
+    findings.missing.push(("atoll".to_owned(), "not offered yet: a ring of several nodes".to_owned()));
+    for name in clusters.split(',').filter(|name| !name.is_empty()) {
+        let folder = folder.join(format!("cut-{name}"));
+        std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a cluster"))?;
+        let found = Hosts::make(HOSTS, &folder).and_then(|hosts| {
+            let mut cluster = RedisCluster::on(hosts, folder.clone());
+            let found = experiment(&mut cluster, times, &folder);
+            cluster.stop();
+            found
+        });
+        match found {
+            Ok(found) => findings.measured.push(found),
+            Err(error) => findings.missing.push((name.to_owned(), crate::phases::with_sources(&error))),
+        }
+    }
+    let text = serde_json::to_string(&findings).map_err(|error| CutError::io("tell")(error.into()))?;
+    std::fs::write(out, text).map_err(CutError::io("write what was found"))
+}
+
+fn experiment(cluster: &mut dyn Cluster, times: Times, folder: &Path) -> Result<OfCluster, CutError> {
+    cluster.start()?;
+    let machine = MachineTime::now();
+    let addresses = cluster.addresses();
+    let run_ms = times.before_ms + times.cut_ms;
+    let beside = Task::Beside(beside::Spec { address: addresses[CUT], run_ms });
+    // Requests of the last second are answered, or late, before the network heals.
+    let paced = Task::Paced(paced::Spec {
+        addresses: (1..=HOSTS).map(|host| addresses[(CUT + host) % HOSTS]).collect(),
+        rate: RATE,
+        run_ms: run_ms.saturating_sub(ANSWER_MS_MAX),
+        answer_ms_max: ANSWER_MS_MAX,
+        seed: 7,
+    });
+    let (beside, paced) = (
+        Running::start(&beside, cluster.hosts(), CUT, folder)?,
+        Running::start(&paced, cluster.hosts(), MAJORITY, folder)?,
+    );
+    std::thread::sleep(Duration::from_millis(times.before_ms));
+    cluster.cut(CUT)?;
+    let cut_at_ms = milliseconds_now();
+    let beside: beside::Report = beside.result(run_ms)?;
+    let paced: paced::Report = paced.result(run_ms)?;
+    let healed_at = Instant::now();
+    cluster.heal(CUT)?;
+    wait_until("a whole cluster after the network healed", WHOLE_AGAIN_MAX, || cluster.is_whole())?;
+    let whole_again_seconds = healed_at.elapsed().as_secs_f64();
+    let look_up = |letter, numbers: &[u64]| look_up(cluster, letter, numbers, folder);
+    let last_ms = beside.last_ms()?;
+    Ok(OfCluster {
+        name: cluster.name().to_owned(),
+        beside_acknowledged: beside.acknowledged.len() as u64,
+        beside_after_cut: beside.acknowledged_from(cut_at_ms) as u64,
+        beside_seconds: last_ms.saturating_sub(cut_at_ms) as f64 / 1000.0,
+        beside: look_up(beside::LETTER, &beside.acknowledged)?,
+        first_error: beside.first_error,
+        majority_acknowledged: paced.acknowledged.len() as u64,
+        majority: look_up(paced::LETTER, &paced.acknowledged)?,
+        calm: paced.between(0, cut_at_ms),
+        after_cut: paced.between(cut_at_ms, u64::MAX),
+        later: paced.between(cut_at_ms + 3_000, u64::MAX),
+        wrong_reads: paced.wrong_reads,
+        refusals: paced.refusals,
+        whole_again_seconds,
+        stolen: machine.until_now().stolen,
+    })
+}
+
+fn look_up(
+    cluster: &dyn Cluster,
+    letter: char,
+    acknowledged: &[u64],
+    folder: &Path,
+) -> Result<count::Report, CutError> {
+    let numbers = folder.join(format!("acknowledged-{letter}.json"));
+    let text = serde_json::to_string(acknowledged).map_err(|error| CutError::io("tell")(error.into()))?;
+    std::fs::write(&numbers, text).map_err(CutError::io("write what was acknowledged"))?;
+    let addresses = cluster.addresses();
+    let task = Task::Count(count::Spec { addresses, letter, numbers, run_ms: COUNT_MS_MAX });
+    Running::start(&task, cluster.hosts(), MAJORITY, folder)?.result(COUNT_MS_MAX)
+}
+
+/// A child at work on a host.
+struct Running {
+    child: Child,
+    out: PathBuf,
+}
+
+impl Running {
+    fn start(task: &Task, hosts: &Hosts, host: usize, folder: &Path) -> Result<Self, CutError> {
+        let text = serde_json::to_string(task).map_err(|error| CutError::io("tell")(error.into()))?;
+        let out = folder.join(format!("result-{host}.json"));
+        let child = spawn(hosts.within(host), &["task".into(), text.into(), out.clone().into()])?;
+        Ok(Self { child, out })
+    }
+
+    fn result<T: serde::de::DeserializeOwned>(self, run_ms: u64) -> Result<T, CutError> {
+        wait_for(self.child, "a child on a host", Duration::from_millis(run_ms) + CHILD_GRACE)?;
+        read(&self.out)
+    }
+}
+
+/// Starts this program once more, behind the words of another one; it ends when this one does.
+fn spawn(before: Vec<OsString>, words: &[OsString]) -> Result<Child, CutError> {
+    let mut command = own_child(&before)?;
+    command.args(words).stdin(Stdio::piped());
+    command.spawn().map_err(CutError::io("start a child"))
+}
+
+fn wait_for(mut child: Child, what: &str, most: Duration) -> Result<(), CutError> {
+    // Its standard input stays open: when that ends, the child does.
+    let ended = wait_until(what, most, || {
+        let status = child.try_wait().map_err(CutError::io(format!("wait for {what}")))?;
+        match status {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => Err(CutError::Command { what: what.to_owned(), words: status.to_string() }),
+        }
+    });
+    if ended.is_err() {
+        drop(child.kill());
+        drop(child.wait());
+    }
+    ended
+}
+
+fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, CutError> {
+    let text = std::fs::read_to_string(file).map_err(CutError::io(format!("read {}", file.display())))?;
+    serde_json::from_str(&text).map_err(|source| CutError::Result { file: file.to_owned(), source })
+}

@@ -1,0 +1,125 @@
+//! The clients of cut and heal against nodes that send on, fall silent or forget.
+
+use super::count;
+use super::key;
+use super::paced::{Bin, LETTER, Report, Spec, run};
+use super::slots::slot_of;
+use crate::client::parse_command;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+/// A node that serves even slots itself and sends others to another node; `faulty` forgets every tenth write.
+fn node(
+    serves: fn(usize) -> bool,
+    other: SocketAddr,
+    faulty: bool,
+    held: Arc<Mutex<HashSet<Vec<u8>>>>,
+) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let held = Arc::clone(&held);
+            std::thread::spawn(move || {
+                let (mut heard, mut scratch) = (Vec::new(), [0; 4096]);
+                let mut writes = 0;
+                while let Ok(count @ 1..) = stream.read(&mut scratch) {
+                    heard.extend_from_slice(&scratch[..count]);
+                    while let Some((words, taken)) = parse_command(&heard) {
+                        let slot = slot_of(&words[1]);
+                        let mut held = held.lock().unwrap();
+                        let reply = if !serves(slot) {
+                            format!("-MOVED {slot} {other}\r\n").into_bytes()
+                        } else if words[0] == b"SET" {
+                            writes += 1;
+                            if !(faulty && writes % 10 == 0) {
+                                held.insert(words[1].clone());
+                            }
+                            b"+OK\r\n".to_vec()
+                        } else if held.contains(&words[1]) {
+                            [b"$15\r\n", words[1].as_slice(), b"\r\n"].concat()
+                        } else {
+                            b"$-1\r\n".to_vec()
+                        };
+                        drop(held);
+                        stream.write_all(&reply).unwrap();
+                        heard.drain(..taken);
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A place where connections are taken and nothing is ever said.
+fn silent() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn spec(addresses: Vec<SocketAddr>) -> Spec {
+    Spec { addresses, rate: 1_000, run_ms: 1_000, answer_ms_max: 500, seed: 5 }
+}
+
+fn total(report: &Report) -> Bin {
+    report.between(0, u64::MAX)
+}
+
+#[test]
+fn requests_follow_moves_to_the_node_that_serves_and_none_is_lost() {
+    let held = Arc::new(Mutex::new(HashSet::new()));
+    let (_listener, nobody) = silent();
+    let second = node(|_| true, nobody, false, Arc::clone(&held));
+    let first = node(|slot| slot % 2 == 0, second, false, Arc::clone(&held));
+    let report = run(&spec(vec![first])).unwrap();
+    let all = total(&report);
+    assert!(all.requests >= 950, "{all:?}");
+    assert_eq!(all.succeeded, all.requests);
+    assert_eq!(all.writes as usize, report.acknowledged.len());
+    let held = held.lock().unwrap();
+    assert!(report.acknowledged.iter().all(|number| held.contains(key(LETTER, *number).as_bytes())));
+    assert_eq!(report.wrong_reads, 0);
+}
+
+#[test]
+fn slots_of_a_silent_node_fail_in_time_and_others_do_not_suffer() {
+    let (_listener, silent) = silent();
+    let first = node(|slot| slot % 4 != 0, silent, false, Arc::default());
+    let report = run(&spec(vec![first])).unwrap();
+    let all = total(&report);
+    let share = all.succeeded as f64 / all.requests as f64;
+    // Reads ask only for keys that were acknowledged, so that writes alone meet the silent quarter.
+    assert!((0.75..=0.95).contains(&share), "{all:?}");
+}
+
+#[test]
+fn a_node_that_forgets_an_acknowledged_write_is_found_out() {
+    let (_listener, nobody) = silent();
+    let first = node(|_| true, nobody, true, Arc::default());
+    let report = run(&spec(vec![first])).unwrap();
+    assert!(report.wrong_reads > 0 && report.first_wrong.is_some(), "{:?}", total(&report));
+    let counted = count::run(&counting(first, &report)).unwrap();
+    assert!(counted.missing >= 30, "{counted:?}");
+    assert_eq!(counted.there + counted.missing, report.acknowledged.len() as u64, "{counted:?}");
+}
+
+#[test]
+fn what_nobody_answers_for_is_not_called_missing() {
+    let (_listener, silent) = silent();
+    let first = node(|slot| slot % 4 != 0, silent, false, Arc::default());
+    let report = Report { acknowledged: (1..=40).collect(), ..Report::default() };
+    let counted = count::run(&counting(first, &report)).unwrap();
+    assert!(counted.unanswered > 0 && counted.missing > 0 && counted.there == 0, "{counted:?}");
+    assert_eq!(counted.unanswered + counted.missing, 40, "{counted:?}");
+}
+
+fn counting(address: SocketAddr, report: &Report) -> count::Spec {
+    let file =
+        std::env::temp_dir().join(format!("atoll-bench-ring-{}-{}", std::process::id(), address.port()));
+    std::fs::write(&file, serde_json::to_string(&report.acknowledged).unwrap()).unwrap();
+    count::Spec { addresses: vec![address], letter: LETTER, numbers: file, run_ms: 2_500 }
+}
