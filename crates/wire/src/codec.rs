@@ -70,6 +70,12 @@ impl Decoder {
         Ok(Some(frame))
     }
 
+    /// The bytes that no frame was made of yet, for a decoder with other limits.
+    #[must_use]
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.split_off(self.start)
+    }
+
     /// To be called at the end of the bytes.
     ///
     /// # Errors
