@@ -123,6 +123,16 @@ impl Deref for CellName {
     }
 }
 
+/// The key that the name of a head tells.
+pub(crate) fn key_of_head(name: &[u8]) -> &[u8] {
+    name.get(3..).unwrap_or_default()
+}
+
+/// The names of all cells of a slot but its state: from one up to another.
+pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
+    (CellName::kind(slot, 0), CellName::kind(slot, u8::MAX))
+}
+
 /// What the names of states begin with, and the number that the name of one tells.
 pub(crate) fn states() -> &'static [u8] {
     &STATES

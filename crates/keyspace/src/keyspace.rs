@@ -9,9 +9,11 @@ mod pending;
 use crate::answer::Answer;
 use crate::cell::{self, CellName};
 use crate::cells::Changes;
-use crate::evaluate::{self, Done, Reading, Stop, Writing};
+use crate::evaluate::run::{self, Scene};
+use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
-use crate::{Applied, KeyspaceError, SLOTS};
+use crate::verify::{self, Digest};
+use crate::{Applied, KeyspaceError, ReadOutcome, SLOTS};
 use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
@@ -28,27 +30,6 @@ pub struct Keyspace {
     /// Whether states are cells, and not only in memory.
     keeps_states: bool,
     pending: Pending,
-}
-
-/// How a read ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum ReadOutcome {
-    /// It was answered.
-    Answered,
-    /// Nothing was answered: these keys have to be deleted first, through the log, since their time is over.
-    Expired(Vec<Overdue>),
-}
-
-/// A key whose time is over.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Overdue {
-    /// Its slot.
-    pub slot: u16,
-    /// The key.
-    pub key: Vec<u8>,
-    /// When it should have been deleted, in milliseconds since 1970.
-    pub deadline_ms: u64,
 }
 
 impl Keyspace {
@@ -137,34 +118,11 @@ impl Keyspace {
         mut answer: Answer<'_>,
         evaluate: impl FnOnce(&mut Writing<'_, '_, TreeCells<'_>, Pending>) -> Done,
     ) -> Result<(), KeyspaceError> {
-        let mut state = *self.state(slot)?;
-        // A log's times never go back; if a caller's did, what was absent would be there again.
-        state.time_ms = state.time_ms.max(time_ms);
-        state.applied = applied;
-        self.pending.clear();
+        let before = *self.state(slot)?;
         let cells = TreeCells { tree: &self.tree };
-        let reading = Reading {
-            cells: &cells,
-            slot,
-            now_ms: state.time_ms,
-            soonest_ms: state.soonest_ms,
-            answer: answer.again(),
-            overdue: Vec::new(),
-        };
-        let mut writing = Writing { reading, changes: &mut self.pending, state };
-        let done = evaluate(&mut writing);
-        let changed = writing.state;
-        match done {
-            Ok(()) => state = changed,
-            Err(Stop::Refused(refusal)) => {
-                self.pending.clear();
-                answer.refuse(&refusal);
-            }
-            Err(Stop::Failed(error)) => {
-                answer.take_back();
-                return Err(error);
-            }
-        }
+        self.pending.clear();
+        let scene = Scene { cells: &cells, slot, state: before, time_ms };
+        let state = run::write(scene, &mut self.pending, applied, &mut answer, evaluate)?;
         if self.keeps_states {
             self.pending.put(&CellName::state(slot), [&state.encode(), &[]]);
         }
@@ -201,31 +159,9 @@ impl Keyspace {
         mut answer: Answer<'_>,
         evaluate: impl FnOnce(&mut Reading<'_, TreeCells<'_>>) -> Done,
     ) -> Result<ReadOutcome, KeyspaceError> {
-        let state = self.state(slot)?;
-        let mut reading = Reading {
-            cells: &TreeCells { tree: &self.tree },
-            slot,
-            // What a write at this time counted as absent, no later read finds.
-            now_ms: now_ms.max(state.time_ms),
-            soonest_ms: state.soonest_ms,
-            answer: answer.again(),
-            overdue: Vec::new(),
-        };
-        let done = evaluate(&mut reading);
-        let overdue = reading.overdue;
-        match done {
-            Err(Stop::Failed(error)) => {
-                answer.take_back();
-                return Err(error);
-            }
-            _ if !overdue.is_empty() => {
-                answer.take_back();
-                return Ok(ReadOutcome::Expired(overdue));
-            }
-            Err(Stop::Refused(refusal)) => answer.refuse(&refusal),
-            Ok(()) => {}
-        }
-        Ok(ReadOutcome::Answered)
+        let state = *self.state(slot)?;
+        let cells = TreeCells { tree: &self.tree };
+        run::read(Scene { cells: &cells, slot, state, time_ms: now_ms }, &mut answer, evaluate)
     }
 
     /// The last entry of the slot's log that was applied.
@@ -244,6 +180,22 @@ impl Keyspace {
     #[must_use]
     pub fn keys_in(&self, slot: u16) -> u64 {
         self.state(slot).map_or(0, |state| state.keys)
+    }
+
+    /// A number that copies of a slot which applied the same have in common, and others hardly.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] when a cell cannot be read.
+    pub fn digest(&self, slot: u16) -> Result<u64, KeyspaceError> {
+        Digest::of(&TreeCells { tree: &self.tree }, slot, self.state(slot)?)
+    }
+
+    /// Checks that the cells of a slot agree with each other and with what is counted.
+    ///
+    /// # Errors
+    /// [`KeyspaceError::Corrupt`], saying what does not.
+    pub fn verify(&self, slot: u16) -> Result<(), KeyspaceError> {
+        verify::verify(&TreeCells { tree: &self.tree }, slot, self.state(slot)?)
     }
 
     fn state(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {

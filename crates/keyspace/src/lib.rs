@@ -19,14 +19,19 @@ mod state;
 mod answer;
 mod error;
 mod evaluate;
+mod outcome;
 mod refusal;
 
 // Where slots are kept.
 mod keyspace;
+mod model;
+mod verify;
 
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
-pub use keyspace::{Exporter, Keyspace, MovedCells, Overdue, ReadOutcome};
+pub use keyspace::{Exporter, Keyspace, MovedCells};
+pub use model::ModelKeyspace;
+pub use outcome::{Overdue, ReadOutcome};
 pub use refusal::Refusal;
 pub use slot::{SLOTS, slot_of};
 pub use state::Applied;

@@ -6,6 +6,7 @@ mod expiry;
 mod hashes;
 mod keys;
 mod reading;
+pub(crate) mod run;
 mod strings;
 mod writing;
 

@@ -1,6 +1,8 @@
 //! Commands in words, and what they answer.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub mod random;
+
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, Keyspace, ReadOutcome};
 use atoll_resp::{

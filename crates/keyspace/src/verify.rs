@@ -1,0 +1,113 @@
+//! Whether the cells of a slot agree: with each other, with what is counted, and with those of other copies.
+
+use crate::KeyspaceError;
+use crate::cell::{self, CellName, DEADLINE, FIELD, HEAD};
+use crate::cells::{CellRef, Cells};
+use crate::head::{HEAD_BYTES_MAX, Head, Kind};
+use crate::state::SlotState;
+use atoll_engine::Direction;
+use std::hash::Hasher;
+use std::ops::{Bound, ControlFlow};
+use twox_hash::XxHash3_64;
+
+/// A digest of cells as they are visited.
+pub(crate) struct Digest(XxHash3_64);
+
+impl Digest {
+    /// The digest of a slot.
+    pub(crate) fn of<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Result<u64, KeyspaceError> {
+        let mut digest = Self(XxHash3_64::with_seed(0));
+        digest.add(&state.encode());
+        let (from, to) = cell::all_of(slot);
+        visit(cells, (&from, &to), |name, value| {
+            digest.add(name);
+            let value = value.to_value();
+            digest.add(&value.read(0, value.len())?);
+            Ok(())
+        })?;
+        Ok(digest.0.finish())
+    }
+
+    /// Lengths keep apart what would be the same in a row.
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.write(&(bytes.len() as u64).to_le_bytes());
+        self.0.write(bytes);
+    }
+}
+
+/// Visits cells from one name up to another until something fails.
+fn visit<C: Cells>(
+    cells: &C,
+    (from, to): (&[u8], &[u8]),
+    mut look: impl FnMut(&[u8], CellRef<'_>) -> Result<(), KeyspaceError>,
+) -> Result<(), KeyspaceError> {
+    let mut failed = Ok(());
+    cells.visit((Bound::Included(from), Bound::Excluded(to)), Direction::Forward, |name, value| {
+        failed = look(name, value);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed
+}
+
+/// Checks that the cells of a slot agree with each other and with its state.
+pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Result<(), KeyspaceError> {
+    let wrong = |what| Err(KeyspaceError::Corrupt { what });
+    let mut found = Counted::default();
+    let (from, to) = cell::all_of(slot);
+    visit(cells, (&from, &to), |name, value| found.add(name, &value))?;
+    if found.keys.len() as u64 != state.keys {
+        return wrong("the number of keys");
+    }
+    let (mut fields, mut deadlines) = (0, 0);
+    for (key, head) in &found.keys {
+        if let Some(deadline) = head.deadline_ms {
+            deadlines += 1;
+            if deadline < state.soonest_ms {
+                return wrong("the first of all deadlines");
+            }
+            if cells.value(&CellName::deadline(slot, deadline, key))?.is_none() {
+                return wrong("a deadline");
+            }
+        }
+        if let Kind::Hash { fields: counted } = head.kind {
+            let mut seen = 0;
+            let range = (&*CellName::fields(slot, key), &*CellName::fields_end(slot, key));
+            visit(cells, range, |_, _| {
+                seen += 1;
+                Ok(())
+            })?;
+            if counted == 0 || seen != counted {
+                return wrong("the number of fields");
+            }
+            fields += counted;
+        }
+    }
+    match (fields == found.fields, deadlines == found.deadlines) {
+        (true, true) => Ok(()),
+        (false, _) => wrong("a field without a hash"),
+        (_, false) => wrong("a deadline without a key"),
+    }
+}
+
+/// What the cells of a slot are about.
+#[derive(Default)]
+struct Counted {
+    keys: Vec<(Vec<u8>, Head)>,
+    fields: u64,
+    deadlines: u64,
+}
+
+impl Counted {
+    fn add(&mut self, name: &[u8], value: &CellRef<'_>) -> Result<(), KeyspaceError> {
+        match name.get(2) {
+            Some(&HEAD) => {
+                let head = Head::decode(&value.to_value().read(0, HEAD_BYTES_MAX as u64)?)?;
+                self.keys.push((cell::key_of_head(name).to_vec(), head));
+            }
+            Some(&FIELD) => self.fields += 1,
+            Some(&DEADLINE) if value.is_empty() => self.deadlines += 1,
+            _ => return Err(KeyspaceError::Corrupt { what: "the kind" }),
+        }
+        Ok(())
+    }
+}
