@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 pub mod random;
+pub mod redis;
 
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, Keyspace, ReadOutcome};
