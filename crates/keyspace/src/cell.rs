@@ -128,9 +128,20 @@ pub(crate) fn key_of_head(name: &[u8]) -> &[u8] {
     name.get(3..).unwrap_or_default()
 }
 
+/// Deadline and key that the name of a deadline tells.
+pub(crate) fn parts_of_deadline(name: &[u8]) -> Option<(u64, &[u8])> {
+    let (deadline, key) = name.get(3..)?.split_first_chunk()?;
+    Some((u64::from_be_bytes(*deadline), key))
+}
+
 /// The names of all cells of a slot but its state: from one up to another.
 pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
     (CellName::kind(slot, 0), CellName::kind(slot, u8::MAX))
+}
+
+/// Whether this is the name, behind the slot, of a cell that is moved with a slot.
+pub(crate) fn is_moved(name: &[u8]) -> bool {
+    matches!(name.first(), Some(&(HEAD | FIELD | DEADLINE)))
 }
 
 /// What the names of states begin with, and the number that the name of one tells.

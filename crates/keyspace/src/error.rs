@@ -25,6 +25,18 @@ pub enum KeyspaceError {
     /// There is something where a keyspace should begin.
     #[error("a keyspace in memory begins empty")]
     NotEmpty,
+    /// A slot that does not arrive in pieces was to take one.
+    #[error("slot {slot} does not arrive")]
+    NotArriving {
+        /// The slot.
+        slot: u16,
+    },
+    /// A slot was to be read or written of which not all has arrived yet.
+    #[error("slot {slot} still arrives")]
+    Arriving {
+        /// The slot.
+        slot: u16,
+    },
     /// The command is not about what slots hold.
     #[error("the command is not about keys of a slot")]
     NotAboutKeys,
@@ -40,9 +52,12 @@ impl KeyspaceError {
         match self {
             Self::Engine(error) => error.kind(),
             Self::Corrupt { .. } => ErrorKind::Corrupt,
-            Self::NotEmpty | Self::NoSlot { .. } | Self::NotAboutKeys | Self::Write => {
-                ErrorKind::InvalidInput
-            }
+            Self::Arriving { .. } => ErrorKind::Unavailable,
+            Self::NotEmpty
+            | Self::NoSlot { .. }
+            | Self::NotArriving { .. }
+            | Self::NotAboutKeys
+            | Self::Write => ErrorKind::InvalidInput,
         }
     }
 

@@ -3,6 +3,9 @@
 //! Invariant: what a write changes and the place of its entry in the log are in one batch.
 
 mod cells;
+mod expiry;
+mod import;
+mod listing;
 mod moving;
 mod pending;
 
@@ -20,6 +23,7 @@ use cells::TreeCells;
 use pending::Pending;
 use std::ops::{Bound, ControlFlow};
 
+pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
 
 /// The slots of one loop of a node, in a tree of the engine that nobody else writes to.
@@ -30,6 +34,8 @@ pub struct Keyspace {
     /// Whether states are cells, and not only in memory.
     keeps_states: bool,
     pending: Pending,
+    /// The slot in which keys whose time is over are looked for first.
+    expires_next: u16,
 }
 
 impl Keyspace {
@@ -56,7 +62,9 @@ impl Keyspace {
             Some(error) => Err(error),
             None => {
                 let (engine, pending) = (engine.clone(), Pending::new(&tree));
-                Ok(Self { engine, tree, slots, keeps_states: true, pending })
+                let mut keyspace = Self { engine, tree, slots, keeps_states: true, pending, expires_next: 0 };
+                keyspace.remove_unfinished()?;
+                Ok(keyspace)
             }
         }
     }
@@ -118,7 +126,7 @@ impl Keyspace {
         mut answer: Answer<'_>,
         evaluate: impl FnOnce(&mut Writing<'_, '_, TreeCells<'_>, Pending>) -> Done,
     ) -> Result<(), KeyspaceError> {
-        let before = *self.state(slot)?;
+        let before = *self.whole(slot)?;
         let cells = TreeCells { tree: &self.tree };
         self.pending.clear();
         let scene = Scene { cells: &cells, slot, state: before, time_ms };
@@ -130,9 +138,7 @@ impl Keyspace {
             answer.take_back();
             return Err(error);
         }
-        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
-            *room = state;
-        }
+        self.set_state(slot, state);
         Ok(())
     }
 
@@ -159,7 +165,7 @@ impl Keyspace {
         mut answer: Answer<'_>,
         evaluate: impl FnOnce(&mut Reading<'_, TreeCells<'_>>) -> Done,
     ) -> Result<ReadOutcome, KeyspaceError> {
-        let state = *self.state(slot)?;
+        let state = *self.whole(slot)?;
         let cells = TreeCells { tree: &self.tree };
         run::read(Scene { cells: &cells, slot, state, time_ms: now_ms }, &mut answer, evaluate)
     }
@@ -179,7 +185,7 @@ impl Keyspace {
     /// How many keys a slot holds, those counted whose time is over and that nobody deleted yet.
     #[must_use]
     pub fn keys_in(&self, slot: u16) -> u64 {
-        self.state(slot).map_or(0, |state| state.keys)
+        self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.keys })
     }
 
     /// A number that copies of a slot which applied the same have in common, and others hardly.
@@ -196,6 +202,18 @@ impl Keyspace {
     /// [`KeyspaceError::Corrupt`], saying what does not.
     pub fn verify(&self, slot: u16) -> Result<(), KeyspaceError> {
         verify::verify(&TreeCells { tree: &self.tree }, slot, self.state(slot)?)
+    }
+
+    /// The state of a slot that is not arriving.
+    fn whole(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {
+        let state = self.state(slot)?;
+        if state.is_arriving() { Err(KeyspaceError::Arriving { slot }) } else { Ok(state) }
+    }
+
+    fn set_state(&mut self, slot: u16, state: SlotState) {
+        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
+            *room = state;
+        }
     }
 
     fn state(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {

@@ -19,6 +19,7 @@ mod state;
 mod answer;
 mod error;
 mod evaluate;
+mod glob;
 mod outcome;
 mod refusal;
 
@@ -29,7 +30,7 @@ mod verify;
 
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
-pub use keyspace::{Exporter, Keyspace, MovedCells};
+pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
 pub use refusal::Refusal;

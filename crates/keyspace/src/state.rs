@@ -17,6 +17,7 @@ pub(crate) struct SlotState {
     pub(crate) applied: Applied,
     /// The time of the last entry.
     pub(crate) time_ms: u64,
+    /// How many keys there are; of a slot that arrives in pieces [`ARRIVING`] and those that arrived.
     pub(crate) keys: u64,
     /// No key is deleted before this date; only in memory, where 0 says that nobody looked yet.
     pub(crate) soonest_ms: u64,
@@ -29,10 +30,18 @@ impl Default for SlotState {
     }
 }
 
+/// No slot has so many keys.
+pub(crate) const ARRIVING: u64 = 1 << 63;
+
 /// Bytes of a state.
 pub(crate) const STATE_BYTES: usize = 32;
 
 impl SlotState {
+    /// Whether the slot arrives in pieces, and is not whole.
+    pub(crate) fn is_arriving(&self) -> bool {
+        self.keys >= ARRIVING
+    }
+
     pub(crate) fn encode(&self) -> [u8; STATE_BYTES] {
         let mut bytes = [0; STATE_BYTES];
         let numbers = [self.applied.epoch, self.applied.sequence, self.time_ms, self.keys];

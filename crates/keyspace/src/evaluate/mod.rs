@@ -10,6 +10,7 @@ pub(crate) mod run;
 mod strings;
 mod writing;
 
+pub(crate) use keys::kind_name;
 pub(crate) use reading::Reading;
 pub(crate) use writing::Writing;
 

@@ -59,14 +59,28 @@ impl Subject {
         value(&reply)
     }
 
-    pub fn expire(&mut self, overdue: &[atoll_keyspace::Overdue]) {
+    /// How many keys were deleted.
+    pub fn expire(&mut self, overdue: &[atoll_keyspace::Overdue]) -> i64 {
         self.applied.sequence += 1;
         let keys: Vec<_> =
             overdue.iter().map(|overdue| (overdue.key.as_slice(), overdue.deadline_ms)).collect();
         let (now, applied) = (self.now_ms, self.applied);
         let mut reply = Vec::new();
         self.keyspace.apply_expiry(SLOT, applied, now, &keys, Protocol::Resp3, &mut reply).unwrap();
+        let Value::Integer(count) = value(&reply) else { panic!("no number") };
+        count
     }
+}
+
+/// The answer to a command that is in the log.
+pub fn apply(keyspace: &mut Keyspace, slot: u16, applied: Applied, time_ms: u64, words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, words);
+    let mut parser = RequestParser::new(Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let (command, mut reply) = (Command::of(&request).unwrap(), Vec::new());
+    keyspace.apply(slot, applied, time_ms, &command, Protocol::Resp3, &mut reply).unwrap();
+    reply
 }
 
 /// The only reply in these bytes.

@@ -1,0 +1,103 @@
+//! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before what means itself.
+
+/// Whether a text is what a pattern describes. It takes at most as many steps as both lengths multiplied.
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut pattern_at, mut text_at) = (0, 0);
+    // Behind the last star, and where its part of the text ends so far.
+    let mut star: Option<(usize, usize)> = None;
+    while text_at < text.len() {
+        let rest = &pattern[pattern_at..];
+        if rest.first() == Some(&b'*') {
+            pattern_at += 1;
+            star = Some((pattern_at, text_at));
+        } else if let Some(taken) = matches_one(rest, text[text_at]) {
+            pattern_at += taken;
+            text_at += 1;
+        } else if let Some((behind, end)) = star {
+            star = Some((behind, end + 1));
+            (pattern_at, text_at) = (behind, end + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[pattern_at..].iter().all(|&byte| byte == b'*')
+}
+
+/// How many bytes of the pattern describe this byte; none if they do not.
+fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match *pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'[', ref set @ ..] => {
+            let (holds, taken) = matches_set(set, byte);
+            holds.then_some(1 + taken)
+        }
+        [b'\\', escaped, ..] => (escaped == byte).then_some(2),
+        [other, ..] => (other == byte).then_some(1),
+    }
+}
+
+/// Whether a byte is in a set, and how long its description is behind the bracket; one that does not end is one all the same.
+fn matches_set(set: &[u8], byte: u8) -> (bool, usize) {
+    let is_negated = set.first() == Some(&b'^');
+    let (mut at, mut holds) = (usize::from(is_negated), false);
+    loop {
+        match set[at.min(set.len())..] {
+            [] => break,
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [b'\\', escaped, ..] => {
+                holds |= escaped == byte;
+                at += 2;
+            }
+            [from, b'-', to, ..] => {
+                holds |= (from.min(to)..=from.max(to)).contains(&byte);
+                at += 3;
+            }
+            [one, ..] => {
+                holds |= one == byte;
+                at += 1;
+            }
+        }
+    }
+    (holds != is_negated, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_redis() {
+        let cases: [(&str, &[&str], &[&str]); 12] = [
+            ("", &[""], &["a"]),
+            ("*", &["", "a", "ab"], &[]),
+            ("a*c", &["ac", "abc", "abcc"], &["a", "ab", "bac"]),
+            ("*a*b*", &["ab", "xaxbx"], &["ba"]),
+            ("h?llo", &["hello", "hallo"], &["hllo", "heello"]),
+            ("h[ae]llo", &["hello", "hallo"], &["hillo"]),
+            ("h[^e]llo", &["hallo"], &["hello"]),
+            ("h[a-c]llo", &["hbllo"], &["hdllo"]),
+            ("h[c-a]llo", &["hbllo"], &["hdllo"]),
+            ("\\*a", &["*a"], &["aa"]),
+            ("[\\]]", &["]"], &["a"]),
+            ("[a", &["a"], &["b", "[a"]),
+        ];
+        for (pattern, fits, others) in cases {
+            for text in fits {
+                assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+            }
+            for text in others {
+                assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer() {
+        let (pattern, text) = ("a*".repeat(1000) + "b", "a".repeat(10_000));
+        assert!(!matches(pattern.as_bytes(), text.as_bytes()));
+    }
+}

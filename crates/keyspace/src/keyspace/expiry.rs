@@ -1,0 +1,67 @@
+//! Keys whose time is over, so that a node deletes them also where nobody asks for them.
+
+use super::Keyspace;
+use crate::cell::{self, CellName, DEADLINE};
+use crate::{KeyspaceError, Overdue, SLOTS};
+use atoll_engine::Direction;
+use std::ops::{Bound, ControlFlow};
+
+impl Keyspace {
+    /// Keys of all slots that are `held` whose time is over, at most so many. The next call goes on behind the slot at which
+    /// this one ended, so that many such keys in one slot keep no other waiting.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] when the tree cannot be read.
+    pub fn expired(
+        &mut self,
+        now_ms: u64,
+        most: usize,
+        held: impl Fn(u16) -> bool,
+    ) -> Result<Vec<Overdue>, KeyspaceError> {
+        let (mut overdue, first) = (Vec::new(), self.expires_next);
+        for slot in (first..SLOTS).chain(0..first) {
+            if overdue.len() >= most {
+                break;
+            }
+            let is_due = self.state(slot)?.soonest_ms <= now_ms;
+            if is_due && held(slot) {
+                self.expired_in(slot, now_ms, most, &mut overdue)?;
+                self.expires_next = (slot + 1) % SLOTS;
+            }
+        }
+        Ok(overdue)
+    }
+
+    /// Adds those of one slot, until there are so many, and notes what the soonest deadline is.
+    fn expired_in(
+        &mut self,
+        slot: u16,
+        now_ms: u64,
+        most: usize,
+        overdue: &mut Vec<Overdue>,
+    ) -> Result<(), KeyspaceError> {
+        let mut soonest = None;
+        let (from, to) = (CellName::kind(slot, DEADLINE), CellName::kind(slot, DEADLINE + 1));
+        let range = (Bound::Included(&*from), Bound::Excluded(&*to));
+        let mut is_wrong = false;
+        self.tree.scan(range, Direction::Forward, |name, _| {
+            let Some((deadline_ms, key)) = cell::parts_of_deadline(name) else {
+                is_wrong = true;
+                return ControlFlow::Break(());
+            };
+            soonest.get_or_insert(deadline_ms);
+            if deadline_ms > now_ms || overdue.len() >= most {
+                return ControlFlow::Break(());
+            }
+            overdue.push(Overdue { slot, key: key.to_vec(), deadline_ms });
+            ControlFlow::Continue(())
+        })?;
+        if is_wrong {
+            return Err(KeyspaceError::Corrupt { what: "a deadline" });
+        }
+        if let Some(state) = self.slots.get_mut(usize::from(slot)) {
+            state.soonest_ms = soonest.unwrap_or(u64::MAX);
+        }
+        Ok(())
+    }
+}
