@@ -284,6 +284,17 @@ impl Connection {
         if is_much { Err(End::Memory) } else { Ok(()) }
     }
 
+    /// Why it has to end by now, if it has.
+    pub(crate) fn overdue(&self, now: Moment, limits: &ConnectionLimits) -> Option<End> {
+        let passed_us = |since: Moment| now.0.saturating_sub(since.0);
+        if self.stalled_since.is_some_and(|since| passed_us(since) > limits.stalled_us_max) {
+            return Some(End::Stalled);
+        }
+        let is_silent =
+            !self.session.is_authenticated && passed_us(self.session.began) > limits.silent_us_max;
+        is_silent.then_some(End::Silent)
+    }
+
     /// Memory that was counted for it.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.counted_bytes

@@ -18,14 +18,14 @@ impl Connections {
         self.places.get_mut(key)?.as_deref_mut()
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection) -> usize {
-        let connection = Some(Box::new(connection));
-        let Some(key) = self.free.pop() else {
-            self.places.push(connection);
-            return self.places.len() - 1;
-        };
+    pub(crate) fn insert(&mut self, mut connection: Connection) -> usize {
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        connection.session.key = key;
         if let Some(place) = self.places.get_mut(key) {
-            *place = connection;
+            *place = Some(Box::new(connection));
         }
         key
     }

@@ -5,9 +5,11 @@
 //! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
 
 use crate::NodeError;
+use crate::clients;
 use crate::connection::{Connection, End, Session, Spare, Turn};
 use crate::connections::Connections;
-use crate::here::Here;
+use crate::here::{Asked, Here, key_of};
+use atoll_resp::ReplyWriter;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -43,7 +45,9 @@ pub(crate) struct EventLoop {
     next: Vec<usize>,
     /// Whose answers leave at the end of this one.
     answered: Vec<usize>,
+    /// When time was looked after last, and how many commands were done by then.
     ticked_us: u64,
+    ticked_commands: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -58,11 +62,23 @@ impl EventLoop {
         if let Some(listener) = &mut listener {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
-        let (next, answered, spare, ticked_us) = Default::default();
+        let (next, answered, spare, ticked_us, ticked_commands) = Default::default();
         let connections = Connections::default();
         let has_waiting = false;
         Ok((
-            Self { poll, listener, has_waiting, connections, here, spare, next, answered, ticked_us, stop },
+            Self {
+                poll,
+                listener,
+                has_waiting,
+                connections,
+                here,
+                spare,
+                next,
+                answered,
+                ticked_us,
+                ticked_commands,
+                stop,
+            },
             waker,
         ))
     }
@@ -79,6 +95,7 @@ impl EventLoop {
                 }
             }
             self.here.look_at_clock();
+            self.here.look_at_table();
             events.iter().for_each(|event| self.notice(event));
             self.accept();
             self.round()?;
@@ -119,6 +136,7 @@ impl EventLoop {
         }
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
         self.here.slots.settle()?;
+        self.fill();
         let mut answered = std::mem::take(&mut self.answered);
         for key in answered.drain(..) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -135,6 +153,25 @@ impl EventLoop {
             self.next = turns;
         }
         Ok(())
+    }
+
+    /// Brings the replies that came after all to those who wait for them.
+    fn fill(&mut self) {
+        for (ticket, reply) in self.here.slots.take_answers() {
+            let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) else { continue };
+            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
+            if connection.outbox.fill(ticket, |target, _| target.extend_from_slice(&reply)) {
+                self.answered.push(key_of(ticket));
+            }
+        }
+        while let Some(Asked::Clients(ticket)) = self.here.asked.pop() {
+            let text = clients::list(&self.connections, self.here.now.moment);
+            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
+            let write = |target: &mut Vec<u8>, protocol| ReplyWriter::new(target, protocol).text(&text);
+            if connection.outbox.fill(ticket, write) {
+                self.answered.push(key_of(ticket));
+            }
+        }
     }
 
     fn end(&mut self, key: usize, end: End) {
@@ -173,7 +210,7 @@ impl EventLoop {
         }
         metrics.connections_accepted.add(1);
         let _ = socket.set_nodelay(true);
-        let id = self.here.metrics.connections_accepted.get();
+        let id = self.here.shared.connection_ids.fetch_add(1, Ordering::Relaxed) + 1;
         let is_authenticated = self.here.shared.token.is_none();
         let session = Session::new(id, peer, is_authenticated, self.here.now.moment);
         let key = self.connections.insert(Connection::new(socket, session));
@@ -192,11 +229,26 @@ impl EventLoop {
     /// Looks after what depends on time.
     fn tick(&mut self) {
         let now_us = self.here.now.moment.0;
-        if now_us.saturating_sub(self.ticked_us) < TICK.as_micros() as u64 {
+        let passed_us = now_us.saturating_sub(self.ticked_us);
+        if passed_us < TICK.as_micros() as u64 {
             return;
         }
         self.ticked_us = now_us;
+        // A listener that had no file to open is told of nothing new.
         self.has_waiting = self.listener.is_some();
+        let metrics = &self.here.metrics;
+        let done = metrics.commands.get();
+        metrics.commands_per_second.set((done - self.ticked_commands) * 1_000_000 / passed_us);
+        self.ticked_commands = done;
+        let limits = self.here.limits();
+        let over: Vec<_> = self
+            .connections
+            .iter()
+            .filter_map(|(key, connection)| Some((key, connection.overdue(self.here.now.moment, limits)?)))
+            .collect();
+        for (key, end) in over {
+            self.end(key, end);
+        }
     }
 }
 

@@ -2,9 +2,16 @@
 //!
 //! Invariant: every request gets one reply, in its place, now or later.
 
-use crate::connection::{Outbox, Session};
+mod cluster;
+mod connection;
+mod info;
+mod keys;
+mod server;
+
+use crate::connection::{End, Outbox, Session};
 use crate::here::Here;
-use crate::slots::{Answer, Reply};
+use crate::slots::{Answer, Asking, Reply};
+use crate::table::Route;
 use atoll_keyspace::slot_of;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification};
 
@@ -19,13 +26,11 @@ impl Executor<'_> {
     /// Executes a request, which is not empty.
     pub(crate) fn execute(&mut self, request: &Request<'_>) {
         self.here.metrics.commands.add(1);
-        let known = request.get(0).and_then(find);
-        if let Some(place) = known {
-            self.session.command = Some(place);
-        }
-        let specification = known.and_then(|place| COMMANDS.get(usize::from(place)));
+        let place = request.get(0).and_then(find);
+        let known = place.and_then(|place| COMMANDS.get(usize::from(place)));
+        self.session.command = place;
         let before = self.outbox.target().len();
-        match specification {
+        match known {
             Some(known) if !self.session.is_authenticated && !known.flags.contains(&Flag::NoAuth) => {
                 self.error("NOAUTH", "Authentication required.");
             }
@@ -36,14 +41,22 @@ impl Executor<'_> {
             None => self.unknown(request),
         }
         let is_error = self.outbox.target().get(before) == Some(&b'-');
-        if let Some(calls) = known.and_then(|place| self.here.metrics.calls.get(usize::from(place))) {
-            calls.0.add(1);
-            calls.1.add(u64::from(is_error));
+        let metrics = &self.here.metrics;
+        metrics.errors.add(u64::from(is_error));
+        if let Some((calls, failed)) = place.and_then(|place| metrics.calls.get(usize::from(place))) {
+            calls.add(1);
+            failed.add(u64::from(is_error));
         }
-        self.here.metrics.errors.add(u64::from(is_error));
     }
 
     fn unknown(&mut self, request: &Request<'_>) {
+        let is_web = |word: &[u8]| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:");
+        if request.get(0).is_some_and(is_web) {
+            // Somebody's browser was made to send this, with commands of a stranger behind it.
+            tracing::warn!(peer = %self.session.peer, "a connection that speaks as to a web server was ended");
+            self.session.end_with(End::Refused);
+            return;
+        }
         match Command::of(request) {
             Err(error) => self.refuse(&error),
             Ok(_) => self.error("ERR", "unknown command"),
@@ -52,20 +65,34 @@ impl Executor<'_> {
 
     fn command(&mut self, request: &Request<'_>, known: &Specification, command: &Command<'_>) {
         match command {
+            Command::Hello(hello) => self.hello(hello),
+            Command::Auth(authentication) => self.authenticate(authentication),
             Command::Ping(None) => self.writer().simple("PONG"),
             Command::Ping(Some(message)) | Command::Echo(message) => self.writer().string(message),
             Command::Quit => {
                 self.writer().ok();
-                self.session.is_ending = true;
+                self.session.end_with(End::Gone);
             }
-            Command::Accepted => self.writer().ok(),
+            Command::Reset => self.reset(),
+            Command::Select(0) | Command::Accepted => self.writer().ok(),
+            Command::Select(_) => self.error("ERR", "SELECT is not allowed in cluster mode"),
+            Command::Client(request) => self.client(request),
             Command::Command(request) => request.answer(&mut self.writer()),
-            command => self.keyed(request, known, command),
+            Command::ConfigGet(patterns) => self.config_get(patterns),
+            Command::Info(sections) => self.info(sections),
+            Command::Cluster(request) => self.cluster(request),
+            Command::DbSize => self.dbsize(),
+            Command::FlushAll => self.flush_all(request, known.keys, command),
+            Command::Scan(request) => self.scan(request),
+            Command::Time => self.time(),
+            // What was acknowledged is on every copy in sync already: there is nothing to wait for.
+            Command::Wait { .. } => self.writer().integer(0),
+            command => self.about_keys(request, known, command),
         }
     }
 
     /// A command about keys of one slot.
-    fn keyed(&mut self, request: &Request<'_>, known: &Specification, command: &Command<'_>) {
+    fn about_keys(&mut self, request: &Request<'_>, known: &Specification, command: &Command<'_>) {
         let mut places = known.keys.places(request.len());
         let Some(first) = places.next().and_then(|place| request.get(place)) else {
             return self.error("ERR", "this node does not do that");
@@ -74,16 +101,52 @@ impl Executor<'_> {
         if places.any(|place| request.get(place).is_some_and(|key| slot_of(key) != slot)) {
             return self.error("CROSSSLOT", "Keys in request don't hash to the same slot");
         }
-        let protocol = self.session.protocol;
-        let mut reply = Reply { target: self.outbox.target(), protocol };
-        let (now, here) = (self.here.now, &mut *self.here);
-        let answer = match known.is_write() {
-            true => here.slots.write(slot, now, command, &mut reply),
-            false => here.slots.read(slot, now, command, &mut reply),
-        };
-        if let Answer::Later(ticket) = answer {
-            self.outbox.keep_place(ticket, protocol);
+        if !self.is_here(slot) {
+            return;
         }
+        let needs_room = known.flags.contains(&Flag::DenyOom);
+        if needs_room && !self.here.slots.has_room(request.bytes()) {
+            return self.error("OOM", "command not allowed when used memory > 'maxmemory'.");
+        }
+        let ticket = self.here.next_ticket(self.session);
+        let asking = Asking { slot, now: self.here.now, command, request, keys: known.keys, ticket };
+        let protocol = self.session.protocol;
+        let target = self.outbox.target();
+        let before = target.len();
+        let mut reply = Reply { target, protocol };
+        let answer = match known.is_write() {
+            true => self.here.slots.write(&asking, &mut reply),
+            false => self.here.slots.read(&asking, &mut reply),
+        };
+        match (answer, command) {
+            (Answer::Later, _) => self.outbox.keep_place(ticket, protocol),
+            (Answer::Now, Command::Get(_) | Command::HashGet { .. }) => self.count_hit(before),
+            (Answer::Now, _) => {}
+        }
+    }
+
+    fn count_hit(&mut self, before: usize) {
+        let metrics = &self.here.metrics;
+        match self.outbox.target().get(before..) {
+            Some(b"$-1\r\n" | b"_\r\n") => metrics.misses.add(1),
+            Some([b'-', ..]) => {}
+            _ => metrics.hits.add(1),
+        }
+    }
+
+    /// Whether this node is the primary of a slot; if not, the client is told whom to ask.
+    fn is_here(&mut self, slot: u16) -> bool {
+        let text = match self.here.table.route(slot) {
+            Route::Here => return true,
+            Route::There(address) => format!("{slot} {}:{}", address.clients.host, address.clients.port),
+            Route::Nowhere => {
+                self.error("CLUSTERDOWN", "Hash slot not served");
+                return false;
+            }
+        };
+        self.here.metrics.moved.add(1);
+        self.error("MOVED", &text);
+        false
     }
 
     fn refuse(&mut self, error: &CommandError) {

@@ -1,27 +1,124 @@
 //! What everything on one loop shares, beside its connections.
 
+use crate::address::NodeName;
 use crate::clock::{Clock, Now};
 use crate::connection::Session;
+use crate::gathered::Gathered;
 use crate::metrics::Metrics;
-use crate::options::ConnectionLimits;
+use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
+use crate::table::SlotTable;
 use crate::token::Token;
-use atoll_replica::Ticket;
+use atoll_replica::{Moment, Ticket};
 use atoll_resp::Limits;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What is the same on all loops of a node.
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
+    pub(crate) name: NodeName,
+    /// Another one for each start.
+    pub(crate) run_id: NodeName,
+    pub(crate) address: SocketAddr,
+    pub(crate) memory_bytes: u64,
+    pub(crate) persistence: Persistence,
+    pub(crate) began: Moment,
+    /// Those of each loop.
+    pub(crate) metrics: Vec<Arc<Metrics>>,
+    /// Connections of all loops.
+    pub(crate) connection_ids: AtomicU64,
+    table: Mutex<Arc<SlotTable>>,
+    /// Counts how often there was another table, so that loops see that without a lock.
+    table_changes: AtomicU64,
+    /// Whether a loop ended.
+    is_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// What is chosen before anything is shared.
+pub(crate) struct Choices {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) token: Option<Token>,
+    pub(crate) name: NodeName,
+    pub(crate) run_id: NodeName,
+    pub(crate) address: SocketAddr,
+    pub(crate) memory_bytes: u64,
+    pub(crate) persistence: Persistence,
     pub(crate) loops: usize,
+    pub(crate) table: SlotTable,
 }
 
 impl Shared {
+    pub(crate) fn new(choices: Choices) -> Self {
+        let Choices { clock, limits, token, name, run_id, address, memory_bytes, persistence, .. } = choices;
+        let began = clock.now().moment;
+        Self {
+            clock,
+            limits,
+            token,
+            name,
+            run_id,
+            address,
+            memory_bytes,
+            persistence,
+            began,
+            metrics: (0..choices.loops).map(|_| Arc::default()).collect(),
+            connection_ids: AtomicU64::new(0),
+            table: Mutex::new(Arc::new(choices.table)),
+            table_changes: AtomicU64::new(0),
+            is_ended: Mutex::new(false),
+            ended: Condvar::new(),
+        }
+    }
+
     /// What the connections of one loop may take.
     pub(crate) fn memory_bytes_max_each(&self) -> u64 {
-        self.limits.memory_bytes_max / self.loops as u64
+        self.limits.memory_bytes_max / self.metrics.len().max(1) as u64
+    }
+
+    /// Whether anything outlives the process.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.persistence != Persistence::Off
+    }
+
+    /// How that is called by Redis.
+    pub(crate) fn persistence_name(&self) -> &'static str {
+        match self.persistence {
+            Persistence::Off => "no",
+            Persistence::EverySecond => "everysec",
+            Persistence::Always => "always",
+        }
+    }
+
+    /// A loop ended.
+    pub(crate) fn tell_end(&self) {
+        *self.is_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.notify_all();
+    }
+
+    /// Waits until a loop ended.
+    pub(crate) fn wait_for_end(&self) {
+        let is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ended.wait_while(is_ended, |is_ended| !*is_ended));
+    }
+
+    /// The newest table.
+    pub(crate) fn table(&self) -> Arc<SlotTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on this is the table, unless a newer one is known.
+    pub(crate) fn set_table(&self, table: SlotTable) {
+        let mut known = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.version() >= known.version() {
+            *known = Arc::new(table);
+            self.table_changes.fetch_add(1, Ordering::Release);
+        }
     }
 }
 
@@ -30,13 +127,35 @@ pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,
     pub(crate) slots: Slots,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) table: Arc<SlotTable>,
     /// When the clock was read last: behind every call that received something.
     pub(crate) now: Now,
-    /// The last ticket.
-    pub(crate) tickets: u64,
+    /// What only the loop can answer, once the turns are over.
+    pub(crate) asked: Vec<Asked>,
+    /// Requests that became several.
+    pub(crate) gathered: Gathered,
+    table_changes: u64,
+    tickets: u64,
 }
 
+/// What only the loop can answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// A list of all connections.
+    Clients(Ticket),
+}
+
+/// Bits of a ticket that count; those above tell the connection.
+const TICKET_BITS: u32 = 40;
+
 impl Here {
+    pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
+        let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
+        let (table, now) = (shared.table(), shared.clock.now());
+        let (asked, gathered, table_changes, tickets) = Default::default();
+        Self { shared, slots, metrics, table, now, asked, gathered, table_changes, tickets }
+    }
+
     pub(crate) fn limits(&self) -> &ConnectionLimits {
         &self.shared.limits
     }
@@ -51,10 +170,27 @@ impl Here {
         self.now = self.shared.clock.now();
     }
 
-    /// A ticket that nobody had before.
-    #[expect(dead_code, reason = "with one copy a write is committed at once")]
-    pub(crate) fn next_ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
+    /// Takes another table if there is one.
+    pub(crate) fn look_at_table(&mut self) {
+        let changes = self.shared.table_changes.load(Ordering::Acquire);
+        if changes != self.table_changes {
+            (self.table_changes, self.table) = (changes, self.shared.table());
+        }
     }
+
+    /// A ticket that nobody had before.
+    pub(crate) fn next_ticket(&mut self, session: &Session) -> Ticket {
+        self.tickets = (self.tickets + 1) & ((1 << TICKET_BITS) - 1);
+        Ticket((session.key as u64) << TICKET_BITS | self.tickets)
+    }
+
+    /// Keys of all slots.
+    pub(crate) fn keys(&self) -> u64 {
+        (0..atoll_keyspace::SLOTS).map(|slot| self.slots.keys_in(slot)).sum()
+    }
+}
+
+/// The key of the connection that a ticket was made for.
+pub(crate) fn key_of(ticket: Ticket) -> usize {
+    usize::try_from(ticket.0 >> TICKET_BITS).unwrap_or(usize::MAX)
 }

@@ -8,6 +8,7 @@
 //! Invariant: nobody beyond this machine is answered without a token.
 
 // What is opened, chosen and counted.
+mod address;
 mod error;
 mod metrics;
 mod node;
@@ -15,18 +16,23 @@ mod options;
 mod token;
 
 // The loop.
+mod clients;
 mod clock;
 mod connection;
 mod connections;
 mod event_loop;
+mod gathered;
 mod here;
 
 // What requests do.
 mod execute;
 mod slots;
+mod table;
 
+pub use address::{AddressError, HostPort, NodeAddress, NodeName};
 pub use clock::{Clock, Now, SystemClock};
 pub use error::NodeError;
 pub use node::Node;
 pub use options::{ConnectionLimits, NodeOptions, Persistence, Place};
+pub use table::SlotTable;
 pub use token::Token;

@@ -40,6 +40,8 @@ pub(crate) struct Metrics {
     pub(crate) sent_bytes: Counter,
     pub(crate) connection_bytes: Counter,
     pub(crate) errors: Counter,
+    /// Commands that the store failed at.
+    pub(crate) failures: Counter,
     pub(crate) protocol_errors: Counter,
     pub(crate) authentication_failures: Counter,
     pub(crate) moved: Counter,
@@ -63,6 +65,7 @@ impl Default for Metrics {
             sent_bytes: Counter::default(),
             connection_bytes: Counter::default(),
             errors: Counter::default(),
+            failures: Counter::default(),
             protocol_errors: Counter::default(),
             authentication_failures: Counter::default(),
             moved: Counter::default(),

@@ -1,13 +1,16 @@
 //! A node: what is opened, the threads of its loops, and how they end.
 
 use crate::NodeError;
+use crate::address::{HostPort, NodeAddress, NodeName};
 use crate::event_loop::EventLoop;
-use crate::here::{Here, Shared};
-use crate::metrics::Metrics;
+use crate::here::{Choices, Here, Shared};
 use crate::options::{NodeOptions, Place};
 use crate::slots::Slots;
+use crate::table::SlotTable;
 use atoll_disk::{FileDisk, Mode};
-use atoll_engine::{Engine, Options};
+use atoll_engine::{Durability, Engine, Options, WriteBatch};
+use atoll_keyspace::SLOTS;
+use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table};
 use mio::Waker;
 use mio::net::TcpListener;
 use rustix::fs::{FlockOperation, flock};
@@ -22,6 +25,7 @@ use std::thread::JoinHandle;
 pub struct Node {
     address: SocketAddr,
     engine: Engine,
+    shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<(), NodeError>>>,
@@ -44,39 +48,50 @@ impl Node {
         let (engine, lock) = open(&options)?;
         let listener = TcpListener::bind(options.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let shared = Arc::new(Shared {
+        let system = |source| NodeError::System { action: "ask for random bytes", source };
+        let name = name(&engine)?;
+        let run_id = NodeName::random().map_err(system)?;
+        let told = options.announce.clone().unwrap_or_else(|| address.into());
+        let table = SlotTable::of(&table_of_one(name, told), NodeId(1));
+        let shared = Arc::new(Shared::new(Choices {
             clock: options.clock.clone(),
             limits: options.limits.clone(),
             token: options.token.clone(),
+            name,
+            run_id,
+            address,
+            memory_bytes: options.memory_bytes,
+            persistence: options.persistence(),
             loops: options.loops,
-        });
+            table,
+        }));
         let mut node = Self {
             address,
             engine,
+            shared: shared.clone(),
             stop: Arc::default(),
             wakers: Vec::new(),
             threads: Vec::new(),
             _lock: lock,
         };
-        node.begin_loop(listener, shared, &options)?;
+        node.begin_loop(listener, shared)?;
         Ok(node)
     }
 
-    fn begin_loop(
-        &mut self,
-        listener: TcpListener,
-        shared: Arc<Shared>,
-        options: &NodeOptions,
-    ) -> Result<(), NodeError> {
+    fn begin_loop(&mut self, listener: TcpListener, shared: Arc<Shared>) -> Result<(), NodeError> {
         let system = |action| move |source| NodeError::System { action, source };
-        let slots = Slots::open(&self.engine, options.persistence())?;
-        let metrics = Arc::new(Metrics::default());
-        let now = shared.clock.now();
-        let here = Here { shared, slots, metrics, now, tickets: 0 };
+        let metrics = shared.metrics.first().cloned().unwrap_or_default();
+        let slots = Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?;
+        let here = Here::new(shared, slots, 0);
         let (event_loop, waker) =
             EventLoop::new(Some(listener), here, self.stop.clone()).map_err(system("make an event loop"))?;
         let thread = std::thread::Builder::new().name("atoll-ring-0".to_owned());
-        let thread = thread.spawn(move || event_loop.run()).map_err(system("begin a thread"))?;
+        let ending = Ending(self.shared.clone());
+        let run = move || {
+            let _ending = ending;
+            event_loop.run().inspect_err(|error| tracing::error!(%error, "an event loop failed"))
+        };
+        let thread = thread.spawn(run).map_err(system("begin a thread"))?;
         self.wakers.push(waker);
         self.threads.push(thread);
         Ok(())
@@ -86,6 +101,22 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The name that clients know it by.
+    #[must_use]
+    pub fn name(&self) -> NodeName {
+        self.shared.name
+    }
+
+    /// From now on clients are told of this table, unless a newer one is known.
+    pub fn set_table(&self, table: SlotTable) {
+        self.shared.set_table(table);
+    }
+
+    /// Waits until a loop ended: because of a failure, which [`Node::stop`] then tells, or because it was stopped.
+    pub fn wait(&self) {
+        self.shared.wait_for_end();
     }
 
     /// Ends all connections, closes the store, and waits until that is done.
@@ -108,12 +139,53 @@ impl Node {
     }
 }
 
+/// Tells that a loop ended, also if that was by a bug.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.tell_end();
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::error!(%error, "a node did not stop as it should");
         }
     }
+}
+
+/// The name that is kept in the store; one is made for a new store.
+fn name(engine: &Engine) -> Result<NodeName, NodeError> {
+    let tree = engine.tree("node")?;
+    if let Some(kept) = tree.get(b"name")? {
+        let kept = kept.to_buffer()?;
+        return NodeName::new(&kept).ok_or(NodeError::Corrupt { what: "the name of the node" });
+    }
+    let system = |source| NodeError::System { action: "ask for random bytes", source };
+    let name = NodeName::random().map_err(system)?;
+    let mut batch = WriteBatch::new();
+    batch.put(&tree, b"name", name.as_str().as_bytes());
+    engine.write(&batch, Durability::Synced)?;
+    Ok(name)
+}
+
+/// A table in which one node has all slots.
+fn table_of_one(name: NodeName, clients: HostPort) -> Table {
+    let me = NodeId(1);
+    let mut table = Table::empty(SLOTS.into());
+    let address = NodeAddress { name, peers: clients.clone(), clients }.to_string();
+    table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, address });
+    for slot in &mut table.slots {
+        *slot = Configuration {
+            epoch: Epoch(1),
+            primary: Some(me),
+            in_sync: Copies::of(&[me]),
+            ..Configuration::default()
+        };
+    }
+    table
 }
 
 /// Opens the store, and takes its folder for this process.

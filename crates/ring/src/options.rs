@@ -1,6 +1,7 @@
 //! What can be chosen when a node starts.
 
 use crate::NodeError;
+use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::token::Token;
 use atoll_resp::Limits;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 pub struct NodeOptions {
     /// Where clients reach it. Beyond this machine only with a token. Default 127.0.0.1:7379.
     pub listen: SocketAddr,
-    /// What clients are told to connect to, as host and port, where that is not the address it listens on.
-    pub announce: Option<(String, u16)>,
+    /// What clients are told to connect to, where that is not the address it listens on.
+    pub announce: Option<HostPort>,
     /// Where its slots are kept. Default in memory.
     pub place: Place,
     /// What an acknowledged write survives, if the place is a folder. Default [`Persistence::EverySecond`].
@@ -131,6 +132,9 @@ impl NodeOptions {
         }
         if !self.listen.ip().is_loopback() && self.token.is_none() {
             return Err(NodeError::Open { address: self.listen });
+        }
+        if self.listen.ip().is_unspecified() && self.announce.is_none() {
+            return wrong("announce", "on all addresses it has to be said which one clients are told");
         }
         Ok(())
     }

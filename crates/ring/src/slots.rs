@@ -6,22 +6,32 @@
 
 use crate::NodeError;
 use crate::clock::Now;
+use crate::metrics::Metrics;
 use crate::options::Persistence;
 use atoll_engine::{Durability, Engine, EngineError, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome};
 use atoll_replica::Ticket;
-use atoll_resp::{Command, Protocol, ReplyWriter};
+use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request};
+use std::sync::Arc;
 
 /// The slots of one loop.
 pub(crate) struct Slots {
     keyspace: Keyspace,
     engine: Engine,
     persistence: Persistence,
+    metrics: Arc<Metrics>,
     /// A write behind all others makes these as durable as it is itself.
     barrier: Tree,
     /// Whether something was written since the last one.
     is_unsettled: bool,
+    /// Bytes that this loop was asked to write since somebody looked at how much memory is used.
+    unchecked_bytes: u64,
+    /// Whether more was used than may be.
+    is_out_of_memory: bool,
+    memory_bytes_max: u64,
+    /// Answers that came after all, each for whoever has the ticket.
+    answers: Vec<(Ticket, Vec<u8>)>,
 }
 
 /// When a request is answered.
@@ -32,7 +42,20 @@ pub(crate) enum Answer {
     Now,
     /// By its ticket, once its write is committed.
     #[expect(dead_code, reason = "with one copy a write is committed at once")]
-    Later(Ticket),
+    Later,
+}
+
+/// A request about keys of one slot.
+#[allow(dead_code, reason = "as it came, and its ticket: for copies that have to agree first")]
+pub(crate) struct Asking<'a, 'r> {
+    pub(crate) slot: u16,
+    pub(crate) now: Now,
+    pub(crate) command: &'a Command<'r>,
+    /// As it came, and where its keys are in it.
+    pub(crate) request: &'a Request<'r>,
+    pub(crate) keys: Keys,
+    /// What its answer is called if it comes later.
+    pub(crate) ticket: Ticket,
 }
 
 /// How a reply is written.
@@ -46,63 +69,74 @@ const TREE: &str = "slots";
 
 impl Slots {
     /// Opens the slots that this engine holds.
-    pub(crate) fn open(engine: &Engine, persistence: Persistence) -> Result<Self, NodeError> {
-        let keyspace = Keyspace::open(engine, TREE)?;
+    pub(crate) fn open(
+        engine: &Engine,
+        persistence: Persistence,
+        memory_bytes_max: u64,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, NodeError> {
+        let keyspace = match persistence {
+            Persistence::Off => Keyspace::open_in_memory(engine, TREE)?,
+            _ => Keyspace::open(engine, TREE)?,
+        };
         let barrier = engine.tree("barrier")?;
-        Ok(Self { keyspace, engine: engine.clone(), persistence, barrier, is_unsettled: false })
+        let (unchecked_bytes, is_out_of_memory, is_unsettled, answers) = Default::default();
+        Ok(Self {
+            keyspace,
+            engine: engine.clone(),
+            persistence,
+            metrics,
+            barrier,
+            is_unsettled,
+            unchecked_bytes,
+            is_out_of_memory,
+            memory_bytes_max,
+            answers,
+        })
     }
 
     /// Hands a write to the log of its slot.
-    pub(crate) fn write(
-        &mut self,
-        slot: u16,
-        now: Now,
-        command: &Command<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Answer {
-        let next = self.next(slot);
-        let applied = self.keyspace.apply(slot, next, now.date_ms, command, reply.protocol, reply.target);
+    pub(crate) fn write(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
+        let next = self.next(asking.slot);
+        let (time_ms, protocol) = (asking.now.date_ms, reply.protocol);
         self.is_unsettled = true;
+        let applied = self.keyspace.apply(asking.slot, next, time_ms, asking.command, protocol, reply.target);
         if let Err(error) = applied {
-            refuse(&error, reply);
+            self.fail(&error, reply);
         }
         Answer::Now
     }
 
     /// Reads. What it meets that should have been deleted is deleted first, through the log.
-    pub(crate) fn read(
-        &mut self,
-        slot: u16,
-        now: Now,
-        command: &Command<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Answer {
-        for _ in 0..READS_MAX {
-            match self.keyspace.read(slot, now.date_ms, command, reply.protocol, reply.target) {
+    pub(crate) fn read(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
+        let (slot, now_ms) = (asking.slot, asking.now.date_ms);
+        // After the first round nothing is overdue any more: all of it is of one state, at one date.
+        for _ in 0..2 {
+            match self.keyspace.read(slot, now_ms, asking.command, reply.protocol, reply.target) {
                 Ok(ReadOutcome::Answered) => return Answer::Now,
                 Ok(ReadOutcome::Expired(overdue)) => {
-                    if let Err(error) = self.expire(&overdue, now) {
-                        refuse(&error, reply);
+                    if let Err(error) = self.expire(slot, &overdue, asking.now) {
+                        self.fail(&error, reply);
                         return Answer::Now;
                     }
                 }
                 Err(error) => {
-                    refuse(&error, reply);
+                    self.fail(&error, reply);
                     return Answer::Now;
                 }
             }
         }
-        // Each time others were deleted, which never takes two rounds: all that it reads is of one state.
-        ReplyWriter::new(reply.target, reply.protocol).error("INTERNAL", "a key does not stay deleted");
+        let internal = ErrorKind::Internal.names().resp;
+        ReplyWriter::new(reply.target, reply.protocol).error(internal, "a key did not stay deleted");
         Answer::Now
     }
 
     /// Deletes keys of one slot whose time is over.
-    fn expire(&mut self, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
-        let Some(slot) = overdue.first().map(|key| key.slot) else { return Ok(()) };
+    fn expire(&mut self, slot: u16, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
         let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
         let next = self.next(slot);
         self.is_unsettled = true;
+        self.metrics.expired.add(overdue.len() as u64);
         let mut count = Vec::new();
         self.keyspace.apply_expiry(slot, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
     }
@@ -113,28 +147,61 @@ impl Slots {
         Applied { epoch: last.epoch.max(1), sequence: last.sequence + 1 }
     }
 
+    /// Whether there is room for so many bytes more. A store on a disk makes room by itself; one in memory has what it has.
+    #[inline]
+    pub(crate) fn has_room(&mut self, more: usize) -> bool {
+        self.unchecked_bytes += more as u64;
+        if self.unchecked_bytes > self.memory_bytes_max / 64 || self.is_out_of_memory {
+            self.look_at_memory();
+        }
+        !self.is_out_of_memory
+    }
+
+    /// Sees how much memory is used.
+    fn look_at_memory(&mut self) {
+        self.unchecked_bytes = 0;
+        let is_in_memory = self.persistence == Persistence::Off;
+        self.is_out_of_memory = is_in_memory && self.engine.stats().memory_bytes > self.memory_bytes_max;
+    }
+
     /// Makes what was written so far as durable as was chosen.
     pub(crate) fn settle(&mut self) -> Result<(), EngineError> {
+        if !std::mem::take(&mut self.is_unsettled) {
+            return Ok(());
+        }
         let durability = match self.persistence {
-            _ if !self.is_unsettled => return Ok(()),
             Persistence::Off => return Ok(()),
             Persistence::EverySecond => Durability::Flushed,
             Persistence::Always => Durability::Synced,
         };
         let mut batch = WriteBatch::new();
-        batch.put(&self.barrier, b"", b"");
+        batch.put(&self.barrier, b"0", b"");
         self.engine.write(&batch, durability)?;
-        self.is_unsettled = false;
         Ok(())
     }
-}
 
-/// How often a read is tried.
-const READS_MAX: usize = 4;
+    /// Answers that came since the last time, each once.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
+        std::mem::take(&mut self.answers)
+    }
 
-/// Answers that the store failed.
-fn refuse(error: &KeyspaceError, reply: &mut Reply<'_>) {
-    let kind = if error.is_unknown() { ErrorKind::TimedOut } else { error.kind() };
-    tracing::error!(%error, "a command failed");
-    ReplyWriter::new(reply.target, reply.protocol).error(kind.names().resp, &error.to_string());
+    /// How many keys a slot holds.
+    pub(crate) fn keys_in(&self, slot: u16) -> u64 {
+        self.keyspace.keys_in(slot)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Answers that the store failed.
+    fn fail(&self, error: &KeyspaceError, reply: &mut Reply<'_>) {
+        let kind = if error.is_unknown() { ErrorKind::TimedOut } else { error.kind() };
+        self.metrics.failures.add(1);
+        // An engine without room says so to everybody who writes.
+        if kind != ErrorKind::OutOfSpace {
+            tracing::error!(%error, "a command failed");
+        }
+        ReplyWriter::new(reply.target, reply.protocol).error(kind.names().resp, &error.to_string());
+    }
 }

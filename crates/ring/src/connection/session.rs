@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 pub(crate) struct Session {
     /// Its number, which no other connection to this node ever has.
     pub(crate) id: u64,
+    /// Its place among the connections of its loop.
+    pub(crate) key: usize,
     pub(crate) peer: SocketAddr,
     pub(crate) protocol: Protocol,
     /// Whether it said who it is, or need not.
@@ -41,6 +43,7 @@ impl Session {
     pub(crate) fn new(id: u64, peer: SocketAddr, is_authenticated: bool, began: Moment) -> Self {
         Self {
             id,
+            key: 0,
             peer,
             protocol: Protocol::Resp2,
             is_authenticated,

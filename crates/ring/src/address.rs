@@ -1,0 +1,154 @@
+//! What the table says of where a node is: its name, and where clients and other nodes reach it.
+
+use crate::token::{fill_randomly, hexadecimal};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// The name of a node that clients know it by: 40 hexadecimal digits, chosen once and kept with its store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeName([u8; 40]);
+
+impl NodeName {
+    /// A name that nobody else has.
+    pub(crate) fn random() -> io::Result<Self> {
+        let mut random = [0; 20];
+        fill_randomly(&mut random)?;
+        let mut name = [b'0'; 40];
+        name.copy_from_slice(hexadecimal(&random).as_bytes());
+        Ok(Self(name))
+    }
+
+    /// The name that these digits are.
+    #[must_use]
+    pub fn new(digits: &[u8]) -> Option<Self> {
+        let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        let digits: [u8; 40] = digits.try_into().ok()?;
+        digits.iter().all(is_digit).then_some(Self(digits))
+    }
+
+    /// Its digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // They are digits, always.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where something is reached: a host, by name or number, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// Where a node is. As text, which is what the table keeps: `NAME HOST:PORT HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// The name that clients know it by.
+    pub name: NodeName,
+    /// Where clients reach it.
+    pub clients: HostPort,
+    /// Where other nodes reach it.
+    pub peers: HostPort,
+}
+
+/// A text that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is expected")]
+pub struct AddressError {
+    /// What would be right.
+    pub what: &'static str,
+}
+
+impl FromStr for HostPort {
+    type Err = AddressError;
+
+    /// `HOST:PORT`; a number of six parts stands in brackets.
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = AddressError { what: "HOST:PORT" };
+        let (host, port) = text.rsplit_once(':').ok_or(wrong)?;
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').ok_or(wrong)?,
+            None if host.contains(':') => return Err(wrong),
+            None => host,
+        };
+        // Clients are told of it in lines that spaces and commas divide.
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte);
+        if host.is_empty() || host.len() > 255 || !host.bytes().all(is_host) {
+            return Err(wrong);
+        }
+        Ok(Self { host: host.to_owned(), port: port.parse().map_err(|_| wrong)? })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl From<std::net::SocketAddr> for HostPort {
+    fn from(address: std::net::SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl FromStr for NodeAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = AddressError { what: "NAME HOST:PORT HOST:PORT" };
+        let mut parts = text.split(' ');
+        let mut part = || parts.next().ok_or(wrong);
+        let name = NodeName::new(part()?.as_bytes()).ok_or(wrong)?;
+        let address = Self { name, clients: part()?.parse()?, peers: part()?.parse()? };
+        if parts.next().is_some() { Err(wrong) } else { Ok(address) }
+    }
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.name, self.clients, self.peers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_what_they_were_written_as() {
+        let name = "0123456789abcdef0123456789abcdef01234567";
+        for hosts in ["127.0.0.1:7379 127.0.0.1:17379", "[::1]:1 node-7.cluster.local:65535"] {
+            let text = format!("{name} {hosts}");
+            assert_eq!(text.parse::<NodeAddress>().unwrap().to_string(), text);
+        }
+        let wrong = ["", "a:b", ":1", "::1:7", "[::1:7", "a b:7", "a,b:7", "a:65536", "a\n:7"];
+        assert!(wrong.iter().all(|text| text.parse::<HostPort>().is_err()));
+        let wrong = [format!("{name} a:1"), format!("{name} a:1 b:2 c:3"), format!("{} a:1 b:2", &name[1..])];
+        assert!(wrong.iter().all(|text| text.parse::<NodeAddress>().is_err()));
+    }
+
+    #[test]
+    fn no_two_names_are_the_same() {
+        assert_ne!(NodeName::random().unwrap(), NodeName::random().unwrap());
+    }
+}

@@ -1,0 +1,38 @@
+//! What is told of connections: a line for each.
+
+use crate::connection::{Outbox, Session};
+use crate::connections::Connections;
+use atoll_replica::Moment;
+use atoll_resp::{COMMANDS, Protocol};
+
+/// All connections of a loop, a line for each.
+pub(crate) fn list(connections: &Connections, now: Moment) -> String {
+    let mut text = String::new();
+    for (_, connection) in connections.iter() {
+        text.push_str(&line(&connection.session, &connection.outbox, now));
+        text.push('\n');
+    }
+    text
+}
+
+/// One connection.
+pub(crate) fn line(session: &Session, outbox: &Outbox, now: Moment) -> String {
+    let seconds = |since: Moment| now.0.saturating_sub(since.0) / 1_000_000;
+    let names = session.names();
+    let command = session.command.and_then(|place| COMMANDS.get(usize::from(place)));
+    format!(
+        "id={} addr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 oll={} omem={} cmd={} \
+        user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        session.id,
+        session.peer,
+        String::from_utf8_lossy(&names.name),
+        seconds(session.began),
+        seconds(session.heard),
+        outbox.awaited(),
+        outbox.unsent_bytes(),
+        command.map_or("NULL", |command| command.name),
+        if session.protocol == Protocol::Resp2 { 2 } else { 3 },
+        String::from_utf8_lossy(&names.library),
+        String::from_utf8_lossy(&names.version),
+    )
+}

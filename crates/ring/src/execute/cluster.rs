@@ -1,0 +1,34 @@
+//! `CLUSTER`: which node has which slots, and what is in those of this one.
+
+use super::Executor;
+use atoll_keyspace::slot_of;
+use atoll_resp::ClusterRequest;
+
+/// Keys of a slot that are listed at most.
+const KEYS_MAX: u64 = 10_000;
+
+impl Executor<'_> {
+    pub(super) fn cluster(&mut self, request: &ClusterRequest<'_>) {
+        let table = self.here.table.clone();
+        match *request {
+            ClusterRequest::Slots => {
+                let protocol = self.session.protocol;
+                self.outbox.target().extend_from_slice(table.slots_reply(protocol));
+            }
+            ClusterRequest::Shards => table.write_shards(&mut self.writer()),
+            ClusterRequest::Nodes => self.writer().text(&table.nodes_text()),
+            ClusterRequest::Info => self.writer().text(&table.info_text()),
+            ClusterRequest::MyId => {
+                let name = self.here.shared.name;
+                self.writer().string(name.as_str().as_bytes());
+            }
+            ClusterRequest::KeySlot(key) => self.writer().integer(slot_of(key).into()),
+            ClusterRequest::CountKeys(slot) => {
+                let count = self.here.slots.keys_in(slot);
+                self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            ClusterRequest::Keys { slot, count } => self.keys_of_slot(slot, count.min(KEYS_MAX)),
+            _ => self.error("ERR", "this node does not do that"),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Commands about the connection itself.
+
+use super::Executor;
+use crate::clients;
+use crate::here::Asked;
+use atoll_resp::{Authentication, ClientRequest, Hello, Protocol};
+
+/// The version of Redis whose commands these are, for clients that decide by it.
+pub(super) const REDIS_VERSION: &str = "7.2.5";
+
+/// Bytes of a name that a client gives itself.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// The only user there is.
+const USER: &[u8] = b"default";
+
+impl Executor<'_> {
+    pub(super) fn hello(&mut self, hello: &Hello<'_>) {
+        if let Some(authentication) = &hello.authentication
+            && !self.is_known(authentication)
+        {
+            return self.refuse_authentication();
+        }
+        if !self.session.is_authenticated {
+            let text = "HELLO must be called with the client already authenticated, otherwise the \
+                HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
+                the RESP protocol version at the same time";
+            return self.error("NOAUTH", text);
+        }
+        if let Some(name) = hello.name
+            && !self.set_name(name)
+        {
+            return;
+        }
+        if let Some(protocol) = hello.protocol {
+            self.session.protocol = protocol;
+        }
+        self.introduce();
+    }
+
+    fn introduce(&mut self) {
+        let id = self.session.id as i64;
+        let version = if self.session.protocol == Protocol::Resp2 { 2 } else { 3 };
+        let mut writer = self.writer();
+        writer.map(7);
+        for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+            writer.string(name.as_bytes());
+            writer.string(value.as_bytes());
+        }
+        for (name, number) in [("proto", version), ("id", id)] {
+            writer.string(name.as_bytes());
+            writer.integer(number);
+        }
+        for (name, value) in [("mode", "cluster"), ("role", "master")] {
+            writer.string(name.as_bytes());
+            writer.string(value.as_bytes());
+        }
+        writer.string(b"modules");
+        writer.array(0);
+    }
+
+    pub(super) fn authenticate(&mut self, authentication: &Authentication<'_>) {
+        if self.here.shared.token.is_none() && authentication.user.is_none() {
+            let text = "AUTH <password> called without any password configured for the default user. \
+                Are you sure your configuration is correct?";
+            return self.error("ERR", text);
+        }
+        match self.is_known(authentication) {
+            true => self.writer().ok(),
+            false => self.refuse_authentication(),
+        }
+    }
+
+    /// Whether this is who it says; then the connection is let in.
+    fn is_known(&mut self, authentication: &Authentication<'_>) -> bool {
+        let is_user = authentication.user.is_none_or(|user| user == USER);
+        let token = self.here.shared.token.as_ref();
+        let is_known = token.is_none_or(|token| token.is(authentication.password)) && is_user;
+        self.session.is_authenticated |= is_known;
+        is_known
+    }
+
+    fn refuse_authentication(&mut self) {
+        self.here.metrics.authentication_failures.add(1);
+        tracing::warn!(connection = self.session.id, peer = %self.session.peer, "a wrong password");
+        self.error("WRONGPASS", "invalid username-password pair or user is disabled.");
+    }
+
+    pub(super) fn client(&mut self, request: &ClientRequest<'_>) {
+        match *request {
+            ClientRequest::Id => {
+                let id = self.session.id as i64;
+                self.writer().integer(id);
+            }
+            ClientRequest::GetName => match self.session.names().name.clone() {
+                name if name.is_empty() => self.writer().null(),
+                name => self.writer().string(&name),
+            },
+            ClientRequest::SetName(name) => {
+                if self.set_name(name) {
+                    self.writer().ok();
+                }
+            }
+            ClientRequest::LibraryName(name) => {
+                if self.is_short(name) {
+                    self.session.names_mut().library = name.to_vec();
+                    self.writer().ok();
+                }
+            }
+            ClientRequest::LibraryVersion(version) => {
+                if self.is_short(version) {
+                    self.session.names_mut().version = version.to_vec();
+                    self.writer().ok();
+                }
+            }
+            ClientRequest::Info => {
+                let mut text = clients::line(self.session, self.outbox, self.here.now.moment);
+                text.push('\n');
+                self.writer().text(&text);
+            }
+            // The others are known to the loop alone.
+            ClientRequest::List => {
+                let ticket = self.here.next_ticket(self.session);
+                self.outbox.keep_place(ticket, self.session.protocol);
+                self.here.asked.push(Asked::Clients(ticket));
+            }
+            ClientRequest::Accepted => self.writer().ok(),
+            _ => self.error("ERR", "this node does not do that"),
+        }
+    }
+
+    fn set_name(&mut self, name: &[u8]) -> bool {
+        let is_short = self.is_short(name);
+        if is_short {
+            self.session.names_mut().name = name.to_vec();
+        }
+        is_short
+    }
+
+    /// Whether a name is no longer than it may be; if not, that is answered.
+    fn is_short(&mut self, name: &[u8]) -> bool {
+        let is_short = name.len() <= NAME_BYTES_MAX;
+        if !is_short {
+            self.error("ERR", &format!("a name has at most {NAME_BYTES_MAX} bytes"));
+        }
+        is_short
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.session.reset(self.here.shared.token.is_none());
+        self.writer().simple("RESET");
+    }
+}

@@ -1,0 +1,130 @@
+//! The table of slots as clients see it: which node to ask for which slot.
+//!
+//! Invariant: what it says never changes; when something changes there is another one.
+
+mod render;
+
+use crate::address::NodeAddress;
+use atoll_keyspace::SLOTS;
+use atoll_replica::{Copies, NodeId, Table, Version};
+use std::sync::OnceLock;
+
+/// Which node to ask for which slot.
+#[derive(Debug)]
+pub struct SlotTable {
+    version: Version,
+    /// The place of this node among all.
+    me: Option<u16>,
+    nodes: Vec<TableNode>,
+    /// For each slot the place of its primary.
+    routes: Box<[u16]>,
+    ranges: Vec<SlotRange>,
+    rendered: [OnceLock<Box<[u8]>>; 2],
+}
+
+/// A node in it.
+#[derive(Debug)]
+struct TableNode {
+    id: NodeId,
+    address: NodeAddress,
+    is_up: bool,
+    /// The highest epoch of a slot that it leads.
+    epoch: u64,
+}
+
+/// Slots beside each other that the same nodes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SlotRange {
+    first: u16,
+    last: u16,
+    /// The place of the primary.
+    primary: Option<u16>,
+    in_sync: Copies,
+}
+
+/// Who has a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    /// This node is its primary.
+    Here,
+    /// That one is.
+    There(&'a NodeAddress),
+    /// None is.
+    Nowhere,
+}
+
+/// In the place of a node: none.
+const NONE: u16 = u16::MAX;
+
+impl SlotTable {
+    /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left out.
+    #[must_use]
+    pub fn of(table: &Table, me: NodeId) -> Self {
+        let mut nodes: Vec<TableNode> = table
+            .members
+            .iter()
+            .filter_map(|(&id, member)| {
+                let address = member.address.parse().ok()?;
+                Some(TableNode { id, address, is_up: member.is_up, epoch: 0 })
+            })
+            .take(usize::from(NONE))
+            .collect();
+        let mut routes = vec![NONE; usize::from(SLOTS)].into_boxed_slice();
+        let mut ranges: Vec<SlotRange> = Vec::new();
+        for ((slot, route), configuration) in (0..).zip(&mut routes).zip(&table.slots) {
+            let place = |id: NodeId| nodes.binary_search_by_key(&id, |node| node.id).ok();
+            let primary = configuration.primary.and_then(place).and_then(|place| u16::try_from(place).ok());
+            *route = primary.unwrap_or(NONE);
+            if let Some(node) = nodes.get_mut(usize::from(*route)) {
+                node.epoch = node.epoch.max(configuration.epoch.0);
+            }
+            let in_sync = configuration.in_sync;
+            match ranges.last_mut() {
+                Some(range) if range.primary == primary && range.in_sync == in_sync => range.last = slot,
+                _ => ranges.push(SlotRange { first: slot, last: slot, primary, in_sync }),
+            }
+        }
+        let me = nodes.binary_search_by_key(&me, |node| node.id).ok().and_then(|place| place.try_into().ok());
+        Self { version: table.version, me, nodes, routes, ranges, rendered: Default::default() }
+    }
+
+    /// Which table this is.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Who has a slot.
+    pub(crate) fn route(&self, slot: u16) -> Route<'_> {
+        let place = self.routes.get(usize::from(slot)).copied().unwrap_or(NONE);
+        if Some(place) == self.me {
+            return Route::Here;
+        }
+        match self.nodes.get(usize::from(place)) {
+            Some(node) => Route::There(&node.address),
+            None => Route::Nowhere,
+        }
+    }
+
+    /// The slots that this node is the primary of.
+    pub(crate) fn own_slots(&self) -> impl Iterator<Item = u16> + '_ {
+        let own = self.ranges.iter().filter(|range| range.primary.is_some() && range.primary == self.me);
+        own.flat_map(|range| range.first..=range.last)
+    }
+
+    fn slots_of(&self, place: usize) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let of_it = move |range: &&SlotRange| range.primary.map(usize::from) == Some(place);
+        let mut ranges = self.ranges.iter().filter(of_it).map(|range| (range.first, range.last)).peekable();
+        std::iter::from_fn(move || {
+            // Ranges that only other copies divide are one to clients.
+            let (first, mut last) = ranges.next()?;
+            while let Some((_, further)) = ranges.next_if(|&(next, _)| next == last + 1) {
+                last = further;
+            }
+            Some((first, last))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

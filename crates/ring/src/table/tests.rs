@@ -1,0 +1,73 @@
+use super::*;
+use crate::address::{HostPort, NodeName};
+use atoll_replica::{Configuration, Epoch, Incarnation, Member, Slot};
+use atoll_resp::Protocol;
+
+/// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third leads none.
+fn table() -> Table {
+    let mut table = Table::empty(SLOTS.into());
+    table.version = Version(7);
+    for id in 1..=3 {
+        let name = NodeName::new(format!("{id:040x}").as_bytes()).unwrap();
+        let host = |port| HostPort { host: format!("10.0.0.{id}"), port };
+        let address = NodeAddress { name, clients: host(7379), peers: host(17379) }.to_string();
+        let member = Member { incarnation: Incarnation(1), is_up: id != 3, address };
+        table.members.insert(NodeId(id), member);
+    }
+    for (slot, configuration) in (0..).zip(&mut table.slots) {
+        let primary = match slot {
+            0..100 => NodeId(1),
+            100..=16000 => NodeId(2),
+            _ => continue,
+        };
+        // Other copies divide no range.
+        let other = NodeId(if slot % 2 == 0 { 3 } else { 2 });
+        *configuration = Configuration {
+            epoch: Epoch(5),
+            primary: Some(primary),
+            in_sync: Copies::of(&[primary, other]),
+            ..Configuration::default()
+        };
+    }
+    assert_eq!(table.slot(Slot(16001)).primary, None);
+    table
+}
+
+#[test]
+fn each_slot_leads_to_its_primary() {
+    let seen = SlotTable::of(&table(), NodeId(1));
+    assert_eq!(seen.version(), Version(7));
+    assert_eq!(seen.route(0), Route::Here);
+    assert_eq!(seen.route(99), Route::Here);
+    assert!(matches!(seen.route(100), Route::There(address) if address.clients.host == "10.0.0.2"));
+    assert_eq!(seen.route(16001), Route::Nowhere);
+    assert_eq!(seen.own_slots().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    // A node that the table does not know has no slots, and neither has one without any.
+    for stranger in [3, 9] {
+        let seen = SlotTable::of(&table(), NodeId(stranger));
+        assert!(matches!(seen.route(0), Route::There(_)));
+        assert_eq!(seen.own_slots().count(), 0);
+    }
+}
+
+#[test]
+fn clients_are_told_of_each_range_once() {
+    let seen = SlotTable::of(&table(), NodeId(1));
+    let reply = String::from_utf8(seen.slots_reply(Protocol::Resp2).to_vec()).unwrap();
+    let node = |id: u8, first, last| {
+        format!("*3\r\n:{first}\r\n:{last}\r\n*4\r\n$8\r\n10.0.0.{id}\r\n:7379\r\n$40\r\n{id:040x}\r\n*0\r\n")
+    };
+    assert_eq!(reply, format!("*2\r\n{}{}", node(1, 0, 99), node(2, 100, 16000)));
+    assert!(String::from_utf8_lossy(seen.slots_reply(Protocol::Resp3)).ends_with("%0\r\n"));
+    let nodes = format!(
+        "{:040x} 10.0.0.1:7379@17379 myself,master - 0 0 5 connected 0-99
+{:040x} 10.0.0.2:7379@17379 master - 0 0 5 connected 100-16000
+{:040x} 10.0.0.3:7379@17379 master,fail - 0 0 0 disconnected
+",
+        1, 2, 3
+    );
+    assert_eq!(seen.nodes_text(), nodes);
+    let info = seen.info_text();
+    assert!(info.starts_with("cluster_state:fail\r\ncluster_slots_assigned:16001\r\n"), "{info}");
+    assert!(info.contains("cluster_known_nodes:3\r\ncluster_size:2\r\n"), "{info}");
+}

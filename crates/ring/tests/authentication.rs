@@ -1,0 +1,105 @@
+//! With a token, nobody is answered who does not show it; without one, nobody beyond this machine is.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use atoll_errors::ErrorKind;
+use atoll_ring::{HostPort, Node, NodeError, NodeOptions, Token};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use support::{Client, options};
+
+const TOKEN: &str = "0123456789abcdef";
+
+fn node() -> Node {
+    Node::start(NodeOptions { token: Token::new(TOKEN.as_bytes()), ..options() }).unwrap()
+}
+
+#[test]
+fn nothing_is_answered_before_the_token_is_shown() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    for request in ["PING", "GET a", "SET a 1", "CLUSTER SLOTS", "INFO", "COMMAND", "CLIENT LIST", "FLUSHALL"]
+    {
+        assert_eq!(client.say(request), "-NOAUTH Authentication required.", "{request}");
+    }
+    assert!(client.say("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+    for password in ["", "0123456789abcdeX", "0123456789abcde", "0123456789abcdef0", "wrong"] {
+        assert_eq!(client.say(&format!("AUTH {password}")), wrong, "{password}");
+        assert_eq!(client.say(&format!("HELLO 3 AUTH default {password}")), wrong);
+    }
+    assert_eq!(client.say(&format!("AUTH somebody {TOKEN}")), wrong);
+    assert_eq!(client.say("PING"), "-NOAUTH Authentication required.");
+    assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
+    assert_eq!(client.say("PING"), "PONG");
+    // A wrong one does not take back what a right one gave, and leaving does.
+    assert_eq!(client.say("AUTH wrong"), wrong);
+    assert_eq!(client.say("PING"), "PONG");
+    assert_eq!(client.say("RESET"), "RESET");
+    assert_eq!(client.say("PING"), "-NOAUTH Authentication required.");
+    assert!(client.say(&format!("HELLO 3 AUTH default {TOKEN} SETNAME me")).contains("proto: 3"));
+    assert_eq!(client.say("CLIENT GETNAME"), "me");
+    assert_eq!(client.say("QUIT"), "OK");
+}
+
+#[test]
+fn strangers_may_send_little() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    client.send(&["a"; 11]);
+    assert_eq!(
+        support::show(&client.reply().unwrap()),
+        "-ERR Protocol error: unauthenticated multibulk length"
+    );
+    assert!(client.is_ended());
+    let mut client = Client::connect(node.address());
+    client.send(&["SET", "a", &"x".repeat(20_000)]);
+    assert_eq!(support::show(&client.reply().unwrap()), "-ERR Protocol error: unauthenticated bulk length");
+    // In one piece with what lets it in, the same is fine.
+    let mut client = Client::connect(node.address());
+    client.send(&["AUTH", TOKEN]);
+    client.send(&["SET", "a", &"x".repeat(20_000)]);
+    assert_eq!(support::show(&client.reply().unwrap()), "OK");
+    assert_eq!(support::show(&client.reply().unwrap()), "OK");
+}
+
+#[test]
+fn beyond_this_machine_a_node_does_not_start_without_a_token() {
+    let open = NodeOptions { listen: "0.0.0.0:0".parse().unwrap(), ..options() };
+    let error = Node::start(open.clone()).err().unwrap();
+    assert!(matches!(error, NodeError::Open { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.hint().unwrap().contains("--token-file"));
+    // And nobody could connect to "all addresses".
+    let with_token = NodeOptions { token: Token::new(TOKEN.as_bytes()), ..open };
+    assert!(matches!(Node::start(with_token.clone()), Err(NodeError::Option { option: "announce", .. })));
+    let announce = Some(HostPort { host: "node-1".to_owned(), port: 7379 });
+    let node = Node::start(NodeOptions { announce, ..with_token }).unwrap();
+    let mut client = Client::connect(([127, 0, 0, 1], node.address().port()).into());
+    client.say(&format!("AUTH {TOKEN}"));
+    assert!(client.say("CLUSTER SLOTS").starts_with("[[0 16383 [node-1 7379 "));
+}
+
+#[test]
+fn a_token_file_is_made_once_and_only_its_owner_may_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let made = Token::of_file(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.trim().len(), 64);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(format!("{made:?}"), "Token");
+    Token::of_file(&path).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    assert!(matches!(Token::of_file(&path), Err(NodeError::Token { .. })));
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    for wrong in ["", "short", "with spaces in the middle of it"] {
+        std::fs::write(&path, wrong).unwrap();
+        assert!(matches!(Token::of_file(&path), Err(NodeError::Token { .. })), "{wrong}");
+    }
+    let nowhere = folder.path().join("no/such/folder");
+    assert_eq!(Token::of_file(&nowhere).unwrap_err().kind(), ErrorKind::NotFound);
+}

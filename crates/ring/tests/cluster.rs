@@ -1,0 +1,87 @@
+//! What clients of a cluster learn: which node has which slots, and where to go for the others.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use atoll_keyspace::{SLOTS, slot_of};
+use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table, Version};
+use atoll_ring::{HostPort, NodeAddress, NodeName, SlotTable};
+use support::{Client, node};
+
+#[test]
+fn a_node_alone_has_all_slots() {
+    let node = node();
+    let (name, port) = (node.name(), node.address().port());
+    let mut client = Client::connect(node.address());
+    assert_eq!(client.say("CLUSTER MYID"), name.as_str());
+    assert_eq!(client.say("CLUSTER SLOTS"), format!("[[0 16383 [127.0.0.1 {port} {name} []]]]"));
+    assert_eq!(
+        client.say("CLUSTER NODES"),
+        format!("{name} 127.0.0.1:{port}@{port} myself,master - 0 0 1 connected 0-16383\\n")
+    );
+    let shards = client.say("CLUSTER SHARDS");
+    assert!(shards.starts_with("[[slots [0 16383] nodes [[id "), "{shards}");
+    let info = client.say("CLUSTER INFO");
+    assert!(info.starts_with("cluster_state:ok\\r\\ncluster_slots_assigned:16384\\r\\n"), "{info}");
+    assert_eq!(client.say("CLUSTER KEYSLOT foo"), "12182");
+    assert_eq!(client.say("CLUSTER COUNTKEYSINSLOT 12182"), "0");
+    client.say("SET foo 1");
+    client.say("HSET {foo}h a 1 b 2");
+    assert_eq!(client.say("CLUSTER COUNTKEYSINSLOT 12182"), "2");
+    assert!(client.say("CLUSTER COUNTKEYSINSLOT 16384").starts_with("-ERR Invalid "));
+    assert_eq!(client.say("DBSIZE"), "2");
+    assert!(client.say("INFO keyspace").contains("db0:keys=2"));
+    assert!(client.say("INFO").contains("cluster_enabled:1"));
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    assert_eq!(client.say("DBSIZE"), "0");
+    assert_eq!(client.say("GET foo"), "nil");
+    assert_eq!(client.say("ASKING"), "OK");
+}
+
+/// This node has the lower half of all slots, another one the upper half but for the last slot.
+fn halves(own: NodeAddress, version: u64) -> Table {
+    let mut table = Table::empty(SLOTS.into());
+    table.version = Version(version);
+    let other = NodeAddress {
+        name: NodeName::new(&[b'7'; 40]).unwrap(),
+        clients: HostPort { host: "10.1.2.3".to_owned(), port: 7000 },
+        peers: HostPort { host: "10.1.2.3".to_owned(), port: 17000 },
+    };
+    for (id, address) in [(1, own), (2, other)] {
+        let member = Member { incarnation: Incarnation(1), is_up: true, address: address.to_string() };
+        table.members.insert(NodeId(id), member);
+    }
+    for (slot, configuration) in (0..SLOTS).zip(&mut table.slots) {
+        let primary = (slot < SLOTS - 1).then_some(NodeId(1 + u32::from(slot >= SLOTS / 2)));
+        let in_sync = Copies::of(primary.as_slice());
+        *configuration = Configuration { epoch: Epoch(3), primary, in_sync, ..Configuration::default() };
+    }
+    table
+}
+
+#[test]
+fn requests_for_slots_of_another_node_are_sent_there() {
+    let node = node();
+    let own = HostPort::from(node.address());
+    let own = NodeAddress { name: node.name(), clients: own.clone(), peers: own };
+    let mut client = Client::connect(node.address());
+    assert_eq!(client.say("SET foo 1"), "OK");
+    node.set_table(SlotTable::of(&halves(own.clone(), 5), NodeId(1)));
+    for request in ["GET foo", "SET foo 2", "MGET {foo}a {foo}b", "HSET foo f v", "DEL foo", "TTL foo"] {
+        assert_eq!(client.say(request), "-MOVED 12182 10.1.2.3:7000", "{request}");
+    }
+    assert!(slot_of(b"bar") < SLOTS / 2);
+    assert_eq!(client.say("SET bar 1"), "OK");
+    assert_eq!(client.say("MGET foo bar"), "-CROSSSLOT Keys in request don\\'t hash to the same slot");
+    let orphan = (0..).map(|at| at.to_string()).find(|key| slot_of(key.as_bytes()) == SLOTS - 1).unwrap();
+    assert_eq!(client.say(&format!("GET {orphan}")), "-CLUSTERDOWN Hash slot not served");
+    assert!(
+        client
+            .say("CLUSTER SLOTS")
+            .ends_with(&format!("[8192 16382 [10.1.2.3 7000 {} []]]]", "7".repeat(40)))
+    );
+    // An older table changes nothing.
+    node.set_table(SlotTable::of(&halves(own, 4), NodeId(2)));
+    assert_eq!(client.say("GET bar"), "1");
+    assert!(client.say("INFO stats").contains("moved_replies:6"));
+}

@@ -1,0 +1,168 @@
+//! Clients that read nothing, send too much, or say nothing: memory stays bounded, and the others are served.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use atoll_replica::Moment;
+use atoll_ring::{Clock, ConnectionLimits, Node, NodeOptions, Now, SystemClock, Token};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use support::{Client, node, options, show};
+
+/// A clock that can be put forward.
+#[derive(Default)]
+struct Put(AtomicU64);
+
+impl Clock for Put {
+    fn now(&self) -> Now {
+        let now = SystemClock.now();
+        let more_us = self.0.load(Ordering::Relaxed);
+        Now { moment: Moment(now.moment.0 + more_us), date_ms: now.date_ms + more_us / 1000 }
+    }
+}
+
+fn info(node: &Node, section: &str, name: &str) -> u64 {
+    let text = Client::connect(node.address()).say(&format!("INFO {section}"));
+    let line =
+        text.split("\\r\\n").find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+    line.unwrap().parse().unwrap()
+}
+
+/// Sends until the node takes no more for a while; how many bytes that were.
+fn send_until_stopped(client: &mut Client, request: &[u8], most: usize) -> usize {
+    client.socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut sent = 0;
+    while sent < most {
+        match client.socket.write(&request[sent % request.len()..]) {
+            Ok(count) => sent += count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    sent
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_not_listened_to_until_it_reads() {
+    let node = node();
+    Client::connect(node.address()).ask(&["SET", "key", &"x".repeat(100_000)]);
+    let mut client = Client::connect(node.address());
+    let most = 64 << 20;
+    let request = b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n";
+    let sent = send_until_stopped(&mut client, request, most);
+    assert!(sent < most, "all was taken");
+    // It had more than a million replies coming, of 100 kB each; what waits for it is a little more than the limit.
+    let memory = info(&node, "clients", "clients_memory");
+    assert!(memory < 8 << 20, "{memory} bytes");
+    // Once it reads it gets everything that it asked for.
+    for at in 0..sent / request.len() {
+        if at == 2000 {
+            return;
+        }
+        assert_eq!(show(&client.reply().unwrap()).len(), 100_000, "reply {at}");
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_for_too_long_is_ended() {
+    let clock = Arc::new(Put::default());
+    let node = Node::start(NodeOptions { clock: clock.clone(), ..options() }).unwrap();
+    Client::connect(node.address()).ask(&["SET", "key", &"x".repeat(1 << 20)]);
+    let mut client = Client::connect(node.address());
+    send_until_stopped(&mut client, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", 64 << 20);
+    let mut idle = Client::connect(node.address());
+    assert_eq!(idle.say("PING"), "PONG");
+    assert_eq!(info(&node, "stats", "dropped_connections"), 0);
+    clock.0.fetch_add(61_000_000, Ordering::Relaxed);
+    while info(&node, "stats", "dropped_connections") == 0 {}
+    client.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (mut room, mut received) = (vec![0; 1 << 20], 0);
+    while let Ok(count @ 1..) = client.socket.read(&mut room) {
+        received += count;
+    }
+    assert!(received < 32 << 20, "{received}");
+    assert_eq!(idle.say("PING"), "PONG");
+}
+
+#[test]
+fn who_does_not_say_who_it_is_is_ended_and_so_is_nobody_else() {
+    let clock = Arc::new(Put::default());
+    let token = Token::new(b"0123456789abcdef");
+    let node = Node::start(NodeOptions { clock: clock.clone(), token, ..options() }).unwrap();
+    let (mut silent, mut known) = (Client::connect(node.address()), Client::connect(node.address()));
+    assert_eq!(known.say("AUTH 0123456789abcdef"), "OK");
+    assert!(silent.say("PING").starts_with("-NOAUTH"));
+    clock.0.fetch_add(11_000_000, Ordering::Relaxed);
+    assert!(silent.is_ended());
+    assert_eq!(known.say("PING"), "PONG");
+}
+
+#[test]
+fn requests_beyond_the_limits_get_the_error_that_clients_expect() {
+    let node = node();
+    for (request, reply) in [
+        (&b"*1048577\r\n"[..], "-ERR Protocol error: invalid multibulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$67108865\r\n", "-ERR Protocol error: invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$-1\r\n", "-ERR Protocol error: invalid bulk length"),
+        (b"*1\r\n:1\r\n", "-ERR Protocol error: expected \\'$\\', got \\':\\'"),
+        (b"SET a \"b\r\n", "-ERR Protocol error: unbalanced quotes in request"),
+        (&[b'a'; 70_000], "-ERR Protocol error: too big inline request"),
+    ] {
+        let mut client = Client::connect(node.address());
+        client.send(&["PING"]);
+        client.socket.write_all(request).unwrap();
+        assert_eq!(show(&client.reply().unwrap()), "PONG");
+        assert_eq!(show(&client.reply().unwrap()), reply);
+        assert!(client.is_ended(), "{reply}");
+    }
+    let mut client = Client::connect(node.address());
+    let long = "x".repeat(17 << 10);
+    assert!(client.say(&format!("SET {long} 1")).starts_with("-LIMIT a key of 17408 bytes"));
+    assert_eq!(client.say("PING"), "PONG");
+}
+
+#[test]
+fn connections_together_take_no_more_memory_than_they_may() {
+    let limits = ConnectionLimits { memory_bytes_max: 8 << 20, ..ConnectionLimits::default() };
+    let node = Node::start(NodeOptions { limits, ..options() }).unwrap();
+    // Each announces a value of 60 MB and sends one MB of it.
+    let mut clients: Vec<_> = (0..30).map(|_| Client::connect(node.address())).collect();
+    let mut ended = 0;
+    for client in &mut clients {
+        let value = vec![b'x'; 1 << 20];
+        let head = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$60000000\r\n";
+        let sent = client.socket.write_all(head).and_then(|()| client.socket.write_all(&value));
+        if sent.is_err() {
+            ended += 1;
+        }
+        assert!(info(&node, "clients", "clients_memory") < 12 << 20);
+    }
+    assert!(info(&node, "stats", "dropped_connections") >= 20, "{ended}");
+    // Whoever needs little is served.
+    assert_eq!(Client::connect(node.address()).say("SET a 1"), "OK");
+}
+
+#[test]
+fn a_store_without_room_says_so_and_goes_on_reading() {
+    let node = Node::start(NodeOptions { memory_bytes: 4 << 20, ..options() }).unwrap();
+    let mut client = Client::connect(node.address());
+    assert_eq!(client.say("SET first 1"), "OK");
+    let value = "x".repeat(60);
+    let mut refused = None;
+    for at in 0..100 {
+        for more in 0..1000 {
+            client.send(&["SET", &format!("key-{at}-{more}"), &value]);
+        }
+        let replies: Vec<_> = (0..1000).map(|_| show(&client.reply().unwrap())).collect();
+        refused = refused.or_else(|| replies.into_iter().find(|reply| reply != "OK"));
+    }
+    assert_eq!(refused.unwrap(), "-OOM command not allowed when used memory > \\'maxmemory\\'.");
+    assert!(info(&node, "memory", "used_memory_dataset") < 5 << 20);
+    assert_eq!(client.say("GET first"), "1");
+    assert_eq!(client.say("DEL first"), "1");
+    // With room again, it takes again.
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    assert_eq!(client.say("SET first 2"), "OK");
+}

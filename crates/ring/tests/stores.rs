@@ -1,0 +1,115 @@
+//! What was acknowledged is there again: after a stop, and after the process was killed.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+
+mod support;
+
+use atoll_errors::ErrorKind;
+use atoll_ring::{Node, NodeError, NodeOptions, Persistence, Place};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use support::{Client, options};
+
+fn on(folder: &Path, persistence: Persistence) -> NodeOptions {
+    NodeOptions { place: Place::Folder(folder.to_owned()), persistence, ..options() }
+}
+
+#[test]
+fn a_node_that_stopped_has_its_name_and_its_slots_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(on(folder.path(), Persistence::EverySecond)).unwrap();
+    let name = node.name();
+    let mut client = Client::connect(node.address());
+    client.say("MSET {t}a 1 {t}b 2");
+    client.say("HSET h f v");
+    client.say("SET later 1 PX 100000000");
+    node.stop().unwrap();
+    assert!(client.is_ended());
+    let node = Node::start(on(folder.path(), Persistence::EverySecond)).unwrap();
+    assert_eq!(node.name(), name);
+    let mut client = Client::connect(node.address());
+    assert_eq!(client.say("MGET {t}a {t}b {t}c"), "[1 2 nil]");
+    assert_eq!(client.say("HGETALL h"), "[f v]");
+    assert_eq!(client.say("DBSIZE"), "4");
+    assert!(client.say("PTTL later").parse::<u64>().unwrap() > 90_000_000);
+    assert_ne!(Node::start(options()).unwrap().name(), name);
+}
+
+#[test]
+fn a_folder_has_one_node_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(on(folder.path(), Persistence::Always)).unwrap();
+    let second = Node::start(on(folder.path(), Persistence::Always)).err().unwrap();
+    assert!(matches!(second, NodeError::InUse { .. }), "{second}");
+    assert_eq!(second.kind(), ErrorKind::Unavailable);
+    drop(node);
+    Node::start(on(folder.path(), Persistence::Always)).unwrap().stop().unwrap();
+    // A file is no folder.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(matches!(Node::start(on(&file, Persistence::Always)), Err(NodeError::Folder { .. })));
+}
+
+#[test]
+fn an_address_that_is_taken_is_told() {
+    let node = Node::start(options()).unwrap();
+    let error = Node::start(NodeOptions { listen: node.address(), ..options() }).err().unwrap();
+    assert!(matches!(error, NodeError::Listen { .. }), "{error}");
+    assert!(error.hint().unwrap().contains("another port"));
+}
+
+/// What the test below starts as a process of its own, which it kills.
+#[test]
+#[ignore = "started by another test"]
+fn a_node_to_be_killed() {
+    let folder = std::env::var("RING_FOLDER").unwrap();
+    let persistence = match std::env::var("RING_PERSISTENCE").unwrap().as_str() {
+        "always" => Persistence::Always,
+        _ => Persistence::EverySecond,
+    };
+    let node = Node::start(on(Path::new(&folder), persistence)).unwrap();
+    println!("\nLISTENS {}", node.address());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn start(folder: &Path, persistence: &str) -> (Child, std::net::SocketAddr) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_node_to_be_killed", "--nocapture"])
+        .env("RING_FOLDER", folder)
+        .env("RING_PERSISTENCE", persistence)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address =
+        lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("LISTENS ")?.parse().unwrap()));
+    (child, address.unwrap())
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_process_being_killed() {
+    for persistence in ["everysec", "always"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut last = 0;
+        for round in 0..5 {
+            let (mut child, address) = start(folder.path(), persistence);
+            let mut client = Client::connect(address);
+            let found: u64 = match client.say("GET count").as_str() {
+                "nil" => 0,
+                count => count.parse().unwrap(),
+            };
+            assert!(found >= last, "{persistence}, round {round}: {found} of {last}");
+            for _ in 0..200 {
+                last = client.say("INCR count").parse().unwrap();
+            }
+            // Half a pipeline is under way when it is killed.
+            for _ in 0..50 {
+                client.send(&["INCR", "count"]);
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
