@@ -96,7 +96,7 @@ impl Replicated {
         around: &mut Around<'_>,
     ) {
         if !self.is_behind(previous) {
-            let hint = self.committed;
+            let hint = self.hint(previous);
             return self.send(from, SlotMessage::Rejected { hint }, around);
         }
         let through = Sequence(previous.sequence.0 + entries.len() as u64);
@@ -126,6 +126,19 @@ impl Replicated {
             Some(_) if planted::is(Bug::EpochsNotCompared) => true,
             found => found == Some(previous),
         }
+    }
+
+    /// The last place at which this log may be the same as one that has that entry.
+    fn hint(&self, previous: Position) -> Sequence {
+        let Some(other) = self.log.position(previous.sequence) else { return self.log.last().sequence };
+        // What was written in that epoch from here on is not what the primary has.
+        let mut hint = previous.sequence;
+        while hint > self.committed
+            && self.log.position(hint).is_some_and(|position| position.epoch == other.epoch)
+        {
+            hint = hint.before();
+        }
+        hint
     }
 
     /// Adds what is new, in place of what the primary does not have; whether these entries can be right.

@@ -319,11 +319,13 @@ impl Changing {
 
     fn drop_copy(&mut self, slot: Slot, node: NodeId) {
         self.change(slot, |configuration| {
-            if configuration.primary != Some(node)
-                && (configuration.in_sync.len() > 1 || !configuration.in_sync.contains(node))
-            {
-                configuration.joining.remove(node);
-                configuration.in_sync.remove(node);
+            let is_last = configuration.in_sync.len() == 1 && configuration.in_sync.contains(node);
+            if configuration.primary == Some(node) || is_last {
+                return;
+            }
+            if configuration.joining.remove(node) | configuration.in_sync.remove(node) {
+                // Whoever leads may have asked for it to be counted in: that must not come true when it is back one day.
+                configuration.epoch = configuration.epoch.next();
             }
         });
     }

@@ -121,7 +121,10 @@ impl Primary {
         committed == last
             && self.reads.is_empty()
             && self.candidate.is_none()
-            && self.peers.iter().all(|peer| peer.committed_told >= committed && peer.matched == last)
+            && self
+                .peers
+                .iter()
+                .all(|peer| peer.is_known && peer.committed_told >= committed && peer.matched == last)
     }
 }
 
@@ -173,14 +176,15 @@ impl Replicated {
             if peer.incarnation == incarnation {
                 continue;
             }
-            if peer.incarnation != Incarnation::default() {
+            let is_met = peer.incarnation != Incarnation::default();
+            peer.incarnation = incarnation;
+            if is_met {
                 (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
                 (peer.is_known, peer.transfer_at) = (false, None);
                 // The group refuses for ever what was proposed for the life before.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
+                self.send_entries(&mut primary, at, true, around);
             }
-            peer.incarnation = incarnation;
-            self.send_entries(&mut primary, at, true, around);
         }
         self.primary = Some(primary);
     }
@@ -403,9 +407,11 @@ impl Replicated {
     fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
         let is_silent = around.now >= peer.sent_at.after(around.options.resend_us);
-        let lacks = peer.matched < self.log.last().sequence;
+        let lacks = !peer.is_known || peer.matched < self.log.last().sequence;
         if lacks && is_silent {
-            peer.sent = if peer.is_known { peer.matched } else { self.log.last().sequence };
+            // Where it stands is asked for again, if what it said of that is not in the log.
+            let is_here = peer.is_known && self.log.position(peer.matched).is_some();
+            peer.sent = if is_here { peer.matched } else { self.log.last().sequence };
             self.send_entries(primary, at, true, around);
         } else if peer.committed_told < self.committed && peer.matched >= self.committed {
             self.send_entries(primary, at, true, around);
@@ -457,7 +463,7 @@ impl Replicated {
         let waits = !primary.reads.is_empty();
         let is_silent = |peer: &&Peer| {
             let owes = peer.owes_since.is_some_and(|since| around.now >= since.after(patience));
-            let granted_at = knowing.leases.heard_at(peer.node).unwrap_or(peer.heard_at);
+            let granted_at = knowing.leases.heard_at(peer.node).unwrap_or_default().max(peer.heard_at);
             let owes_lease = waits && around.now >= granted_at.after(2 * patience);
             self.must_have(primary, peer, around) && (owes || owes_lease)
         };

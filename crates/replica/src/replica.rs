@@ -141,6 +141,12 @@ impl Replica {
         self.slots.get(&slot).is_some_and(|copy| copy.primary.is_some())
     }
 
+    /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.known().incarnation(self.me).is_some_and(|incarnation| incarnation > self.incarnation)
+    }
+
     fn known(&self) -> &Table {
         self.pending.as_ref().unwrap_or(&self.table)
     }
@@ -407,10 +413,8 @@ impl Replica {
         }
         let led: Vec<Slot> =
             self.slots.values().filter(|copy| copy.primary.is_some()).map(|copy| copy.slot).collect();
-        if before.members != table.members {
-            for &slot in &led {
-                self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
-            }
+        for &slot in &led {
+            self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
         }
         let copies = |slot: &Slot| {
             let configuration = table.slot(*slot);

@@ -1,0 +1,64 @@
+//! Every bug planted in the protocol is seen by some seed of the random runs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
+
+#[path = "random/history.rs"]
+mod history;
+#[path = "random/world.rs"]
+mod world;
+
+use atoll_replica::{Bug, plant};
+use world::{Faults, World};
+
+/// Seeds of each kind after which a bug counts as missed.
+const SEEDS: u64 = 3000;
+
+/// What the first seed that sees it says.
+fn seen(bug: Bug) -> Option<String> {
+    for seed in 0..SEEDS {
+        for (kind, faults) in [("logged", &Faults::LOGGED), ("memory", &Faults::MEMORY)] {
+            plant(Some(bug));
+            let judged = std::panic::catch_unwind(|| World::new(seed, faults, false).run());
+            plant(None);
+            match judged {
+                Ok(Ok(())) => {}
+                Ok(Err(wrong)) => return Some(format!("{kind} {seed}: {wrong}")),
+                Err(_) => return Some(format!("{kind} {seed}: a panic")),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn every_bug_planted_in_the_protocol_is_seen() {
+    let chosen = std::env::var("ATOLL_BUG").ok();
+    let bugs: Vec<_> = Bug::ALL
+        .into_iter()
+        .filter(|bug| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{bug:?}")))
+        .collect();
+    let (first, second) = bugs.split_at(bugs.len() / 2);
+    let look = |bugs: &[Bug]| -> Vec<Bug> {
+        let mut missed = Vec::new();
+        for &bug in bugs {
+            match seen(bug) {
+                Some(what) => println!("{bug:?}: {}", what.chars().take(160).collect::<String>()),
+                None => missed.push(bug),
+            }
+        }
+        missed
+    };
+    let missed: Vec<Bug> = std::thread::scope(|scope| {
+        let other = scope.spawn(|| look(first));
+        let mut missed = look(second);
+        missed.extend(other.join().unwrap());
+        missed
+    });
+    assert!(missed.is_empty(), "not seen in {SEEDS} seeds: {missed:?}");
+}

@@ -1,0 +1,855 @@
+//! Nodes, their logs and clocks, the network between them and the configuration group, as events in the order of true time.
+
+use crate::history::{Ended, History};
+use atoll_replica::{
+    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId,
+    Options, Position, Reads, Replica, Slot, Survived, Table, Ticket,
+};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+const SLOT: Slot = Slot(0);
+/// The configuration group, as an end of links.
+const GROUP: NodeId = NodeId(0);
+const SECOND: u64 = 1_000_000;
+
+/// What may go wrong.
+pub struct Faults {
+    pub survives: bool,
+    pub reads: Reads,
+    /// How far off clocks are at most, in millionths.
+    pub clock_ppm: u64,
+    pub rate_error_ppm: u64,
+}
+
+impl Faults {
+    pub const LOGGED: Self =
+        Self { survives: true, reads: Reads::Leases, clock_ppm: 10_000, rate_error_ppm: 10_000 };
+    pub const MEMORY: Self = Self { survives: false, ..Self::LOGGED };
+    pub const CONFIRMED: Self = Self { reads: Reads::Confirmed, clock_ppm: 400_000, ..Self::LOGGED };
+    pub const WILD_CLOCKS: Self = Self { clock_ppm: 400_000, ..Self::LOGGED };
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    pub named: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    pub fn count(&mut self, name: &'static str) {
+        *self.named.entry(name).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (name, count) in &other.named {
+            *self.named.entry(name).or_default() += count;
+        }
+    }
+
+    pub fn check_that_everything_happened(&self, kind: &str, faults: &Faults) {
+        let always = [
+            "written",
+            "read",
+            "unknown",
+            "refused",
+            "crash",
+            "restart",
+            "outage",
+            "cut",
+            "one-way cut",
+            "pause",
+            "lost",
+            "doubled",
+            "late",
+            "admit",
+            "dismiss",
+            "transfer",
+            "truncated",
+            "led by another",
+            "moved",
+        ];
+        let surviving = ["everything survived"];
+        let expected = always.iter().chain(surviving.iter().filter(|_| faults.survives));
+        for name in expected {
+            assert!(self.named.get(name).is_some_and(|&count| count > 0), "{kind}: {name} never happened");
+        }
+    }
+}
+
+enum Event {
+    Message { from: NodeId, incarnation: Incarnation, to: NodeId, message: Message },
+    Tick { node: NodeId, life: u64 },
+    Logged { node: NodeId, life: u64, written: usize },
+    Table { node: NodeId, table: Arc<Table> },
+    Ask { node: NodeId, change: Change },
+    Fetch { node: NodeId },
+    Beat { node: NodeId, life: u64, asked_at: Moment },
+    Heard { node: NodeId, life: u64, asked_at: Moment },
+    Registered { node: NodeId, life: u64, incarnation: Incarnation },
+    Cells { node: NodeId, applied: Vec<Entry> },
+    Request { client: u64 },
+    TimeOut { client: u64, number: u64 },
+    Fault,
+    GroupLooks,
+    Restart { node: NodeId },
+    Resume { node: NodeId },
+}
+
+struct Node {
+    replica: Replica,
+    /// Counts its processes.
+    life: u64,
+    incarnation: Option<Incarnation>,
+    survived: Survived,
+    is_up: bool,
+    paused_until: u64,
+    held: Vec<Event>,
+    clock_offset: u64,
+    clock_rate: f64,
+    /// Written to the log, and how much of that is synced.
+    log: Vec<Entry>,
+    synced: usize,
+    /// The order of writes: what each left behind as the length of the log.
+    writes: Vec<Position>,
+    applied: Vec<Entry>,
+    checkpoint: usize,
+}
+
+struct Scheduled {
+    at: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+pub struct World {
+    random: fastrand::Rng,
+    now: u64,
+    order: u64,
+    events: BinaryHeap<Scheduled>,
+    nodes: BTreeMap<NodeId, Node>,
+    group: Group,
+    heard_at: BTreeMap<NodeId, u64>,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    options: Options,
+    survives: bool,
+    clients: BTreeMap<u64, u64>,
+    next_number: u64,
+    history: History,
+    /// The book of all entries that were ever applied.
+    book: BTreeMap<u64, Entry>,
+    is_calm: bool,
+    traces: bool,
+    loss: f64,
+    pub counts: Counts,
+    wrong: Option<String>,
+}
+
+const CLIENTS: u64 = 5;
+const CHAOS_US: u64 = 30 * SECOND;
+const CALM_US: u64 = 15 * SECOND;
+
+impl World {
+    pub fn new(seed: u64, faults: &Faults, traces: bool) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let nodes = random.u32(3..=5);
+        let copies = random.usize(2..=3);
+        let options = Options {
+            reads: faults.reads,
+            rate_error_ppm: faults.rate_error_ppm,
+            in_sync_min: random.usize(1..=2),
+            kept_entries: random.usize(1..20),
+            message_bytes_max: random.usize(10..400),
+            nearly_caught_up: random.u64(0..10),
+            ..Options::default()
+        };
+        let loss = [0.0, 0.01, 0.1][random.usize(..3)];
+        let mut world = Self {
+            now: SECOND,
+            order: 0,
+            events: BinaryHeap::new(),
+            nodes: BTreeMap::new(),
+            group: Group::new(GroupOptions { slots: 1, copies }),
+            heard_at: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            options,
+            survives: faults.survives,
+            clients: BTreeMap::new(),
+            next_number: 0,
+            history: History::default(),
+            book: BTreeMap::new(),
+            is_calm: false,
+            traces,
+            loss,
+            counts: Counts::default(),
+            wrong: None,
+            random,
+        };
+        for node in 1..=nodes {
+            let error = world.random.i64(-(faults.clock_ppm as i64)..=faults.clock_ppm as i64);
+            let (clock_offset, clock_rate) = (world.random.u64(..1000 * SECOND), 1.0 + error as f64 / 1e6);
+            world.nodes.insert(
+                NodeId(node),
+                Node {
+                    replica: Replica::new(NodeId(node), world.options.clone()),
+                    life: 0,
+                    incarnation: None,
+                    survived: Survived::Nothing,
+                    is_up: false,
+                    paused_until: 0,
+                    held: Vec::new(),
+                    clock_offset,
+                    clock_rate,
+                    log: Vec::new(),
+                    synced: 0,
+                    writes: Vec::new(),
+                    applied: Vec::new(),
+                    checkpoint: 0,
+                },
+            );
+            world.at(0, Event::Restart { node: NodeId(node) });
+        }
+        world.at(SECOND, Event::Fault);
+        world.at(SECOND / 5, Event::GroupLooks);
+        for client in 0..CLIENTS {
+            world.at(SECOND / 2, Event::Request { client });
+        }
+        world
+    }
+
+    /// Runs it all; what is wrong, if anything is.
+    pub fn run(&mut self) -> Result<(), String> {
+        self.run_until(self.now + CHAOS_US)?;
+        self.heal();
+        self.run_until(self.now + CALM_US)?;
+        self.judge()
+    }
+
+    fn run_until(&mut self, end: u64) -> Result<(), String> {
+        while let Some(scheduled) = self.events.pop() {
+            self.now = scheduled.at.max(self.now);
+            if self.now >= end {
+                self.events.push(scheduled);
+                return Ok(());
+            }
+            self.happen(scheduled.event);
+            if let Some(wrong) = self.wrong.take() {
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Scheduled { at: self.now + after, order: self.order, event });
+    }
+
+    fn trace(&self, text: impl FnOnce() -> String) {
+        if self.traces {
+            println!("{:>9.3} ms  {}", self.now as f64 / 1000.0, text());
+        }
+    }
+
+    fn clock(&self, node: NodeId) -> Moment {
+        let node = &self.nodes[&node];
+        Moment(node.clock_offset + (self.now as f64 * node.clock_rate) as u64)
+    }
+
+    fn delay(&mut self) -> u64 {
+        match self.random.u8(..20) {
+            _ if self.is_calm => self.random.u64(100..2_000),
+            0 => self.random.u64(..SECOND),
+            1 | 2 => self.random.u64(..100_000),
+            _ => self.random.u64(100..2_000),
+        }
+    }
+
+    fn is_open(&self, from: NodeId, to: NodeId) -> bool {
+        !self.cut.contains(&(from, to))
+    }
+
+    /// Whether something said gets there, and how often.
+    fn travels(&mut self, from: NodeId, to: NodeId) -> usize {
+        if !self.is_open(from, to) {
+            return 0;
+        }
+        if self.is_calm {
+            return 1;
+        }
+        if self.random.f64() < self.loss {
+            self.counts.count("lost");
+            return 0;
+        }
+        if self.random.u8(..100) == 0 {
+            self.counts.count("doubled");
+            return 2;
+        }
+        1
+    }
+
+    fn happen(&mut self, event: Event) {
+        let event = match self.for_whom(&event) {
+            Some(node) if self.nodes[&node].paused_until > self.now => {
+                self.nodes.get_mut(&node).unwrap().held.push(event);
+                return;
+            }
+            _ => event,
+        };
+        match event {
+            Event::Message { from, incarnation, to, message } => {
+                self.give(to, Input::Message { from, incarnation, message });
+            }
+            Event::Tick { node, life } => self.tick(node, life),
+            Event::Logged { node, life, written } => self.synced(node, life, written),
+            Event::Table { node, table } => self.give(node, Input::Table(table)),
+            Event::Ask { node, change } => self.decide(node, change),
+            Event::Fetch { node } => self.send_table(node),
+            Event::Beat { node, life, asked_at } => self.beat(node, life, asked_at),
+            Event::Heard { node, life, asked_at } if self.is_life(node, life) => {
+                self.give(node, Input::GroupHeard { asked_at });
+            }
+            Event::Registered { node, life, incarnation } if self.is_life(node, life) => {
+                self.begin(node, incarnation)
+            }
+            Event::Cells { node, applied } => self.install(node, applied),
+            Event::Request { client } => self.request(client),
+            Event::TimeOut { client, number } => self.time_out(client, number),
+            Event::Fault => self.fault(),
+            Event::GroupLooks => self.group_looks(),
+            Event::Restart { node } => self.restart(node),
+            Event::Resume { node } => {
+                let held = std::mem::take(&mut self.nodes.get_mut(&node).unwrap().held);
+                held.into_iter().for_each(|event| self.happen(event));
+            }
+            Event::Heard { .. } | Event::Registered { .. } => {}
+        }
+    }
+
+    fn for_whom(&self, event: &Event) -> Option<NodeId> {
+        match event {
+            Event::Message { to, .. } => Some(*to),
+            Event::Tick { node, .. }
+            | Event::Logged { node, .. }
+            | Event::Table { node, .. }
+            | Event::Heard { node, .. }
+            | Event::Registered { node, .. }
+            | Event::Cells { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
+    fn is_life(&self, node: NodeId, life: u64) -> bool {
+        self.nodes[&node].is_up && self.nodes[&node].life == life
+    }
+
+    fn give(&mut self, node: NodeId, input: Input) {
+        let now = self.clock(node);
+        let there = self.nodes.get_mut(&node).unwrap();
+        if !there.is_up || there.incarnation.is_none() {
+            return;
+        }
+        let mut effects = Vec::new();
+        let leads = there.replica.leads(SLOT);
+        there.replica.step(now, input, &mut effects);
+        if !leads && there.replica.leads(SLOT) {
+            self.counts.count("led by another");
+            self.trace(|| format!("{node} leads"));
+        }
+        if self.nodes[&node].replica.is_superseded() {
+            self.counts.count("superseded");
+            self.crash(node);
+            return self.at(1_000, Event::Restart { node });
+        }
+        effects.into_iter().for_each(|effect| self.perform(node, effect));
+    }
+
+    fn perform(&mut self, node: NodeId, effect: Effect) {
+        match effect {
+            Effect::Send { to, message } => {
+                let incarnation = self.nodes[&node].incarnation.unwrap();
+                for _ in 0..self.travels(node, to) {
+                    let delay = self.delay();
+                    if delay > 100_000 {
+                        self.counts.count("late");
+                    }
+                    let message = message.clone();
+                    self.at(delay, Event::Message { from: node, incarnation, to, message });
+                }
+            }
+            Effect::Log { after, entries, .. } => self.log(node, after, entries),
+            Effect::Apply { entry, ticket, .. } => self.apply(node, entry, ticket),
+            Effect::Read { ticket } => {
+                let list = self.nodes[&node].applied.iter().map(number_of).collect();
+                self.end(ticket.0, Ended::Read(list));
+            }
+            Effect::Refuse { ticket, .. } => self.end(ticket.0, Ended::Refused),
+            Effect::Unknown { ticket } => self.end(ticket.0, Ended::Unknown),
+            Effect::Transfer { to, .. } => self.transfer(node, to),
+            Effect::Propose(proposal) => self.ask_group(node, Change::Propose(proposal)),
+            Effect::FetchTable => {
+                if self.travels(node, GROUP) > 0 {
+                    let delay = self.delay();
+                    self.at(delay, Event::Fetch { node });
+                }
+            }
+            Effect::Forget { .. } => {
+                let there = self.nodes.get_mut(&node).unwrap();
+                (there.log, there.applied, there.writes) = Default::default();
+                (there.synced, there.checkpoint) = (0, 0);
+            }
+        }
+    }
+
+    fn log(&mut self, node: NodeId, after: Position, entries: Vec<Entry>) {
+        let there = self.nodes.get_mut(&node).unwrap();
+        let before = there.log.len();
+        there.log.retain(|entry| entry.position.sequence <= after.sequence);
+        if there.log.len() < before {
+            self.counts.count("truncated");
+        }
+        there.synced = there.synced.min(there.log.len());
+        there.log.extend(entries);
+        there.writes.push(there.log.last().unwrap().position);
+        let (written, life) = (there.writes.len(), there.life);
+        let delay = if self.survives { self.random.u64(100..5_000) } else { 0 };
+        self.at(delay, Event::Logged { node, life, written });
+    }
+
+    /// A sync ended that covers the first so many writes.
+    fn synced(&mut self, node: NodeId, life: u64, written: usize) {
+        if !self.is_life(node, life) {
+            return;
+        }
+        let there = self.nodes.get_mut(&node).unwrap();
+        let Some(&position) = there.writes.get(written - 1) else { return };
+        if let Some(at) = there.log.iter().position(|entry| entry.position == position) {
+            there.synced = there.synced.max(at + 1);
+        }
+        self.give(node, Input::Logged { slot: SLOT, position });
+    }
+
+    fn apply(&mut self, node: NodeId, entry: Entry, ticket: Option<Ticket>) {
+        let sequence = entry.position.sequence.0;
+        match self.book.get(&sequence) {
+            Some(known) if *known != entry => {
+                self.wrong = Some(format!("{node} applied {} where {} was", entry.position, known.position));
+            }
+            _ => drop(self.book.insert(sequence, entry.clone())),
+        }
+        let there = self.nodes.get_mut(&node).unwrap();
+        if there.applied.last().map_or(0, |last| last.position.sequence.0) + 1 != sequence {
+            self.wrong = Some(format!("{node} applied {} out of order", entry.position));
+        }
+        there.applied.push(entry);
+        if self.random.u8(..4) == 0 {
+            there.checkpoint = there.applied.len();
+        }
+        if let Some(ticket) = ticket {
+            self.end(ticket.0, Ended::Written);
+        }
+    }
+
+    fn transfer(&mut self, node: NodeId, to: NodeId) {
+        self.counts.count("transfer");
+        let applied = self.nodes[&node].applied.clone();
+        if self.travels(node, to) > 0 {
+            let delay = self.delay() + 1_000;
+            self.at(delay, Event::Cells { node: to, applied });
+        }
+        self.give(node, Input::TransferEnded { slot: SLOT, to });
+    }
+
+    fn install(&mut self, node: NodeId, applied: Vec<Entry>) {
+        let Some(last) = applied.last().cloned() else { return };
+        let there = self.nodes.get_mut(&node).unwrap();
+        if there.incarnation.is_none() || !there.replica.would_install(SLOT, last.position) {
+            return;
+        }
+        (there.log, there.synced) = (applied.clone(), applied.len());
+        there.checkpoint = applied.len();
+        there.applied = applied;
+        self.give(node, Input::Installed { slot: SLOT, position: last.position, time_ms: last.time_ms });
+    }
+
+    fn tick(&mut self, node: NodeId, life: u64) {
+        if !self.is_life(node, life) {
+            return;
+        }
+        self.give(node, Input::Tick);
+        self.at(20_000, Event::Tick { node, life });
+        if self.random.u8(..5) == 0 && self.travels(node, GROUP) > 0 {
+            let (delay, asked_at) = (self.delay(), self.clock(node));
+            self.at(delay, Event::Beat { node, life, asked_at });
+        }
+    }
+
+    // The configuration group.
+
+    fn ask_group(&mut self, node: NodeId, change: Change) {
+        for _ in 0..self.travels(node, GROUP) {
+            let (delay, change) = (self.delay(), change.clone());
+            self.at(delay, Event::Ask { node, change });
+        }
+    }
+
+    fn beat(&mut self, node: NodeId, life: u64, asked_at: Moment) {
+        if !self.is_life(node, life) {
+            return;
+        }
+        if self.nodes[&node].incarnation.is_none() {
+            return;
+        }
+        self.heard_at.insert(node, self.now);
+        if let Some(incarnation) = self.nodes[&node].incarnation {
+            self.decide(node, Change::Hear { node, incarnation });
+        }
+        if self.travels(GROUP, node) > 0 {
+            let delay = self.delay();
+            self.at(delay, Event::Heard { node, life, asked_at });
+        }
+        if self.random.u8(..3) == 0 {
+            self.send_table(node);
+        }
+    }
+
+    fn decide(&mut self, node: NodeId, change: Change) {
+        let text = if self.traces { format!("{change:?}") } else { String::new() };
+        let name = match &change {
+            Change::Propose(atoll_replica::Proposal::Admit { .. }) => "admit",
+            Change::Propose(atoll_replica::Proposal::Dismiss { .. }) => "dismiss",
+            Change::Lead { .. } => "moved",
+            _ => "changed",
+        };
+        let is_register = matches!(change, Change::Register { .. });
+        let decision = self.group.apply(change);
+        if decision == Decision::Unchanged {
+            return;
+        }
+        self.counts.count(name);
+        self.trace(|| {
+            let table = self.group.table();
+            format!("{text}: {:?} {:?}", table.version, table.slot(SLOT))
+        });
+        if let Decision::Registered { incarnation } = decision {
+            self.heard_at.insert(node, self.now);
+            let life = self.nodes[&node].life;
+            if is_register && self.travels(GROUP, node) > 0 {
+                let delay = self.delay();
+                self.at(delay, Event::Registered { node, life, incarnation });
+            }
+        }
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.send_table(node);
+        }
+    }
+
+    fn send_table(&mut self, node: NodeId) {
+        let table = self.group.table();
+        for _ in 0..self.travels(GROUP, node) {
+            let (delay, table) = (self.delay(), Arc::clone(&table));
+            self.at(delay, Event::Table { node, table });
+        }
+    }
+
+    fn group_looks(&mut self) {
+        self.at(SECOND / 5, Event::GroupLooks);
+        let silent: Vec<_> = self
+            .heard_at
+            .iter()
+            .filter(|(_, at)| self.now > **at + 3 * SECOND / 2)
+            .map(|(&node, _)| node)
+            .collect();
+        for node in silent {
+            self.heard_at.remove(&node);
+            if let Some(incarnation) = self.group.table().incarnation(node) {
+                self.decide(node, Change::Fail { node, incarnation });
+            }
+        }
+        let registered = self.group.table().members.len();
+        if registered >= 2 && self.random.bool() {
+            let gone: Vec<_> =
+                self.nodes.keys().copied().filter(|node| !self.heard_at.contains_key(node)).collect();
+            for change in self.group.plan(&gone) {
+                self.decide(GROUP, change);
+            }
+        }
+        let configuration = self.group.table().slot(SLOT);
+        if !self.is_calm && self.random.u8(..20) == 0 && configuration.in_sync.len() > 1 {
+            let node = configuration.in_sync.as_slice()[self.random.usize(..configuration.in_sync.len())];
+            self.decide(GROUP, Change::Lead { slot: SLOT, epoch: configuration.epoch, node });
+        }
+        // Who has no answer yet asks again.
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if self.nodes[&node].is_up && self.nodes[&node].incarnation.is_none() {
+                self.register(node);
+            }
+        }
+    }
+
+    // Processes.
+
+    fn register(&mut self, node: NodeId) {
+        let there = &self.nodes[&node];
+        let change = Change::Register {
+            node,
+            nonce: there.life,
+            address: String::new(),
+            survived: there.survived.clone(),
+        };
+        self.ask_group(node, change);
+    }
+
+    fn begin(&mut self, node: NodeId, incarnation: Incarnation) {
+        let now = self.clock(node);
+        let there = self.nodes.get_mut(&node).unwrap();
+        if there.incarnation.is_some() {
+            return;
+        }
+        there.incarnation = Some(incarnation);
+        let base = there.applied.last().map(|entry| (entry.position, entry.time_ms)).unwrap_or_default();
+        let entries =
+            there.log.iter().filter(|entry| entry.position.sequence > base.0.sequence).cloned().collect();
+        let found = Found { slot: SLOT, base: base.0, base_time_ms: base.1, entries };
+        there.replica.begin(now, incarnation, vec![found]);
+        self.send_table(node);
+    }
+
+    fn restart(&mut self, node: NodeId) {
+        if self.nodes[&node].is_up {
+            return;
+        }
+        self.counts.count("restart");
+        let is_first = self.nodes[&node].life == 0;
+        let survives = self.survives;
+        let options = self.options.clone();
+        let there = self.nodes.get_mut(&node).unwrap();
+        there.life += 1;
+        (there.is_up, there.incarnation) = (true, None);
+        there.replica = Replica::new(node, options);
+        there.survived = if survives && !is_first {
+            let last = there.log.last().map(|entry| entry.position).unwrap_or_default();
+            Survived::Everything(vec![(SLOT, last)])
+        } else {
+            (there.log, there.applied) = Default::default();
+            (there.synced, there.checkpoint) = (0, 0);
+            Survived::Nothing
+        };
+        if survives && !is_first {
+            self.counts.count("everything survived");
+        }
+        let life = self.nodes[&node].life;
+        self.register(node);
+        self.at(20_000, Event::Tick { node, life });
+    }
+
+    fn crash(&mut self, node: NodeId) {
+        let there = self.nodes.get_mut(&node).unwrap();
+        if !there.is_up {
+            return;
+        }
+        (there.is_up, there.paused_until) = (false, 0);
+        there.held.clear();
+        // What is synced stays; of the rest, some beginning. Cells are those of a checkpoint, or newer.
+        let kept = self.random.usize(there.synced..=there.log.len());
+        there.log.truncate(kept);
+        there.synced = kept;
+        there.writes.clear();
+        let applied = self.random.usize(there.checkpoint..=there.applied.len());
+        there.applied.truncate(applied.max(there.checkpoint));
+        there.checkpoint = there.applied.len();
+        // Cells may be newer than the log: what is committed is the same everywhere.
+        if there.applied.len() > there.log.len() {
+            there.log = there.applied.clone();
+            there.synced = there.log.len();
+        }
+        self.trace(|| format!("{node} crashes"));
+    }
+
+    fn fault(&mut self) {
+        let pause = self.random.u64(50_000..2 * SECOND);
+        if self.is_calm {
+            return;
+        }
+        self.at(pause, Event::Fault);
+        let nodes: Vec<_> = self.nodes.keys().copied().collect();
+        let node = nodes[self.random.usize(..nodes.len())];
+        let back = self.random.u64(10_000..4 * SECOND);
+        match self.random.u8(..12) {
+            0..=2 => {
+                self.counts.count("crash");
+                self.crash(node);
+                self.at(back, Event::Restart { node });
+            }
+            3 => {
+                self.counts.count("outage");
+                for &node in &nodes {
+                    self.crash(node);
+                    let back = self.random.u64(10_000..4 * SECOND);
+                    self.at(back, Event::Restart { node });
+                }
+            }
+            4 | 5 => {
+                self.counts.count("cut");
+                let with_group = self.random.bool();
+                for other in nodes.iter().copied().chain(with_group.then_some(GROUP)) {
+                    self.cut.extend([(node, other), (other, node)]);
+                }
+                self.trace(|| format!("{node} is cut off, from the group too: {with_group}"));
+            }
+            6 => {
+                self.counts.count("one-way cut");
+                let other = if self.random.bool() { GROUP } else { nodes[self.random.usize(..nodes.len())] };
+                let way = if self.random.bool() { (node, other) } else { (other, node) };
+                self.cut.insert(way);
+                self.trace(|| format!("{} hears {} no more", way.1, way.0));
+            }
+            7 => {
+                self.counts.count("pause");
+                let until = self.now + back;
+                self.nodes.get_mut(&node).unwrap().paused_until = until;
+                self.at(back, Event::Resume { node });
+                self.trace(|| format!("{node} pauses for {back} us"));
+            }
+            _ => {
+                self.cut.clear();
+                self.trace(|| "all links are whole".to_owned());
+            }
+        }
+    }
+
+    fn heal(&mut self) {
+        self.is_calm = true;
+        self.cut.clear();
+        self.trace(|| "everything is calm from now on".to_owned());
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.nodes.get_mut(&node).unwrap().paused_until = 0;
+            self.at(0, Event::Resume { node });
+            self.at(0, Event::Restart { node });
+        }
+    }
+
+    // Clients.
+
+    fn request(&mut self, client: u64) {
+        self.next_number += 1;
+        let number = self.next_number;
+        let is_write = self.random.u8(..5) < 3;
+        let primary = self.group.table().slot(SLOT).primary;
+        let nodes: Vec<_> = self.nodes.keys().copied().collect();
+        let former =
+            self.nodes.iter().find(|(_, node)| node.is_up && node.replica.leads(SLOT)).map(|(&node, _)| node);
+        let node = match self.random.u8(..10) {
+            0 => nodes[self.random.usize(..nodes.len())],
+            1..=3 => former.or(primary).unwrap_or(nodes[0]),
+            _ => primary.unwrap_or(nodes[0]),
+        };
+        self.clients.insert(client, number);
+        self.history.ask(number, self.now, is_write);
+        self.now += 1;
+        self.at(SECOND, Event::TimeOut { client, number });
+        if self.nodes[&node].paused_until > self.now || !self.nodes[&node].is_up {
+            return;
+        }
+        let (slot, ticket, keys) = (SLOT, Ticket(number), vec![1]);
+        let input = match is_write {
+            true => Input::Write {
+                slot,
+                ticket,
+                time_ms: self.now / 1000,
+                body: number.to_be_bytes().into(),
+                keys,
+            },
+            false => Input::Read { slot, ticket, keys },
+        };
+        if self.nodes[&node].incarnation.is_none() {
+            return self.end(number, Ended::Refused);
+        }
+        self.give(node, input);
+    }
+
+    fn end(&mut self, number: u64, ended: Ended) {
+        self.now += 1;
+        let name = match &ended {
+            Ended::Written => "written",
+            Ended::Read(_) => "read",
+            Ended::Refused => "refused",
+            Ended::Unknown => "unknown",
+        };
+        self.counts.count(name);
+        self.history.end(number, self.now, ended);
+        let client = self.clients.iter().find(|(_, waits)| **waits == number).map(|(&client, _)| client);
+        if let Some(client) = client {
+            self.clients.remove(&client);
+            let pause = if name == "refused" { 50_000 } else { self.random.u64(..60_000) };
+            self.at(pause, Event::Request { client });
+        }
+    }
+
+    fn time_out(&mut self, client: u64, number: u64) {
+        if self.clients.get(&client) == Some(&number) {
+            self.end(number, Ended::Unknown);
+        }
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        self.history.judge()?;
+        let configuration = self.group.table().slot(SLOT);
+        let is_lost = !self.survives && configuration.in_sync.is_empty();
+        let last = self.history.asked.values().rev().skip(10).take(10);
+        let served =
+            last.filter(|asked| matches!(asked.ended, Some((_, Ended::Written | Ended::Read(_))))).count();
+        if served == 0 && !is_lost {
+            let last: Vec<_> = self.history.asked.iter().rev().take(12).collect();
+            let replica = configuration.primary.map(|primary| &self.nodes[&primary].replica);
+            self.trace(|| format!("{last:?}\n{replica:#?}"));
+            return Err(format!("when all was calm nobody was served: {configuration:?}"));
+        }
+        if is_lost {
+            self.counts.count("everything lost");
+            return Ok(());
+        }
+        let (asked, definite) = self.history.definite();
+        if asked < 300 || definite * 10 < asked * 4 {
+            self.counts.count("too little happened");
+        }
+        let wanted = self.group.options().copies.min(self.nodes.len());
+        if configuration.in_sync.len() < wanted {
+            for (node, there) in &self.nodes {
+                self.trace(|| format!("{node}: {:#?}", there.replica));
+            }
+            return Err(format!("when all was calm not every copy was in sync: {configuration:?}"));
+        }
+        let reference: Vec<_> =
+            self.nodes[&configuration.primary.unwrap()].applied.iter().map(number_of).collect();
+        for node in configuration.in_sync.iter() {
+            let applied: Vec<_> = self.nodes[&node].applied.iter().map(number_of).collect();
+            let shorter = applied.len().min(reference.len());
+            if applied[..shorter] != reference[..shorter] || applied.len() + 5 < reference.len() {
+                return Err(format!("{node} has other cells in the end"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number_of(entry: &Entry) -> u64 {
+    u64::from_be_bytes(entry.body[..].try_into().unwrap())
+}
