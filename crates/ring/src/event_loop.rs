@@ -9,6 +9,7 @@ use crate::clients;
 use crate::connection::{Connection, End, Session, Spare, Turn};
 use crate::connections::Connections;
 use crate::here::{Asked, Here, key_of};
+use crate::table::Route;
 use atoll_resp::ReplyWriter;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -48,6 +49,8 @@ pub(crate) struct EventLoop {
     /// When time was looked after last, and how many commands were done by then.
     ticked_us: u64,
     ticked_commands: u64,
+    /// Whether more keys wait to be deleted because their time is over.
+    is_expiring: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -62,7 +65,7 @@ impl EventLoop {
         if let Some(listener) = &mut listener {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
-        let (next, answered, spare, ticked_us, ticked_commands) = Default::default();
+        let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
         let connections = Connections::default();
         let has_waiting = false;
         Ok((
@@ -77,6 +80,7 @@ impl EventLoop {
                 answered,
                 ticked_us,
                 ticked_commands,
+                is_expiring,
                 stop,
             },
             waker,
@@ -87,7 +91,7 @@ impl EventLoop {
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
-            let wait = if self.next.is_empty() { TICK } else { Duration::ZERO };
+            let wait = if self.next.is_empty() && !self.is_expiring { TICK } else { Duration::ZERO };
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 polled => {
@@ -98,8 +102,8 @@ impl EventLoop {
             self.here.look_at_table();
             events.iter().for_each(|event| self.notice(event));
             self.accept();
+            self.tick()?;
             self.round()?;
-            self.tick();
         }
         Ok(())
     }
@@ -227,11 +231,18 @@ impl EventLoop {
     }
 
     /// Looks after what depends on time.
-    fn tick(&mut self) {
+    fn tick(&mut self) -> Result<(), NodeError> {
         let now_us = self.here.now.moment.0;
         let passed_us = now_us.saturating_sub(self.ticked_us);
-        if passed_us < TICK.as_micros() as u64 {
-            return;
+        let is_time = passed_us >= TICK.as_micros() as u64;
+        if is_time || self.is_expiring {
+            let table = self.here.table.clone();
+            let now = self.here.now;
+            let held = |slot| table.route(slot) == Route::Here;
+            self.is_expiring = self.here.slots.expire_some(now, held)?;
+        }
+        if !is_time {
+            return Ok(());
         }
         self.ticked_us = now_us;
         // A listener that had no file to open is told of nothing new.
@@ -249,6 +260,7 @@ impl EventLoop {
         for (key, end) in over {
             self.end(key, end);
         }
+        Ok(())
     }
 }
 

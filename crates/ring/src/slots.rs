@@ -10,9 +10,9 @@ use crate::metrics::Metrics;
 use crate::options::Persistence;
 use atoll_engine::{Durability, Engine, EngineError, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome};
+use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
 use atoll_replica::Ticket;
-use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request};
+use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use std::sync::Arc;
 
 /// The slots of one loop.
@@ -66,6 +66,9 @@ pub(crate) struct Reply<'a> {
 
 /// The tree that all loops of a node keep their slots in; no two have the same ones.
 const TREE: &str = "slots";
+
+/// Keys that are deleted at once because their time is over.
+const EXPIRED_MAX: usize = 500;
 
 impl Slots {
     /// Opens the slots that this engine holds.
@@ -129,6 +132,36 @@ impl Slots {
         let internal = ErrorKind::Internal.names().resp;
         ReplyWriter::new(reply.target, reply.protocol).error(internal, "a key did not stay deleted");
         Answer::Now
+    }
+
+    /// Deletes some keys of these slots whose time is over; whether there may be more.
+    pub(crate) fn expire_some(
+        &mut self,
+        now: Now,
+        held: impl Fn(u16) -> bool,
+    ) -> Result<bool, KeyspaceError> {
+        let overdue = self.keyspace.expired(now.date_ms, EXPIRED_MAX, held)?;
+        for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
+            if let Some(first) = of_slot.first() {
+                self.expire(first.slot, of_slot, now)?;
+            }
+        }
+        Ok(overdue.len() >= EXPIRED_MAX)
+    }
+
+    /// A page of the keys of these slots.
+    pub(crate) fn scan(
+        &self,
+        now: Now,
+        request: &ScanRequest<'_>,
+        held: impl Fn(u16) -> bool,
+    ) -> Result<ScanPage, KeyspaceError> {
+        self.keyspace.scan(now.date_ms, request, held)
+    }
+
+    /// The first keys of a slot.
+    pub(crate) fn keys_of_slot(&self, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
+        self.keyspace.keys_of_slot(slot, most)
     }
 
     /// Deletes keys of one slot whose time is over.
@@ -195,7 +228,7 @@ impl Slots {
     }
 
     /// Answers that the store failed.
-    fn fail(&self, error: &KeyspaceError, reply: &mut Reply<'_>) {
+    pub(crate) fn fail(&self, error: &KeyspaceError, reply: &mut Reply<'_>) {
         let kind = if error.is_unknown() { ErrorKind::TimedOut } else { error.kind() };
         self.metrics.failures.add(1);
         // An engine without room says so to everybody who writes.

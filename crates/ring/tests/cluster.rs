@@ -32,6 +32,9 @@ fn a_node_alone_has_all_slots() {
     assert_eq!(client.say("DBSIZE"), "2");
     assert!(client.say("INFO keyspace").contains("db0:keys=2"));
     assert!(client.say("INFO").contains("cluster_enabled:1"));
+    assert_eq!(client.say("CLUSTER GETKEYSINSLOT 12182 10"), "[foo {foo}h]");
+    assert_eq!(client.say("CLUSTER GETKEYSINSLOT 12182 1"), "[foo]");
+    assert_eq!(client.say("SCAN 0 TYPE hash"), "[0 [{foo}h]]");
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("DBSIZE"), "0");
     assert_eq!(client.say("GET foo"), "nil");
@@ -84,4 +87,54 @@ fn requests_for_slots_of_another_node_are_sent_there() {
     node.set_table(SlotTable::of(&halves(own, 4), NodeId(2)));
     assert_eq!(client.say("GET bar"), "1");
     assert!(client.say("INFO stats").contains("moved_replies:6"));
+}
+
+#[test]
+fn a_scan_meets_every_key_and_none_that_is_elsewhere() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    let mut expected: Vec<String> = (0..3000).map(|at| format!("key-{at}")).collect();
+    for key in &expected {
+        client.send(&["SET", key, "1"]);
+    }
+    (0..3000).for_each(|_| drop(client.reply().unwrap()));
+    let all = |client: &mut Client| {
+        let (mut keys, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let page = client.say(&format!("SCAN {cursor} MATCH key-* COUNT 100"));
+            let (next, some) = page.trim_start_matches('[').split_once(" [").unwrap();
+            keys.extend(
+                some.trim_end_matches(']').split(' ').filter(|key| !key.is_empty()).map(str::to_owned),
+            );
+            cursor = next.to_owned();
+            if cursor == "0" {
+                keys.sort_unstable();
+                return keys;
+            }
+        }
+    };
+    expected.sort_unstable();
+    assert_eq!(all(&mut client), expected);
+    let own = HostPort::from(node.address());
+    let own = NodeAddress { name: node.name(), clients: own.clone(), peers: own };
+    node.set_table(SlotTable::of(&halves(own, 5), NodeId(1)));
+    expected.retain(|key| slot_of(key.as_bytes()) < SLOTS / 2);
+    assert_eq!(all(&mut client), expected);
+}
+
+#[test]
+fn keys_go_when_their_time_is_over_whether_anybody_asks_for_them_or_not() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    for at in 0..2000 {
+        client.send(&["SET", &format!("key-{at}"), "1", "PX", "50"]);
+    }
+    (0..2000).for_each(|_| drop(client.reply().unwrap()));
+    client.say("SET stays 1 PX 1000000");
+    while client.say("DBSIZE") != "1" {}
+    assert_eq!(client.say("GET stays"), "1");
+    assert_eq!(client.say("SET soon 1 PX 1"), "OK");
+    while client.say("GET soon") != "nil" {}
+    let expired = client.say("INFO stats");
+    assert!(expired.contains("expired_keys:2001"), "{expired}");
 }

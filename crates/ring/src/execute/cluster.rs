@@ -5,7 +5,7 @@ use atoll_keyspace::slot_of;
 use atoll_resp::ClusterRequest;
 
 /// Keys of a slot that are listed at most.
-const KEYS_MAX: u64 = 10_000;
+const KEYS_MAX: usize = 10_000;
 
 impl Executor<'_> {
     pub(super) fn cluster(&mut self, request: &ClusterRequest<'_>) {
@@ -27,7 +27,10 @@ impl Executor<'_> {
                 let count = self.here.slots.keys_in(slot);
                 self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
             }
-            ClusterRequest::Keys { slot, count } => self.keys_of_slot(slot, count.min(KEYS_MAX)),
+            ClusterRequest::Keys { slot, count } => {
+                let most = usize::try_from(count).unwrap_or(KEYS_MAX).min(KEYS_MAX);
+                self.keys_of_slot(slot, most);
+            }
             _ => self.error("ERR", "this node does not do that"),
         }
     }

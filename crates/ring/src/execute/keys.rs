@@ -2,7 +2,9 @@
 
 use super::Executor;
 use crate::slots::{Answer, Asking, Reply};
-use atoll_resp::{Command, Keys, Request, ScanRequest};
+use crate::table::Route;
+use atoll_keyspace::KeyspaceError;
+use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
     /// `FLUSHALL`: a write to each slot that holds something and has its primary here.
@@ -29,11 +31,35 @@ impl Executor<'_> {
         self.here.gathered.begin(ticket, awaited, reply);
     }
 
-    pub(super) fn scan(&mut self, _request: &ScanRequest<'_>) {
-        self.error("ERR", "this node does not do that");
+    /// `SCAN`: of the slots whose primary is here.
+    pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
+        let table = self.here.table.clone();
+        match self.here.slots.scan(self.here.now, request, |slot| table.route(slot) == Route::Here) {
+            Ok(page) => {
+                let mut writer = self.writer();
+                writer.array(2);
+                writer.string(page.cursor.to_string().as_bytes());
+                write_keys(&mut writer, &page.keys);
+            }
+            Err(error) => self.fail(&error),
+        }
     }
 
-    pub(super) fn keys_of_slot(&mut self, _slot: u16, _count: u64) {
-        self.error("ERR", "this node does not do that");
+    /// `CLUSTER GETKEYSINSLOT`.
+    pub(super) fn keys_of_slot(&mut self, slot: u16, most: usize) {
+        match self.here.slots.keys_of_slot(slot, most) {
+            Ok(keys) => write_keys(&mut self.writer(), &keys),
+            Err(error) => self.fail(&error),
+        }
     }
+
+    fn fail(&mut self, error: &KeyspaceError) {
+        let protocol = self.session.protocol;
+        self.here.slots.fail(error, &mut Reply { target: self.outbox.target(), protocol });
+    }
+}
+
+fn write_keys(writer: &mut ReplyWriter<'_>, keys: &[Vec<u8>]) {
+    writer.array(keys.len());
+    keys.iter().for_each(|key| writer.string(key));
 }
