@@ -128,17 +128,11 @@ impl Replicated {
         }
     }
 
-    /// The last place at which this log may be the same as one that has that entry.
+    /// The last place at which this log may be the same as one that has that entry: the end of this one, or else the place
+    /// before. More is not stepped back at once, for the primary's log may begin right where both are still the same.
     fn hint(&self, previous: Position) -> Sequence {
-        let Some(other) = self.log.position(previous.sequence) else { return self.log.last().sequence };
-        // What was written in that epoch from here on is not what the primary has.
-        let mut hint = previous.sequence;
-        while hint > self.committed
-            && self.log.position(hint).is_some_and(|position| position.epoch == other.epoch)
-        {
-            hint = hint.before();
-        }
-        hint
+        let last = self.log.last().sequence;
+        last.min(previous.sequence.before()).max(self.committed)
     }
 
     /// Adds what is new, in place of what the primary does not have; whether these entries can be right.

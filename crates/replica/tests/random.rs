@@ -20,7 +20,7 @@ mod world;
 use world::{Faults, World};
 
 /// Runs of each kind.
-const RUNS: u64 = 300;
+const RUNS: u64 = 1500;
 
 fn run(kind: &str, faults: &Faults) {
     let chosen: Option<u64> = std::env::var("ATOLL_SEED").ok().map(|seed| seed.parse().unwrap());
