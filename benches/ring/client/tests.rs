@@ -13,6 +13,8 @@ enum Fault {
     None,
     /// Sets and appends of every 1,000th request are acknowledged and forgotten.
     Forgets,
+    /// Every 1,000th request is acknowledged with the length before it, if it is an append.
+    Miscounts,
     /// A get of every 1,000th request finds nothing.
     Misses,
     /// A get of every 1,000th request has one flipped bit.
@@ -43,12 +45,13 @@ impl Store {
             }
             _ => {}
         }
+        let miscounted = (self.requests.is_multiple_of(1_000) && self.fault == Fault::Miscounts) as usize;
         let held = self.values.entry(key.to_vec()).or_default();
         if !append {
             held.clear();
         }
         held.extend_from_slice(value);
-        Some(held.len())
+        Some(held.len() - value.len() * miscounted)
     }
 
     fn get(&mut self, key: &[u8]) -> Option<Option<Vec<u8>>> {
@@ -203,6 +206,13 @@ fn a_get_that_finds_nothing_or_a_flipped_bit_is_noticed_once_for_each() {
             // Of 15,000 requests the last 5,000 are gets.
             assert_eq!(set_append_and_read(protocol, depth, fault).unwrap(), 5, "{protocol:?} {depth}");
         }
+    }
+}
+
+#[test]
+fn an_append_that_is_told_with_a_wrong_length_is_noticed() {
+    for depth in [1, 16] {
+        assert_eq!(set_append_and_read(Protocol::Resp, depth, Fault::Miscounts).unwrap(), 5, "{depth}");
     }
 }
 

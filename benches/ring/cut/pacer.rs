@@ -47,14 +47,15 @@ pub struct Pacer<'a> {
 }
 
 impl<'a> Pacer<'a> {
-    /// Connected to nobody yet.
+    /// Knows from the first node who serves which slot, as clients do that begin with the table.
     pub fn new(spec: &'a Spec) -> io::Result<Self> {
         let nodes = spec.addresses.iter().enumerate().map(|(number, &address)| Node::new(number, address));
         let nodes: Vec<Node> = nodes.collect();
         if nodes.is_empty() || spec.rate == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Self {
+        let table = super::slots::table(spec.addresses[0])?;
+        let mut pacer = Self {
             spec,
             poll: Poll::new()?,
             nodes,
@@ -64,7 +65,20 @@ impl<'a> Pacer<'a> {
             retries: BTreeSet::new(),
             random: fastrand::Rng::with_seed(spec.seed),
             report: Report::default(),
-        })
+        };
+        pacer.serves = table.into_iter().map(|address| pacer.number_of(address)).collect();
+        Ok(pacer)
+    }
+
+    /// The node at this address, a new one if need be.
+    fn number_of(&mut self, address: SocketAddr) -> usize {
+        if let Some(known) = self.nodes.iter().position(|node| node.address() == address) {
+            return known;
+        }
+        if self.nodes.len() < NODES_MAX {
+            self.nodes.push(Node::new(self.nodes.len(), address));
+        }
+        self.nodes.len() - 1
     }
 
     /// Asks for as long as it is told to, and waits for the last answers.
@@ -174,9 +188,13 @@ impl<'a> Pacer<'a> {
             match heard {
                 Heard::Done(id) => {
                     let is_write = self.requests.get(&id).is_some_and(|request| request.is_write);
+                    self.learn(id, from);
                     self.end(id, is_write);
                 }
-                Heard::Value(id, value) => self.judge(id, Some(&value)),
+                Heard::Value(id, value) => {
+                    self.learn(id, from);
+                    self.judge(id, Some(&value));
+                }
                 Heard::Nothing(id) => self.judge(id, None),
                 Heard::Moved(id, slot, address) => self.follow(id, (slot, address), now),
                 Heard::Refused(id, words) => {
@@ -189,6 +207,13 @@ impl<'a> Pacer<'a> {
                     self.send_later(ids, now);
                 }
             }
+        }
+    }
+
+    /// A node that answers for a slot serves it, whoever was thought to.
+    fn learn(&mut self, id: u64, from: usize) {
+        if let Some(request) = self.requests.get(&id) {
+            self.serves[request.slot] = from;
         }
     }
 
@@ -207,13 +232,7 @@ impl<'a> Pacer<'a> {
     /// Remembers who serves the slot now, and sends the request there; to a silent node a little later, by way of
     /// another one, who may know of a fail-over by then.
     fn follow(&mut self, id: u64, (slot, address): (usize, SocketAddr), now: Instant) {
-        let known = self.nodes.iter().position(|node| node.address() == address);
-        if known.is_none() && self.nodes.len() < NODES_MAX {
-            self.nodes.push(Node::new(self.nodes.len(), address));
-        }
-        if let Some(number) = known.or(self.nodes.len().checked_sub(1)) {
-            self.serves[slot] = number;
-        }
+        self.serves[slot] = self.number_of(address);
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.moves += 1;
         if self.nodes[self.serves[slot]].is_silent(now) || request.moves.is_multiple_of(MOVES_MAX) {

@@ -1,9 +1,17 @@
 //! Slots of keys, and which node serves each, as far as nodes have said.
 
+use super::beside::connect;
+use super::key;
+use crate::client::{Operation, Protocol, Reply};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
 /// How many slots there are.
 pub const SLOTS: usize = 16_384;
+/// The first letter of keys that are only asked for, never written.
+const LETTER: char = 't';
+/// How many slots are asked about at once: fewer bytes than any socket holds, so that nobody waits for each other.
+const BATCH: usize = 256;
 
 /// The slot of a key without a hash tag: CRC16 as XMODEM has it.
 pub fn slot_of(key: &[u8]) -> usize {
@@ -21,6 +29,51 @@ pub fn moved(words: &[u8]) -> Option<(usize, SocketAddr)> {
     let mut rest = words.strip_prefix("MOVED ")?.split(' ');
     let slot = rest.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
     Some((slot, rest.next()?.parse().ok()?))
+}
+
+/// Which node serves each slot, as this one says; itself where it names no other.
+pub fn table(address: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    let mut stream = connect(address)?;
+    let mut serves = vec![address; SLOTS];
+    for batch in one_key_for_each().chunks(BATCH) {
+        let mut request = Vec::new();
+        batch.iter().for_each(|key| Protocol::Resp.write(Operation::Get, key.as_bytes(), b"", &mut request));
+        stream.write_all(&request)?;
+        let (mut heard, mut scratch, mut answered) = (Vec::new(), [0; 16 << 10], 0);
+        while answered < batch.len() {
+            match stream.read(&mut scratch)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => heard.extend_from_slice(&scratch[..count]),
+            }
+            let mut taken = 0;
+            while let Some((reply, length)) =
+                Protocol::Resp.parse(&heard[taken..]).map_err(io::Error::other)?
+            {
+                if let Reply::Refused(words) = reply
+                    && let Some((slot, address)) = moved(words)
+                {
+                    serves[slot] = address;
+                }
+                answered += 1;
+                taken += length;
+            }
+            heard.drain(..taken);
+        }
+    }
+    Ok(serves)
+}
+
+fn one_key_for_each() -> Vec<String> {
+    let mut keys: Vec<Option<String>> = vec![None; SLOTS];
+    let (mut found, mut number) = (0, 0);
+    while found < SLOTS {
+        number += 1;
+        let key = key(LETTER, number);
+        let slot = &mut keys[slot_of(key.as_bytes())];
+        found += usize::from(slot.is_none());
+        slot.get_or_insert(key);
+    }
+    keys.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -3,16 +3,17 @@
 use super::count;
 use super::key;
 use super::paced::{Bin, LETTER, Report, Spec, run};
-use super::slots::slot_of;
+use super::slots::{SLOTS, slot_of};
 use crate::client::parse_command;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A node that serves even slots itself and sends others to another node; `faulty` forgets every tenth write.
 fn node(
-    serves: fn(usize) -> bool,
+    serves: impl Fn(usize) -> bool + Clone + Send + 'static,
     other: SocketAddr,
     faulty: bool,
     held: Arc<Mutex<HashSet<Vec<u8>>>>,
@@ -21,7 +22,8 @@ fn node(
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let held = Arc::clone(&held);
+            let (held, serves) = (Arc::clone(&held), serves.clone());
+            stream.set_nodelay(true).unwrap();
             std::thread::spawn(move || {
                 let (mut heard, mut scratch) = (Vec::new(), [0; 4096]);
                 let mut writes = 0;
@@ -94,6 +96,20 @@ fn slots_of_a_silent_node_fail_in_time_and_others_do_not_suffer() {
     let share = all.succeeded as f64 / all.requests as f64;
     // Reads ask only for keys that were acknowledged, so that writes alone meet the silent quarter.
     assert!((0.75..=0.95).contains(&share), "{all:?}");
+}
+
+#[test]
+fn slots_of_a_silent_node_are_found_where_they_went() {
+    let (_listener, silent) = silent();
+    // A second or so after the client has the table; counted in requests, since a busy machine is slow.
+    let requests = Arc::new(AtomicUsize::new(0));
+    let serves = move |slot| requests.fetch_add(1, Relaxed) > SLOTS + 3_000 || slot % 4 != 0;
+    let first = node(serves, silent, false, Arc::default());
+    let report = run(&Spec { run_ms: 3_000, ..spec(vec![first]) }).unwrap();
+    let begin_ms = *report.bins.keys().next().unwrap();
+    let (before, later) = (report.between(0, begin_ms + 200), report.between(begin_ms + 2_300, u64::MAX));
+    assert!(before.succeeded < before.requests, "{before:?}");
+    assert_eq!(later.succeeded, later.requests, "{:?}", report.bins);
 }
 
 #[test]

@@ -160,7 +160,8 @@ fn what_is_kept_ends_when_nobody_keeps_it_any_more() {
     let mut line = String::new();
     BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let process: u32 = line.trim().parse().unwrap();
-    assert_eq!(command_line(process).trim(), "sleep 600");
+    // For a moment after it was started a process has no words yet.
+    wait_until("the program did not start", || command_line(process).trim() == "sleep 600");
     drop(keeper.stdin.take());
     keeper.wait().unwrap();
     assert!(!Path::new(&format!("/proc/{process}")).exists());
