@@ -183,13 +183,15 @@ impl Group {
 struct Changing {
     table: Table,
     is_changed: bool,
+    /// How many slots each node leads, once somebody asked.
+    leads: Option<BTreeMap<NodeId, i64>>,
 }
 
 impl Changing {
     fn of(table: &Table) -> Self {
         let mut table = table.clone();
         table.version = table.version.next();
-        Self { table, is_changed: false }
+        Self { table, is_changed: false, leads: None }
     }
 
     fn end(self) -> Option<Table> {
@@ -214,6 +216,11 @@ impl Changing {
         }
         now.since = version;
         self.is_changed = true;
+        let (former, next) = (before.primary, now.primary);
+        if let Some(leads) = self.leads.as_mut().filter(|_| former != next) {
+            former.into_iter().for_each(|node| *leads.entry(node).or_default() -= 1);
+            next.into_iter().for_each(|node| *leads.entry(node).or_default() += 1);
+        }
     }
 
     fn each_slot(&mut self, mut change: impl FnMut(&mut Self, Slot)) {
@@ -262,8 +269,15 @@ impl Changing {
         let in_sync = self.table.slot(slot).in_sync;
         let up: Vec<_> = in_sync.iter().filter(|&node| self.is_up(node)).collect();
         let Some(&first) = up.first() else { return };
-        let leads = |node: NodeId| self.table.slots.iter().filter(|slot| slot.primary == Some(node)).count();
-        let chosen = up.iter().copied().min_by_key(|&node| (leads(node), node)).unwrap_or(first);
+        let leads = self.leads.get_or_insert_with(|| {
+            let mut leads = BTreeMap::new();
+            for primary in self.table.slots.iter().filter_map(|configuration| configuration.primary) {
+                *leads.entry(primary).or_default() += 1;
+            }
+            leads
+        });
+        let led = |node: &NodeId| (leads.get(node).copied().unwrap_or_default(), *node);
+        let chosen = up.iter().copied().min_by_key(led).unwrap_or(first);
         self.change(slot, |configuration| {
             in_sync.iter().filter(|node| !up.contains(node)).for_each(|node| configuration.demote(node));
             if configuration.primary.is_none_or(|primary| !up.contains(&primary)) {

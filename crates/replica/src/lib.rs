@@ -11,6 +11,7 @@
 //! Invariant: a read is answered only while every other in-sync copy promises that nobody else is primary.
 
 // What everybody knows, and who decides about it.
+mod configurations;
 mod group;
 mod ids;
 mod placement;
@@ -28,6 +29,7 @@ mod replica;
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 mod planted;
 
+pub use configurations::Configurations;
 pub use group::{Change, Decision, Group, GroupOptions, Survived};
 pub use ids::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};

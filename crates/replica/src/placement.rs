@@ -6,7 +6,7 @@ use crate::{COPIES_MAX, Change, Configuration, Copies, Epoch, Group, NodeId, Slo
 use std::collections::BTreeMap;
 
 /// Changes that one call gives at most, slots that are founded aside.
-const CHANGES_MAX: usize = 64;
+const CHANGES_MAX: usize = 1024;
 
 /// How many slots each node has a copy of, and leads.
 #[derive(Clone, Copy, Default)]
@@ -22,7 +22,7 @@ impl Group {
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
         let table = self.table();
         let mut plan = Plan::of(&table, self.options().copies.min(COPIES_MAX), gone);
-        for (slot, configuration) in (0..).map(Slot).zip(&table.slots) {
+        for (slot, configuration) in (0..).map(Slot).zip(table.slots.iter()) {
             if plan.changes.len() >= CHANGES_MAX && configuration.epoch != Epoch(0) {
                 break;
             }
@@ -43,7 +43,7 @@ impl<'a> Plan<'a> {
     fn of(table: &Table, wanted: usize, gone: &'a [NodeId]) -> Self {
         let up = table.members.iter().filter(|(_, member)| member.is_up);
         let mut loads: BTreeMap<NodeId, Load> = up.map(|(&node, _)| (node, Load::default())).collect();
-        for configuration in &table.slots {
+        for configuration in table.slots.iter() {
             for node in configuration.in_sync.iter().chain(configuration.joining.iter()) {
                 if let Some(load) = loads.get_mut(&node) {
                     load.copies += 1;

@@ -406,10 +406,8 @@ impl Replica {
     fn accept(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
         let before = std::mem::replace(&mut self.table, table);
         let table = Arc::clone(&self.table);
-        for (slot, &configuration) in (0..).map(Slot).zip(&table.slots) {
-            if before.slot(slot) != configuration || before.version == Version(0) {
-                self.reconfigure(slot, configuration, now, effects);
-            }
+        for (slot, configuration) in table.slots.changed(&before.slots) {
+            self.reconfigure(slot, configuration, now, effects);
         }
         let led: Vec<Slot> =
             self.slots.values().filter(|copy| copy.primary.is_some()).map(|copy| copy.slot).collect();

@@ -3,7 +3,7 @@
 //! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is one of them.
 //! Invariant: an epoch of a slot has one primary, for ever.
 
-use crate::{Epoch, Incarnation, NodeId, Slot, Version};
+use crate::{Configurations, Epoch, Incarnation, NodeId, Slot, Version};
 use std::collections::BTreeMap;
 
 /// Most copies of a slot, those that are catching up included.
@@ -50,14 +50,14 @@ pub struct Table {
     /// All nodes that there are.
     pub members: BTreeMap<NodeId, Member>,
     /// One for each slot.
-    pub slots: Vec<Configuration>,
+    pub slots: Configurations,
 }
 
 impl Table {
     /// A table without nodes.
     #[must_use]
     pub fn empty(slots: u32) -> Self {
-        Self { slots: vec![Configuration::default(); slots as usize], ..Self::default() }
+        Self { slots: Configurations::nobodys(slots), ..Self::default() }
     }
 
     /// Who has a slot; of one that there is not, nobody.

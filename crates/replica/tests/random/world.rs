@@ -158,6 +158,8 @@ pub struct World {
     is_calm: bool,
     traces: bool,
     loss: f64,
+    /// After which silence the group takes a node for gone.
+    silence_us: u64,
     pub counts: Counts,
     wrong: Option<String>,
 }
@@ -181,6 +183,7 @@ impl World {
             ..Options::default()
         };
         let loss = [0.0, 0.01, 0.1][random.usize(..3)];
+        let silence_us = random.u64(SECOND / 4..3 * SECOND / 2);
         let mut world = Self {
             now: SECOND,
             order: 0,
@@ -198,6 +201,7 @@ impl World {
             is_calm: false,
             traces,
             loss,
+            silence_us,
             counts: Counts::default(),
             wrong: None,
             random,
@@ -574,7 +578,7 @@ impl World {
         let silent: Vec<_> = self
             .heard_at
             .iter()
-            .filter(|(_, at)| self.now > **at + 3 * SECOND / 2)
+            .filter(|(_, at)| self.now > **at + self.silence_us)
             .map(|(&node, _)| node)
             .collect();
         for node in silent {
@@ -754,11 +758,17 @@ impl World {
         let is_write = self.random.u8(..5) < 3;
         let primary = self.group.table().slot(SLOT).primary;
         let nodes: Vec<_> = self.nodes.keys().copied().collect();
-        let former =
-            self.nodes.iter().find(|(_, node)| node.is_up && node.replica.leads(SLOT)).map(|(&node, _)| node);
+        // Whoever believes to lead, the one before as well.
+        let leads: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.is_up && node.replica.leads(SLOT))
+            .map(|(&node, _)| node)
+            .collect();
+        let former = (!leads.is_empty()).then(|| leads[self.random.usize(..leads.len())]);
         let node = match self.random.u8(..10) {
             0 => nodes[self.random.usize(..nodes.len())],
-            1..=3 => former.or(primary).unwrap_or(nodes[0]),
+            1..=6 => former.or(primary).unwrap_or(nodes[0]),
             _ => primary.unwrap_or(nodes[0]),
         };
         self.clients.insert(client, number);
