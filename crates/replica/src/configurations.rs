@@ -70,6 +70,24 @@ impl Configurations {
     }
 }
 
+impl<'a> IntoIterator for &'a Configurations {
+    type Item = &'a Configuration;
+    type IntoIter = Box<dyn Iterator<Item = &'a Configuration> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Configurations {
+    type Item = &'a mut Configuration;
+    type IntoIter = Box<dyn Iterator<Item = &'a mut Configuration> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter_mut())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
