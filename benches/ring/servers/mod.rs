@@ -166,13 +166,19 @@ fn command(
     let port = address.port().to_string();
     let mut command: Vec<OsString> = Vec::new();
     match (kind, durability) {
-        (Kind::Atoll, Durability::Memory) => {
+        (Kind::Atoll, durability) => {
             let program = atoll.ok_or(ServerError::NotOffered { what: "no program of Atoll was named" })?;
             if !offers_serve(program) {
                 return Err(ServerError::NotOffered { what: "this build of atoll has no verb `ring serve`" });
             }
             command.push(program.into());
-            command.extend(["ring", "serve", "--memory", "--listen", &address.to_string()].map(Into::into));
+            command.extend(["ring", "serve", "--listen", &address.to_string()].map(Into::into));
+            if durability == Durability::Memory {
+                command.push("--memory".into());
+            } else {
+                command.extend(["--durability", "synced", "--store"].map(Into::into));
+                command.push(folder.join("store").into());
+            }
         }
         (Kind::Redis, _) => {
             let (append_only, sync) = match durability {
@@ -193,9 +199,6 @@ fn command(
             if rustix::process::getuid().is_root() {
                 command.extend(["-u", "nobody"].map(Into::into));
             }
-        }
-        (Kind::Atoll, Durability::Always) => {
-            return Err(ServerError::NotOffered { what: "a node that keeps what it holds on a disk" });
         }
         (Kind::Memcached, Durability::Always) => {
             return Err(ServerError::NotOffered { what: "memcached on a disk" });
