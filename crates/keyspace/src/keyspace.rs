@@ -16,7 +16,7 @@ use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
-use crate::{Applied, KeyspaceError, ReadOutcome, SLOTS};
+use crate::{Applied, KeyspaceError, OwnCommand, ReadOutcome, SLOTS};
 use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
@@ -118,6 +118,23 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| writing.expire_exactly(keys))
     }
 
+    /// As [`Keyspace::apply`], for a command that Redis does not have.
+    ///
+    /// # Errors
+    /// As [`Keyspace::apply`].
+    pub fn apply_own(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        command: &OwnCommand<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.write(slot, applied, time_ms, answer, |writing| evaluate::write_own(writing, command))
+    }
+
     fn write(
         &mut self,
         slot: u16,
@@ -156,6 +173,22 @@ impl Keyspace {
     ) -> Result<ReadOutcome, KeyspaceError> {
         let answer = Answer::new(reply, protocol);
         self.look(slot, now_ms, answer, |reading| evaluate::read(reading, command))
+    }
+
+    /// As [`Keyspace::read`], for a command that Redis does not have.
+    ///
+    /// # Errors
+    /// As [`Keyspace::read`].
+    pub fn read_own(
+        &self,
+        slot: u16,
+        now_ms: u64,
+        command: &OwnCommand<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.look(slot, now_ms, answer, |reading| evaluate::read_own(reading, command))
     }
 
     fn look(

@@ -21,6 +21,7 @@ mod error;
 mod evaluate;
 mod glob;
 mod outcome;
+mod own;
 mod refusal;
 
 // Where slots are kept.
@@ -33,6 +34,7 @@ pub use error::KeyspaceError;
 pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
+pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use refusal::Refusal;
 pub use slot::{SLOTS, slot_of};
 pub use state::Applied;
@@ -51,3 +53,15 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Longest string at a key, in bytes.
 pub const STRING_BYTES_MAX: usize = VALUE_BYTES_MAX - 9;
+
+/// Longest value in a condition, in bytes; so much is told of a value that is not as expected.
+pub const CONDITION_BYTES_MAX: usize = 1 << 20;
+
+/// Most conditions and mutations of a batch.
+pub const BATCH_OPERATIONS_MAX: usize = 1000;
+
+/// Most bytes of keys and values of a batch; the value of its only mutation is not counted.
+pub const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Most bytes of fields and values of a page, unless the first entry alone is longer.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;

@@ -6,7 +6,7 @@ use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
-use crate::{Applied, KeyspaceError, ReadOutcome, SLOTS};
+use crate::{Applied, KeyspaceError, OwnCommand, ReadOutcome, SLOTS};
 use atoll_buffer::Buffer;
 use atoll_engine::Direction;
 use atoll_resp::{Command, Protocol};
@@ -165,6 +165,24 @@ impl ModelKeyspace {
         })
     }
 
+    /// As [`Keyspace::apply_own`](crate::Keyspace::apply_own).
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] for a slot that there is not.
+    pub fn apply_own(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        command: &OwnCommand<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        self.write(slot, applied, time_ms, Answer::new(reply, protocol), |writing| {
+            evaluate::write_own(writing, command)
+        })
+    }
+
     fn write(
         &mut self,
         slot: u16,
@@ -195,6 +213,21 @@ impl ModelKeyspace {
         reply: &mut Vec<u8>,
     ) -> Result<ReadOutcome, KeyspaceError> {
         self.look(slot, now_ms, Answer::new(reply, protocol), |reading| evaluate::read(reading, command))
+    }
+
+    /// As [`Keyspace::read_own`](crate::Keyspace::read_own).
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] for a slot that there is not, or a command that is a write.
+    pub fn read_own(
+        &self,
+        slot: u16,
+        now_ms: u64,
+        command: &OwnCommand<'_>,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        self.look(slot, now_ms, Answer::new(reply, protocol), |reading| evaluate::read_own(reading, command))
     }
 
     fn look(

@@ -21,8 +21,11 @@ pub enum Refusal {
     /// A string would become too long.
     #[error("string exceeds maximum allowed size (proto-max-bulk-len)")]
     TooLong,
+    /// A partition of the contract has a name.
+    #[error("a partition key is empty")]
+    EmptyKey,
     /// Something is longer than it may be.
-    #[error("{what} of {actual} bytes; allowed are {most}")]
+    #[error("{what}: {actual}; allowed are {most}")]
     Limit {
         /// What is.
         what: &'static str,

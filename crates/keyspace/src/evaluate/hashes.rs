@@ -200,22 +200,21 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(is_hash && self.reading.field(key, field)?.is_some())
     }
 
-    pub(crate) fn put_field(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Done {
+    pub(super) fn put_field(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Done {
         check_length("a value", value.len(), VALUE_BYTES_MAX)?;
         self.changes.put(&CellName::field(self.reading.slot, key, field), [value, &[]]);
         Ok(())
     }
 
-    /// Notes how many fields a hash has, of which there were so many; one without fields is gone.
-    pub(crate) fn count_fields(
-        &mut self,
-        key: &[u8],
-        old: Option<(u64, Option<u64>)>,
-        added: u64,
-        removed: u64,
-    ) {
+    /// Notes that fields were added to a hash and others removed.
+    fn count_fields(&mut self, key: &[u8], old: Option<(u64, Option<u64>)>, added: u64, removed: u64) {
+        let before = old.map_or(0, |(fields, _)| fields);
+        self.set_fields(key, old, (before + added).saturating_sub(removed));
+    }
+
+    /// Notes how many fields a hash has, and had before; one without fields is gone.
+    pub(super) fn set_fields(&mut self, key: &[u8], old: Option<(u64, Option<u64>)>, fields: u64) {
         let (before, deadline_ms) = old.unwrap_or((0, None));
-        let fields = (before + added).saturating_sub(removed);
         let head = |fields| Head { kind: Kind::Hash { fields }, deadline_ms };
         let old = old.map(|_| head(before));
         match old {

@@ -2,14 +2,17 @@
 //!
 //! [`Reading`] is a command that looks at the cells of a slot at a time, [`Writing`] one that may change them too.
 
+mod contract;
 mod expiry;
 mod hashes;
 mod keys;
+mod overlay;
 mod reading;
 pub(crate) mod run;
 mod strings;
 mod writing;
 
+pub(crate) use contract::{read_own, write_own};
 pub(crate) use keys::kind_name;
 pub(crate) use reading::Reading;
 pub(crate) use writing::Writing;

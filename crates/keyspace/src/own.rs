@@ -1,0 +1,338 @@
+//! Commands that Redis does not have: the store contract on the fields of a hash, and the end of a key's time.
+//!
+//! ```text
+//! AT.EXPIRE key deadline-ms [key deadline-ms ...]           how many were deleted; a node writes it into its log
+//! AT.BATCH  key [IFABSENT field | IFEQ field value ...]
+//!               [PUT field value | APPEND field bytes | DEL field | DELRANGE from to ...]
+//!                                                           OK, or [condition, value or nil, its length] of the first
+//!                                                           condition that does not hold
+//! AT.RANGE  key from to [REV] [LIMIT count] [KEYS | BYTES offset length]
+//!                                                           [whether there is more, [field, value, its length, ...]]
+//! AT.GET    key field [offset length]                       the value, or these bytes of it, or nil
+//! ```
+//! Ends of ranges are those of Redis: `[field` with it, `(field` without, `-` and `+` for all.
+
+use atoll_resp::{CommandError, Request, parse_integer};
+use std::ops::Bound;
+
+/// A command that Redis does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OwnCommand<'a> {
+    /// `AT.EXPIRE`: deletes keys that still have exactly these deadlines, in milliseconds since 1970.
+    Expire(Vec<(&'a [u8], u64)>),
+    /// `AT.BATCH`.
+    Batch(FieldBatch<'a>),
+    /// `AT.RANGE`.
+    Range(RangeRequest<'a>),
+    /// `AT.GET`.
+    Get {
+        /// The key.
+        key: &'a [u8],
+        /// The field.
+        field: &'a [u8],
+        /// Which bytes of its value.
+        part: Part,
+    },
+}
+
+/// Conditions and mutations of the fields of a key: all hold and all are made, or nothing is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldBatch<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What must hold, of the fields as they were before.
+    pub conditions: Vec<FieldCondition<'a>>,
+    /// What is done, in this order.
+    pub mutations: Vec<FieldMutation<'a>>,
+}
+
+/// What must hold for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldCondition<'a> {
+    /// The field is not there.
+    Absent(&'a [u8]),
+    /// The field has this value.
+    Equals(&'a [u8], &'a [u8]),
+}
+
+/// A change of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldMutation<'a> {
+    /// Sets a field.
+    Put(&'a [u8], &'a [u8]),
+    /// Adds bytes at the end of a field; one that is not there counts as empty.
+    Append(&'a [u8], &'a [u8]),
+    /// Removes a field.
+    Delete(&'a [u8]),
+    /// Removes all fields of a range.
+    DeleteRange(FieldRange<'a>),
+}
+
+/// A range of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldRange<'a> {
+    /// Lower end.
+    pub from: Bound<&'a [u8]>,
+    /// Upper end.
+    pub to: Bound<&'a [u8]>,
+}
+
+/// Which bytes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The first one.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: Self = Self { offset: 0, len: u64::MAX };
+
+    /// How many there are in a value of this length.
+    pub(crate) fn within(self, len: u64) -> u64 {
+        len.saturating_sub(self.offset).min(self.len)
+    }
+}
+
+/// A page of the fields of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeRequest<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Which fields.
+    pub range: FieldRange<'a>,
+    /// Whether the last one comes first.
+    pub is_reverse: bool,
+    /// How many at most.
+    pub limit: u64,
+    /// Which bytes of their values; none for no values.
+    pub part: Option<Part>,
+}
+
+/// Fields of a page where nobody says how many.
+const LIMIT: u64 = 1000;
+
+impl<'a> OwnCommand<'a> {
+    /// Whether a command of this name is one of these, as far as its beginning tells.
+    #[must_use]
+    pub fn is_own(name: &[u8]) -> bool {
+        name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"at."))
+    }
+
+    /// Understands a request.
+    ///
+    /// # Errors
+    /// [`CommandError`]: nothing was done.
+    pub fn of_request(request: &Request<'a>) -> Result<Self, CommandError> {
+        Self::of(&request.iter().collect::<Vec<_>>())
+    }
+
+    /// Understands a command and its arguments.
+    ///
+    /// # Errors
+    /// [`CommandError`]: nothing was done.
+    pub fn of(words: &[&'a [u8]]) -> Result<Self, CommandError> {
+        let (&name, arguments) = words.split_first().unwrap_or((&b"".as_slice(), &[]));
+        let is = |own: &str| name.eq_ignore_ascii_case(own.as_bytes());
+        let mut words = Words { name, rest: arguments };
+        match name {
+            _ if is("AT.EXPIRE") => expire(&mut words),
+            _ if is("AT.BATCH") => batch(&mut words),
+            _ if is("AT.RANGE") => range(&mut words),
+            _ if is("AT.GET") => get(&mut words),
+            name => Err(CommandError::Unknown { name: told(name), arguments: String::new() }),
+        }
+    }
+
+    /// Whether it may change something.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Expire(_) | Self::Batch(_))
+    }
+
+    /// Its keys.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&'a [u8]> {
+        match self {
+            Self::Expire(keys) => keys.iter().map(|&(key, _)| key).collect(),
+            Self::Batch(batch) => vec![batch.key],
+            Self::Range(range) => vec![range.key],
+            Self::Get { key, .. } => vec![*key],
+        }
+    }
+}
+
+fn told(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned()
+}
+
+/// What is left of the arguments.
+struct Words<'w, 'a> {
+    name: &'a [u8],
+    rest: &'w [&'a [u8]],
+}
+
+impl<'a> Words<'_, 'a> {
+    fn optional(&mut self) -> Option<&'a [u8]> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    /// An argument that has to be there.
+    fn next(&mut self) -> Result<&'a [u8], CommandError> {
+        let name = self.name;
+        self.optional().ok_or_else(|| CommandError::Arity { name: told(name).to_ascii_lowercase() })
+    }
+
+    /// An argument that has to be there behind a word.
+    fn behind(&mut self) -> Result<&'a [u8], CommandError> {
+        self.optional().ok_or(CommandError::Syntax)
+    }
+
+    fn part(&mut self) -> Result<Part, CommandError> {
+        Ok(Part { offset: natural(self.behind()?)?, len: natural(self.behind()?)? })
+    }
+}
+
+/// An integer that is not below zero.
+fn natural(text: &[u8]) -> Result<u64, CommandError> {
+    parse_integer(text).and_then(|number| u64::try_from(number).ok()).ok_or(CommandError::Integer)
+}
+
+fn end(text: &[u8]) -> Result<Bound<&[u8]>, CommandError> {
+    match text {
+        b"-" | b"+" => Ok(Bound::Unbounded),
+        [b'[', field @ ..] => Ok(Bound::Included(field)),
+        [b'(', field @ ..] => Ok(Bound::Excluded(field)),
+        _ => Err(CommandError::Syntax),
+    }
+}
+
+fn field_range<'a>(from: &'a [u8], to: &'a [u8]) -> Result<FieldRange<'a>, CommandError> {
+    // The other way round they would be empty ranges, which nobody asks for.
+    if from == b"+" || to == b"-" {
+        return Err(CommandError::Syntax);
+    }
+    Ok(FieldRange { from: end(from)?, to: end(to)? })
+}
+
+fn expire<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> {
+    let mut keys = vec![(words.next()?, natural(words.next()?)?)];
+    while !words.rest.is_empty() {
+        keys.push((words.next()?, natural(words.next()?)?));
+    }
+    Ok(OwnCommand::Expire(keys))
+}
+
+fn batch<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> {
+    let mut batch = FieldBatch { key: words.next()?, ..FieldBatch::default() };
+    while let Some(word) = words.optional() {
+        let is = |own: &str| word.eq_ignore_ascii_case(own.as_bytes());
+        let field = words.behind()?;
+        match word {
+            _ if is("PUT") => batch.mutations.push(FieldMutation::Put(field, words.behind()?)),
+            _ if is("APPEND") => batch.mutations.push(FieldMutation::Append(field, words.behind()?)),
+            _ if is("DEL") => batch.mutations.push(FieldMutation::Delete(field)),
+            _ if is("DELRANGE") => {
+                let range = field_range(field, words.behind()?)?;
+                batch.mutations.push(FieldMutation::DeleteRange(range));
+            }
+            // They are about what was before, so they stand before.
+            _ if !batch.mutations.is_empty() => return Err(CommandError::Syntax),
+            _ if is("IFABSENT") => batch.conditions.push(FieldCondition::Absent(field)),
+            _ if is("IFEQ") => batch.conditions.push(FieldCondition::Equals(field, words.behind()?)),
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    Ok(OwnCommand::Batch(batch))
+}
+
+fn range<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> {
+    let key = words.next()?;
+    let range = field_range(words.next()?, words.next()?)?;
+    let mut request = RangeRequest { key, range, is_reverse: false, limit: LIMIT, part: Some(Part::ALL) };
+    while let Some(word) = words.optional() {
+        let is = |own: &str| word.eq_ignore_ascii_case(own.as_bytes());
+        match word {
+            _ if is("REV") => request.is_reverse = true,
+            _ if is("KEYS") => request.part = None,
+            _ if is("BYTES") => request.part = Some(words.part()?),
+            _ if is("LIMIT") => {
+                request.limit = natural(words.behind()?)?;
+                if request.limit == 0 {
+                    return Err(CommandError::Syntax);
+                }
+            }
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    Ok(OwnCommand::Range(request))
+}
+
+fn get<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> {
+    let (key, field) = (words.next()?, words.next()?);
+    let part = if words.rest.is_empty() { Part::ALL } else { words.part()? };
+    match words.rest.is_empty() {
+        true => Ok(OwnCommand::Get { key, field, part }),
+        false => Err(CommandError::Syntax),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<OwnCommand<'_>, CommandError> {
+        OwnCommand::of(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_batch_is_its_conditions_and_then_its_mutations() {
+        let line = "at.batch k ifabsent a IFEQ b 1 PUT c 2 append d 3 DEL e DELRANGE - (f DELRANGE [g +";
+        let all = |from, to| FieldMutation::DeleteRange(FieldRange { from, to });
+        let batch = FieldBatch {
+            key: b"k",
+            conditions: vec![FieldCondition::Absent(b"a"), FieldCondition::Equals(b"b", b"1")],
+            mutations: vec![
+                FieldMutation::Put(b"c", b"2"),
+                FieldMutation::Append(b"d", b"3"),
+                FieldMutation::Delete(b"e"),
+                all(Bound::Unbounded, Bound::Excluded(b"f")),
+                all(Bound::Included(b"g"), Bound::Unbounded),
+            ],
+        };
+        assert_eq!(of(line), Ok(OwnCommand::Batch(batch)));
+    }
+
+    #[test]
+    fn what_is_not_understood_says_why() {
+        let arity = |name: &str| CommandError::Arity { name: name.to_owned() };
+        for (line, error) in [
+            ("AT.EXPIRE k", arity("at.expire")),
+            ("AT.EXPIRE k 1 l", arity("at.expire")),
+            ("AT.EXPIRE k -1", CommandError::Integer),
+            ("AT.BATCH", arity("at.batch")),
+            ("AT.BATCH k PUT f", CommandError::Syntax),
+            ("AT.BATCH k PUT f v IFABSENT f", CommandError::Syntax),
+            ("AT.BATCH k SET f v", CommandError::Syntax),
+            ("AT.BATCH k DELRANGE a b", CommandError::Syntax),
+            ("AT.BATCH k DELRANGE + -", CommandError::Syntax),
+            ("AT.RANGE k -", arity("at.range")),
+            ("AT.RANGE k - + LIMIT", CommandError::Syntax),
+            ("AT.RANGE k - + LIMIT 0", CommandError::Syntax),
+            ("AT.RANGE k - + BYTES 1", CommandError::Syntax),
+            ("AT.GET k", arity("at.get")),
+            ("AT.GET k f 1", CommandError::Syntax),
+            ("AT.GET k f 1 2 3", CommandError::Syntax),
+            ("AT.GET k f 1 x", CommandError::Integer),
+        ] {
+            assert_eq!(of(line), Err(error), "{line}");
+        }
+        assert!(matches!(of("AT.NONE k"), Err(CommandError::Unknown { .. })));
+        assert!(OwnCommand::is_own(b"at.none") && !OwnCommand::is_own(b"at") && !OwnCommand::is_own(b"get"));
+    }
+}
