@@ -8,17 +8,18 @@ pub(crate) struct Answer<'a> {
     target: &'a mut Vec<u8>,
     protocol: Protocol,
     start: usize,
+    bytes_max: usize,
 }
 
 impl<'a> Answer<'a> {
     pub(crate) fn new(target: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         let start = target.len();
-        Self { target, protocol, start }
+        Self { target, protocol, start, bytes_max: ANSWER_BYTES_MAX }
     }
 
     /// The same answer, for somebody to write it.
     pub(crate) fn again(&mut self) -> Answer<'_> {
-        Answer { target: self.target, protocol: self.protocol, start: self.start }
+        Answer { target: self.target, ..*self }
     }
 
     pub(crate) fn writer(&mut self) -> ReplyWriter<'_> {
@@ -42,7 +43,7 @@ impl<'a> Answer<'a> {
     /// Whether so many bytes more are not too many.
     pub(crate) fn check_room(&self, more: u64) -> Result<(), Refusal> {
         let actual = (self.target.len() - self.start) as u64 + more;
-        let most = ANSWER_BYTES_MAX as u64;
+        let most = self.bytes_max as u64;
         if actual <= most { Ok(()) } else { Err(Refusal::Limit { what: "an answer", actual, most }) }
     }
 
@@ -51,5 +52,22 @@ impl<'a> Answer<'a> {
         self.check_room(bytes.len() as u64)?;
         self.writer().string(bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_would_be_too_long_is_refused_and_what_was_before_stays() {
+        let mut target = b"before".to_vec();
+        let mut answer = Answer { bytes_max: 20, ..Answer::new(&mut target, Protocol::Resp2) };
+        answer.writer().array(2);
+        assert_eq!(answer.string(b"ten bytes!"), Ok(()));
+        let refusal = answer.string(b"x").unwrap_err();
+        assert_eq!(refusal, Refusal::Limit { what: "an answer", actual: 22, most: 20 });
+        answer.refuse(&refusal);
+        assert_eq!(target, b"before-LIMIT an answer: 22; allowed are 20\r\n");
     }
 }

@@ -41,3 +41,72 @@ fn strings_are_set_read_and_counted_up() {
     check(&mut subject, &lines);
     assert_eq!(subject.keyspace.keys_in(common::SLOT), 3);
 }
+
+#[test]
+fn what_only_later_servers_have_compares_and_then_sets_or_deletes() {
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let lines = [
+        ("SET a 1 IFEQ 1", "nil"),
+        ("SET a 1", "+OK"),
+        ("SET a 2 IFEQ 2", "nil"),
+        ("SET a 2 IFEQ 1", "+OK"),
+        ("SET a 3 IFEQ 1 GET", "\"2\""),
+        ("SET a 3 IFEQ 2 GET PX 100", "\"2\""),
+        ("PTTL a", "100"),
+        ("DELIFEQ a 2", "0"),
+        ("DELEX a IFEQ 3", "1"),
+        ("DELIFEQ a 3", "0"),
+        ("DELEX a", "0"),
+        ("HSET h f 1", "1"),
+        ("DELIFEQ h 1", wrong),
+        ("SET h 1 IFEQ 1", wrong),
+        ("SET h 1 NX", "nil"),
+        ("SETNX h 1", "0"),
+        ("SET h 1 NX GET", wrong),
+        ("DELEX h", "1"),
+    ];
+    let mut subject = Subject::new();
+    check(&mut subject, &lines);
+    assert_eq!(subject.keyspace.keys_in(common::SLOT), 0);
+}
+
+#[test]
+fn what_is_too_long_is_refused_with_nothing_done() {
+    let mut subject = Subject::new();
+    let (key, longer) = ("k".repeat(16 << 10), "k".repeat((16 << 10) + 1));
+    let refused = |what: &str| format!("-LIMIT {what}: 16385; allowed are 16384");
+    assert_eq!(subject.ask(&format!("SET {key} v")), "+OK");
+    assert_eq!(subject.ask(&format!("HSET h {key} v")), "1");
+    assert_eq!(subject.ask(&format!("GET {key}")), "\"v\"");
+    for line in ["SET KEY v", "GET KEY", "MSET a v KEY v", "DEL a KEY", "HGET KEY f", "HSET KEY f v"] {
+        assert_eq!(subject.ask(&line.replace("KEY", &longer)), refused("a key"), "{line}");
+    }
+    for line in ["HSET h a v KEY v", "HGET h KEY", "HDEL h KEY", "HINCRBY h KEY 1"] {
+        assert_eq!(subject.ask(&line.replace("KEY", &longer)), refused("a field"), "{line}");
+    }
+    assert_eq!(subject.ask("EXISTS a"), "0");
+    let most = atoll_keyspace::STRING_BYTES_MAX;
+    let (long, too_long) = (vec![b'x'; most], vec![b'x'; most + 1]);
+    let refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    assert_eq!(common::told(&subject.ask_words(&[b"set", b"s", &too_long])), refused);
+    assert_eq!(common::told(&subject.ask_words(&[b"set", b"s", &long])), "+OK");
+    assert_eq!(subject.ask("APPEND s x"), refused);
+    assert_eq!(subject.ask("PEXPIRE s 100"), "1");
+    assert_eq!(subject.ask("STRLEN s"), most.to_string());
+    assert_eq!(subject.ask("GETRANGE s -2 -1"), "\"xx\"");
+}
+
+#[test]
+fn a_failed_request_leaves_its_place_in_the_log_and_nothing_else() {
+    let mut subject = Subject::new();
+    subject.ask("HSET h f v");
+    let keys = subject.keyspace.keys_in(common::SLOT);
+    for line in ["MSET a 1 b 2 h 3", "INCR h", "HINCRBY h f 1", "GETDEL h"] {
+        let before = subject.keyspace.applied(common::SLOT);
+        assert!(subject.ask(line).starts_with('-'), "{line}");
+        assert_eq!(subject.keyspace.applied(common::SLOT).sequence, before.sequence + 1);
+        assert_eq!(subject.keyspace.keys_in(common::SLOT), keys);
+        subject.keyspace.verify(common::SLOT).unwrap();
+    }
+    assert_eq!(subject.ask("EXISTS a b"), "0");
+}

@@ -23,7 +23,7 @@ pub(crate) struct Overlay<'c, C> {
     is_hash: bool,
     /// How long the values are that the batch set, by the names of their cells; none where it removed one.
     touched: BTreeMap<Vec<u8>, Option<u64>>,
-    /// Ranges that it removed, in order and apart from each other.
+    /// Ranges that it removed, in the order of their beginnings.
     removed: Vec<Span>,
     /// How many fields there are.
     pub(crate) fields: u64,
@@ -91,7 +91,8 @@ impl<'c, C: Cells> Overlay<'c, C> {
         };
         self.fields = self.fields.saturating_sub(count);
         self.touched.retain(|name, _| *name < from || *name >= to);
-        self.add_removed(from, to);
+        let at = self.removed.partition_point(|(other, _)| *other < from);
+        self.removed.insert(at, (from, to));
         Ok(())
     }
 
@@ -124,19 +125,6 @@ impl<'c, C: Cells> Overlay<'c, C> {
             })?;
         }
         Ok(count)
-    }
-
-    fn add_removed(&mut self, mut from: Vec<u8>, mut to: Vec<u8>) {
-        self.removed.retain(|(other_from, other_to)| {
-            let is_apart = *other_to < from || to < *other_from;
-            if !is_apart {
-                from = std::mem::take(&mut from).min(other_from.clone());
-                to = std::mem::take(&mut to).max(other_to.clone());
-            }
-            is_apart
-        });
-        let at = self.removed.partition_point(|(other, _)| *other < from);
-        self.removed.insert(at, (from, to));
     }
 }
 
