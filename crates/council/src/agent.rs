@@ -1,0 +1,308 @@
+//! The asking side: registers this node, says that it is there, fetches tables, and hands on what it wishes.
+//!
+//! Invariant: an answer to a heartbeat is handed on only behind a table that is at least as new as the one that whoever
+//! answered had.
+
+use crate::codec::{Answer, Ask, Coded, Update};
+use crate::council::Events;
+use crate::peers::{self, NoAnswer};
+use crate::{CouncilClock, CouncilError, CouncilEvent, CouncilOptions};
+use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version};
+use atoll_wire::Client;
+use std::net::SocketAddr;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// How long the first member that is asked is waited for before the next one is tried.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a member may take to answer a heartbeat.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// How long a member may take to decide a change.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Unsure answers in a row after which another member is asked.
+const UNSURE_MAX: u32 = 3;
+
+/// Proposals that are sent at once.
+const PROPOSALS_MAX: usize = 4_096;
+
+/// What this node wishes.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Propose(Proposal),
+    Change { change: Change, until: Instant, answer: SyncSender<Result<Decision, CouncilError>> },
+    Fetch,
+}
+
+/// The asking side of one node.
+pub(crate) struct Agent {
+    pub(crate) options: Arc<CouncilOptions>,
+    pub(crate) clock: CouncilClock,
+    pub(crate) events: Arc<Events>,
+    pub(crate) nonce: u64,
+    pub(crate) survived: Survived,
+}
+
+/// What is known, whoever is asked.
+#[derive(Default)]
+struct Known {
+    incarnation: Option<Incarnation>,
+    table: Option<Arc<Table>>,
+    /// The last heartbeat that was answered, and the table behind which that may be told.
+    heard: Option<(Moment, Version)>,
+    /// What was wrong last, so that it is told once.
+    trouble: Option<String>,
+}
+
+/// Why another member is asked.
+enum Next {
+    /// That one leads.
+    Leader(NodeId),
+    /// Any other one.
+    Other,
+}
+
+/// The two ends of the wishes of this node: what could not be sent yet stays here.
+struct Wishes {
+    commands: mpsc::Receiver<Command>,
+    waiting: Option<Command>,
+}
+
+/// Until the node stops.
+pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
+    let known = Mutex::new(Known::default());
+    let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
+    let members = &agent.options.members;
+    let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
+    let mut told = 0;
+    loop {
+        let Some(&(node, address)) = members.get(at % members.len()) else { return };
+        let session = Session { agent, known: &known, wishes: &wishes, node };
+        match session.run(address).await {
+            // Who does not lead any more may name who does, who names it: so that is followed a few times only.
+            Next::Leader(leader) if told < 3 => {
+                told += 1;
+                at = members.iter().position(|(node, _)| *node == leader).unwrap_or(at + 1);
+            }
+            _ => {
+                told = 0;
+                at += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection to one member.
+struct Session<'a> {
+    agent: &'a Agent,
+    known: &'a Mutex<Known>,
+    wishes: &'a tokio::sync::Mutex<Wishes>,
+    node: NodeId,
+}
+
+impl Session<'_> {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: CouncilEvent) {
+        (self.agent.events)(event);
+    }
+
+    fn trouble(&self, error: CouncilError) {
+        let words = Some(error.to_string());
+        if std::mem::replace(&mut self.known().trouble, words.clone()) != words {
+            self.tell(CouncilEvent::Trouble(error));
+        }
+    }
+
+    async fn run(&self, address: SocketAddr) -> Next {
+        let client = match peers::connect(address, &self.agent.options).await {
+            Ok(client) => client,
+            Err(error) => {
+                if let Some(refused) = peers::refusal(self.node, &error) {
+                    self.trouble(refused);
+                }
+                return Next::Other;
+            }
+        };
+        let registered = self.known().incarnation;
+        let incarnation = match registered {
+            Some(incarnation) => incarnation,
+            None => match self.register(&client).await {
+                Ok(incarnation) => incarnation,
+                Err(next) => return next,
+            },
+        };
+        tokio::select! {
+            next = self.say(&client, incarnation) => next,
+            next = self.watch(&client) => next,
+            next = self.hand_on(&client) => next,
+            () = client.ended() => Next::Other,
+        }
+    }
+
+    async fn register(&self, client: &Client) -> Result<Incarnation, Next> {
+        let change = Change::Register {
+            node: self.agent.options.me,
+            nonce: self.agent.nonce,
+            address: self.agent.options.address.clone(),
+            survived: self.agent.survived.clone(),
+        };
+        match peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await {
+            Ok(Answer::Decision(Decision::Registered { incarnation })) => {
+                self.known().incarnation = Some(incarnation);
+                self.tell(CouncilEvent::Registered { incarnation });
+                Ok(incarnation)
+            }
+            Ok(Answer::NotLeader(Some(leader))) => Err(Next::Leader(leader)),
+            answer => {
+                tracing::debug!(?answer, "not registered yet");
+                Err(Next::Other)
+            }
+        }
+    }
+
+    /// Says that this node is there.
+    async fn say(&self, client: &Client, incarnation: Incarnation) -> Next {
+        let heartbeat = Ask::Heartbeat { node: self.agent.options.me, incarnation };
+        let mut every = tokio::time::interval(self.agent.options.heartbeat());
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut unsure = 0;
+        loop {
+            every.tick().await;
+            let asked_at = (self.agent.clock)();
+            match peers::ask(client, &heartbeat, HEARTBEAT_TIMEOUT).await {
+                Ok(Answer::Heard(version)) => {
+                    unsure = 0;
+                    self.heard(asked_at, version);
+                }
+                Ok(Answer::Unsure) if unsure < UNSURE_MAX => unsure += 1,
+                Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
+                Ok(Answer::OtherLife) => {
+                    self.trouble(CouncilError::Replaced { node: self.agent.options.me });
+                    return Next::Other;
+                }
+                _ => return Next::Other,
+            }
+        }
+    }
+
+    fn heard(&self, asked_at: Moment, version: Version) {
+        let mut known = self.known();
+        known.trouble = None;
+        if known.heard.is_none_or(|(at, _)| at <= asked_at) {
+            known.heard = Some((asked_at, version));
+        }
+        self.tell_heard(&mut known);
+    }
+
+    /// Tells that this node was heard, if it was given the table that goes with it.
+    fn tell_heard(&self, known: &mut Known) {
+        let newest = known.table.as_ref().map_or(Version(0), |table| table.version);
+        if let Some((asked_at, version)) = known.heard
+            && newest >= version
+        {
+            known.heard = None;
+            self.tell(CouncilEvent::Heard { asked_at });
+        }
+    }
+
+    /// Waits for tables.
+    async fn watch(&self, client: &Client) -> Next {
+        loop {
+            let version = self.known().table.as_ref().map(|table| table.version);
+            let ask = Ask::Watch { known: version, is_at_once: false };
+            let answer = client.call(&ask.to_bytes()).await;
+            match answer.ok().and_then(|answer| Answer::of_bytes(&answer).ok()) {
+                Some(Answer::Table(update)) if self.take(&update) => {}
+                _ => return Next::Other,
+            }
+        }
+    }
+
+    /// Makes a table of an update, and hands it on if it is newer; whether that could be done.
+    fn take(&self, update: &[u8]) -> bool {
+        let Ok(update) = Update::of_bytes(update) else { return false };
+        let mut known = self.known();
+        if known.table.as_ref().is_some_and(|table| table.version >= update.version) {
+            return true;
+        }
+        let Some(table) = update.apply(known.table.as_ref()) else {
+            // What is known does not fit: the whole table is asked for next.
+            known.table = None;
+            return true;
+        };
+        known.table = Some(Arc::clone(&table));
+        self.tell(CouncilEvent::Table(table));
+        self.tell_heard(&mut known);
+        true
+    }
+
+    /// Sends what this node wishes.
+    async fn hand_on(&self, client: &Client) -> Next {
+        let mut wishes = self.wishes.lock().await;
+        loop {
+            let command = match wishes.waiting.take() {
+                Some(command) => command,
+                None => match wishes.commands.recv().await {
+                    Some(command) => command,
+                    None => return std::future::pending().await,
+                },
+            };
+            match command {
+                Command::Propose(first) => {
+                    let mut proposals = vec![first];
+                    while proposals.len() < PROPOSALS_MAX {
+                        match wishes.commands.try_recv() {
+                            Ok(Command::Propose(proposal)) => proposals.push(proposal),
+                            Ok(other) => {
+                                wishes.waiting = Some(other);
+                                break;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                    match peers::ask(client, &Ask::Propose(proposals), HEARTBEAT_TIMEOUT).await {
+                        Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
+                        Ok(Answer::Yes) => {}
+                        _ => return Next::Other,
+                    }
+                }
+                // Nobody waits for it any more, and who asked has been told that it is not known.
+                Command::Change { until, .. } if Instant::now() > until => {}
+                Command::Change { change, answer, .. } => {
+                    let decided = peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await;
+                    let _ = answer.try_send(decision(decided));
+                }
+                Command::Fetch => {
+                    let known = self.known().table.as_ref().map(|table| table.version);
+                    let ask = Ask::Watch { known, is_at_once: true };
+                    match peers::ask(client, &ask, HEARTBEAT_TIMEOUT).await {
+                        Ok(Answer::Table(update)) if self.take(&update) => {}
+                        Ok(Answer::Heard(_)) => {}
+                        Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
+                        _ => return Next::Other,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What became of an operator's change.
+fn decision(answer: Result<Answer, NoAnswer>) -> Result<Decision, CouncilError> {
+    match answer {
+        Ok(Answer::Decision(decision)) => Ok(decision),
+        Ok(Answer::NotLeader(_) | Answer::Unsure) => Err(CouncilError::NoLeader),
+        Ok(Answer::No) => Err(CouncilError::NotAsked { problem: "not by a node" }),
+        Err(NoAnswer::Unreached(_)) => Err(CouncilError::NoLeader),
+        _ => Err(CouncilError::Unanswered),
+    }
+}

@@ -1,0 +1,194 @@
+//! What nodes and members ask members of the group, and what these answer.
+
+use super::bytes::{Coded, Damaged, Reader};
+use crate::types::{Seat, SeatId, Types, VoteOf};
+use atoll_replica::{Change, Decision, Incarnation, NodeId, Proposal, Version};
+use openraft::SnapshotMeta;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
+
+/// The number of a group, drawn when it was founded: members of one do not listen to those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingId(pub u64);
+
+/// To whom a message about the log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct To {
+    pub(crate) ring: RingId,
+    pub(crate) seat: SeatId,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// Let me lead.
+    Vote(To, VoteRequest<SeatId>),
+    /// Log this.
+    Append(To, AppendEntriesRequest<Types>),
+    /// Here is all that was decided up to some entry.
+    Snapshot(To, VoteOf, SnapshotMeta<SeatId, Seat>, Vec<u8>),
+    /// Who are you, and do you have a log?
+    Who,
+    /// A group is about to be founded under this number: forget any other one that you have no log of.
+    Prepare(RingId),
+    /// I come back without what I had: take me in under this seat.
+    Join { node: NodeId, seat: SeatId },
+    /// Decide this.
+    Decide(Change),
+    /// Consider these.
+    Propose(Vec<Proposal>),
+    /// I am here. Do you hear me?
+    Heartbeat { node: NodeId, incarnation: Incarnation },
+    /// Tell me of a table newer than this one: when there is one, or at once whether there is one.
+    Watch { known: Option<Version>, is_at_once: bool },
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Voted(VoteResponse<SeatId>),
+    Appended(AppendEntriesResponse<SeatId>),
+    Installed(VoteOf),
+    Who {
+        node: NodeId,
+        seat: SeatId,
+        ring: Option<RingId>,
+        has_log: bool,
+    },
+    /// So be it.
+    Yes,
+    /// No, for good.
+    No,
+    Decision(Decision),
+    /// The table had this version when it was certain that who answers leads.
+    Heard(Version),
+    /// An update of the table, as bytes.
+    Table(Vec<u8>),
+    /// Nothing happened; this one may lead.
+    NotLeader(Option<NodeId>),
+    /// Whoever answers may lead, or may not any more: ask again, maybe somebody else.
+    Unsure,
+    /// The table knows no such life of this node.
+    OtherLife,
+    /// It failed, in words.
+    Failed(String),
+}
+
+impl Coded for RingId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self(Coded::take(from)?))
+    }
+}
+
+impl Coded for To {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.ring, self.seat).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { ring: Coded::take(from)?, seat: Coded::take(from)? })
+    }
+}
+
+/// The rest of the bytes, as they are.
+fn rest(from: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
+    let left = from.left();
+    Ok(from.take(left)?.to_vec())
+}
+
+impl Coded for Ask {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Vote(to, request) => kind(1, to, out, |out| request.put(out)),
+            Self::Append(to, request) => kind(2, to, out, |out| request.put(out)),
+            Self::Snapshot(to, vote, meta, bytes) => kind(3, to, out, |out| {
+                vote.put(out);
+                meta.put(out);
+                out.extend_from_slice(bytes);
+            }),
+            Self::Who => out.push(4),
+            Self::Prepare(ring) => kind(5, ring, out, |_| ()),
+            Self::Join { node, seat } => kind(6, node, out, |out| seat.put(out)),
+            Self::Decide(change) => kind(7, change, out, |_| ()),
+            Self::Propose(proposals) => kind(8, proposals, out, |_| ()),
+            Self::Heartbeat { node, incarnation } => kind(9, node, out, |out| incarnation.put(out)),
+            Self::Watch { known, is_at_once } => kind(10, known, out, |out| is_at_once.put(out)),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(match from.byte()? {
+            1 => Self::Vote(Coded::take(from)?, Coded::take(from)?),
+            2 => Self::Append(Coded::take(from)?, Coded::take(from)?),
+            3 => Self::Snapshot(Coded::take(from)?, Coded::take(from)?, Coded::take(from)?, rest(from)?),
+            4 => Self::Who,
+            5 => Self::Prepare(Coded::take(from)?),
+            6 => Self::Join { node: Coded::take(from)?, seat: Coded::take(from)? },
+            7 => Self::Decide(Coded::take(from)?),
+            8 => Self::Propose(Coded::take(from)?),
+            9 => Self::Heartbeat { node: Coded::take(from)?, incarnation: Coded::take(from)? },
+            10 => Self::Watch { known: Coded::take(from)?, is_at_once: Coded::take(from)? },
+            _ => return Err(from.damaged("an unknown question")),
+        })
+    }
+}
+
+fn kind(kind: u8, first: &impl Coded, out: &mut Vec<u8>, more: impl FnOnce(&mut Vec<u8>)) {
+    out.push(kind);
+    first.put(out);
+    more(out);
+}
+
+impl Coded for Answer {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Voted(answer) => kind(1, answer, out, |_| ()),
+            Self::Appended(answer) => kind(2, answer, out, |_| ()),
+            Self::Installed(vote) => kind(3, vote, out, |_| ()),
+            Self::Who { node, seat, ring, has_log } => kind(4, node, out, |out| {
+                seat.put(out);
+                ring.put(out);
+                has_log.put(out);
+            }),
+            Self::Yes => out.push(5),
+            Self::No => out.push(6),
+            Self::Decision(decision) => kind(7, decision, out, |_| ()),
+            Self::Heard(version) => kind(8, version, out, |_| ()),
+            Self::Table(update) => {
+                out.push(9);
+                out.extend_from_slice(update);
+            }
+            Self::NotLeader(leader) => kind(10, leader, out, |_| ()),
+            Self::Unsure => out.push(11),
+            Self::OtherLife => out.push(12),
+            Self::Failed(words) => kind(13, words, out, |_| ()),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(match from.byte()? {
+            1 => Self::Voted(Coded::take(from)?),
+            2 => Self::Appended(Coded::take(from)?),
+            3 => Self::Installed(Coded::take(from)?),
+            4 => Self::Who {
+                node: Coded::take(from)?,
+                seat: Coded::take(from)?,
+                ring: Coded::take(from)?,
+                has_log: Coded::take(from)?,
+            },
+            5 => Self::Yes,
+            6 => Self::No,
+            7 => Self::Decision(Coded::take(from)?),
+            8 => Self::Heard(Coded::take(from)?),
+            9 => Self::Table(rest(from)?),
+            10 => Self::NotLeader(Coded::take(from)?),
+            11 => Self::Unsure,
+            12 => Self::OtherLife,
+            13 => Self::Failed(Coded::take(from)?),
+            _ => return Err(from.damaged("an unknown answer")),
+        })
+    }
+}

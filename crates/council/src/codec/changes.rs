@@ -1,0 +1,234 @@
+//! Changes of the table and what came of them, as bytes and back.
+
+use super::bytes::{Coded, Damaged, Reader};
+use atoll_replica::{Change, Copies, Decision, NodeId, Position, Proposal, Survived};
+
+const REGISTER: u8 = 1;
+const FAIL: u8 = 2;
+const HEAR: u8 = 3;
+const PROPOSE: u8 = 4;
+const FOUND: u8 = 5;
+const COPY: u8 = 6;
+const DROP: u8 = 7;
+const LEAD: u8 = 8;
+const RECOVER: u8 = 9;
+
+impl Coded for Change {
+    const BYTES_MIN: usize = 2;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Register { node, nonce, address, survived } => {
+                out.push(REGISTER);
+                (*node, *nonce).put(out);
+                address.put(out);
+                survived.put(out);
+            }
+            Self::Fail { node, incarnation } => put_pair(FAIL, node, incarnation, out),
+            Self::Hear { node, incarnation } => put_pair(HEAR, node, incarnation, out),
+            Self::Propose(proposal) => {
+                out.push(PROPOSE);
+                proposal.put(out);
+            }
+            Self::Found { slot, copies } => put_pair(FOUND, slot, copies, out),
+            Self::Copy { slot, node } => put_pair(COPY, slot, node, out),
+            Self::Drop { slot, node } => put_pair(DROP, slot, node, out),
+            Self::Lead { slot, epoch, node } => {
+                put_pair(LEAD, slot, epoch, out);
+                node.put(out);
+            }
+            Self::Recover { slot } => {
+                out.push(RECOVER);
+                slot.put(out);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(match from.byte()? {
+            REGISTER => Self::Register {
+                node: Coded::take(from)?,
+                nonce: Coded::take(from)?,
+                address: Coded::take(from)?,
+                survived: Coded::take(from)?,
+            },
+            FAIL => Self::Fail { node: Coded::take(from)?, incarnation: Coded::take(from)? },
+            HEAR => Self::Hear { node: Coded::take(from)?, incarnation: Coded::take(from)? },
+            PROPOSE => Self::Propose(Coded::take(from)?),
+            FOUND => Self::Found { slot: Coded::take(from)?, copies: Coded::take(from)? },
+            COPY => Self::Copy { slot: Coded::take(from)?, node: Coded::take(from)? },
+            DROP => Self::Drop { slot: Coded::take(from)?, node: Coded::take(from)? },
+            LEAD => {
+                Self::Lead { slot: Coded::take(from)?, epoch: Coded::take(from)?, node: Coded::take(from)? }
+            }
+            RECOVER => Self::Recover { slot: Coded::take(from)? },
+            _ => return Err(from.damaged("an unknown change")),
+        })
+    }
+}
+
+fn put_pair(kind: u8, first: &impl Coded, second: &impl Coded, out: &mut Vec<u8>) {
+    out.push(kind);
+    first.put(out);
+    second.put(out);
+}
+
+impl Coded for Proposal {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Admit { slot, epoch, node, incarnation } => {
+                put_pair(1, slot, epoch, out);
+                (*node, *incarnation).put(out);
+            }
+            Self::Dismiss { slot, epoch, node } => {
+                put_pair(2, slot, epoch, out);
+                node.put(out);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let kind = from.byte()?;
+        let (slot, epoch, node) = (Coded::take(from)?, Coded::take(from)?, Coded::take(from)?);
+        match kind {
+            1 => Ok(Self::Admit { slot, epoch, node, incarnation: Coded::take(from)? }),
+            2 => Ok(Self::Dismiss { slot, epoch, node }),
+            _ => Err(from.damaged("an unknown proposal")),
+        }
+    }
+}
+
+impl Coded for Survived {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => out.push(0),
+            Self::Everything(slots) => {
+                out.push(1);
+                slots.put(out);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        match from.byte()? {
+            0 => Ok(Self::Nothing),
+            1 => Ok(Self::Everything(Coded::take(from)?)),
+            _ => Err(from.damaged("neither everything nor nothing")),
+        }
+    }
+}
+
+impl Coded for Position {
+    const BYTES_MIN: usize = 2;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.epoch, self.sequence).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { epoch: Coded::take(from)?, sequence: Coded::take(from)? })
+    }
+}
+
+impl Coded for Copies {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        self.iter().for_each(|node| node.put(out));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut copies = Self::default();
+        for _ in 0..from.count(1)? {
+            if !copies.insert(NodeId::take(from)?) {
+                return Err(from.damaged("a copy twice, or too many copies"));
+            }
+        }
+        Ok(copies)
+    }
+}
+
+impl Coded for Decision {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Changed => out.push(1),
+            Self::Unchanged => out.push(2),
+            Self::Registered { incarnation } => {
+                out.push(3);
+                incarnation.put(out);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(match from.byte()? {
+            1 => Self::Changed,
+            2 => Self::Unchanged,
+            3 => Self::Registered { incarnation: Coded::take(from)? },
+            _ => return Err(from.damaged("an unknown decision")),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use atoll_replica::{Epoch, Incarnation, Sequence, Slot};
+
+    /// One of each.
+    pub(crate) fn changes() -> Vec<Change> {
+        let (slot, epoch, node, incarnation) = (Slot(16_383), Epoch(300), NodeId(7), Incarnation(2));
+        let survived = Survived::Everything(vec![
+            (Slot(1), Position { epoch, sequence: Sequence(9) }),
+            (Slot(2), Position::default()),
+        ]);
+        let copies = Copies::of(&[NodeId(3), NodeId(0), NodeId(u32::MAX)]);
+        vec![
+            Change::Register { node, nonce: u64::MAX, address: "h\u{f6}st:7379".to_owned(), survived },
+            Change::Register { node, nonce: 0, address: String::new(), survived: Survived::Nothing },
+            Change::Fail { node, incarnation },
+            Change::Hear { node, incarnation },
+            Change::Propose(Proposal::Admit { slot, epoch, node, incarnation }),
+            Change::Propose(Proposal::Dismiss { slot, epoch, node }),
+            Change::Found { slot, copies },
+            Change::Copy { slot, node },
+            Change::Drop { slot, node },
+            Change::Lead { slot, epoch, node },
+            Change::Recover { slot },
+        ]
+    }
+
+    #[test]
+    fn every_change_and_decision_comes_back() {
+        assert_eq!(Vec::of_bytes(&changes().to_bytes()), Ok(changes()));
+        let decisions = vec![
+            Decision::Changed,
+            Decision::Unchanged,
+            Decision::Registered { incarnation: Incarnation(8) },
+        ];
+        assert_eq!(Vec::of_bytes(&decisions.to_bytes()), Ok(decisions));
+    }
+
+    #[test]
+    fn bytes_that_are_cut_or_changed_are_refused_or_mean_something_else_and_never_panic() {
+        let bytes = changes().to_bytes();
+        for end in 0..bytes.len() {
+            assert!(Vec::<Change>::of_bytes(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                assert_ne!(Vec::<Change>::of_bytes(&damaged), Ok(changes()), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_that_is_founded_takes_few_bytes() {
+        let found =
+            Change::Found { slot: Slot(16_000), copies: Copies::of(&[NodeId(1), NodeId(2), NodeId(3)]) };
+        assert!(found.to_bytes().len() <= 8);
+    }
+}

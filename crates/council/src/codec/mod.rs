@@ -1,0 +1,11 @@
+//! What goes over the wire and to the disk, as bytes and back; no I/O.
+
+mod asks;
+mod bytes;
+mod changes;
+mod consensus;
+mod tables;
+
+pub(crate) use asks::{Answer, Ask, RingId, To};
+pub(crate) use bytes::Coded;
+pub(crate) use tables::{SLOTS_MAX, Update};

@@ -1,0 +1,270 @@
+//! The table as bytes: whole, or what changed in it since an older one.
+//!
+//! Each slot says in which table it came to be as it is, so what changed since any older table is known without keeping
+//! that one. What is sent may be more than what the receiver lacks; it is never less.
+//!
+//! Invariant: a table that was brought up to date is the same as the one that was sent.
+
+use super::bytes::{Coded, Damaged, Reader};
+use atoll_replica::{Configuration, Epoch, Member, NodeId, Slot, Table, Version};
+use std::sync::Arc;
+
+/// A table, or what makes one of an older one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    /// The oldest table that this can be applied to; none: a whole table.
+    pub(crate) since: Option<Version>,
+    /// The table that comes of it.
+    pub(crate) version: Version,
+    /// Of a whole table how many slots there are; otherwise 0.
+    slots: u32,
+    members: Vec<(NodeId, Member)>,
+    changed: Vec<(Slot, Configuration)>,
+}
+
+impl Update {
+    /// A whole table.
+    pub(crate) fn whole(table: &Table) -> Self {
+        let founded = (0..).map(Slot).zip(table.slots.iter().copied());
+        Self {
+            since: None,
+            version: table.version,
+            slots: table.slots.len() as u32,
+            members: table.members.iter().map(|(node, member)| (*node, member.clone())).collect(),
+            changed: founded
+                .filter(|(_, configuration)| *configuration != Configuration::default())
+                .collect(),
+        }
+    }
+
+    /// What is not in a table of version `since`. `member_since` says in which table a member came to be as it is.
+    pub(crate) fn since(table: &Table, since: Version, member_since: impl Fn(NodeId) -> Version) -> Self {
+        let slots = (0..).map(Slot).zip(table.slots.iter());
+        let members = table.members.iter().filter(|(node, _)| member_since(**node) > since);
+        Self {
+            since: Some(since),
+            version: table.version,
+            slots: 0,
+            members: members.map(|(node, member)| (*node, member.clone())).collect(),
+            changed: slots.filter(|(_, slot)| slot.since > since).map(|(slot, now)| (slot, *now)).collect(),
+        }
+    }
+
+    /// The table that comes of it; none if it does not fit the one that is known.
+    pub(crate) fn apply(self, known: Option<&Arc<Table>>) -> Option<Arc<Table>> {
+        let mut table = match (self.since, known) {
+            (None, _) => Table::empty(self.slots),
+            (Some(since), Some(known)) if known.version >= since => Table::clone(known),
+            _ => return None,
+        };
+        if table.version > self.version {
+            return None;
+        }
+        table.version = self.version;
+        table.members.extend(self.members);
+        for (slot, configuration) in self.changed {
+            *table.slots.get_mut(slot.0 as usize)? = configuration;
+        }
+        Some(Arc::new(table))
+    }
+}
+
+const WHOLE: u8 = 1;
+const SINCE: u8 = 2;
+
+impl Coded for Update {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self.since {
+            None => {
+                out.push(WHOLE);
+                self.slots.put(out);
+            }
+            Some(since) => {
+                out.push(SINCE);
+                since.put(out);
+            }
+        }
+        self.version.put(out);
+        self.members.put(out);
+        (self.changed.len() as u64).put(out);
+        let mut next = 0;
+        for (slot, configuration) in &self.changed {
+            // Slots are sent as how far they are behind the one before: mostly one byte.
+            slot.0.wrapping_sub(next).put(out);
+            next = slot.0.wrapping_add(1);
+            configuration.put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (since, slots) = match from.byte()? {
+            WHOLE => (None, u32::take(from)?),
+            SINCE => (Some(Version::take(from)?), 0),
+            _ => return Err(from.damaged("an unknown form of a table")),
+        };
+        if slots > SLOTS_MAX {
+            return Err(from.damaged("more slots than there can be"));
+        }
+        let (version, members) = (Coded::take(from)?, Coded::take(from)?);
+        let count = from.count(Configuration::BYTES_MIN + 1)?;
+        let mut changed = Vec::with_capacity(count);
+        let mut next = 0_u32;
+        for _ in 0..count {
+            let slot = next.wrapping_add(u32::take(from)?);
+            next = slot.wrapping_add(1);
+            changed.push((Slot(slot), Configuration::take(from)?));
+        }
+        Ok(Self { since, version, slots, members, changed })
+    }
+}
+
+/// Most slots of a ring.
+pub(crate) const SLOTS_MAX: u32 = 1 << 20;
+
+impl Coded for Configuration {
+    const BYTES_MIN: usize = 5;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.epoch, self.since).put(out);
+        self.primary.put(out);
+        (self.in_sync, self.joining).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (epoch, since) = (Epoch::take(from)?, Version::take(from)?);
+        Ok(Self {
+            epoch,
+            since,
+            primary: Coded::take(from)?,
+            in_sync: Coded::take(from)?,
+            joining: Coded::take(from)?,
+        })
+    }
+}
+
+impl Coded for Member {
+    const BYTES_MIN: usize = 3;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.incarnation.put(out);
+        self.is_up.put(out);
+        self.address.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { incarnation: Coded::take(from)?, is_up: Coded::take(from)?, address: Coded::take(from)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{Change, Group, GroupOptions, Proposal, Survived};
+    use std::collections::BTreeMap;
+
+    fn register(group: &mut Group, node: u32, nonce: u64) {
+        let (node, address) = (NodeId(node), format!("127.0.0.1:{}", 7000 + node));
+        group.apply(Change::Register { node, nonce, address, survived: Survived::Nothing });
+    }
+
+    fn founded(slots: u32) -> Group {
+        let mut group = Group::new(GroupOptions { slots, copies: 3 });
+        (1..=3).for_each(|node| register(&mut group, node, u64::from(node)));
+        group.plan(&[]).into_iter().for_each(|change| {
+            group.apply(change);
+        });
+        group
+    }
+
+    fn sent(update: &Update) -> Update {
+        Update::of_bytes(&update.to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_whole_table_comes_back_and_is_compact() {
+        let table = founded(16_384).table();
+        let update = Update::whole(&table);
+        assert!(update.to_bytes().len() < 300_000, "{}", update.to_bytes().len());
+        assert_eq!(sent(&update).apply(None), Some(Arc::clone(&table)));
+        assert_eq!(sent(&update).apply(Some(&table)), Some(table));
+        let empty = Table::empty(5);
+        assert_eq!(sent(&Update::whole(&empty)).apply(None).as_deref(), Some(&empty));
+    }
+
+    #[test]
+    fn what_changed_since_any_older_table_makes_the_newest_of_it() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut group = founded(random.u32(1..300));
+            let mut tables = vec![(group.table(), BTreeMap::new())];
+            let mut member_since = BTreeMap::new();
+            for round in 0..20 {
+                change_somehow(&mut group, &mut random, round);
+                let (before, now) = (Arc::clone(&tables.last().unwrap().0), group.table());
+                for (node, member) in &now.members {
+                    if before.members.get(node) != Some(member) {
+                        member_since.insert(*node, now.version);
+                    }
+                }
+                tables.push((now, member_since.clone()));
+            }
+            let (newest, since) = tables.last().unwrap().clone();
+            let since = |node| since.get(&node).copied().unwrap_or_default();
+            for (older, _) in &tables {
+                let update = sent(&Update::since(&newest, older.version, since));
+                for (known, _) in tables.iter().filter(|(known, _)| known.version >= older.version) {
+                    let now = update.clone().apply(Some(known));
+                    assert_eq!(now.as_ref(), Some(&newest), "seed {seed}");
+                }
+            }
+            let update = Update::since(&newest, newest.version, since);
+            assert!(update.apply(Some(&tables[0].0)).is_none() || tables[0].0.version == newest.version);
+        }
+    }
+
+    fn change_somehow(group: &mut Group, random: &mut fastrand::Rng, round: u64) {
+        let table = group.table();
+        for _ in 0..random.usize(0..5) {
+            let slot = Slot(random.u32(..table.slots.len() as u32));
+            let node = NodeId(random.u32(1..6));
+            let incarnation = table.incarnation(node).unwrap_or_default();
+            let epoch = table.slot(slot).epoch;
+            match random.u8(..6) {
+                0 => register(group, node.0, 100 + round),
+                1 => drop(group.apply(Change::Fail { node, incarnation })),
+                2 => drop(group.apply(Change::Hear { node, incarnation })),
+                3 => drop(group.apply(Change::Copy { slot, node })),
+                4 => drop(group.apply(Change::Propose(Proposal::Dismiss { slot, epoch, node }))),
+                _ => drop(group.apply(Change::Lead { slot, epoch, node })),
+            }
+        }
+    }
+
+    #[test]
+    fn one_slot_that_changed_is_sent_in_few_bytes() {
+        let mut group = founded(16_384);
+        let before = group.table();
+        let epoch = before.slot(Slot(9_999)).epoch;
+        let node = before.slot(Slot(9_999)).in_sync.as_slice()[1];
+        group.apply(Change::Propose(Proposal::Dismiss { slot: Slot(9_999), epoch, node }));
+        let update = Update::since(&group.table(), before.version, |_| Version(0));
+        assert!(update.to_bytes().len() <= 64, "{}", update.to_bytes().len());
+    }
+
+    #[test]
+    fn damaged_updates_never_panic() {
+        let bytes = Update::whole(&founded(50).table()).to_bytes();
+        for seed in 0..2_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut damaged = bytes.clone();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(..damaged.len());
+                damaged[at] = random.u8(..);
+            }
+            damaged.truncate(random.usize(..=damaged.len()));
+            if let Ok(update) = Update::of_bytes(&damaged) {
+                update.apply(None);
+            }
+        }
+    }
+}

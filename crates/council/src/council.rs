@@ -1,0 +1,183 @@
+//! A node's handle to the configuration group, and the thread behind it.
+
+use crate::agent::{self, Agent, Command};
+use crate::log::Log;
+use crate::member::{self, Member};
+use crate::{CouncilError, CouncilOptions, Listen, chance};
+use atoll_replica::{Change, Decision, Incarnation, Moment, Proposal, Survived, Table};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc as blocking};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Tells this node's moment.
+pub type CouncilClock = Arc<dyn Fn() -> Moment + Send + Sync>;
+
+/// What a node is told. In order: whoever acts on one has acted on those before it.
+#[derive(Debug)]
+pub enum CouncilEvent {
+    /// This node has begun this life.
+    Registered {
+        /// The life.
+        incarnation: Incarnation,
+    },
+    /// There is a newer table.
+    Table(Arc<Table>),
+    /// The group heard this node, and nobody will be put in its place for some time from then on.
+    Heard {
+        /// When it asked, by its own clock.
+        asked_at: Moment,
+    },
+    /// Something does not work; what can be tried again is.
+    Trouble(CouncilError),
+}
+
+/// Where events go. Called on the thread of the group: it must not wait.
+pub(crate) type Events = Box<dyn Fn(CouncilEvent) + Send + Sync>;
+
+/// Requests of this node that may wait at once.
+const COMMANDS_MAX: usize = 4_096;
+
+/// How long an operator's change may take.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A node's part in the configuration group. Dropping it ends it.
+pub struct Council {
+    commands: mpsc::Sender<Command>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    listens_on: Option<SocketAddr>,
+}
+
+impl Council {
+    /// Begins: registers this node with the group, as often as it takes, and says that it is there from then on. A member also
+    /// answers the others.
+    ///
+    /// # Errors
+    /// [`CouncilError`] if the options make no sense, or the log of a member cannot be read, or it cannot listen.
+    pub fn start(
+        mut options: CouncilOptions,
+        clock: CouncilClock,
+        survived: Survived,
+        events: Box<dyn Fn(CouncilEvent) + Send + Sync>,
+    ) -> Result<Self, CouncilError> {
+        options.validate()?;
+        let listener = options.my_listen.take().map(listen).transpose()?;
+        let listens_on =
+            listener.as_ref().map(TcpListener::local_addr).transpose().map_err(system("listen"))?;
+        let nonce = chance::unique()?;
+        let log = if listener.is_some() { Some(Log::open(options.folder.as_deref())?) } else { None };
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let (stop, stopped) = watch::channel(false);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(system("start the runtime of the configuration group"))?;
+        let agent = Agent { options: Arc::new(options), clock, events: Arc::from(events), nonce, survived };
+        let thread = std::thread::Builder::new().name("council".to_owned()).spawn(move || {
+            runtime.block_on(run(agent, log.zip(listener), received, stopped));
+        });
+        let thread = Some(thread.map_err(system("start the thread of the configuration group"))?);
+        Ok(Self { commands, stop, thread, listens_on })
+    }
+
+    /// Where this member listens.
+    #[must_use]
+    pub fn listens_on(&self) -> Option<SocketAddr> {
+        self.listens_on
+    }
+
+    /// Asks for a change that a primary wishes. Best effort: it may be lost, and is to be asked for again.
+    pub fn propose(&self, proposal: Proposal) {
+        if self.commands.try_send(Command::Propose(proposal)).is_err() {
+            tracing::debug!("a proposal was dropped: too many wait");
+        }
+    }
+
+    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Lead`], [`Change::Recover`], [`Change::Copy`]
+    /// and [`Change::Drop`].
+    ///
+    /// # Errors
+    /// [`CouncilError::Unanswered`] if it is not known whether it happened; otherwise it did not.
+    pub fn change(&self, change: Change) -> Result<Decision, CouncilError> {
+        if !member::may_be_asked(&change) {
+            return Err(CouncilError::NotAsked { problem: "the group decides about this by itself" });
+        }
+        let (answer, answered) = blocking::sync_channel(1);
+        let until = tokio::time::Instant::now() + CHANGE_TIMEOUT;
+        match self.commands.try_send(Command::Change { change, until, answer }) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(CouncilError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(CouncilError::Stopped),
+        }
+        match answered.recv_timeout(CHANGE_TIMEOUT) {
+            Ok(decided) => decided,
+            Err(RecvTimeoutError::Timeout) => Err(CouncilError::Unanswered),
+            Err(RecvTimeoutError::Disconnected) => Err(CouncilError::Unanswered),
+        }
+    }
+
+    /// Asks for the newest table, which comes as an event if it is newer than the last one.
+    pub fn fetch_table(&self) {
+        let _ = self.commands.try_send(Command::Fetch);
+    }
+
+    /// Ends it.
+    pub fn stop(self) {}
+}
+
+impl Drop for Council {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        // Whoever drops it in an event is on that very thread.
+        if let Some(thread) =
+            self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn system(action: &'static str) -> impl Fn(std::io::Error) -> CouncilError {
+    move |source| CouncilError::System { action, source }
+}
+
+fn listen(listen: Listen) -> Result<TcpListener, CouncilError> {
+    let listener = match listen {
+        Listen::Bound(listener) => listener,
+        Listen::On(address) => {
+            TcpListener::bind(address).map_err(|source| CouncilError::Listen { address, source })?
+        }
+    };
+    listener.set_nonblocking(true).map_err(system("use the socket of the configuration group"))?;
+    Ok(listener)
+}
+
+async fn run(
+    agent: Agent,
+    member: Option<(Log, TcpListener)>,
+    commands: mpsc::Receiver<Command>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let member = match member {
+        None => None,
+        Some((log, listener)) => match Member::start(Arc::clone(&agent.options), log, listener).await {
+            Ok(member) => Some(member),
+            Err(error) => return (agent.events)(CouncilEvent::Trouble(error)),
+        },
+    };
+    let watched = async {
+        match &member {
+            Some(member) => member.watched(&agent.events).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+        () = watched => {}
+        () = agent::run(&agent, commands) => {}
+    }
+    if let Some(member) = member {
+        member.stop().await;
+    }
+}

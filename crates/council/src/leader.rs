@@ -1,0 +1,314 @@
+//! What the leading member does: decides changes in batches, makes sure that it still leads, and looks after nodes and slots.
+//!
+//! Each member carries this; only the one that leads has anything to do.
+//!
+//! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
+//! Invariant: no node is given up that was heard, by this leader, for less than the timeout, nor before this leader has led for
+//! that long: whoever led before it may have heard the node until then.
+
+use crate::member::Shared;
+use crate::types::{Changes, Decisions, weight_of};
+use atoll_replica::{Change, Epoch, Incarnation, NodeId, Slot, Table, Version};
+use openraft::error::{ClientWriteError, RaftError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Batches of changes that may wait.
+const WAITING_MAX: usize = 1_024;
+
+/// Questions whether this member leads that may wait.
+const QUESTIONS_MAX: usize = 8_192;
+
+/// About how many changes become one entry of the log.
+const CHANGES_MAX: usize = 32_768;
+
+/// How long the others may take to agree to an entry.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the others may take to say that this member still leads.
+const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How often slots are looked at.
+const PLAN_EVERY: Duration = Duration::from_secs(1);
+
+/// Why changes were not made.
+#[derive(Clone, Debug)]
+pub(crate) enum NotDone {
+    /// This member does not lead.
+    NotLeader,
+    /// Too much is waiting.
+    Busy,
+    /// They may have been made.
+    Unknown(String),
+}
+
+/// What came of changes.
+pub(crate) type Submitted = Result<Decisions, NotDone>;
+
+struct Batch {
+    changes: Vec<Change>,
+    answer: Option<oneshot::Sender<Submitted>>,
+}
+
+/// The door to what the leader does.
+pub(crate) struct Duties {
+    batches: mpsc::Sender<Batch>,
+    questions: mpsc::Sender<oneshot::Sender<bool>>,
+    nodes: Arc<Mutex<Nodes>>,
+}
+
+/// What is to be done behind that door.
+pub(crate) struct Work {
+    batches: mpsc::Receiver<Batch>,
+    questions: mpsc::Receiver<oneshot::Sender<bool>>,
+}
+
+/// What this leader knows of nodes.
+#[derive(Debug, Default)]
+struct Nodes {
+    /// When each was heard last, and in which life.
+    heard: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// Who is being given up now.
+    failing: BTreeSet<NodeId>,
+    /// Since when each is down, as far as this leader knows.
+    down: BTreeMap<NodeId, Instant>,
+}
+
+impl Duties {
+    pub(crate) fn new() -> (Self, Work) {
+        let (batches, batches_received) = mpsc::channel(WAITING_MAX);
+        let (questions, questions_received) = mpsc::channel(QUESTIONS_MAX);
+        let duties = Self { batches, questions, nodes: Arc::default() };
+        (duties, Work { batches: batches_received, questions: questions_received })
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node is there.
+    pub(crate) fn heard(&self, node: NodeId, incarnation: Incarnation) {
+        let now = Instant::now();
+        let mut nodes = self.nodes();
+        let heard = nodes.heard.entry(node).or_insert((incarnation, now));
+        if incarnation >= heard.0 {
+            *heard = (incarnation, now);
+        }
+    }
+
+    /// Whether a node is being given up.
+    pub(crate) fn is_failing(&self, node: NodeId) -> bool {
+        self.nodes().failing.contains(&node)
+    }
+
+    /// Has changes decided, behind those that wait.
+    pub(crate) async fn submit(&self, changes: Vec<Change>) -> Submitted {
+        let (answer, answered) = oneshot::channel();
+        let batch = Batch { changes, answer: Some(answer) };
+        self.batches.try_send(batch).map_err(|_| NotDone::Busy)?;
+        answered.await.unwrap_or(Err(NotDone::Unknown("the member stops".to_owned())))
+    }
+
+    /// Has changes decided, if there is room.
+    pub(crate) fn propose(&self, changes: Vec<Change>) {
+        if self.batches.try_send(Batch { changes, answer: None }).is_err() {
+            tracing::debug!("proposals were dropped: too many wait");
+        }
+    }
+
+    /// Whether this member led at some time after this was called.
+    pub(crate) async fn confirm(&self) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.questions.try_send(answer).is_ok() && answered.await.unwrap_or(false)
+    }
+}
+
+impl Work {
+    pub(crate) fn begin(self, shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
+        tasks.spawn(decide(Arc::clone(shared), self.batches));
+        tasks.spawn(confirm(Arc::clone(shared), self.questions));
+        tasks.spawn(look_after(Arc::clone(shared)));
+    }
+}
+
+/// Makes one entry of the log at a time, of all that waits by then.
+async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
+    while let Some(first) = batches.recv().await {
+        let mut together = vec![first];
+        let mut weight: usize = together.iter().flat_map(|batch| &batch.changes).map(weight_of).sum();
+        while weight < CHANGES_MAX
+            && let Ok(batch) = batches.try_recv()
+        {
+            weight += batch.changes.iter().map(weight_of).sum::<usize>();
+            together.push(batch);
+        }
+        let changes = together.iter_mut().map(|batch| std::mem::take(&mut batch.changes));
+        let (counts, changes): (Vec<usize>, Vec<Vec<Change>>) =
+            changes.map(|changes| (changes.len(), changes)).unzip();
+        let decided = write(&shared, changes.concat()).await;
+        let mut from = 0;
+        for (batch, count) in together.into_iter().zip(counts) {
+            let own = decided
+                .as_ref()
+                .map(|decided| Decisions(decided.0.get(from..from + count).unwrap_or_default().to_vec()));
+            from += count;
+            if let Some(answer) = batch.answer {
+                let _ = answer.send(own.map_err(Clone::clone));
+            }
+        }
+    }
+}
+
+async fn write(shared: &Shared, changes: Vec<Change>) -> Submitted {
+    let written = shared.raft.client_write(Changes::new(changes));
+    match tokio::time::timeout(WRITE_TIMEOUT, written).await {
+        Ok(Ok(written)) => Ok(written.data),
+        Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => Err(NotDone::NotLeader),
+        Ok(Err(error)) => Err(NotDone::Unknown(error.to_string())),
+        Err(_) => Err(NotDone::Unknown("the other members of the group did not answer in time".to_owned())),
+    }
+}
+
+/// Asks the others whether this member leads, for all who want to know by then at once.
+async fn confirm(shared: Arc<Shared>, mut questions: mpsc::Receiver<oneshot::Sender<bool>>) {
+    while let Some(first) = questions.recv().await {
+        let mut together = vec![first];
+        while let Ok(question) = questions.try_recv() {
+            together.push(question);
+        }
+        let confirmed = tokio::time::timeout(CONFIRM_TIMEOUT, shared.raft.ensure_linearizable()).await;
+        let leads = matches!(confirmed, Ok(Ok(_)));
+        for question in together {
+            let _ = question.send(leads);
+        }
+    }
+}
+
+/// What the leader remembers while it leads.
+struct Reign {
+    since: Instant,
+    looked_at: Instant,
+    planned_at: Option<Instant>,
+    planned_for: Option<Version>,
+}
+
+async fn look_after(shared: Arc<Shared>) {
+    let every = shared.options.node_timeout() / 30;
+    let mut reign: Option<Reign> = None;
+    loop {
+        tokio::time::sleep(every).await;
+        if !shared.leads() {
+            reign = None;
+            continue;
+        }
+        let now = Instant::now();
+        let reign = match &mut reign {
+            Some(reign) => reign,
+            none => {
+                // What was decided before has to be known here before anything is decided about it.
+                if !shared.duties.confirm().await {
+                    continue;
+                }
+                *shared.duties.nodes() = Nodes::default();
+                let now = Instant::now();
+                none.insert(Reign { since: now, looked_at: now, planned_at: None, planned_for: None })
+            }
+        };
+        let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
+        reign.looked_at = now;
+        if paused > every * 4 {
+            // This member stood still, and with it whatever nodes said meanwhile: their silence was ours.
+            shared.duties.nodes().forgive(paused);
+        }
+        let table = shared.machine.table();
+        shared.give_up_silent(&table, reign.since, now);
+        shared.plan(&table, reign, now).await;
+    }
+}
+
+impl Nodes {
+    fn forgive(&mut self, time: Duration) {
+        self.heard.values_mut().for_each(|(_, at)| *at += time);
+    }
+
+    /// Who was not heard for too long.
+    fn silent(&mut self, table: &Table, led_since: Instant, timeout: Duration, now: Instant) -> Vec<Change> {
+        let mut silent = Vec::new();
+        for (&node, member) in &table.members {
+            if !member.is_up {
+                self.down.entry(node).or_insert(now);
+                continue;
+            }
+            self.down.remove(&node);
+            let in_this_life = self.heard.get(&node).filter(|(life, _)| *life >= member.incarnation);
+            let heard_at = in_this_life.map_or(led_since, |(_, at)| *at).max(led_since);
+            if now.saturating_duration_since(heard_at) > timeout && self.failing.insert(node) {
+                silent.push(Change::Fail { node, incarnation: member.incarnation });
+            }
+        }
+        silent
+    }
+
+    fn gone(&self, after: Duration, now: Instant) -> Vec<NodeId> {
+        let gone = self.down.iter().filter(|(_, since)| now.saturating_duration_since(**since) > after);
+        gone.map(|(node, _)| *node).collect()
+    }
+}
+
+impl Shared {
+    fn give_up_silent(self: &Arc<Self>, table: &Table, led_since: Instant, now: Instant) {
+        let silent = self.duties.nodes().silent(table, led_since, self.options.node_timeout(), now);
+        if silent.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let nodes: Vec<_> = silent
+                .iter()
+                .filter_map(|change| match change {
+                    Change::Fail { node, .. } => Some(*node),
+                    _ => None,
+                })
+                .collect();
+            tracing::info!(?nodes, "nodes were not heard for too long");
+            // Until it is known what came of it, nobody is told that the node was heard, but by way of the log.
+            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {}
+            shared.duties.nodes().failing.retain(|node| !nodes.contains(node));
+        });
+    }
+
+    async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
+        let is_unfounded = table.slots.iter().any(|slot| slot.epoch == Epoch(0));
+        let is_time = reign.planned_at.is_none_or(|at| now >= at + PLAN_EVERY);
+        let is_wanted = is_unfounded && reign.planned_for != Some(table.version);
+        if !is_time && !is_wanted {
+            return;
+        }
+        reign.planned_at = Some(now);
+        reign.planned_for = Some(table.version);
+        let up = table.members.values().filter(|member| member.is_up).count();
+        let waited = now >= reign.since + Duration::from_millis(self.options.founding_wait_ms);
+        let may_found = up >= self.options.founding_nodes || waited;
+        let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
+        let mut changes = self.machine.group().plan(&gone);
+        changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
+        if changes.is_empty() {
+            return;
+        }
+        tracing::debug!(changes = changes.len(), first = ?slot_of(&changes), "slots are placed");
+        if let Err(error) = self.submit(changes).await {
+            tracing::debug!(?error, "slots were not placed");
+        }
+    }
+}
+
+fn slot_of(changes: &[Change]) -> Option<Slot> {
+    match changes.first()? {
+        Change::Found { slot, .. } | Change::Copy { slot, .. } | Change::Drop { slot, .. } => Some(*slot),
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! What the log of the group makes: the table.
+//!
+//! Invariant: the same entries make the same table on every member.
+
+use crate::codec::{Coded, Update};
+use crate::types::{Decisions, EntryOf, LogIdOf, Seat, SeatId, StorageError, Types};
+use atoll_replica::{Group, GroupOptions, NodeId, Table, Version};
+use openraft::storage::RaftStateMachine;
+use openraft::{
+    AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
+    StoredMembership,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// Updates that are kept as bytes for others who ask from the same table.
+const UPDATES_KEPT: usize = 16;
+
+/// What was decided so far. Cloning it shares it.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    state: Arc<Mutex<State>>,
+    table: watch::Sender<Arc<Table>>,
+}
+
+struct State {
+    group: Group,
+    applied: Option<LogIdOf>,
+    membership: StoredMembership<SeatId, Seat>,
+    /// In which table each member of the ring came to be as it is.
+    member_since: BTreeMap<NodeId, Version>,
+    /// Updates to the newest table, by the table they begin with.
+    updates: BTreeMap<Option<Version>, Arc<Vec<u8>>>,
+}
+
+impl Machine {
+    pub(crate) fn new(options: GroupOptions) -> Self {
+        let group = Group::new(options);
+        let (table, _) = watch::channel(group.table());
+        let state = State {
+            group,
+            applied: None,
+            membership: StoredMembership::default(),
+            member_since: BTreeMap::new(),
+            updates: BTreeMap::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), table }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table as it is.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.borrow())
+    }
+
+    /// Tells of each new table.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Table>> {
+        self.table.subscribe()
+    }
+
+    /// What the placement of slots wants changed.
+    pub(crate) fn group(&self) -> Group {
+        self.state().group.clone()
+    }
+
+    /// What makes the newest table of one that is known, as bytes.
+    pub(crate) fn update(&self, known: Option<Version>) -> Arc<Vec<u8>> {
+        let mut state = self.state();
+        if let Some(update) = state.updates.get(&known) {
+            return Arc::clone(update);
+        }
+        let table = state.group.table();
+        let update = match known {
+            None => Update::whole(&table),
+            Some(since) => Update::since(&table, since, |node| {
+                state.member_since.get(&node).copied().unwrap_or(table.version)
+            }),
+        };
+        let update = Arc::new(update.to_bytes());
+        if state.updates.len() < UPDATES_KEPT {
+            state.updates.insert(known, Arc::clone(&update));
+        }
+        update
+    }
+}
+
+impl State {
+    fn apply(&mut self, entry: EntryOf) -> Decisions {
+        self.applied = Some(entry.log_id);
+        match entry.payload {
+            EntryPayload::Blank => Decisions::default(),
+            EntryPayload::Membership(membership) => {
+                self.membership = StoredMembership::new(Some(entry.log_id), membership);
+                Decisions::default()
+            }
+            EntryPayload::Normal(changes) => {
+                Decisions(changes.0.iter().map(|change| self.group.apply(change.clone())).collect())
+            }
+        }
+    }
+
+    /// Notes which members are not as they were.
+    fn compare(&mut self, before: &Table) {
+        let now = self.group.table();
+        for (node, member) in &now.members {
+            if before.members.get(node) != Some(member) {
+                self.member_since.insert(*node, now.version);
+            }
+        }
+        self.updates.clear();
+    }
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogIdOf>, StoredMembership<SeatId, Seat>), StorageError> {
+        let state = self.state();
+        Ok((state.applied, state.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Decisions>, StorageError>
+    where
+        I: IntoIterator<Item = EntryOf> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let (decisions, table) = {
+            let mut state = self.state();
+            let before = state.group.table();
+            let decisions = entries.into_iter().map(|entry| state.apply(entry)).collect();
+            let table = state.group.table();
+            if table.version != before.version {
+                state.compare(&before);
+            }
+            (decisions, table)
+        };
+        self.table.send_if_modified(|known| {
+            let is_newer = known.version != table.version;
+            *known = table;
+            is_newer
+        });
+        Ok(decisions)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
+        self.clone()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Vec<u8>>, StorageError> {
+        Ok(Box::default())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<SeatId, Seat>,
+        _snapshot: Box<Vec<u8>>,
+    ) -> Result<(), StorageError> {
+        Err(StorageIOError::read_snapshot(Some(meta.signature()), AnyError::error("not there yet")).into())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+        Ok(None)
+    }
+}
+
+impl RaftSnapshotBuilder<Types> for Machine {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
+        Err(StorageIOError::write_snapshot(None, AnyError::error("not there yet")).into())
+    }
+}

@@ -1,0 +1,386 @@
+//! A member of the group: carries the log, and answers nodes and the other members.
+//!
+//! Invariant: nothing about a log is taken that was meant for another seat or another group.
+//! Invariant: a node is told that it was heard only if the table then has it up, in that life, and nothing else is on its way.
+
+use crate::codec::{Answer, Ask, Coded, RingId, To};
+use crate::council::Events;
+use crate::founding;
+use crate::leader::{Duties, NotDone, Submitted};
+use crate::log::Log;
+use crate::machine::Machine;
+use crate::options::ADDRESS_BYTES_MAX;
+use crate::peers::{self, Network, Peers};
+use crate::types::{Raft, Seat, SeatId};
+use crate::{CouncilError, CouncilEvent, CouncilOptions};
+use atoll_replica::{Change, Incarnation, NodeId, Proposal, Version};
+use atoll_wire::{Connection, Request, Responder};
+use openraft::Snapshot;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{RwLock, Semaphore};
+use tokio::task::JoinSet;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 4_096;
+
+/// How long somebody who connects may take to say who it is.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the consensus may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A member of the group.
+pub(crate) struct Member {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+/// What answers need.
+pub(crate) struct Shared {
+    pub(crate) options: Arc<CouncilOptions>,
+    pub(crate) log: Log,
+    pub(crate) machine: Machine,
+    pub(crate) raft: Raft,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) duties: Duties,
+    /// Held for reading while something about the log is taken, and for writing while another group is about to be founded.
+    gate: RwLock<()>,
+    pub(crate) troubles: tokio::sync::mpsc::Sender<CouncilError>,
+    troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
+}
+
+/// Whether an operator may ask for this.
+pub(crate) fn may_be_asked(change: &Change) -> bool {
+    matches!(change, Change::Lead { .. } | Change::Recover { .. } | Change::Copy { .. } | Change::Drop { .. })
+}
+
+/// Whether a node may ask for this.
+fn is_right(change: &Change) -> bool {
+    match change {
+        Change::Register { address, .. } => address.len() <= ADDRESS_BYTES_MAX,
+        change => may_be_asked(change),
+    }
+}
+
+impl Member {
+    pub(crate) async fn start(
+        options: Arc<CouncilOptions>,
+        log: Log,
+        listener: TcpListener,
+    ) -> Result<Self, CouncilError> {
+        let machine = Machine::new(options.ring);
+        let peers = Arc::new(Peers::new(Arc::clone(&options)));
+        let config = options.consensus().validate();
+        let config =
+            config.map_err(|_| CouncilError::Option { option: "election_ms", problem: "out of range" })?;
+        let network = Network { peers: Arc::clone(&peers), log: log.clone() };
+        let raft = Raft::new(log.seat(), Arc::new(config), network, log.clone(), machine.clone()).await;
+        let raft = raft.map_err(|error| CouncilError::Member { problem: error.to_string() })?;
+        let (duties, work) = Duties::new();
+        let (troubles, troubled) = tokio::sync::mpsc::channel(16);
+        let shared = Arc::new(Shared {
+            options,
+            log,
+            machine,
+            raft,
+            peers,
+            duties,
+            gate: RwLock::default(),
+            troubles,
+            troubled: tokio::sync::Mutex::new(troubled),
+        });
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .map_err(|source| CouncilError::System { action: "listen", source })?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(Arc::clone(&shared), listener));
+        tasks.spawn(founding::found_or_join(Arc::clone(&shared)));
+        work.begin(&shared, &mut tasks);
+        Ok(Self { shared, tasks })
+    }
+
+    /// Hands on what goes wrong, for ever.
+    pub(crate) async fn watched(&self, events: &Events) {
+        let mut troubled = self.shared.troubled.lock().await;
+        let mut metrics = self.shared.raft.server_metrics();
+        let mut core = self.shared.raft.metrics();
+        let stopped = async {
+            loop {
+                let problem = core.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
+                if let Some(problem) = problem {
+                    return problem;
+                }
+                if core.changed().await.is_err() || metrics.has_changed().is_err() {
+                    return "it ended".to_owned();
+                }
+                metrics.mark_unchanged();
+            }
+        };
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                Some(trouble) = troubled.recv() => events(CouncilEvent::Trouble(trouble)),
+                problem = &mut stopped => {
+                    events(CouncilEvent::Trouble(CouncilError::Member { problem }));
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.tasks.abort_all();
+        if tokio::time::timeout(STOP_TIMEOUT, self.shared.raft.shutdown()).await.is_err() {
+            tracing::warn!("the configuration group of this node did not stop in time");
+        }
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(&shared);
+                connections.spawn(async move {
+                    serve(shared, stream).await;
+                    drop(permit);
+                });
+            }
+            // Out of descriptors, most likely: whoever waits is let in when others are gone.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let welcome = |greeting: &[u8]| peers::welcome(&shared.options, greeting);
+    let accepted = Connection::accept(stream, peers::limits(), welcome);
+    let mut connection = match tokio::time::timeout(HELLO_TIMEOUT, accepted).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::debug!(%error, "a connection was refused"),
+        Err(_) => return,
+    };
+    let mut answers = JoinSet::new();
+    while let Ok(Some(Request { body, responder })) = connection.next().await {
+        match Ask::of_bytes(&body) {
+            Ok(ask) => drop(answers.spawn(reply(Arc::clone(&shared), ask, responder))),
+            Err(error) => return tracing::warn!(%error, "a request to the group makes no sense"),
+        }
+        while answers.try_join_next().is_some() {}
+    }
+    // What was asked goes on: a change that was under way is made all the same.
+    answers.detach_all();
+}
+
+async fn reply(shared: Arc<Shared>, ask: Ask, responder: Responder) {
+    let gone = responder.gone();
+    let is_watch = matches!(ask, Ask::Watch { .. });
+    let answer = if is_watch {
+        tokio::select! {
+            answer = shared.answer(ask) => answer,
+            () = gone => return,
+        }
+    } else {
+        shared.answer(ask).await
+    };
+    let _ = responder.finish(&answer.to_bytes()).await;
+}
+
+impl Shared {
+    async fn answer(&self, ask: Ask) -> Answer {
+        match ask {
+            Ask::Vote(..) | Ask::Append(..) | Ask::Snapshot(..) => self.consensus(ask).await,
+            Ask::Who => self.who(),
+            Ask::Prepare(ring) => self.prepare(ring).await,
+            Ask::Join { node, seat } => self.join(node, seat).await,
+            Ask::Decide(change) => self.decide(change).await,
+            Ask::Propose(proposals) => self.propose(proposals),
+            Ask::Heartbeat { node, incarnation } => self.heartbeat(node, incarnation).await,
+            Ask::Watch { known, is_at_once } => self.watch(known, is_at_once).await,
+        }
+    }
+
+    async fn consensus(&self, ask: Ask) -> Answer {
+        let _gate = self.gate.read().await;
+        let answer = match ask {
+            Ask::Vote(to, request) => match self.is_meant(to).await {
+                Ok(()) => self.raft.vote(request).await.map(Answer::Voted).map_err(|error| error.to_string()),
+                Err(answer) => return answer,
+            },
+            Ask::Append(to, request) => match self.is_meant(to).await {
+                Ok(()) => {
+                    let appended = self.raft.append_entries(request).await;
+                    appended.map(Answer::Appended).map_err(|error| error.to_string())
+                }
+                Err(answer) => return answer,
+            },
+            Ask::Snapshot(to, vote, meta, bytes) => match self.is_meant(to).await {
+                Ok(()) => {
+                    let snapshot = Snapshot { meta, snapshot: Box::new(bytes) };
+                    let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+                    installed.map(|done| Answer::Installed(done.vote)).map_err(|error| error.to_string())
+                }
+                Err(answer) => return answer,
+            },
+            _ => return Answer::No,
+        };
+        answer.unwrap_or_else(Answer::Failed)
+    }
+
+    /// Whether a message is for this log. One that belongs to no group yet takes the first that calls it.
+    async fn is_meant(&self, to: To) -> Result<(), Answer> {
+        if to.seat != self.log.seat() || self.log.ring().is_some_and(|ring| ring != to.ring) {
+            return Err(Answer::No);
+        }
+        if self.log.ring().is_none() {
+            self.log.set_ring(to.ring).await.map_err(|error| Answer::Failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn who(&self) -> Answer {
+        Answer::Who {
+            node: self.options.me,
+            seat: self.log.seat(),
+            ring: self.log.ring(),
+            has_log: self.log.has_entries(),
+        }
+    }
+
+    pub(crate) async fn prepare(&self, ring: RingId) -> Answer {
+        let _gate = self.gate.write().await;
+        if self.log.has_entries() {
+            return Answer::No;
+        }
+        match self.log.set_ring(ring).await {
+            Ok(()) => Answer::Yes,
+            Err(error) => Answer::Failed(error.to_string()),
+        }
+    }
+
+    /// Who leads, as far as is known here.
+    fn leader(&self) -> Option<NodeId> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        let seat = metrics.current_leader?;
+        metrics.membership_config.membership().get_node(&seat).map(|seat| seat.node)
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        metrics.borrow().state == openraft::ServerState::Leader
+    }
+
+    fn not_leader(&self) -> Answer {
+        // Whoever asks would only come back if it was told to ask here.
+        Answer::NotLeader(self.leader().filter(|leader| *leader != self.options.me))
+    }
+
+    async fn decide(&self, change: Change) -> Answer {
+        if !is_right(&change) {
+            return Answer::No;
+        }
+        let registers = matches!(change, Change::Register { .. }).then(|| match &change {
+            Change::Register { node, .. } => *node,
+            _ => NodeId::default(),
+        });
+        match self.submit(vec![change]).await {
+            Ok(decisions) => match decisions.0.first() {
+                Some(decision) => {
+                    if let (Some(node), atoll_replica::Decision::Registered { incarnation }) =
+                        (registers, decision)
+                    {
+                        self.duties.heard(node, *incarnation);
+                    }
+                    Answer::Decision(*decision)
+                }
+                None => Answer::Failed("a change without a decision".to_owned()),
+            },
+            Err(NotDone::NotLeader) => self.not_leader(),
+            Err(NotDone::Busy) => Answer::Unsure,
+            Err(NotDone::Unknown(words)) => Answer::Failed(words),
+        }
+    }
+
+    /// Has the log decide changes.
+    pub(crate) async fn submit(&self, changes: Vec<Change>) -> Submitted {
+        if !self.leads() {
+            return Err(NotDone::NotLeader);
+        }
+        self.duties.submit(changes).await
+    }
+
+    fn propose(&self, proposals: Vec<Proposal>) -> Answer {
+        if !self.leads() {
+            return self.not_leader();
+        }
+        self.duties.propose(proposals.into_iter().map(Change::Propose).collect());
+        Answer::Yes
+    }
+
+    async fn heartbeat(&self, node: NodeId, incarnation: Incarnation) -> Answer {
+        if !self.leads() {
+            return self.not_leader();
+        }
+        self.duties.heard(node, incarnation);
+        if !self.duties.confirm().await {
+            return if self.leads() { Answer::Unsure } else { self.not_leader() };
+        }
+        let table = self.machine.table();
+        let Some(member) = table.members.get(&node).filter(|member| member.incarnation == incarnation) else {
+            return Answer::OtherLife;
+        };
+        if member.is_up && !self.duties.is_failing(node) {
+            return Answer::Heard(table.version);
+        }
+        // It was given up, or that is under way: first the table has to have it up again.
+        match self.submit(vec![Change::Hear { node, incarnation }]).await {
+            Ok(_) => {
+                let table = self.machine.table();
+                let member = table.members.get(&node);
+                match member.is_some_and(|member| member.incarnation == incarnation && member.is_up) {
+                    true => Answer::Heard(table.version),
+                    false => Answer::Unsure,
+                }
+            }
+            Err(_) => Answer::Unsure,
+        }
+    }
+
+    async fn watch(&self, known: Option<Version>, is_at_once: bool) -> Answer {
+        let is_newer = |version: Version| known.is_none_or(|known| version > known);
+        if is_at_once && (!self.leads() || !self.duties.confirm().await) {
+            return self.not_leader();
+        }
+        let mut tables = self.machine.watch();
+        if !is_at_once && tables.wait_for(|table| is_newer(table.version)).await.is_err() {
+            return Answer::Unsure;
+        }
+        let version = self.machine.table().version;
+        if is_newer(version) {
+            Answer::Table(self.machine.update(known).to_vec())
+        } else {
+            Answer::Heard(version)
+        }
+    }
+
+    async fn join(&self, node: NodeId, seat: SeatId) -> Answer {
+        if !self.options.members.iter().any(|(member, _)| *member == node) {
+            return Answer::No;
+        }
+        if !self.leads() {
+            return self.not_leader();
+        }
+        founding::take_in(self, seat, Seat { node }).await
+    }
+}

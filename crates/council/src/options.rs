@@ -1,0 +1,215 @@
+//! What is chosen when a node joins the group, as a member of it or as one that only asks.
+
+use crate::CouncilError;
+use crate::codec::SLOTS_MAX;
+use atoll_replica::{COPIES_MAX, GroupOptions, NodeId};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of a node's part in the configuration group.
+#[derive(Debug)]
+pub struct CouncilOptions {
+    /// This node.
+    pub me: NodeId,
+    /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3 or 5.
+    pub members: Vec<(NodeId, SocketAddr)>,
+    /// Where this node listens, if it is a member.
+    pub my_listen: Option<Listen>,
+    /// Where the log and the snapshot of the group lie, if this node is a member; always synced. None: in memory. A member that
+    /// lost its memory comes back as another one, which the others have to agree to: so more than half of them must not restart
+    /// at once.
+    pub folder: Option<PathBuf>,
+    /// Options of the ring that never change.
+    pub ring: GroupOptions,
+    /// After which silence a node counts as down. Must be longer than the lease of the ring on the worst pair of clocks.
+    pub node_timeout_ms: u64,
+    /// How long a node must be down until its copies are made elsewhere.
+    pub gone_after_ms: u64,
+    /// How often a node tells that it is there.
+    pub heartbeat_ms: u64,
+    /// After which silence of the leading member another one may lead, at least; at most a bit more than three times that.
+    pub election_ms: u64,
+    /// How many nodes there should be before slots are first given to nodes.
+    pub founding_nodes: usize,
+    /// How long that is waited for, before slots are given to those that are there.
+    pub founding_wait_ms: u64,
+    /// A secret that all nodes share: each connection shows it.
+    pub token: Option<Secret>,
+    /// Where clients and nodes reach this node, as text for the table.
+    pub address: String,
+}
+
+/// Where a member listens.
+#[derive(Debug)]
+pub enum Listen {
+    /// There.
+    On(SocketAddr),
+    /// On a socket that listens already.
+    Bound(TcpListener),
+}
+
+/// Bytes that only nodes of the ring know. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<[u8]>);
+
+/// More members make each change slower and none safer.
+const MEMBERS_MAX: usize = 9;
+
+const SECRET_BYTES_MAX: usize = 1024;
+
+impl CouncilOptions {
+    /// Options with the usual times, in memory, without a secret.
+    #[must_use]
+    pub fn new(me: NodeId, members: Vec<(NodeId, SocketAddr)>, ring: GroupOptions, address: String) -> Self {
+        Self {
+            me,
+            members,
+            my_listen: None,
+            folder: None,
+            ring,
+            node_timeout_ms: 1_500,
+            gone_after_ms: 30_000,
+            heartbeat_ms: 100,
+            election_ms: 250,
+            founding_nodes: ring.copies,
+            founding_wait_ms: 10_000,
+            token: None,
+            address,
+        }
+    }
+
+    /// Checks that they make sense together.
+    ///
+    /// # Errors
+    /// [`CouncilError::Option`], naming the option.
+    pub fn validate(&self) -> Result<(), CouncilError> {
+        let wrong = |option, problem| Err(CouncilError::Option { option, problem });
+        let nodes: BTreeSet<_> = self.members.iter().map(|(node, _)| *node).collect();
+        if nodes.is_empty() || nodes.len() != self.members.len() || nodes.len() > MEMBERS_MAX {
+            return wrong("members", "1 to 9 nodes, each once");
+        }
+        if self.my_listen.is_some() != nodes.contains(&self.me) {
+            return wrong("my_listen", "given by members of the group, and by nobody else");
+        }
+        if self.ring.slots == 0 || self.ring.slots > SLOTS_MAX {
+            return wrong("ring.slots", "from 1 to 1,048,576");
+        }
+        if self.ring.copies == 0 || self.ring.copies > COPIES_MAX {
+            return wrong("ring.copies", "from 1 to 7");
+        }
+        if self.heartbeat_ms == 0 || self.node_timeout_ms < 3 * self.heartbeat_ms {
+            return wrong("node_timeout_ms", "at least three times heartbeat_ms");
+        }
+        if self.election_ms < 20 {
+            return wrong("election_ms", "at least 20");
+        }
+        if self.address.len() > ADDRESS_BYTES_MAX {
+            return wrong("address", "at most 1,024 bytes");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn node_timeout(&self) -> Duration {
+        Duration::from_millis(self.node_timeout_ms)
+    }
+
+    pub(crate) fn heartbeat(&self) -> Duration {
+        Duration::from_millis(self.heartbeat_ms)
+    }
+
+    /// How the members agree. Every entry is synced by each of them, so a heartbeat may take as long as a slow disk.
+    pub(crate) fn consensus(&self) -> openraft::Config {
+        openraft::Config {
+            cluster_name: "atoll".to_owned(),
+            heartbeat_interval: self.election_ms * 2 / 5,
+            election_timeout_min: self.election_ms,
+            election_timeout_max: self.election_ms * 9 / 5,
+            install_snapshot_timeout: 10_000,
+            max_payload_entries: 256,
+            replication_lag_threshold: 5_000,
+            snapshot_policy: openraft::SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: 500,
+            ..openraft::Config::default()
+        }
+    }
+}
+
+/// Longest address of a node that is taken into the table.
+pub(crate) const ADDRESS_BYTES_MAX: usize = 1024;
+
+impl Secret {
+    /// A secret of 1 to 1,024 bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (1..=SECRET_BYTES_MAX).contains(&bytes.len()).then(|| Self(bytes.into()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is it. How long that takes follows from its length alone.
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        let mut difference = usize::from(shown.len() != self.0.len());
+        for (at, byte) in self.0.iter().enumerate() {
+            let other = shown.get(at).copied().unwrap_or(!byte);
+            difference |= usize::from(std::hint::black_box(byte ^ other));
+        }
+        std::hint::black_box(difference) == 0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(members: &[u32]) -> CouncilOptions {
+        let members =
+            members.iter().map(|&node| (NodeId(node), SocketAddr::from(([127, 0, 0, 1], 1)))).collect();
+        let ring = GroupOptions { slots: 16, copies: 3 };
+        CouncilOptions::new(NodeId(9), members, ring, "here".to_owned())
+    }
+
+    fn named(options: &CouncilOptions) -> Option<&'static str> {
+        match options.validate() {
+            Err(CouncilError::Option { option, .. }) => Some(option),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_named() {
+        assert_eq!(named(&options(&[1, 2, 3])), None);
+        assert_eq!(named(&options(&[])), Some("members"));
+        assert_eq!(named(&options(&[1, 1])), Some("members"));
+        assert_eq!(named(&options(&[1, 9])), Some("my_listen"), "a member that does not listen");
+        assert_eq!(named(&CouncilOptions { node_timeout_ms: 200, ..options(&[1]) }), Some("node_timeout_ms"));
+        let ring = GroupOptions { slots: 0, copies: 1 };
+        assert_eq!(named(&CouncilOptions { ring, ..options(&[1]) }), Some("ring.slots"));
+    }
+
+    #[test]
+    fn times_of_the_consensus_fit_together() {
+        for election_ms in [20, 250, 10_000] {
+            let options = CouncilOptions { election_ms, ..options(&[1]) };
+            assert!(options.consensus().validate().is_ok(), "{election_ms}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_and_only_it_is_it() {
+        let secret = Secret::new(b"abc").unwrap();
+        assert!(secret.is(b"abc") && !secret.is(b"abd") && !secret.is(b"ab") && !secret.is(b"abcd"));
+        assert_eq!(format!("{secret:?}"), "Secret");
+        assert!(Secret::new(b"").is_none());
+    }
+}

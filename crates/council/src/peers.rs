@@ -1,0 +1,247 @@
+//! Connections to members of the group.
+//!
+//! Invariant: a request is given up after its time, whatever the other side does.
+
+use crate::codec::{Answer, Ask, Coded, To};
+use crate::log::Log;
+use crate::types::{Seat, SeatId, Types, VoteOf};
+use crate::{CouncilError, CouncilOptions};
+use atoll_replica::NodeId;
+use atoll_wire::{Client, Limits, WireError};
+use openraft::error::{
+    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
+};
+use openraft::network::{Backoff, RPCOption};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::{RaftNetwork, RaftNetworkFactory, Snapshot};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+/// The version of what is said over a connection.
+pub(crate) const VERSION: u8 = 1;
+
+/// How long a member may take to let somebody in.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// The member cannot be reached: it has seen nothing.
+    #[error("the member cannot be reached")]
+    Unreached(#[source] WireError),
+    /// It may have seen the question.
+    #[error("the connection was lost")]
+    Lost,
+    /// It answered in time with nothing that makes sense.
+    #[error("not an answer to what was asked")]
+    Nonsense,
+    /// It took too long.
+    #[error("no answer in time")]
+    Late,
+}
+
+/// What a connection may carry.
+pub(crate) fn limits() -> Limits {
+    Limits { streams: 256, ..Limits::default() }
+}
+
+/// What a connection begins with.
+pub(crate) fn greeting(options: &CouncilOptions) -> Vec<u8> {
+    let mut greeting = vec![VERSION];
+    if let Some(token) = &options.token {
+        greeting.extend_from_slice(token.bytes());
+    }
+    greeting
+}
+
+/// Whether who greets so may come in.
+pub(crate) fn welcome(options: &CouncilOptions, greeting: &[u8]) -> Result<Vec<u8>, String> {
+    match greeting.split_first() {
+        Some((&VERSION, shown)) if options.token.as_ref().is_none_or(|token| token.is(shown)) => {
+            Ok(vec![VERSION])
+        }
+        Some((&VERSION, _)) => Err("the token is not that of this ring".to_owned()),
+        Some((version, _)) => {
+            Err(format!("version {version} of the group is not known here, only {VERSION}"))
+        }
+        None => Err("no version of the group was named".to_owned()),
+    }
+}
+
+/// Connects to a member.
+pub(crate) async fn connect(address: SocketAddr, options: &CouncilOptions) -> Result<Client, WireError> {
+    let connected = async {
+        let io = |source| WireError::Io { action: "connect", source };
+        let stream = TcpStream::connect(address).await.map_err(io)?;
+        stream.set_nodelay(true).map_err(io)?;
+        Client::connect(stream, limits(), greeting(options)).await.map(|(client, _)| client)
+    };
+    match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
+        Ok(connected) => connected,
+        Err(_) => Err(WireError::Io { action: "connect", source: io::ErrorKind::TimedOut.into() }),
+    }
+}
+
+/// Asks over a connection.
+pub(crate) async fn ask(client: &Client, ask: &Ask, within: Duration) -> Result<Answer, NoAnswer> {
+    match tokio::time::timeout(within, client.call(&ask.to_bytes())).await {
+        Ok(Ok(answer)) => Answer::of_bytes(&answer).map_err(|_| NoAnswer::Nonsense),
+        Ok(Err(_)) => Err(NoAnswer::Lost),
+        Err(_) => Err(NoAnswer::Late),
+    }
+}
+
+/// The other members.
+pub(crate) struct Peers {
+    options: Arc<CouncilOptions>,
+    peers: BTreeMap<NodeId, Peer>,
+}
+
+struct Peer {
+    address: SocketAddr,
+    client: Mutex<Option<Client>>,
+}
+
+impl Peers {
+    pub(crate) fn new(options: Arc<CouncilOptions>) -> Self {
+        let peer =
+            |&(node, address): &(NodeId, SocketAddr)| (node, Peer { address, client: Mutex::default() });
+        let others = options.members.iter().filter(|(node, _)| *node != options.me);
+        Self { peers: others.map(peer).collect(), options }
+    }
+
+    /// The other members.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.peers.keys().copied().collect()
+    }
+
+    /// Asks another member.
+    pub(crate) async fn ask(&self, node: NodeId, ask: &Ask, within: Duration) -> Result<Answer, NoAnswer> {
+        let answered = async {
+            let client = self.client(node).await.map_err(NoAnswer::Unreached)?;
+            self::ask(&client, ask, within).await
+        };
+        tokio::time::timeout(within, answered).await.unwrap_or(Err(NoAnswer::Late))
+    }
+
+    async fn client(&self, node: NodeId) -> Result<Client, WireError> {
+        let peer = self.peers.get(&node).ok_or(WireError::Closed)?;
+        let mut client = peer.client.lock().await;
+        if let Some(client) = client.as_ref().filter(|client| client.is_open()) {
+            return Ok(client.clone());
+        }
+        let connected = connect(peer.address, &self.options).await?;
+        *client = Some(connected.clone());
+        Ok(connected)
+    }
+}
+
+/// Makes connections for the consensus.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) log: Log,
+}
+
+/// A connection to one seat.
+pub(crate) struct Connection {
+    network: Network,
+    seat: SeatId,
+    node: NodeId,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Connection;
+
+    async fn new_client(&mut self, target: SeatId, node: &Seat) -> Self::Network {
+        Connection { network: self.clone(), seat: target, node: node.node }
+    }
+}
+
+type Failed = RPCError<SeatId, Seat, RaftError<SeatId>>;
+
+impl Connection {
+    async fn ask(&self, ask: impl FnOnce(To) -> Ask, within: Duration) -> Result<Answer, Failed> {
+        let ring = self.network.log.ring().ok_or_else(|| unreachable(&NoAnswer::Nonsense))?;
+        let ask = ask(To { ring, seat: self.seat });
+        match self.network.peers.ask(self.node, &ask, within).await {
+            Ok(Answer::Failed(words)) => Err(unreachable(&io::Error::other(words))),
+            Ok(Answer::No) => Err(unreachable(&io::Error::other("another seat, or another group"))),
+            Ok(answer) => Ok(answer),
+            Err(error @ NoAnswer::Unreached(_)) => Err(unreachable(&error)),
+            Err(error) => Err(RPCError::Network(NetworkError::new(&error))),
+        }
+    }
+}
+
+fn unreachable(error: &(impl std::error::Error + 'static)) -> Failed {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
+fn nonsense() -> Failed {
+    RPCError::Network(NetworkError::new(&NoAnswer::Nonsense))
+}
+
+impl RaftNetwork<Types> for Connection {
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<SeatId>, Failed> {
+        match self.ask(|to| Ask::Append(to, rpc), option.hard_ttl()).await? {
+            Answer::Appended(answer) => Ok(answer),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<SeatId>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<SeatId>, Failed> {
+        match self.ask(|to| Ask::Vote(to, rpc), option.hard_ttl()).await? {
+            Answer::Voted(answer) => Ok(answer),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf,
+        snapshot: Snapshot<Types>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<SeatId>, StreamingError<Types, Fatal<SeatId>>> {
+        let sent =
+            self.ask(|to| Ask::Snapshot(to, vote, snapshot.meta, *snapshot.snapshot), option.hard_ttl());
+        let answer = tokio::select! {
+            answer = sent => answer,
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+        };
+        match answer {
+            Ok(Answer::Installed(vote)) => Ok(SnapshotResponse::new(vote)),
+            Ok(_) => Err(StreamingError::Network(NetworkError::new(&NoAnswer::Nonsense))),
+            Err(RPCError::Network(error)) => Err(StreamingError::Network(error)),
+            Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(Duration::from_millis(100)))
+    }
+}
+
+/// The error for a member that does not let this node in, if that is why there is no answer.
+pub(crate) fn refusal(member: NodeId, error: &WireError) -> Option<CouncilError> {
+    match error {
+        WireError::Refused { reason } => Some(CouncilError::Refused { member, reason: reason.clone() }),
+        _ => None,
+    }
+}

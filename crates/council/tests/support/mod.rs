@@ -1,0 +1,134 @@
+//! Groups on this machine, and what their nodes are told.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, clippy::panic)]
+
+use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen};
+use atoll_replica::{GroupOptions, Incarnation, Moment, NodeId, Survived, Table};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take here: the machine may be busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a node was told so far.
+#[derive(Default)]
+pub struct Told {
+    pub incarnation: Option<Incarnation>,
+    pub table: Option<Arc<Table>>,
+    pub heard: Vec<Moment>,
+    pub troubles: Vec<CouncilError>,
+}
+
+/// A node with its part in the group.
+pub struct Node {
+    pub council: Option<Council>,
+    told: Arc<(Mutex<Told>, Condvar)>,
+}
+
+pub fn now() -> Moment {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    Moment(START.get_or_init(Instant::now).elapsed().as_micros() as u64)
+}
+
+impl Node {
+    pub fn start(options: CouncilOptions) -> Self {
+        Self::try_start(options, Survived::Nothing).unwrap()
+    }
+
+    pub fn try_start(options: CouncilOptions, survived: Survived) -> Result<Self, CouncilError> {
+        let told: Arc<(Mutex<Told>, Condvar)> = Arc::default();
+        let telling = Arc::clone(&told);
+        let events = move |event| {
+            let mut told = telling.0.lock().unwrap();
+            match event {
+                CouncilEvent::Registered { incarnation } => told.incarnation = Some(incarnation),
+                CouncilEvent::Table(table) => {
+                    let before = told.table.replace(Arc::clone(&table));
+                    assert!(before.is_none_or(|before| before.version < table.version), "tables grow");
+                }
+                CouncilEvent::Heard { asked_at } => told.heard.push(asked_at),
+                CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),
+            }
+            drop(told);
+            telling.1.notify_all();
+        };
+        let council = Council::start(options, Arc::new(now), survived, Box::new(events))?;
+        Ok(Self { council: Some(council), told })
+    }
+
+    /// Waits until what the node was told is so.
+    pub fn until(&self, what: &str, holds: impl Fn(&Told) -> bool) {
+        assert!(
+            self.within(PATIENCE, &holds),
+            "it never came: {what}; {:?}",
+            self.told.0.lock().unwrap().troubles
+        );
+    }
+
+    /// Whether it is so within this time.
+    pub fn within(&self, time: Duration, holds: impl Fn(&Told) -> bool) -> bool {
+        let told = self.told.0.lock().unwrap();
+        let (told, timeout) = self.told.1.wait_timeout_while(told, time, |told| !holds(told)).unwrap();
+        drop(told);
+        !timeout.timed_out()
+    }
+
+    pub fn until_table(&self, what: &str, holds: impl Fn(&Table) -> bool) {
+        self.until(what, |told| told.table.as_ref().is_some_and(|table| holds(table)));
+    }
+
+    pub fn told<T>(&self, what: impl FnOnce(&Told) -> T) -> T {
+        what(&self.told.0.lock().unwrap())
+    }
+
+    pub fn table(&self) -> Arc<Table> {
+        self.told(|told| Arc::clone(told.table.as_ref().unwrap()))
+    }
+
+    pub fn council(&self) -> &Council {
+        self.council.as_ref().unwrap()
+    }
+
+    pub fn kill(&mut self) {
+        drop(self.council.take());
+    }
+}
+
+/// Sockets for as many members, and who they are: from 1 on.
+pub fn sockets(count: u32) -> (Vec<TcpListener>, Vec<(NodeId, SocketAddr)>) {
+    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let address = |listener: &TcpListener| listener.local_addr().unwrap();
+    let members = (1..).map(NodeId).zip(listeners.iter().map(address)).collect();
+    (listeners, members)
+}
+
+pub fn options(
+    me: u32,
+    members: &[(NodeId, SocketAddr)],
+    slots: u32,
+    listen: Option<Listen>,
+    folder: Option<&Path>,
+) -> CouncilOptions {
+    let ring = GroupOptions { slots, copies: 3 };
+    let mut options =
+        CouncilOptions::new(NodeId(me), members.to_vec(), ring, format!("127.0.0.1:{}", 7000 + me));
+    options.my_listen = listen;
+    options.folder = folder.map(|folder| folder.join(format!("n{me}")));
+    options
+}
+
+/// A group of as many members, each a node.
+pub fn group(count: u32, slots: u32, folder: Option<&Path>) -> (Vec<Node>, Vec<(NodeId, SocketAddr)>) {
+    let (listeners, members) = sockets(count);
+    let nodes = listeners.into_iter().zip(1..).map(|(listener, me)| {
+        Node::start(options(me, &members, slots, Some(Listen::Bound(listener)), folder))
+    });
+    (nodes.collect(), members)
+}
+
+pub fn is_founded(table: &Table, up: usize) -> bool {
+    let founded =
+        |slot: &atoll_replica::Configuration| slot.primary.is_some() && slot.in_sync.len() == up.min(3);
+    table.slots.iter().all(founded) && table.members.values().filter(|member| member.is_up).count() == up
+}
