@@ -210,7 +210,13 @@ impl Replicated {
             let sequence = self.committed.next();
             let Some(entry) = self.log.get(sequence).cloned() else { break };
             self.committed = sequence;
-            let ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
+            let mut ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
+            if self.configuration.in_sync.len() < around.options.in_sync_min
+                && let Some(ticket) = ticket.take()
+            {
+                // Copies were lost since it was taken: it is applied, and may be lost with the few that are left.
+                around.effects.push(Effect::Unknown { ticket });
+            }
             around.effects.push(Effect::Apply { slot: self.slot, entry, ticket });
         }
     }

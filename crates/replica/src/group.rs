@@ -20,7 +20,8 @@ pub struct GroupOptions {
 /// What a node that begins still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survived {
-    /// All that it ever said it has: for each slot the last entry of its log.
+    /// All that it ever said it has: for each slot the last entry of its log. Of slots that are not named it has the
+    /// beginning, in which nothing was written.
     Everything(Vec<(Slot, Position)>),
     /// Nothing that can be relied on.
     Nothing,
@@ -231,15 +232,11 @@ impl Changing {
     fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;
-        let kept = |slot: Slot| match survived {
-            Survived::Everything(slots) => slots.iter().any(|(kept, _)| *kept == slot),
-            Survived::Nothing => planted::is(Bug::LossForgotten),
-        };
+        let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
         self.each_slot(|table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
                 return;
             }
-            let has_everything = kept(slot);
             table.change(slot, |configuration| {
                 if !has_everything {
                     configuration.demote(node);

@@ -17,6 +17,7 @@ struct Load {
 
 impl Group {
     /// What is to be changed so that every slot has its copies, on nodes that are up, and none leads many more than another.
+    /// Slots are founded once as many nodes are there as each is to have copies.
     /// Nodes that are `gone` were not heard for so long that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
@@ -35,6 +36,7 @@ impl Group {
 struct Plan<'a> {
     loads: BTreeMap<NodeId, Load>,
     wanted: usize,
+    may_found: bool,
     gone: &'a [NodeId],
     changes: Vec<Change>,
 }
@@ -51,12 +53,20 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        Self { wanted: wanted.min(loads.len()), loads, gone, changes: Vec::new() }
+        Self {
+            wanted: wanted.min(loads.len()),
+            may_found: loads.len() >= wanted,
+            loads,
+            gone,
+            changes: Vec::new(),
+        }
     }
 
     fn look_at(&mut self, slot: Slot, configuration: &Configuration) {
         if configuration.epoch == Epoch(0) {
-            return self.found(slot);
+            return if self.may_found {
+                self.found(slot)
+            };
         }
         let lost = configuration.joining.iter().find(|node| self.gone.contains(node));
         let there = configuration.in_sync.len() + configuration.joining.len();

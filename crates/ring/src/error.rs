@@ -1,5 +1,6 @@
 //! Why a node does not start, or stopped.
 
+use crate::log::LogError;
 use atoll_disk::DiskError;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
@@ -82,6 +83,18 @@ pub enum NodeError {
         /// What it should have been.
         what: &'static str,
     },
+    /// The log of a slot cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The configuration group will not hear this node any more.
+    #[error("the configuration group does not hear this node any more: {why}")]
+    Group {
+        /// What it said.
+        why: String,
+    },
+    /// Another process began as the same node.
+    #[error("another process began as the same node; this one counts for nothing any more")]
+    Superseded,
     /// A loop ended by a bug.
     #[error("an event loop ended by a bug")]
     Loop,
@@ -106,6 +119,9 @@ impl NodeError {
             Self::Disk(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Keyspace(error) => error.kind(),
+            Self::Log(error) => error.kind(),
+            Self::Group { .. } => ErrorKind::Unavailable,
+            Self::Superseded => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
         }

@@ -9,6 +9,7 @@ use crate::clients;
 use crate::connection::{Connection, End, Session, Spare, Turn};
 use crate::connections::Connections;
 use crate::here::{Asked, Here, key_of};
+use crate::peer::Peers;
 use crate::table::Route;
 use atoll_resp::ReplyWriter;
 use mio::event::Event;
@@ -55,52 +56,57 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
+    /// What a loop waits with, and what wakes it.
+    pub(crate) fn poll() -> io::Result<(Poll, Arc<Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        Ok((poll, Arc::new(waker)))
+    }
+
     pub(crate) fn new(
+        poll: Poll,
         mut listener: Option<TcpListener>,
         here: Here,
         stop: Arc<AtomicBool>,
-    ) -> io::Result<(Self, Waker)> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+    ) -> io::Result<Self> {
         if let Some(listener) = &mut listener {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
         let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
         let connections = Connections::default();
         let has_waiting = false;
-        Ok((
-            Self {
-                poll,
-                listener,
-                has_waiting,
-                connections,
-                here,
-                spare,
-                next,
-                answered,
-                ticked_us,
-                ticked_commands,
-                is_expiring,
-                stop,
-            },
-            waker,
-        ))
+        Ok(Self {
+            poll,
+            listener,
+            has_waiting,
+            connections,
+            here,
+            spare,
+            next,
+            answered,
+            ticked_us,
+            ticked_commands,
+            is_expiring,
+            stop,
+        })
     }
 
     /// Runs until it is told to stop.
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
-            let wait = if self.next.is_empty() && !self.is_expiring { TICK } else { Duration::ZERO };
+            let wait = self.here.slots.tick().unwrap_or(TICK);
+            let wait = if self.next.is_empty() && !self.is_expiring { wait } else { Duration::ZERO };
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 polled => {
                     polled.map_err(|source| NodeError::System { action: "wait for sockets", source })?
                 }
             }
-            self.here.look_at_clock();
-            self.here.look_at_table();
             events.iter().for_each(|event| self.notice(event));
+            self.here.look_at_clock();
+            self.here.slots.hear(self.here.now, self.poll.registry())?;
+            self.here.look_at_table();
             self.accept();
             self.tick()?;
             self.round()?;
@@ -112,6 +118,7 @@ impl EventLoop {
         match event.token() {
             LISTENER => self.has_waiting = true,
             WAKER => {}
+            token if Peers::is_theirs(token) => self.here.slots.notice(event, self.poll.registry()),
             Token(key) => {
                 if let Some(connection) = self.connections.get_mut(key) {
                     connection.notice(event);
@@ -131,6 +138,7 @@ impl EventLoop {
     }
 
     fn round(&mut self) -> Result<(), NodeError> {
+        self.here.metrics.rounds.add(1);
         let turns = std::mem::take(&mut self.next);
         for &key in &turns {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -139,7 +147,7 @@ impl EventLoop {
             self.answered.push(key);
         }
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
-        self.here.slots.settle()?;
+        self.here.slots.settle(self.here.now, self.poll.registry())?;
         self.fill();
         let mut answered = std::mem::take(&mut self.answered);
         for key in answered.drain(..) {

@@ -27,12 +27,26 @@ mod here;
 // What requests do.
 mod execute;
 mod slots;
+mod syncing;
 mod table;
+
+// What a node of several does.
+mod copied;
+mod copies;
+mod group;
+mod log;
+mod others;
+mod peer;
+mod reliance;
+mod syncer;
 
 pub use address::{AddressError, HostPort, NodeAddress, NodeName};
 pub use clock::{Clock, Now, SystemClock};
 pub use error::NodeError;
-pub use node::Node;
+pub use group::{GroupDoor, GroupMember, GroupSaid, Joining, LocalGroup, Said};
+pub use log::LogError;
+pub use node::{Node, NodeEnding};
 pub use options::{ConnectionLimits, NodeOptions, Persistence, Place};
+pub use others::Others;
 pub use table::SlotTable;
 pub use token::Token;

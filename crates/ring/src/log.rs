@@ -7,6 +7,7 @@
 
 use crate::peer::codec::{Reader, put};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Tree, WriteBatch};
+use atoll_errors::ErrorKind;
 use atoll_keyspace::Applied;
 use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot};
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ struct Kept {
 
 /// A log that cannot be read.
 #[derive(Debug, Error)]
-pub(crate) enum LogError {
+#[non_exhaustive]
+pub enum LogError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -43,6 +45,17 @@ pub(crate) enum LogError {
         /// What is wrong.
         problem: &'static str,
     },
+}
+
+impl LogError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Engine(error) => error.kind(),
+            Self::Damaged { .. } => ErrorKind::Corrupt,
+        }
+    }
 }
 
 /// Applied entries of a slot that may wait in the tree to be deleted together.

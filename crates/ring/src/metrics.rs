@@ -2,6 +2,10 @@
 //!
 //! Invariant: each counter is changed by one thread only, the loop that it belongs to; anybody may read it.
 
+mod text;
+
+pub(crate) use text::text;
+
 use atoll_resp::COMMANDS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +53,7 @@ pub(crate) struct Metrics {
     pub(crate) misses: Counter,
     pub(crate) expired: Counter,
     pub(crate) commands_per_second: Counter,
+    pub(crate) rounds: Counter,
     /// Calls of each command, in the order of the table of all, and those that were refused.
     pub(crate) calls: Box<[(Counter, Counter)]>,
 }
@@ -73,6 +78,7 @@ impl Default for Metrics {
             misses: Counter::default(),
             expired: Counter::default(),
             commands_per_second: Counter::default(),
+            rounds: Counter::default(),
             calls: COMMANDS.iter().map(|_| Default::default()).collect(),
         }
     }

@@ -4,9 +4,12 @@ use crate::NodeError;
 use crate::address::{HostPort, NodeAddress, NodeName};
 use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
-use crate::options::{NodeOptions, Place};
+use crate::metrics;
+use crate::options::{NodeOptions, Persistence, Place};
 use crate::slots::Slots;
+use crate::syncing::Syncing;
 use crate::table::SlotTable;
+use crate::{others, reliance};
 use atoll_disk::{FileDisk, Mode};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
@@ -27,8 +30,9 @@ pub struct Node {
     engine: Engine,
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
-    wakers: Vec<Waker>,
+    wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<Result<(), NodeError>>>,
+    syncing: Option<Syncing>,
     /// Locked for as long as the node has the folder.
     _lock: Option<File>,
 }
@@ -52,7 +56,10 @@ impl Node {
         let name = name(&engine)?;
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
-        let table = SlotTable::of(&table_of_one(name, told), NodeId(1));
+        let table = match &options.others {
+            None => SlotTable::of(&table_of_one(name, told.clone()), NodeId(1)),
+            Some(others) => SlotTable::of(&Table::empty(SLOTS.into()), others.me),
+        };
         let shared = Arc::new(Shared::new(Choices {
             clock: options.clock.clone(),
             limits: options.limits.clone(),
@@ -72,19 +79,38 @@ impl Node {
             stop: Arc::default(),
             wakers: Vec::new(),
             threads: Vec::new(),
+            syncing: None,
             _lock: lock,
         };
-        node.begin_loop(listener, shared)?;
+        node.begin_loop(listener, shared, &options, told)?;
+        if options.persistence() == Persistence::EverySecond && options.others.is_none() {
+            let (syncing, thread) = Syncing::begin(node.engine.clone(), node.shared.clone())?;
+            node.syncing = Some(syncing);
+            node.threads.push(thread);
+        }
         Ok(node)
     }
 
-    fn begin_loop(&mut self, listener: TcpListener, shared: Arc<Shared>) -> Result<(), NodeError> {
+    fn begin_loop(
+        &mut self,
+        listener: TcpListener,
+        shared: Arc<Shared>,
+        options: &NodeOptions,
+        clients: HostPort,
+    ) -> Result<(), NodeError> {
         let system = |action| move |source| NodeError::System { action, source };
+        let (poll, waker) = EventLoop::poll().map_err(system("make an event loop"))?;
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
-        let slots = Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?;
+        let slots = match &options.others {
+            None => Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?,
+            Some(others) => {
+                let line = (poll.registry(), waker.clone());
+                others::join(others, &self.engine, &shared, clients, line)?
+            }
+        };
         let here = Here::new(shared, slots, 0);
-        let (event_loop, waker) =
-            EventLoop::new(Some(listener), here, self.stop.clone()).map_err(system("make an event loop"))?;
+        let event_loop = EventLoop::new(poll, Some(listener), here, self.stop.clone())
+            .map_err(system("make an event loop"))?;
         let thread = std::thread::Builder::new().name("atoll-ring-0".to_owned());
         let ending = Ending(self.shared.clone());
         let run = move || {
@@ -109,14 +135,22 @@ impl Node {
         self.shared.name
     }
 
+    /// What it counted, in the format of Prometheus.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        metrics::text(&self.shared.metrics)
+    }
+
     /// From now on clients are told of this table, unless a newer one is known.
     pub fn set_table(&self, table: SlotTable) {
         self.shared.set_table(table);
     }
 
-    /// Waits until a loop ended: because of a failure, which [`Node::stop`] then tells, or because it was stopped.
-    pub fn wait(&self) {
-        self.shared.wait_for_end();
+    /// To wait for the end of its loops: they end because of a failure, which [`Node::stop`] then tells, or because it was
+    /// stopped.
+    #[must_use]
+    pub fn ending(&self) -> NodeEnding {
+        NodeEnding(self.shared.clone())
     }
 
     /// Ends all connections, closes the store, and waits until that is done.
@@ -133,9 +167,21 @@ impl Node {
             // A loop that is not woken wakes up with its next tick.
             let _ = waker.wake();
         }
+        self.syncing = None;
         let ended = self.threads.drain(..).map(|thread| thread.join().unwrap_or(Err(NodeError::Loop)));
         let ended = ended.fold(Ok(()), Result::and);
-        ended.and(self.engine.close_shared().map_err(NodeError::from))
+        let noted = if self.engine.is_closed() { Ok(()) } else { reliance::note_clean_end(&self.engine) };
+        ended.and(noted).and(self.engine.close_shared().map_err(NodeError::from))
+    }
+}
+
+/// The end of a node, to be waited for.
+pub struct NodeEnding(Arc<Shared>);
+
+impl NodeEnding {
+    /// Waits for it.
+    pub fn wait(&self) {
+        self.0.wait_for_end();
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::NodeError;
 use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
+use crate::others::Others;
 use crate::token::Token;
 use atoll_resp::Limits;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +31,8 @@ pub struct NodeOptions {
     pub limits: ConnectionLimits,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
+    /// The other nodes of its ring; none if it is the whole ring.
+    pub others: Option<Others>,
 }
 
 /// Where slots are kept.
@@ -87,6 +90,7 @@ impl Default for NodeOptions {
             memory_bytes: 1 << 30,
             limits: ConnectionLimits::default(),
             clock: Arc::new(SystemClock),
+            others: None,
         }
     }
 }

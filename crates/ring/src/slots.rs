@@ -6,18 +6,22 @@
 
 use crate::NodeError;
 use crate::clock::Now;
+use crate::copied::Copied;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
-use atoll_engine::{Durability, Engine, EngineError, Tree, WriteBatch};
+use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
 use atoll_replica::Ticket;
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
+use mio::Registry;
+use mio::event::Event;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The slots of one loop.
 pub(crate) struct Slots {
-    keyspace: Keyspace,
+    home: Home,
     engine: Engine,
     persistence: Persistence,
     metrics: Arc<Metrics>,
@@ -34,6 +38,30 @@ pub(crate) struct Slots {
     answers: Vec<(Ticket, Vec<u8>)>,
 }
 
+/// Who has a say in what happens to slots.
+enum Home {
+    /// This node is the whole ring.
+    Alone(Box<Keyspace>),
+    /// Others have copies, too.
+    Copied(Box<Copied>),
+}
+
+impl Home {
+    fn keyspace(&self) -> &Keyspace {
+        match self {
+            Self::Alone(keyspace) => keyspace,
+            Self::Copied(copied) => copied.keyspace(),
+        }
+    }
+
+    fn keyspace_mut(&mut self) -> &mut Keyspace {
+        match self {
+            Self::Alone(keyspace) => keyspace,
+            Self::Copied(copied) => copied.keyspace_mut(),
+        }
+    }
+}
+
 /// When a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -41,12 +69,10 @@ pub(crate) enum Answer {
     /// It was.
     Now,
     /// By its ticket, once its write is committed.
-    #[expect(dead_code, reason = "with one copy a write is committed at once")]
     Later,
 }
 
 /// A request about keys of one slot.
-#[allow(dead_code, reason = "as it came, and its ticket: for copies that have to agree first")]
 pub(crate) struct Asking<'a, 'r> {
     pub(crate) slot: u16,
     pub(crate) now: Now,
@@ -78,14 +104,32 @@ impl Slots {
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
-        let keyspace = match persistence {
-            Persistence::Off => Keyspace::open_in_memory(engine, TREE)?,
-            _ => Keyspace::open(engine, TREE)?,
-        };
+        let home = Home::Alone(Box::new(open(engine, persistence)?));
+        Self::at_home(engine, home, persistence, memory_bytes_max, metrics)
+    }
+
+    /// The slots of a node of several.
+    pub(crate) fn copied(
+        engine: &Engine,
+        copied: Copied,
+        persistence: Persistence,
+        memory_bytes_max: u64,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, NodeError> {
+        Self::at_home(engine, Home::Copied(Box::new(copied)), persistence, memory_bytes_max, metrics)
+    }
+
+    fn at_home(
+        engine: &Engine,
+        home: Home,
+        persistence: Persistence,
+        memory_bytes_max: u64,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, NodeError> {
         let barrier = engine.tree("barrier")?;
         let (unchecked_bytes, is_out_of_memory, is_unsettled, answers) = Default::default();
         Ok(Self {
-            keyspace,
+            home,
             engine: engine.clone(),
             persistence,
             metrics,
@@ -100,10 +144,17 @@ impl Slots {
 
     /// Hands a write to the log of its slot.
     pub(crate) fn write(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
-        let next = self.next(asking.slot);
         let (time_ms, protocol) = (asking.now.date_ms, reply.protocol);
+        let keyspace = match &mut self.home {
+            Home::Alone(keyspace) => keyspace,
+            Home::Copied(copied) => {
+                copied.ask(asking, true, protocol);
+                return Answer::Later;
+            }
+        };
+        let next = next(keyspace, asking.slot);
         self.is_unsettled = true;
-        let applied = self.keyspace.apply(asking.slot, next, time_ms, asking.command, protocol, reply.target);
+        let applied = keyspace.apply(asking.slot, next, time_ms, asking.command, protocol, reply.target);
         if let Err(error) = applied {
             self.fail(&error, reply);
         }
@@ -112,10 +163,14 @@ impl Slots {
 
     /// Reads. What it meets that should have been deleted is deleted first, through the log.
     pub(crate) fn read(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
+        if let Home::Copied(copied) = &mut self.home {
+            copied.ask(asking, false, reply.protocol);
+            return Answer::Later;
+        }
         let (slot, now_ms) = (asking.slot, asking.now.date_ms);
         // After the first round nothing is overdue any more: all of it is of one state, at one date.
         for _ in 0..2 {
-            match self.keyspace.read(slot, now_ms, asking.command, reply.protocol, reply.target) {
+            match self.home.keyspace().read(slot, now_ms, asking.command, reply.protocol, reply.target) {
                 Ok(ReadOutcome::Answered) => return Answer::Now,
                 Ok(ReadOutcome::Expired(overdue)) => {
                     if let Err(error) = self.expire(slot, &overdue, asking.now) {
@@ -140,7 +195,7 @@ impl Slots {
         now: Now,
         held: impl Fn(u16) -> bool,
     ) -> Result<bool, KeyspaceError> {
-        let overdue = self.keyspace.expired(now.date_ms, EXPIRED_MAX, held)?;
+        let overdue = self.home.keyspace_mut().expired(now.date_ms, EXPIRED_MAX, held)?;
         for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
             if let Some(first) = of_slot.first() {
                 self.expire(first.slot, of_slot, now)?;
@@ -156,28 +211,29 @@ impl Slots {
         request: &ScanRequest<'_>,
         held: impl Fn(u16) -> bool,
     ) -> Result<ScanPage, KeyspaceError> {
-        self.keyspace.scan(now.date_ms, request, held)
+        self.home.keyspace().scan(now.date_ms, request, held)
     }
 
     /// The first keys of a slot.
     pub(crate) fn keys_of_slot(&self, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
-        self.keyspace.keys_of_slot(slot, most)
+        self.home.keyspace().keys_of_slot(slot, most)
     }
 
     /// Deletes keys of one slot whose time is over.
     fn expire(&mut self, slot: u16, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
         let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
-        let next = self.next(slot);
-        self.is_unsettled = true;
         self.metrics.expired.add(overdue.len() as u64);
+        let keyspace = match &mut self.home {
+            Home::Alone(keyspace) => keyspace,
+            Home::Copied(copied) => {
+                copied.expire(slot, now, overdue);
+                return Ok(());
+            }
+        };
+        let next = next(keyspace, slot);
+        self.is_unsettled = true;
         let mut count = Vec::new();
-        self.keyspace.apply_expiry(slot, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
-    }
-
-    /// The place of the next entry of a slot's log.
-    fn next(&self, slot: u16) -> Applied {
-        let last = self.keyspace.applied(slot);
-        Applied { epoch: last.epoch.max(1), sequence: last.sequence + 1 }
+        keyspace.apply_expiry(slot, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
     }
 
     /// Whether there is room for so many bytes more. A store on a disk makes room by itself; one in memory has what it has.
@@ -198,7 +254,12 @@ impl Slots {
     }
 
     /// Makes what was written so far as durable as was chosen.
-    pub(crate) fn settle(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        if let Home::Copied(copied) = &mut self.home {
+            copied.settle(now, registry)?;
+            self.answers.extend(copied.take_answers());
+            return Ok(());
+        }
         if !std::mem::take(&mut self.is_unsettled) {
             return Ok(());
         }
@@ -213,6 +274,29 @@ impl Slots {
         Ok(())
     }
 
+    /// What the poll told of other nodes.
+    pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
+        if let Home::Copied(copied) = &mut self.home {
+            copied.notice(event, registry);
+        }
+    }
+
+    /// Takes what came from other nodes and threads.
+    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        match &mut self.home {
+            Home::Alone(_) => Ok(()),
+            Home::Copied(copied) => copied.hear(now, registry),
+        }
+    }
+
+    /// How often they have to be looked after, if others have copies.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        match &self.home {
+            Home::Alone(_) => None,
+            Home::Copied(copied) => Some(copied.tick()),
+        }
+    }
+
     /// Answers that came since the last time, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         std::mem::take(&mut self.answers)
@@ -220,7 +304,7 @@ impl Slots {
 
     /// How many keys a slot holds.
     pub(crate) fn keys_in(&self, slot: u16) -> u64 {
-        self.keyspace.keys_in(slot)
+        self.home.keyspace().keys_in(slot)
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -237,4 +321,18 @@ impl Slots {
         }
         ReplyWriter::new(reply.target, reply.protocol).error(kind.names().resp, &error.to_string());
     }
+}
+
+/// The keyspace of a node; in memory what was applied is no cell.
+pub(crate) fn open(engine: &Engine, persistence: Persistence) -> Result<Keyspace, NodeError> {
+    Ok(match persistence {
+        Persistence::Off => Keyspace::open_in_memory(engine, TREE)?,
+        _ => Keyspace::open(engine, TREE)?,
+    })
+}
+
+/// The place of the next entry of a slot's log.
+fn next(keyspace: &Keyspace, slot: u16) -> Applied {
+    let last = keyspace.applied(slot);
+    Applied { epoch: last.epoch.max(1), sequence: last.sequence + 1 }
 }

@@ -123,3 +123,22 @@ fn many_idle_connections_take_little() {
     let each = field("clients_memory") / COUNT;
     assert!(each < 1024, "{each} bytes for each idle connection");
 }
+
+#[test]
+fn what_a_node_counts_can_be_read_by_machines() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    client.say("SET a 1");
+    client.say("GET a");
+    client.say("GET");
+    let text = node.metrics_text();
+    for line in [
+        "# TYPE atoll_ring_commands_total counter",
+        "atoll_ring_commands_total{loop=\"0\"} 3",
+        "atoll_ring_connections{loop=\"0\"} 1",
+        "atoll_ring_calls_total{command=\"get\",result=\"done\"} 1",
+        "atoll_ring_calls_total{command=\"get\",result=\"error\"} 1",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
+}

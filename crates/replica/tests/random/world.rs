@@ -741,6 +741,7 @@ impl World {
 
     fn heal(&mut self) {
         self.is_calm = true;
+        self.silence_us = 2 * SECOND;
         self.cut.clear();
         self.trace(|| "everything is calm from now on".to_owned());
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -778,7 +779,9 @@ impl World {
         if self.nodes[&node].paused_until > self.now || !self.nodes[&node].is_up {
             return;
         }
-        let (slot, ticket, keys) = (SLOT, Ticket(number), vec![1]);
+        // What is applied has one order whatever keys are: half of the reads need not wait for writes under way.
+        let key = if is_write { 1 } else { self.random.u64(1..=2) };
+        let (slot, ticket, keys) = (SLOT, Ticket(number), vec![key]);
         let input = match is_write {
             true => Input::Write {
                 slot,

@@ -4,7 +4,9 @@
 //!
 //! Invariant: bytes from a peer never cause a panic, nor memory beyond what arrived.
 
-use atoll_replica::{Entry, Epoch, Incarnation, Message, Moment, Position, Sequence, Slot, SlotMessage, Version};
+use atoll_replica::{
+    Entry, Epoch, Incarnation, Message, Moment, Position, Sequence, Slot, SlotMessage, Version,
+};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -194,7 +196,7 @@ impl<'a> Reader<'a> {
         MessageError { problem, at: self.at }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
         let end = self.at.checked_add(count);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
         let taken = taken.ok_or_else(|| self.error("it ends too early"))?;
@@ -307,7 +309,8 @@ mod tests {
     fn what_is_cut_off_or_has_something_behind_it_is_refused() {
         for spoken in spoken() {
             let bytes = encoded(&spoken);
-            (0..bytes.len().min(200)).for_each(|end| assert!(decode(&bytes[..end]).is_err(), "{spoken:?} at {end}"));
+            (0..bytes.len().min(200))
+                .for_each(|end| assert!(decode(&bytes[..end]).is_err(), "{spoken:?} at {end}"));
             assert!(decode(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
@@ -315,7 +318,8 @@ mod tests {
     #[test]
     fn claims_of_much_more_than_arrived_take_no_memory() {
         let mut bytes = Vec::new();
-        let about = SlotMessage::Append { previous: position(0, 0), entries: Vec::new(), committed: Sequence(0) };
+        let about =
+            SlotMessage::Append { previous: position(0, 0), entries: Vec::new(), committed: Sequence(0) };
         encode_slot(Slot(0), Epoch(1), &about, &mut bytes);
         let at = bytes.len() - 4;
         bytes[at..].copy_from_slice(&u32::MAX.to_le_bytes());

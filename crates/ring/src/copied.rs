@@ -1,0 +1,205 @@
+//! The slots of a node of several: copies, and what is told to them from outside the loop.
+//!
+//! Invariant: the clock is read between whatever comes in and what follows from it.
+
+use crate::NodeError;
+use crate::address::NodeAddress;
+use crate::clock::Now;
+use crate::copies::Copies;
+use crate::group::GroupSaid;
+use crate::here::Shared;
+use crate::options::Persistence;
+use crate::peer::Spoken;
+use crate::slots::Asking;
+use crate::syncer::{Logged, Syncer};
+use crate::table::SlotTable;
+use atoll_engine::EngineError;
+use atoll_keyspace::{Keyspace, Overdue};
+use atoll_replica::{Incarnation, Input, Moment, NodeId, Table, Ticket, Version};
+use atoll_resp::Protocol;
+use mio::Registry;
+use mio::event::Event;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// What other threads tell the loop.
+pub(crate) enum Told {
+    /// The configuration group said something.
+    Group(GroupSaid),
+    /// These entries are synced, or nothing is any more.
+    Synced(Result<Logged, EngineError>),
+}
+
+/// The slots of a node of several.
+pub(crate) struct Copied {
+    pub(crate) copies: Copies,
+    persistence: Persistence,
+    told: Receiver<Told>,
+    syncer: Option<Syncer>,
+    shared: Arc<Shared>,
+    me: NodeId,
+    ticked_at: Moment,
+    tick_us: u64,
+    has_begun: bool,
+    heard: Vec<(NodeId, Incarnation, Spoken)>,
+    addressed: Version,
+    failed: Option<NodeError>,
+}
+
+impl Copied {
+    pub(crate) fn new(
+        copies: Copies,
+        persistence: Persistence,
+        told: Receiver<Told>,
+        syncer: Option<Syncer>,
+        shared: Arc<Shared>,
+        (me, tick_us): (NodeId, u64),
+    ) -> Self {
+        let (ticked_at, has_begun, heard, addressed, failed) = Default::default();
+        Self {
+            copies,
+            persistence,
+            told,
+            syncer,
+            shared,
+            me,
+            ticked_at,
+            tick_us,
+            has_begun,
+            heard,
+            addressed,
+            failed,
+        }
+    }
+
+    pub(crate) fn tick(&self) -> Duration {
+        Duration::from_micros(self.tick_us)
+    }
+
+    pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
+        &mut self.copies.keyspace
+    }
+
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.copies.keyspace
+    }
+
+    /// Keeps the first thing that went wrong until the end of the round, which then ends the node.
+    pub(crate) fn note(&mut self, done: Result<(), NodeError>) {
+        if let Err(error) = done {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// What the poll told of a peer.
+    pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
+        let heard = &mut self.heard;
+        self.copies.peers.notice(event, registry, &mut |from, incarnation, spoken| {
+            heard.push((from, incarnation, spoken));
+        });
+    }
+
+    /// Takes what came from peers and other threads; `now` was read behind the last look at the poll, and a moment that is
+    /// too early by what other threads told meanwhile is one at which that had not come yet.
+    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        let told: Vec<Told> = self.told.try_iter().collect();
+        // Of several tables only the newest says anything.
+        let newest = told.iter().rposition(|one| matches!(one, Told::Group(GroupSaid::Table(_))));
+        for (at, one) in told.into_iter().enumerate() {
+            if !matches!(one, Told::Group(GroupSaid::Table(_))) || Some(at) == newest {
+                self.take(one, now, registry)?;
+            }
+        }
+        for (from, incarnation, spoken) in std::mem::take(&mut self.heard) {
+            self.copies.hear(now, from, incarnation, spoken)?;
+        }
+        if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
+            self.ticked_at = now.moment;
+            self.copies.step(now, Input::Tick)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, told: Told, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        match told {
+            Told::Group(GroupSaid::Registered(incarnation)) => {
+                self.has_begun = true;
+                self.copies.begin(now, incarnation)
+            }
+            Told::Group(GroupSaid::Table(table)) => {
+                if table.version > self.addressed {
+                    self.addressed = table.version;
+                    self.shared.set_table(SlotTable::of(&table, self.me));
+                    self.copies.peers.set_addresses(&addresses_of(&table), registry);
+                }
+                self.copies.step(now, Input::Table(table))?;
+                if self.has_begun && self.copies.is_superseded() {
+                    Err(NodeError::Superseded)
+                } else {
+                    Ok(())
+                }
+            }
+            Told::Group(GroupSaid::Heard(asked_at)) => self.copies.step(now, Input::GroupHeard { asked_at }),
+            Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
+            Told::Synced(logged) => self.copies.logged(now, logged?),
+        }
+    }
+
+    /// Makes what was logged as durable as was chosen, and says what there is to say.
+    pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        // Entries that are counted as logged may have others committed, which are logged in turn.
+        while self.hand_over(now)? {}
+        self.copies.send_pieces(now)?;
+        self.copies.peers.flush(now.moment, registry);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, now: Now) -> Result<bool, NodeError> {
+        let handed = self.copies.take_handed();
+        if handed.is_empty() {
+            return Ok(false);
+        }
+        match (&self.syncer, self.persistence) {
+            (Some(syncer), Persistence::Always) => syncer.hand(handed),
+            _ => self.copies.logged(now, handed)?,
+        }
+        Ok(true)
+    }
+
+    /// Does what a client asks; its answer comes by its ticket.
+    pub(crate) fn ask(&mut self, asking: &Asking<'_, '_>, is_write: bool, protocol: Protocol) {
+        let Asking { slot, now, request, ticket, .. } = *asking;
+        let keys = asking.keys.places(request.len());
+        let done = match is_write {
+            true => self.copies.write(slot, now, request, keys, (ticket, protocol)),
+            false => self.copies.read(slot, now, request, keys, (ticket, protocol)),
+        };
+        self.note(done);
+    }
+
+    /// Has keys of one slot deleted whose time is over, through the log.
+    pub(crate) fn expire(&mut self, slot: u16, now: Now, overdue: &[Overdue]) {
+        let done = self.copies.expire_now(slot, now, overdue);
+        self.note(done);
+    }
+
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
+        self.copies.take_answers()
+    }
+}
+
+/// Where the nodes of a table are reached by each other; whose address says nothing is left out.
+fn addresses_of(table: &Table) -> BTreeMap<NodeId, SocketAddr> {
+    let address = |text: &str| {
+        let peers = text.parse::<NodeAddress>().ok()?.peers;
+        (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()
+    };
+    let members = table.members.iter();
+    members.filter_map(|(&node, member)| Some((node, address(&member.address)?))).collect()
+}

@@ -1,0 +1,327 @@
+//! The copies of slots on this node, and how they are kept the same as those on other nodes: [`Replica`] decides, and this does.
+//!
+//! Invariant: effects are done in the order in which they were decided; whoever is answered rests on those before.
+//! Invariant: a copy that cannot do what was decided ends with its node: it never goes on with less.
+
+mod body;
+mod moves;
+mod refusals;
+
+use crate::NodeError;
+use crate::clock::Now;
+use crate::group::GroupMember;
+use crate::log::{SlotLog, position_of};
+use crate::peer::{Peers, Spoken};
+use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
+use atoll_replica::{
+    Effect, Entry, Incarnation, Input, NodeId, Options, Position, Refusal, Replica, Slot, Survived, Ticket,
+};
+use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser};
+use body::Body;
+use moves::Moves;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What a client waits for.
+enum Waiting {
+    Write { slot: u16, protocol: Protocol },
+    Read { slot: u16, request: Vec<u8>, protocol: Protocol },
+}
+
+/// The copies of this node.
+pub(crate) struct Copies {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) peers: Peers,
+    replica: Replica,
+    /// None where nothing outlives the process.
+    log: Option<SlotLog>,
+    group: Option<Box<dyn GroupMember>>,
+    waiting: HashMap<Ticket, Waiting>,
+    /// Replies that are ready, for whoever waits for these tickets.
+    answers: Vec<(Ticket, Vec<u8>)>,
+    /// What was handed to the log and is not durable as was chosen.
+    handed: Vec<(Slot, Position)>,
+    inputs: VecDeque<Input>,
+    effects: Vec<Effect>,
+    moves: Moves,
+    parser: RequestParser,
+    /// Tickets of what nobody waits for.
+    own_tickets: u64,
+}
+
+/// Tickets from here on are this node's own.
+const OWN_TICKETS: u64 = 1 << 63;
+
+impl Copies {
+    pub(crate) fn new(
+        me: NodeId,
+        options: Options,
+        keyspace: Keyspace,
+        log: Option<SlotLog>,
+        peers: Peers,
+    ) -> Self {
+        let (waiting, answers, handed, inputs, effects, moves) = Default::default();
+        Self {
+            keyspace,
+            peers,
+            replica: Replica::new(me, options),
+            log,
+            group: None,
+            waiting,
+            answers,
+            handed,
+            inputs,
+            effects,
+            moves,
+            parser: RequestParser::new(body::LIMITS),
+            own_tickets: OWN_TICKETS,
+        }
+    }
+
+    /// What this node may say that it still has: for each slot the last entry of its log.
+    pub(crate) fn survived(log: &mut SlotLog, keyspace: &Keyspace) -> Result<Survived, NodeError> {
+        let found = log.found(applied(keyspace))?;
+        let last = |found: &atoll_replica::Found| {
+            (found.slot, found.entries.last().map_or(found.base, |entry| entry.position))
+        };
+        Ok(Survived::Everything(found.iter().map(last).collect()))
+    }
+
+    /// The configuration group gave this node a life.
+    pub(crate) fn begin(&mut self, now: Now, incarnation: Incarnation) -> Result<(), NodeError> {
+        let found = match &mut self.log {
+            Some(log) => log.found(applied(&self.keyspace))?,
+            None => Vec::new(),
+        };
+        self.replica.begin(now.moment, incarnation, found);
+        self.peers.begin(incarnation);
+        Ok(())
+    }
+
+    /// The line to the configuration group.
+    pub(crate) fn set_group(&mut self, group: Box<dyn GroupMember>) {
+        self.group = Some(group);
+    }
+
+    /// A client's write; its answer comes by its ticket.
+    pub(crate) fn write(
+        &mut self,
+        slot: u16,
+        now: Now,
+        request: &Request<'_>,
+        keys: impl Iterator<Item = usize>,
+        (ticket, protocol): (Ticket, Protocol),
+    ) -> Result<(), NodeError> {
+        self.waiting.insert(ticket, Waiting::Write { slot, protocol });
+        let input = Input::Write {
+            slot: Slot(slot.into()),
+            ticket,
+            time_ms: now.date_ms,
+            body: Body::of_request(request),
+            keys: keys.filter_map(|place| request.get(place)).map(number_of).collect(),
+        };
+        self.step(now, input)
+    }
+
+    /// A client's read; its answer comes by its ticket.
+    pub(crate) fn read(
+        &mut self,
+        slot: u16,
+        now: Now,
+        request: &Request<'_>,
+        keys: impl Iterator<Item = usize>,
+        (ticket, protocol): (Ticket, Protocol),
+    ) -> Result<(), NodeError> {
+        let keys = keys.filter_map(|place| request.get(place)).map(number_of).collect();
+        let request = Body::request_bytes(request);
+        self.waiting.insert(ticket, Waiting::Read { slot, request, protocol });
+        self.step(now, Input::Read { slot: Slot(slot.into()), ticket, keys })
+    }
+
+    /// What another node said.
+    pub(crate) fn hear(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        incarnation: Incarnation,
+        spoken: Spoken,
+    ) -> Result<(), NodeError> {
+        match spoken {
+            Spoken::Message(message) => self.step(now, Input::Message { from, incarnation, message }),
+            Spoken::Piece(piece) => self.take_piece(now, from, piece),
+        }
+    }
+
+    /// Takes an input, and whatever follows from it.
+    pub(crate) fn step(&mut self, now: Now, input: Input) -> Result<(), NodeError> {
+        self.inputs.push_back(input);
+        while let Some(input) = self.inputs.pop_front() {
+            let mut effects = std::mem::take(&mut self.effects);
+            self.replica.step(now.moment, input, &mut effects);
+            for effect in effects.drain(..) {
+                self.perform(now, effect)?;
+            }
+            self.effects = effects;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, now: Now, effect: Effect) -> Result<(), NodeError> {
+        match effect {
+            Effect::Send { to, message } => self.peers.say(to, &message),
+            Effect::Log { slot, after, entries } => self.hand_to_log(slot, after, &entries)?,
+            Effect::Apply { slot, entry, ticket } => self.apply(slot, &entry, ticket)?,
+            Effect::Read { ticket } => self.answer_read(now, ticket)?,
+            Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
+            Effect::Unknown { ticket } => self.answer(ticket, refusals::unknown),
+            Effect::Transfer { slot, to } => self.begin_transfer(slot, to)?,
+            Effect::Propose(proposal) => self.group.iter().for_each(|group| group.propose(proposal)),
+            Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
+            Effect::Forget { slot } => self.forget(slot)?,
+        }
+        Ok(())
+    }
+
+    fn hand_to_log(&mut self, slot: Slot, after: Position, entries: &[Entry]) -> Result<(), NodeError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.append(slot, after, entries)?;
+        if let Some(last) = entries.last() {
+            self.handed.push((slot, last.position));
+        }
+        Ok(())
+    }
+
+    /// What was handed to the log since the last time.
+    pub(crate) fn take_handed(&mut self) -> Vec<(Slot, Position)> {
+        std::mem::take(&mut self.handed)
+    }
+
+    /// These entries are as durable as was chosen.
+    pub(crate) fn logged(&mut self, now: Now, entries: Vec<(Slot, Position)>) -> Result<(), NodeError> {
+        for (slot, position) in entries {
+            self.step(now, Input::Logged { slot, position })?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
+        let Position { epoch, sequence } = entry.position;
+        let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
+        let waiting = ticket.and_then(|ticket| self.waiting.remove(&ticket));
+        let protocol = match waiting {
+            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
+            None => Protocol::Resp2,
+        };
+        let mut reply = Vec::new();
+        let number = number_of_slot(slot);
+        match Body::of(&entry.body) {
+            Body::Request(bytes) => {
+                let request = self.parser.parse(bytes).ok().flatten();
+                let command = request.as_ref().and_then(|request| Command::of(request).ok());
+                let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
+                self.keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
+            }
+            Body::Expiry(keys) => {
+                let keys: Vec<_> = keys.iter().map(|(key, deadline)| (key.as_slice(), *deadline)).collect();
+                self.keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
+            }
+            Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
+        }
+        if let Some(log) = &mut self.log {
+            log.applied(slot, sequence)?;
+        }
+        if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
+            self.answers.push((ticket, reply));
+        }
+        Ok(())
+    }
+
+    fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
+        let Some(Waiting::Read { slot, request: bytes, protocol }) = self.waiting.remove(&ticket) else {
+            return Ok(());
+        };
+        let request = self.parser.parse(&bytes).ok().flatten();
+        let command = request.as_ref().and_then(|request| Command::of(request).ok());
+        let Some(command) = command else { return Err(NodeError::Corrupt { what: "a request that waits" }) };
+        let mut reply = Vec::new();
+        match self.keyspace.read(slot, now.date_ms, &command, protocol, &mut reply)? {
+            ReadOutcome::Answered => self.answers.push((ticket, reply)),
+            ReadOutcome::Expired(overdue) => {
+                let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
+                self.expire(slot, now, &overdue);
+                self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
+                self.inputs.push_back(Input::Read { slot: Slot(slot.into()), ticket, keys });
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, at once.
+    pub(crate) fn expire_now(&mut self, slot: u16, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
+        self.expire(slot, now, overdue);
+        match self.inputs.pop_back() {
+            Some(input) => self.step(now, input),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.replica.is_superseded()
+    }
+
+    /// Has keys deleted whose time is over, through the log.
+    fn expire(&mut self, slot: u16, now: Now, overdue: &[Overdue]) {
+        self.own_tickets += 1;
+        self.inputs.push_back(Input::Write {
+            slot: Slot(slot.into()),
+            ticket: Ticket(self.own_tickets),
+            time_ms: now.date_ms,
+            body: Body::of_expiry(overdue),
+            keys: overdue.iter().map(|key| number_of(&key.key)).collect(),
+        });
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
+        let Some(waiting) = self.waiting.remove(&ticket) else { return };
+        let (Waiting::Write { slot, protocol } | Waiting::Read { slot, protocol, .. }) = waiting;
+        let mut reply = Vec::new();
+        let mut writer = ReplyWriter::new(&mut reply, protocol);
+        refusals::write(refusal, slot, self.replica.table(), &mut writer);
+        self.answers.push((ticket, reply));
+    }
+
+    fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        let waiting = self.waiting.remove(&ticket);
+        let Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) = waiting else { return };
+        let mut reply = Vec::new();
+        write(&mut ReplyWriter::new(&mut reply, protocol));
+        self.answers.push((ticket, reply));
+    }
+
+    /// Replies that became ready, each once.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
+        std::mem::take(&mut self.answers)
+    }
+}
+
+fn applied(keyspace: &Keyspace) -> impl Iterator<Item = (Slot, Applied, u64)> + '_ {
+    let slots = (0..SLOTS).map(|slot| (slot, keyspace.applied(slot)));
+    let used = slots.filter(|(_, applied)| applied.epoch > 0);
+    used.map(|(slot, applied)| (Slot(slot.into()), applied, keyspace.time_ms(slot)))
+}
+
+/// Slots of a ring for clients of Redis have numbers of 16 bits.
+fn number_of_slot(slot: Slot) -> u16 {
+    u16::try_from(slot.0).unwrap_or(u16::MAX)
+}
+
+fn number_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The place of what was applied, as the protocol knows it.
+fn applied_position(keyspace: &Keyspace, slot: Slot) -> Position {
+    position_of(keyspace.applied(number_of_slot(slot)))
+}

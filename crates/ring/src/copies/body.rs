@@ -1,0 +1,87 @@
+//! What an entry of a slot's log says is to be done: a client's request as it came, or keys whose time is over.
+
+use crate::peer::codec::{Reader, put};
+use atoll_keyspace::Overdue;
+use atoll_resp::{Limits, Request, write_request};
+use std::sync::Arc;
+
+/// The body of an entry.
+pub(super) enum Body<'a> {
+    /// A request, in the protocol of Redis.
+    Request(&'a [u8]),
+    /// Keys to be deleted that still have exactly these deadlines, in milliseconds since 1970.
+    Expiry(Vec<(Vec<u8>, u64)>),
+    /// Neither.
+    Damaged,
+}
+
+/// What was taken once is taken again: the door has judged it.
+pub(super) const LIMITS: Limits =
+    Limits { elements: 1 << 21, string_bytes: 128 << 20, total_bytes: 256 << 20, depth: 1 };
+
+const REQUEST: u8 = 0;
+const EXPIRY: u8 = 1;
+
+impl<'a> Body<'a> {
+    pub(super) fn of_request(request: &Request<'_>) -> Arc<[u8]> {
+        let mut body = vec![REQUEST];
+        write_all(request, &mut body);
+        body.into()
+    }
+
+    pub(super) fn request_bytes(request: &Request<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_all(request, &mut bytes);
+        bytes
+    }
+
+    pub(super) fn of_expiry(overdue: &[Overdue]) -> Arc<[u8]> {
+        let mut body = vec![EXPIRY];
+        for key in overdue {
+            put(key.deadline_ms, &mut body);
+            put(key.key.len() as u64, &mut body);
+            body.extend_from_slice(&key.key);
+        }
+        body.into()
+    }
+
+    pub(super) fn of(body: &'a [u8]) -> Self {
+        match body.split_first() {
+            Some((&REQUEST, request)) => Self::Request(request),
+            Some((&EXPIRY, keys)) => read_keys(keys).map_or(Self::Damaged, Self::Expiry),
+            _ => Self::Damaged,
+        }
+    }
+}
+
+fn write_all(request: &Request<'_>, target: &mut Vec<u8>) {
+    let arguments: Vec<_> = request.iter().collect();
+    write_request(target, &arguments);
+}
+
+fn read_keys(bytes: &[u8]) -> Option<Vec<(Vec<u8>, u64)>> {
+    let mut reader = Reader::of(bytes);
+    let mut keys = Vec::new();
+    while !reader.is_at_end() {
+        let (deadline_ms, length) = (reader.number().ok()?, reader.number().ok()?);
+        let key = reader.take(usize::try_from(length).ok()?).ok()?;
+        keys.push((key.to_vec(), deadline_ms));
+    }
+    Some(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_whose_time_is_over_are_read_as_they_were_written() {
+        let overdue = |key: &str, deadline_ms| Overdue { slot: 1, key: key.into(), deadline_ms };
+        let body = Body::of_expiry(&[overdue("a", 5), overdue("", u64::MAX)]);
+        let Body::Expiry(keys) = Body::of(&body) else { panic!("another body") };
+        assert_eq!(keys, [(b"a".to_vec(), 5), (Vec::new(), u64::MAX)]);
+        assert!(matches!(Body::of(&body[..body.len() - 1]), Body::Damaged));
+        assert!(matches!(Body::of(&[]), Body::Damaged));
+        assert!(matches!(Body::of(&[9]), Body::Damaged));
+    }
+}

@@ -1,0 +1,151 @@
+//! Cells of slots on their way to nodes that have to catch up, and from those that have them.
+//!
+//! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in is put together
+//! and takes the place of what was there in one step.
+//!
+//! Invariant: a slot holds the cells of one moment, never some of one and some of another.
+//! Invariant: what is on its way takes bounded memory, here and there.
+
+use super::{Copies, number_of_slot};
+use crate::NodeError;
+use crate::clock::Now;
+use crate::peer::Piece;
+use atoll_keyspace::{Applied, Exporter};
+use atoll_replica::{Input, NodeId, Position, Slot};
+use std::collections::BTreeMap;
+
+/// Slots on their way.
+#[derive(Default)]
+pub(super) struct Moves {
+    outgoing: Vec<Outgoing>,
+    incoming: BTreeMap<Slot, Incoming>,
+    incoming_bytes: usize,
+}
+
+struct Outgoing {
+    slot: Slot,
+    to: NodeId,
+    position: Position,
+    time_ms: u64,
+    number: u32,
+    cells: Exporter,
+}
+
+struct Incoming {
+    from: NodeId,
+    position: Position,
+    next: u32,
+    cells: Vec<(Vec<u8>, Vec<u8>)>,
+    bytes: usize,
+}
+
+/// Bytes of a piece, if no cell is longer.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Pieces are made while no more than this waits to be sent.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// Cells that wait for the rest of their slots may take so much memory; a piece beyond it is not taken.
+const INCOMING_BYTES_MAX: usize = 1 << 30;
+
+impl Copies {
+    /// Begins to send the cells of a slot as they are now.
+    pub(super) fn begin_transfer(&mut self, slot: Slot, to: NodeId) -> Result<(), NodeError> {
+        let number = number_of_slot(slot);
+        let position = super::applied_position(&self.keyspace, slot);
+        let (time_ms, cells) = (self.keyspace.time_ms(number), self.keyspace.exporter(number));
+        self.moves.outgoing.retain(|outgoing| (outgoing.slot, outgoing.to) != (slot, to));
+        self.moves.outgoing.push(Outgoing { slot, to, position, time_ms, number: 0, cells });
+        Ok(())
+    }
+
+    /// Sends as many pieces as connections take; whether some are left.
+    pub(crate) fn send_pieces(&mut self, now: Now) -> Result<bool, NodeError> {
+        let mut outgoing = std::mem::take(&mut self.moves.outgoing);
+        let mut ended = Vec::new();
+        for one in &mut outgoing {
+            if self.send_some(one)? {
+                ended.push((one.slot, one.to));
+            }
+        }
+        outgoing.retain(|one| !ended.contains(&(one.slot, one.to)));
+        let waits = !outgoing.is_empty();
+        self.moves.outgoing = outgoing;
+        for (slot, to) in ended {
+            self.step(now, Input::TransferEnded { slot, to })?;
+        }
+        Ok(waits)
+    }
+
+    /// Whether this is over, all sent or nobody there.
+    fn send_some(&mut self, outgoing: &mut Outgoing) -> Result<bool, NodeError> {
+        loop {
+            match self.peers.waiting_bytes(outgoing.to) {
+                None => return Ok(true),
+                Some(waiting) if waiting > WAITING_BYTES_MAX => return Ok(false),
+                Some(_) => {}
+            }
+            let (cells, is_last) = outgoing.cells.next(PIECE_BYTES)?;
+            let Outgoing { slot, position, time_ms, number, .. } = *outgoing;
+            let piece = Piece { slot, position, time_ms, number, is_last, cells };
+            outgoing.number += 1;
+            if !self.peers.send_piece(outgoing.to, &piece) || is_last {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes a piece of a slot; with the last one the slot is what came.
+    pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
+        let Piece { slot, position, time_ms, number, is_last, cells } = piece;
+        if number == 0 {
+            self.drop_incoming(slot);
+            let incoming = Incoming { from, position, next: 0, cells: Vec::new(), bytes: 0 };
+            self.moves.incoming.insert(slot, incoming);
+        }
+        let Some(incoming) = self.moves.incoming.get_mut(&slot) else { return Ok(()) };
+        let follows = (incoming.from, incoming.position, incoming.next) == (from, position, number);
+        let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len() + CELL_BYTES).sum();
+        if !follows || self.moves.incoming_bytes + bytes > INCOMING_BYTES_MAX {
+            self.drop_incoming(slot);
+            return Ok(());
+        }
+        incoming.next += 1;
+        incoming.bytes += bytes;
+        incoming.cells.extend(cells);
+        self.moves.incoming_bytes += bytes;
+        if !is_last {
+            return Ok(());
+        }
+        let cells = std::mem::take(&mut incoming.cells);
+        self.drop_incoming(slot);
+        if !self.replica.would_install(slot, position) {
+            return Ok(());
+        }
+        let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
+        if let Some(log) = &mut self.log {
+            log.forget(slot)?;
+        }
+        self.keyspace.install(number_of_slot(slot), applied, time_ms, &cells)?;
+        self.step(now, Input::Installed { slot, position, time_ms })
+    }
+
+    fn drop_incoming(&mut self, slot: Slot) {
+        if let Some(incoming) = self.moves.incoming.remove(&slot) {
+            self.moves.incoming_bytes -= incoming.bytes;
+        }
+    }
+
+    /// This node has no copy of the slot any more.
+    pub(super) fn forget(&mut self, slot: Slot) -> Result<(), NodeError> {
+        self.drop_incoming(slot);
+        if let Some(log) = &mut self.log {
+            log.forget(slot)?;
+        }
+        self.keyspace.install(number_of_slot(slot), Applied::default(), 0, &Vec::new())?;
+        Ok(())
+    }
+}
+
+/// What a cell takes beside its bytes, about.
+const CELL_BYTES: usize = 48;

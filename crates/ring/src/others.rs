@@ -1,0 +1,93 @@
+//! How a node becomes one of several: what is opened, told and begun, in which order.
+
+use crate::NodeError;
+use crate::address::{HostPort, NodeAddress};
+use crate::copied::{Copied, Told};
+use crate::copies::Copies;
+use crate::group::{GroupDoor, Joining};
+use crate::here::Shared;
+use crate::log::SlotLog;
+use crate::options::Persistence;
+use crate::peer::Peers;
+use crate::reliance::{self, Reliance};
+use crate::slots::{self, Slots};
+use crate::syncer::Syncer;
+use atoll_engine::Engine;
+use atoll_replica::{NodeId, Options, Survived};
+use mio::{Registry, Waker};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+/// What a node of several has to know.
+#[derive(Clone)]
+pub struct Others {
+    /// Its number, which no other node has, and which it keeps.
+    pub me: NodeId,
+    /// Where other nodes reach it. Beyond this machine only with a token. Default a free port of 127.0.0.1.
+    pub listen: SocketAddr,
+    /// The configuration group.
+    pub group: Arc<dyn GroupDoor>,
+    /// How copies agree; the same on all nodes.
+    pub options: Options,
+}
+
+/// The tree that logs of slots are kept in.
+const LOG: &str = "log";
+
+/// Opens the copies of a node and has it join the ring; what it is told wakes the loop.
+pub(crate) fn join(
+    others: &Others,
+    engine: &Engine,
+    shared: &Arc<Shared>,
+    clients: HostPort,
+    (registry, waker): (&Registry, Arc<Waker>),
+) -> Result<Slots, NodeError> {
+    let listen = |source| NodeError::Listen { address: others.listen, source };
+    let listener = TcpListener::bind(others.listen).map_err(listen)?;
+    let heard_at = listener.local_addr().map_err(listen)?;
+    let persistence = shared.persistence;
+    let is_kept = persistence != Persistence::Off;
+    let keyspace = slots::open(engine, persistence)?;
+    let mut log = if is_kept { Some(SlotLog::open(engine, LOG)?) } else { None };
+    let survived = match (&mut log, reliance::judge(engine, persistence)?) {
+        (Some(log), Reliance::Whole) => Copies::survived(log, &keyspace)?,
+        _ => Survived::Nothing,
+    };
+    let peers = Peers::listen(others.me, shared.token.clone(), listener, registry).map_err(listen)?;
+    let options = Options { logs: is_kept, ..others.options.clone() };
+    let tick_us = options.tick_us;
+    let mut copies = Copies::new(others.me, options, keyspace, log, peers);
+    let (sender, told) = channel();
+    let tell = {
+        let (sender, waker) = (sender.clone(), waker.clone());
+        move |one| {
+            // A loop that ended hears nothing any more, and one that is not woken hears it with its next tick.
+            drop(sender.send(one));
+            drop(waker.wake());
+        }
+    };
+    let syncer = match is_kept {
+        true => Some(
+            Syncer::start(engine.clone(), {
+                let tell = tell.clone();
+                let tells = persistence == Persistence::Always;
+                move |synced| {
+                    if tells || synced.is_err() {
+                        tell(Told::Synced(synced));
+                    }
+                }
+            })
+            .map_err(|source| NodeError::System { action: "begin a thread", source })?,
+        ),
+        false => None,
+    };
+    let address = NodeAddress { name: shared.name, clients, peers: heard_at.into() }.to_string();
+    let said = Arc::new(move |said| tell(Told::Group(said)));
+    let joining = Joining { node: others.me, address, survived, clock: shared.clock.clone(), said };
+    let group = others.group.join(joining);
+    copies.set_group(group.map_err(|source| NodeError::System { action: "join the ring", source })?);
+    let metrics = shared.metrics.first().cloned().unwrap_or_default();
+    let copied = Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us));
+    Slots::copied(engine, copied, persistence, shared.memory_bytes, metrics)
+}

@@ -1,0 +1,170 @@
+//! The connections between nodes: each node dials each other one, says what it has to say there, and hears on what was dialled
+//! to it.
+//!
+//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn, doubled or
+//! out of order on one connection.
+//! Invariant: what waits to be sent to a node is bounded.
+
+pub(crate) mod codec;
+mod dialled;
+mod greeting;
+mod heard;
+
+pub(crate) use codec::{Piece, Spoken};
+pub(crate) use greeting::Greeting;
+
+use crate::token::Token;
+use atoll_replica::{Incarnation, Message, Moment, NodeId};
+use atoll_wire::Limits;
+use dialled::Dialled;
+use heard::Heard;
+use mio::event::Event;
+use mio::net::TcpListener;
+use mio::{Interest, Registry};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+/// Tokens of the poll that are for peers: the listener, what is dialled, what is heard.
+const LISTENER: usize = 1 << 40;
+const DIALLED: usize = LISTENER + 1;
+const HEARD: usize = 1 << 41;
+const END: usize = 1 << 42;
+
+/// Connections from peers at a time.
+const HEARD_MAX: usize = 1024;
+
+/// What a peer may send.
+pub(crate) const LIMITS: Limits = Limits {
+    frame_bytes: 80 << 20,
+    chunk_bytes: 1 << 20,
+    message_bytes: 80 << 20,
+    outbox_bytes: 64 << 20,
+    window_bytes: 4 << 20,
+    streams: 1,
+};
+
+/// The other nodes.
+pub(crate) struct Peers {
+    greeting: Greeting,
+    secret: Option<Token>,
+    listener: TcpListener,
+    dialled: BTreeMap<NodeId, Dialled>,
+    heard: BTreeMap<usize, Heard>,
+    heard_last: usize,
+    /// Messages that were given up because too much waited.
+    pub(crate) dropped: u64,
+}
+
+impl Peers {
+    /// Listens to other nodes.
+    pub(crate) fn listen(
+        me: NodeId,
+        secret: Option<Token>,
+        listener: std::net::TcpListener,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
+        let greeting = Greeting { node: me, incarnation: Incarnation::default() };
+        let (dialled, heard) = Default::default();
+        Ok(Self { greeting, secret, listener, dialled, heard, heard_last: 0, dropped: 0 })
+    }
+
+    /// The life in which everything is said from now on.
+    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        self.greeting.incarnation = incarnation;
+    }
+
+    /// Where the others are; who is gone is not dialled any more.
+    pub(crate) fn set_addresses(&mut self, addresses: &BTreeMap<NodeId, SocketAddr>, registry: &Registry) {
+        let me = self.greeting.node;
+        self.dialled.retain(|node, dialled| {
+            let stays = addresses.get(node) == Some(&dialled.address);
+            if !stays {
+                dialled.hang_up(registry);
+            }
+            stays
+        });
+        for (&node, &address) in addresses.iter().filter(|(node, _)| **node != me) {
+            self.dialled.entry(node).or_insert_with(|| Dialled::new(address));
+        }
+    }
+
+    /// Says something to a node, if it is known and not too much waits.
+    pub(crate) fn say(&mut self, to: NodeId, message: &Message) {
+        self.say_encoded(to, |out| codec::encode(message, out));
+    }
+
+    /// Sends cells to a node; whether they were taken.
+    pub(crate) fn send_piece(&mut self, to: NodeId, piece: &Piece) -> bool {
+        self.say_encoded(to, |out| codec::encode_piece(piece, out))
+    }
+
+    /// How much waits to be sent to a node; nothing can be sent to one that is not connected.
+    pub(crate) fn waiting_bytes(&self, to: NodeId) -> Option<usize> {
+        self.dialled.get(&to).filter(|dialled| dialled.is_open()).map(Dialled::waiting_bytes)
+    }
+
+    fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let taken = self.dialled.get_mut(&to).is_some_and(|dialled| dialled.say(encode));
+        self.dropped += u64::from(!taken);
+        taken
+    }
+
+    /// Dials who is not connected, and sends what waits.
+    pub(crate) fn flush(&mut self, now: Moment, registry: &Registry) {
+        let is_alive = self.greeting.incarnation != Incarnation::default();
+        for (node, dialled) in &mut self.dialled {
+            if is_alive {
+                let token = mio::Token(DIALLED + node.0 as usize);
+                dialled.flush(self.greeting, self.secret.as_ref(), token, now, registry);
+            }
+        }
+    }
+
+    /// Whether an event is for peers.
+    pub(crate) fn is_theirs(token: mio::Token) -> bool {
+        (LISTENER..END).contains(&token.0)
+    }
+
+    /// What the poll told; what was heard is handed on.
+    pub(crate) fn notice(
+        &mut self,
+        event: &Event,
+        registry: &Registry,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) {
+        match event.token().0 {
+            LISTENER => self.accept(registry),
+            token if token >= HEARD => {
+                let Some(heard) = self.heard.get_mut(&token) else { return };
+                if !heard.receive(self.secret.as_ref(), hear) {
+                    heard.hang_up(registry);
+                    self.heard.remove(&token);
+                }
+            }
+            token => {
+                let node = NodeId(u32::try_from(token - DIALLED).unwrap_or(u32::MAX));
+                if let Some(dialled) = self.dialled.get_mut(&node) {
+                    dialled.notice(event, registry);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, registry: &Registry) {
+        while let Ok((mut socket, _)) = self.listener.accept() {
+            if self.heard.len() >= HEARD_MAX {
+                continue;
+            }
+            // A peer that cannot be registered is one that is not heard: it dials again.
+            let token = HEARD + self.heard_last;
+            self.heard_last += 1;
+            if registry.register(&mut socket, mio::Token(token), Interest::READABLE).is_ok() {
+                self.heard.insert(token, Heard::new(socket));
+            }
+        }
+    }
+}

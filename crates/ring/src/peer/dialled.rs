@@ -1,0 +1,156 @@
+//! A connection that this node dialled, to say something there.
+
+use super::{Greeting, LIMITS};
+use crate::token::Token;
+use atoll_replica::Moment;
+use atoll_wire::{Flags, HEADER_BYTES, Kind, encode_frame};
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Registry};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+/// One node, connected or not.
+pub(super) struct Dialled {
+    pub(super) address: SocketAddr,
+    socket: Option<TcpStream>,
+    is_open: bool,
+    is_writable: bool,
+    out: Vec<u8>,
+    sent: usize,
+    retry_at: Moment,
+    body: Vec<u8>,
+}
+
+/// How long a node that cannot be reached is left alone.
+const RETRY_US: u64 = 100_000;
+
+/// What is kept for a node that is not connected: what is older is said again by whoever needs it.
+const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
+
+impl Dialled {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        let (socket, out, body) = Default::default();
+        Self {
+            address,
+            socket,
+            is_open: false,
+            is_writable: false,
+            out,
+            sent: 0,
+            retry_at: Moment::default(),
+            body,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Adds a message to what waits; whether there was room for it.
+    pub(super) fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let most = if self.is_open { LIMITS.outbox_bytes } else { UNCONNECTED_BYTES_MAX };
+        if self.waiting_bytes() >= most {
+            return false;
+        }
+        self.body.clear();
+        encode(&mut self.body);
+        if self.body.len() > LIMITS.frame_bytes - HEADER_BYTES {
+            return false;
+        }
+        frame(&self.body, &mut self.out);
+        true
+    }
+
+    pub(super) fn notice(&mut self, event: &Event, registry: &Registry) {
+        // Nobody says anything here: what comes is the end.
+        let is_over = event.is_error() || event.is_read_closed() || event.is_write_closed();
+        if is_over {
+            return self.hang_up(registry);
+        }
+        if event.is_writable() {
+            let connected = self
+                .socket
+                .as_ref()
+                .is_some_and(|socket| matches!(socket.take_error(), Ok(None)) && socket.peer_addr().is_ok());
+            self.is_open |= connected;
+            self.is_writable |= connected;
+        }
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        greeting: Greeting,
+        secret: Option<&Token>,
+        token: mio::Token,
+        now: Moment,
+        registry: &Registry,
+    ) {
+        if self.socket.is_none() && now >= self.retry_at {
+            self.retry_at = now.after(RETRY_US);
+            self.dial(greeting, secret, token, registry);
+        }
+        if self.is_writable && self.waiting_bytes() > 0 && self.send().is_err() {
+            self.hang_up(registry);
+        }
+    }
+
+    fn dial(&mut self, greeting: Greeting, secret: Option<&Token>, token: mio::Token, registry: &Registry) {
+        let Ok(mut socket) = TcpStream::connect(self.address) else { return };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if socket.set_nodelay(true).is_err() || registry.register(&mut socket, token, interest).is_err() {
+            return;
+        }
+        self.socket = Some(socket);
+        self.body.clear();
+        greeting.encode(secret, &mut self.body);
+        let mut out = Vec::new();
+        frame(&self.body, &mut out);
+        // What waits are whole frames: nothing was sent of them.
+        out.append(&mut self.out);
+        (self.out, self.sent) = (out, 0);
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match socket.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_writable = false;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.out.shrink_to(UNCONNECTED_BYTES_MAX);
+            self.sent = 0;
+        } else if self.sent > UNCONNECTED_BYTES_MAX {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    pub(super) fn hang_up(&mut self, registry: &Registry) {
+        if let Some(mut socket) = self.socket.take() {
+            // It is closed all the same.
+            drop(registry.deregister(&mut socket));
+        }
+        (self.is_open, self.is_writable) = (false, false);
+        self.out.clear();
+        self.sent = 0;
+    }
+}
+
+fn frame(body: &[u8], out: &mut Vec<u8>) {
+    encode_frame(out, Kind::Request, Flags { more: false, last: true }, 0, body);
+}

@@ -1,0 +1,63 @@
+//! The first frame between two nodes: who dials, in which life, and that it knows the secret of the ring.
+//!
+//! Invariant: nothing of a peer is heard before its greeting was found right.
+
+use crate::token::Token;
+use atoll_replica::{Incarnation, NodeId};
+
+/// Who dials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+}
+
+const MAGIC: &[u8; 8] = b"ATOLLPR1";
+const HEAD_BYTES: usize = MAGIC.len() + 4 + 8;
+
+/// What a greeting with a secret has at most.
+pub(crate) const GREETING_BYTES_MAX: usize = HEAD_BYTES + 1024;
+
+impl Greeting {
+    pub(crate) fn encode(self, token: Option<&Token>, out: &mut Vec<u8>) {
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&self.node.0.to_le_bytes());
+        out.extend_from_slice(&self.incarnation.0.to_le_bytes());
+        out.extend_from_slice(token.map(Token::text).unwrap_or_default());
+    }
+
+    /// Who dials, if that is a greeting and the secret is right.
+    pub(crate) fn decode(bytes: &[u8], token: Option<&Token>) -> Option<Self> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (node, rest) = rest.split_first_chunk::<4>()?;
+        let (incarnation, secret) = rest.split_first_chunk::<8>()?;
+        let is_right = token.map_or(secret.is_empty(), |token| token.is(secret));
+        is_right.then_some(Self {
+            node: NodeId(u32::from_le_bytes(*node)),
+            incarnation: Incarnation(u64::from_le_bytes(*incarnation)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_needs_the_secret_of_the_ring() {
+        let greeting = Greeting { node: NodeId(7), incarnation: Incarnation(3) };
+        let (right, wrong) =
+            (Token::new(b"0123456789abcdef").unwrap(), Token::new(b"0123456789abcdeg").unwrap());
+        let encoded = |token: Option<&Token>| {
+            let mut bytes = Vec::new();
+            greeting.encode(token, &mut bytes);
+            bytes
+        };
+        assert_eq!(Greeting::decode(&encoded(Some(&right)), Some(&right)), Some(greeting));
+        assert_eq!(Greeting::decode(&encoded(None), None), Some(greeting));
+        assert_eq!(Greeting::decode(&encoded(Some(&wrong)), Some(&right)), None);
+        assert_eq!(Greeting::decode(&encoded(None), Some(&right)), None);
+        assert_eq!(Greeting::decode(&encoded(Some(&right)), None), None);
+        assert_eq!(Greeting::decode(b"ATOLLPR1", None), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! A connection that another node dialled, to say something here.
+
+use super::codec::{self, Spoken};
+use super::greeting::GREETING_BYTES_MAX;
+use super::{Greeting, LIMITS};
+use crate::token::Token;
+use atoll_replica::{Incarnation, NodeId};
+use atoll_wire::{Decoder, Limits};
+use mio::Registry;
+use mio::net::TcpStream;
+use std::io::{self, Read};
+
+/// One connection.
+pub(super) struct Heard {
+    socket: TcpStream,
+    decoder: Decoder,
+    from: Option<Greeting>,
+}
+
+/// How much is received at once.
+const ROOM_BYTES: usize = 256 << 10;
+
+impl Heard {
+    pub(super) fn new(socket: TcpStream) -> Self {
+        // Before somebody has said who it is, little is taken from it.
+        let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
+        Self { socket, decoder, from: None }
+    }
+
+    /// Receives until nothing is there, and hands on what is whole; whether the connection is still good.
+    pub(super) fn receive(
+        &mut self,
+        secret: Option<&Token>,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) -> bool {
+        let mut room = vec![0; ROOM_BYTES];
+        loop {
+            match self.socket.read(&mut room) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    self.decoder.feed(room.get(..count).unwrap_or_default());
+                    if !self.hand_on(secret, hear) {
+                        return false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn hand_on(
+        &mut self,
+        secret: Option<&Token>,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) -> bool {
+        loop {
+            let frame = match self.decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return true,
+                Err(error) => return self.refuse(&error),
+            };
+            match self.from {
+                None => {
+                    let Some(greeting) = Greeting::decode(&frame.body, secret) else {
+                        return self.refuse(&"it does not know the secret of the ring");
+                    };
+                    self.from = Some(greeting);
+                    // What comes behind the greeting in the same bytes is kept.
+                    let rest = std::mem::replace(&mut self.decoder, Decoder::new(LIMITS)).into_rest();
+                    self.decoder.feed(&rest);
+                }
+                Some(Greeting { node, incarnation }) => match codec::decode(&frame.body) {
+                    Ok(spoken) => hear(node, incarnation, spoken),
+                    Err(error) => return self.refuse(&error),
+                },
+            }
+        }
+    }
+
+    fn refuse(&self, why: &dyn std::fmt::Display) -> bool {
+        let peer = self.socket.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        tracing::warn!(peer, %why, "a peer is not listened to any more");
+        false
+    }
+
+    pub(super) fn hang_up(&mut self, registry: &Registry) {
+        // It is closed all the same.
+        drop(registry.deregister(&mut self.socket));
+    }
+}

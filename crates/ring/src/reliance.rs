@@ -1,0 +1,89 @@
+//! Whether a store holds all that its node ever said it has, or something may be missing.
+//!
+//! What was synced is there. What was only handed to the system is there unless the machine went down since; and after a node
+//! stopped as it should, everything was synced.
+//!
+//! Invariant: a node whose store may lack something says so before it is asked for anything.
+
+use crate::NodeError;
+use crate::options::Persistence;
+use atoll_engine::{Durability, Engine, WriteBatch};
+
+/// Whether what is in the store can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reliance {
+    /// All that was ever said to be there is.
+    Whole,
+    /// Something may be missing.
+    Doubtful,
+}
+
+/// The tree about the node itself.
+const NODE: &str = "node";
+const BOOT: &[u8] = b"boot";
+const CLEAN: &[u8] = b"clean";
+
+/// What this system calls the time since the machine began; another one after each beginning.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Judges a store that was just opened, and notes that it is in use from now on.
+pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Reliance, NodeError> {
+    // Where nobody tells, each beginning of a node counts as one of the machine.
+    let boot = std::fs::read(BOOT_ID).unwrap_or_default();
+    let tree = engine.tree(NODE)?;
+    let kept = tree.get(BOOT)?.map(|value| value.to_buffer()).transpose()?;
+    let is_same_boot = !boot.is_empty() && kept.as_deref() == Some(&boot[..]);
+    let is_clean = tree.get(CLEAN)?.is_some();
+    let is_whole = match persistence {
+        Persistence::Always => true,
+        Persistence::EverySecond => is_same_boot || is_clean,
+        Persistence::Off => false,
+    };
+    let mut batch = WriteBatch::new();
+    batch.put(&tree, BOOT, &boot);
+    batch.delete(&tree, CLEAN);
+    engine.write(&batch, Durability::Synced)?;
+    Ok(if is_whole { Reliance::Whole } else { Reliance::Doubtful })
+}
+
+/// Notes that everything was handed over: closing the engine makes it last.
+pub(crate) fn note_clean_end(engine: &Engine) -> Result<(), NodeError> {
+    let tree = engine.tree(NODE)?;
+    let mut batch = WriteBatch::new();
+    batch.put(&tree, CLEAN, b"");
+    engine.write(&batch, Durability::Buffered)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_engine::Options;
+
+    fn forget_boot(engine: &Engine) {
+        let tree = engine.tree(NODE).unwrap();
+        tree.put(BOOT, b"another", Durability::Buffered).unwrap();
+    }
+
+    #[test]
+    fn what_was_not_synced_is_relied_on_until_the_machine_goes_down() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let judged = |persistence| judge(&engine, persistence).unwrap();
+        judged(Persistence::EverySecond);
+        assert_eq!(
+            judged(Persistence::EverySecond),
+            Reliance::Whole,
+            "the process ended, the machine did not"
+        );
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful);
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::Always), Reliance::Whole, "everything was synced");
+        note_clean_end(&engine).unwrap();
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "it stopped as it should");
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful, "that counts once");
+        assert_eq!(judged(Persistence::Off), Reliance::Doubtful);
+    }
+}

@@ -1,0 +1,72 @@
+//! The thread that makes logs survive the loss of power: one sync for all that was handed to them meanwhile.
+//!
+//! Invariant: an entry is said to be synced only after a sync that began behind its writing ended.
+
+use atoll_engine::{Engine, EngineError};
+use atoll_replica::{Position, Slot};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Entries of logs, by slot.
+pub(crate) type Logged = Vec<(Slot, Position)>;
+
+/// The thread, and the way to it.
+pub(crate) struct Syncer {
+    handed: Option<Sender<Logged>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How often what nobody waits for is synced.
+const PERIOD: Duration = Duration::from_secs(1);
+
+impl Syncer {
+    /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over is synced within
+    /// a second or so.
+    pub(crate) fn start(
+        engine: Engine,
+        done: impl Fn(Result<Logged, EngineError>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (handed, receiver) = channel();
+        let thread = std::thread::Builder::new().name("atoll-ring-sync".to_owned());
+        let thread = thread.spawn(move || run(&engine, &receiver, &done))?;
+        Ok(Self { handed: Some(handed), thread: Some(thread) })
+    }
+
+    /// These were written, and somebody waits until they are synced.
+    pub(crate) fn hand(&self, written: Logged) {
+        if let Some(handed) = &self.handed {
+            // A thread that ended has told why.
+            drop(handed.send(written));
+        }
+    }
+}
+
+fn run(engine: &Engine, receiver: &Receiver<Logged>, done: &impl Fn(Result<Logged, EngineError>)) {
+    loop {
+        let mut written = match receiver.recv_timeout(PERIOD) {
+            Ok(written) => written,
+            // Whoever waits for nothing gets a sync in each period all the same; where nothing was written it costs nothing.
+            Err(RecvTimeoutError::Timeout) => Vec::new(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        while let Ok(more) = receiver.try_recv() {
+            written.extend(more);
+        }
+        let synced = engine.sync();
+        let is_over = synced.is_err();
+        done(synced.map(|()| written));
+        if is_over {
+            return;
+        }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.handed = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Three nodes in one process, with real sockets between them: what is acknowledged stays, whoever dies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_resp::{Limits, ReplyParser, Value, write_request};
+use atoll_ring::{LocalGroup, Node, NodeOptions, Others, Persistence, Place};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Three nodes at a time are enough for two processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A client that goes to where it is sent.
+struct Client {
+    connections: BTreeMap<String, TcpStream>,
+    address: String,
+    seeds: Vec<String>,
+}
+
+impl Client {
+    fn new(seeds: impl Iterator<Item = SocketAddr>) -> Self {
+        let seeds: Vec<_> = seeds.map(|address| address.to_string()).collect();
+        Self { connections: BTreeMap::new(), address: seeds[0].clone(), seeds }
+    }
+
+    fn once(&mut self, address: &str, arguments: &[&str]) -> std::io::Result<Value> {
+        if !self.connections.contains_key(address) {
+            let socket = TcpStream::connect(address)?;
+            socket.set_read_timeout(Some(LONG))?;
+            self.connections.insert(address.to_owned(), socket);
+        }
+        let socket = self.connections.get_mut(address).unwrap();
+        let mut request = Vec::new();
+        write_request(&mut request, arguments);
+        socket.write_all(&request)?;
+        let (mut parser, mut received) = (ReplyParser::new(Limits::default()), Vec::new());
+        loop {
+            let (read, reply) = parser.parse(&received).expect("a reply");
+            received.drain(..read);
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+            let mut room = [0; 4096];
+            match socket.read(&mut room)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                count => received.extend_from_slice(&room[..count]),
+            }
+        }
+    }
+
+    /// Asks until somebody answers; whether it may have been done twice is for who asks.
+    fn ask(&mut self, arguments: &[&str]) -> Value {
+        let started = std::time::Instant::now();
+        loop {
+            let address = self.address.clone();
+            let reply = self.once(&address, arguments);
+            match reply {
+                Ok(Value::Error(text)) => {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    match text.strip_prefix("MOVED ").and_then(|rest| rest.split(' ').nth(1)) {
+                        Some(address) => self.address = address.to_owned(),
+                        None if text.starts_with("CLUSTERDOWN") || text.starts_with("UNKNOWN") => {
+                            std::thread::yield_now();
+                        }
+                        None => return Value::Error(text.into_bytes()),
+                    }
+                }
+                Ok(reply) => return reply,
+                Err(_) => {
+                    self.connections.remove(&address);
+                    self.seeds.rotate_left(1);
+                    self.address = self.seeds[0].clone();
+                }
+            }
+            assert!(started.elapsed() < LONG, "nobody answers {arguments:?}");
+        }
+    }
+}
+
+struct Ring {
+    group: LocalGroup,
+    nodes: BTreeMap<u32, Node>,
+    places: BTreeMap<u32, Place>,
+    persistence: Persistence,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Ring {
+    fn start(places: Vec<Place>, persistence: Persistence) -> Self {
+        let options = GroupOptions { slots: 16_384, copies: 3 };
+        let group = LocalGroup::start(options, Duration::from_millis(300)).unwrap();
+        let places = (1..).zip(places).collect();
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = Self { group, nodes: BTreeMap::new(), places, persistence, _alone };
+        (1..=3).for_each(|node| ring.begin(node));
+        ring.wait_for_copies(3);
+        ring
+    }
+
+    fn begin(&mut self, node: u32) {
+        let others = Others {
+            me: NodeId(node),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            group: Arc::new(self.group.clone()),
+            options: Options::default(),
+        };
+        let options = NodeOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            place: self.places[&node].clone(),
+            persistence: self.persistence,
+            memory_bytes: 64 << 20,
+            others: Some(others),
+            ..NodeOptions::default()
+        };
+        self.nodes.insert(node, Node::start(options).unwrap());
+    }
+
+    /// Waits until every slot has so many copies in sync, one of which leads.
+    fn wait_for_copies(&self, copies: usize) {
+        let there = self.group.wait(LONG, |table| {
+            table.slots.iter().all(|slot| slot.in_sync.len() == copies && slot.primary.is_some())
+        });
+        let table = self.group.table();
+        assert!(there, "{:?} {:?}", table.members, table.slots.get(0));
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.nodes.values().map(Node::address))
+    }
+
+    fn end(&mut self, node: u32) {
+        self.nodes.remove(&node).unwrap().stop().unwrap();
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(bytes) | Value::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn fill(client: &mut Client, from: u32, to: u32) {
+    for number in from..to {
+        let (key, value) = (format!("key{number}"), format!("value{number}"));
+        assert_eq!(text(&client.ask(&["set", &key, &value])), "OK");
+    }
+}
+
+fn check(client: &mut Client, to: u32) {
+    for number in 0..to {
+        let reply = client.ask(&["get", &format!("key{number}")]);
+        assert_eq!(text(&reply), format!("value{number}"), "key{number}");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
+    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut client = ring.client();
+    fill(&mut client, 0, 300);
+    ring.end(2);
+    let mut client = ring.client();
+    check(&mut client, 300);
+    fill(&mut client, 300, 400);
+    ring.begin(2);
+    ring.wait_for_copies(3);
+    ring.end(1);
+    let mut client = ring.client();
+    check(&mut client, 400);
+}
+
+#[test]
+fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process() {
+    for persistence in [Persistence::Always, Persistence::EverySecond] {
+        let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+        let places = folders.iter().map(|folder| Place::Folder(folder.path().to_owned())).collect();
+        let mut ring = Ring::start(places, persistence);
+        fill(&mut ring.client(), 0, 100);
+        (1..=3).for_each(|node| ring.end(node));
+        (1..=3).for_each(|node| ring.begin(node));
+        ring.wait_for_copies(3);
+        let mut client = ring.client();
+        check(&mut client, 100);
+        fill(&mut client, 100, 120);
+        check(&mut client, 120);
+    }
+}
+
+#[test]
+fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
+    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut client = ring.client();
+    for _ in 0..50 {
+        client.ask(&["incr", "counter"]);
+        client.ask(&["append", "{counter}text", "x"]);
+        client.ask(&["hset", "{counter}hash", "field", "value"]);
+    }
+    for node in [1, 2] {
+        ring.end(node);
+        ring.wait_for_copies(3 - node as usize);
+        let mut client = ring.client();
+        // With one copy left nothing is written any more, and everything is read.
+        assert_eq!(text(&client.ask(&["get", "counter"])), "50");
+        assert_eq!(client.ask(&["strlen", "{counter}text"]), Value::Integer(50));
+        assert_eq!(text(&client.ask(&["hget", "{counter}hash", "field"])), "value");
+    }
+    let refused = ring.client().ask(&["set", "key", "value"]);
+    assert!(text(&refused).contains("NOREPLICAS"), "{refused:?}");
+}
+
+#[test]
+fn keys_go_when_their_time_is_over_on_every_copy() {
+    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut client = ring.client();
+    assert_eq!(text(&client.ask(&["set", "short", "value", "px", "1"])), "OK");
+    assert_eq!(text(&client.ask(&["set", "long", "value", "ex", "1000"])), "OK");
+    while client.ask(&["exists", "short"]) != Value::Integer(0) {}
+    ring.end(1);
+    let mut client = ring.client();
+    assert_eq!(client.ask(&["exists", "short"]), Value::Integer(0));
+    assert_eq!(text(&client.ask(&["get", "long"])), "value");
+}
