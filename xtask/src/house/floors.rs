@@ -31,8 +31,12 @@ const CLOSED: &[(&str, &str, &str)] = &[
     ("atoll-memory", "atoll-engine", "the model must stay independent of what it is compared with"),
 ];
 
-/// Tests of any implementation may bring the suite in, the model's as well; nothing else may.
+/// Tests of any implementation may bring the suite in, the model's as well; nothing else may, but crates that are
+/// themselves tests.
 const ONLY_IN_TESTS: &str = "atoll-conformance";
+
+/// The floor of crates that nobody ships.
+const NEVER_SHIPPED: &str = "the whole";
 
 /// Crates without a floor, and dependencies that do not lead down.
 pub fn findings(packages: &[Package]) -> Vec<Finding> {
@@ -57,7 +61,8 @@ fn wrong_edge(from: &str, to: &str, only_tests: bool) -> Option<Finding> {
     {
         return edge(format!("it depends on {to}, but {why}"), "remove the dependency");
     }
-    match (to == ONLY_IN_TESTS, only_tests) {
+    let is_test = only_tests || floor(from).is_some_and(|(_, name)| name == NEVER_SHIPPED);
+    match (to == ONLY_IN_TESTS, is_test) {
         (true, true) => return None,
         (true, false) => return edge(format!("it ships {to}"), "move it to [dev-dependencies]"),
         (false, _) => {}
@@ -117,6 +122,8 @@ mod tests {
         assert_eq!(problems("atoll-embedded", "atoll-conformance", true), 0);
         assert_eq!(problems("atoll-memory", "atoll-conformance", true), 0);
         assert_eq!(problems("atoll-embedded", "atoll-conformance", false), 1);
+        assert_eq!(problems("atoll-ring-simulation", "atoll-conformance", false), 0, "it is a test itself");
+        assert_eq!(problems("atoll", "atoll-conformance", false), 1, "the doors are shipped");
     }
 
     #[test]
