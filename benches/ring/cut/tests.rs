@@ -118,7 +118,7 @@ fn a_node_that_forgets_an_acknowledged_write_is_found_out() {
     let first = node(|_| true, nobody, true, Arc::default());
     let report = run(&spec(vec![first])).unwrap();
     assert!(report.wrong_reads > 0 && report.first_wrong.is_some(), "{:?}", total(&report));
-    let counted = count::run(&counting(first, &report)).unwrap();
+    let counted = counted(first, &report);
     assert!(counted.missing >= 30, "{counted:?}");
     assert_eq!(counted.there + counted.missing, report.acknowledged.len() as u64, "{counted:?}");
 }
@@ -128,14 +128,18 @@ fn what_nobody_answers_for_is_not_called_missing() {
     let (_listener, silent) = silent();
     let first = node(|slot| slot % 4 != 0, silent, false, Arc::default());
     let report = Report { acknowledged: (1..=40).collect(), ..Report::default() };
-    let counted = count::run(&counting(first, &report)).unwrap();
+    let counted = counted(first, &report);
     assert!(counted.unanswered > 0 && counted.missing > 0 && counted.there == 0, "{counted:?}");
     assert_eq!(counted.unanswered + counted.missing, 40, "{counted:?}");
 }
 
-fn counting(address: SocketAddr, report: &Report) -> count::Spec {
-    let file =
-        std::env::temp_dir().join(format!("atoll-bench-ring-{}-{}", std::process::id(), address.port()));
-    std::fs::write(&file, serde_json::to_string(&report.acknowledged).unwrap()).unwrap();
-    count::Spec { addresses: vec![address], letter: LETTER, numbers: file, run_ms: 2_500 }
+fn counted(address: SocketAddr, report: &Report) -> count::Report {
+    let name = format!("atoll-bench-ring-{}-{}", std::process::id(), address.port());
+    let numbers = std::env::temp_dir().join(name);
+    std::fs::write(&numbers, serde_json::to_string(&report.acknowledged).unwrap()).unwrap();
+    let spec =
+        count::Spec { addresses: vec![address], letter: LETTER, numbers: numbers.clone(), run_ms: 2_500 };
+    let counted = count::run(&spec).unwrap();
+    std::fs::remove_file(&numbers).unwrap();
+    counted
 }
