@@ -1,7 +1,7 @@
 //! A node's handle to the configuration group, and the thread behind it.
 
 use crate::agent::{self, Agent, Command};
-use crate::log::Log;
+use crate::log::{Held, Log};
 use crate::member::{self, Member};
 use crate::{CouncilError, CouncilOptions, Listen, chance};
 use atoll_replica::{Change, Decision, Incarnation, Moment, Proposal, Survived, Table};
@@ -30,6 +30,8 @@ pub enum CouncilEvent {
         /// When it asked, by its own clock.
         asked_at: Moment,
     },
+    /// The log of this member counts in the group: another member without a folder may be restarted now.
+    Seated,
     /// Something does not work; what can be tried again is.
     Trouble(CouncilError),
 }
@@ -68,7 +70,8 @@ impl Council {
         let listens_on =
             listener.as_ref().map(TcpListener::local_addr).transpose().map_err(system("listen"))?;
         let nonce = chance::unique()?;
-        let log = if listener.is_some() { Some(Log::open(options.folder.as_deref())?) } else { None };
+        let log = listener.as_ref().map(|_| Log::open(options.folder.as_deref())).transpose()?;
+        let (log, held) = log.unzip();
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -76,6 +79,10 @@ impl Council {
         let agent = Agent { options: Arc::new(options), clock, events: Arc::from(events), nonce, survived };
         let thread = std::thread::Builder::new().name("council".to_owned()).spawn(move || {
             runtime.block_on(run(agent, log.zip(listener), received, stopped));
+            drop(runtime);
+            if let Some(held) = held {
+                held.end();
+            }
         });
         let thread = Some(thread.map_err(system("start the thread of the configuration group"))?);
         Ok(Self { commands, stop, thread, listens_on })

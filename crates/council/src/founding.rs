@@ -37,10 +37,13 @@ struct Who {
     has_log: bool,
 }
 
-/// Until this member has a log.
+/// Until the log of this member counts.
 pub(crate) async fn found_or_join(shared: Arc<Shared>) {
+    if shared.log.has_entries() && !is_learner(&shared).await {
+        return;
+    }
     let mut was_told = false;
-    while !shared.log.has_entries() {
+    while !shared.is_seated() {
         let others = ask_others(&shared).await;
         let has_log: Vec<_> = others.iter().filter(|who| who.has_log).collect();
         let all = shared.peers.nodes();
@@ -50,11 +53,24 @@ pub(crate) async fn found_or_join(shared: Arc<Shared>) {
                 was_told = true;
                 tell_of_loss(&shared, &others).await;
             }
-        } else if others.len() == all.len() && all.iter().all(|node| *node > shared.options.me) {
+        } else if !shared.log.has_entries()
+            && others.len() == all.len()
+            && all.iter().all(|node| *node > shared.options.me)
+        {
             found(&shared, &others).await;
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Whether the log of this member is fed by the others and does not count yet.
+async fn is_learner(shared: &Shared) -> bool {
+    let seat = shared.log.seat();
+    let is_learner = shared.raft.with_raft_state(move |state| {
+        let effective = state.membership_state.effective();
+        effective.membership().learner_ids().any(|learner| learner == seat)
+    });
+    is_learner.await.unwrap_or(false)
 }
 
 async fn ask_others(shared: &Shared) -> Vec<Who> {
@@ -94,7 +110,7 @@ async fn join(shared: &Shared, has_log: &[&Who]) {
     let mut asked = BTreeSet::new();
     let mut next: Vec<NodeId> = has_log.iter().map(|who| who.node).collect();
     while let Some(node) = next.pop() {
-        if !asked.insert(node) || shared.log.has_entries() {
+        if !asked.insert(node) {
             continue;
         }
         let ask = Ask::Join { node: shared.options.me, seat: shared.log.seat() };

@@ -5,89 +5,150 @@
 //! Invariant: what is synced was written in the order of the calls: an entry behind a vote is not there without it.
 //! Invariant: a seat and the log behind it are made together: whoever lost the log sits on another seat.
 
-use crate::codec::RingId;
+mod file;
+mod writer;
+
+use crate::codec::{Coded, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, StorageError, Types, VoteOf};
 use crate::{CouncilError, chance};
+use file::{Fact, Kept, LogFile};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
-use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+use writer::Job;
 
 /// Entries that are sent to another member at once have about so many changes at most, one entry aside.
 const CHANGES_AT_ONCE: usize = 32_768;
 
+/// How much is written before the file is made anew without what was purged, in bytes.
+const REPLACE_BYTES: usize = 4 << 20;
+
 /// The log. Cloning it shares it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Log {
-    kept: Arc<Mutex<Kept>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
-/// What a member must not forget.
-#[derive(Debug)]
-struct Kept {
-    seat: SeatId,
-    ring: Option<RingId>,
-    vote: Option<VoteOf>,
-    purged: Option<LogIdOf>,
-    /// Contiguous, behind `purged`.
-    entries: VecDeque<EntryOf>,
+struct Shared {
+    kept: Kept,
+    /// To the thread that writes; none: in memory.
+    jobs: Option<SyncSender<Job>>,
+    /// What was handed to it since the file was made.
+    written_bytes: usize,
 }
 
-impl Kept {
-    fn first_index(&self) -> u64 {
-        self.entries.front().map_or(0, |entry| entry.log_id.index)
-    }
+/// What a log needs as long as it is used.
+pub(crate) struct Held {
+    writer: Option<JoinHandle<()>>,
+    _lock: Option<File>,
+}
 
-    fn last(&self) -> Option<LogIdOf> {
-        self.entries.back().map(|entry| entry.log_id).or(self.purged)
-    }
-
-    /// How many entries are before this place.
-    fn before(&self, index: u64) -> usize {
-        let count = index.saturating_sub(self.first_index());
-        usize::try_from(count).unwrap_or(usize::MAX).min(self.entries.len())
+impl Held {
+    /// Waits until all is written. To be called when nobody has the log any more.
+    pub(crate) fn end(self) {
+        if let Some(writer) = self.writer {
+            let _ = writer.join();
+        }
     }
 }
 
 impl Log {
     /// The log in a folder, or a new one in memory.
-    pub(crate) fn open(_folder: Option<&Path>) -> Result<Self, CouncilError> {
-        Ok(Self::in_memory(SeatId(chance::unique()?)))
+    pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, Held), CouncilError> {
+        let seat = SeatId(chance::unique()?);
+        let Some(folder) = folder else {
+            return Ok((Self::in_memory(seat), Held { writer: None, _lock: None }));
+        };
+        let lock = lock(folder)?;
+        let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
+        let began = writer::begin(file);
+        let action = "start the thread that writes the log of the configuration group";
+        let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
+        let log = Self::of(kept, Some(jobs));
+        Ok((log, Held { writer: Some(writer), _lock: Some(lock) }))
     }
 
     /// A log that is gone with the process.
     pub(crate) fn in_memory(seat: SeatId) -> Self {
-        let kept = Kept { seat, ring: None, vote: None, purged: None, entries: VecDeque::new() };
-        Self { kept: Arc::new(Mutex::new(kept)) }
+        Self::of(Kept::new(seat), None)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn of(kept: Kept, jobs: Option<SyncSender<Job>>) -> Self {
+        Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })) }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where this member sits.
     pub(crate) fn seat(&self) -> SeatId {
-        self.kept().seat
+        self.shared().kept.seat
     }
 
     /// Which group it belongs to, if that is known.
     pub(crate) fn ring(&self) -> Option<RingId> {
-        self.kept().ring
+        self.shared().kept.ring
     }
 
     /// Whether it was told anything that the group decided.
     pub(crate) fn has_entries(&self) -> bool {
-        self.kept().last().is_some()
+        self.shared().kept.last().is_some()
     }
 
     /// From now on it belongs to this group.
     pub(crate) async fn set_ring(&self, ring: RingId) -> io::Result<()> {
-        self.kept().ring = Some(ring);
-        Ok(())
+        self.keep(Fact::Ring(ring)).await
+    }
+
+    /// Keeps a fact, and returns when it will survive.
+    async fn keep(&self, fact: Fact) -> io::Result<()> {
+        let (done, synced) = oneshot::channel();
+        let facts = fact.to_bytes();
+        {
+            let mut shared = self.shared();
+            shared.kept.take(fact).map_err(io::Error::other)?;
+            shared.write(facts, move |written| drop(done.send(written)));
+        }
+        synced.await.unwrap_or_else(|_| Err(io::Error::other("the thread that writes the log ended")))
+    }
+}
+
+impl Shared {
+    /// Hands facts that were taken in to the thread that writes, in the order in which this is called.
+    fn write(&mut self, facts: Vec<u8>, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+        let Some(jobs) = &self.jobs else { return done(Ok(())) };
+        self.written_bytes += facts.len();
+        // Whoever waits sees that the thread ended by not being called.
+        let _ = jobs.send(Job { facts, replaces: false, done: Box::new(done) });
+    }
+
+    /// Makes the file anew, if most of it is over.
+    fn tidy(&mut self) {
+        let Some(jobs) = self.jobs.as_ref().filter(|_| self.written_bytes > REPLACE_BYTES) else { return };
+        let facts = self.kept.facts();
+        self.written_bytes = 0;
+        let _ = jobs.send(Job { facts, replaces: true, done: Box::new(|_| ()) });
+    }
+}
+
+/// Makes the folder, and sees to it that nobody else uses it.
+fn lock(folder: &Path) -> Result<File, CouncilError> {
+    let failed = |source| CouncilError::Folder { path: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let lock = File::create(folder.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(CouncilError::InUse { path: folder.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
     }
 }
 
@@ -101,8 +162,8 @@ impl RaftLogReader<Types> for Log {
             Bound::Excluded(&before) => before.saturating_add(1),
             Bound::Unbounded => 0,
         };
-        let kept = self.kept();
-        let behind = kept.entries.iter().skip(kept.before(from));
+        let shared = self.shared();
+        let behind = shared.kept.entries.iter().skip(shared.kept.before(from));
         Ok(behind.take_while(|entry| range.contains(&entry.log_id.index)).cloned().collect())
     }
 
@@ -122,7 +183,7 @@ impl RaftLogReader<Types> for Log {
 
 fn weight(entry: &EntryOf) -> usize {
     match &entry.payload {
-        openraft::EntryPayload::Normal(changes) => changes.weight(),
+        openraft::EntryPayload::Normal(changes) => changes.weight().max(1),
         _ => 1,
     }
 }
@@ -131,8 +192,8 @@ impl RaftLogStorage<Types> for Log {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
-        let kept = self.kept();
-        Ok(LogState { last_purged_log_id: kept.purged, last_log_id: kept.last() })
+        let shared = self.shared();
+        Ok(LogState { last_purged_log_id: shared.kept.purged, last_log_id: shared.kept.last() })
     }
 
     async fn get_log_reader(&mut self) -> Self::LogReader {
@@ -140,12 +201,11 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf) -> Result<(), StorageError> {
-        self.kept().vote = Some(*vote);
-        Ok(())
+        self.keep(Fact::Vote(*vote)).await.map_err(|error| StorageIOError::write_vote(&error).into())
     }
 
     async fn read_vote(&mut self) -> Result<Option<VoteOf>, StorageError> {
-        Ok(self.kept().vote)
+        Ok(self.shared().kept.vote)
     }
 
     async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types>) -> Result<(), StorageError>
@@ -153,29 +213,28 @@ impl RaftLogStorage<Types> for Log {
         I: IntoIterator<Item = EntryOf> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.kept().entries.extend(entries);
-        callback.log_io_completed(Ok(()));
+        let mut shared = self.shared();
+        let is_written = shared.jobs.is_some();
+        let mut facts = Vec::new();
+        for entry in entries {
+            if is_written {
+                file::put_entry(&entry, &mut facts);
+            }
+            let taken = shared.kept.take(Fact::Entry(entry));
+            taken.map_err(|problem| StorageIOError::write_logs(&io::Error::other(problem)))?;
+        }
+        shared.write(facts, |written| callback.log_io_completed(written));
         Ok(())
     }
 
     async fn truncate(&mut self, log_id: LogIdOf) -> Result<(), StorageError> {
-        let mut kept = self.kept();
-        let left = kept.before(log_id.index);
-        kept.entries.truncate(left);
-        Ok(())
+        let cut = self.keep(Fact::Cut(log_id.index)).await;
+        cut.map_err(|error| StorageIOError::write_logs(&error).into())
     }
 
     async fn purge(&mut self, log_id: LogIdOf) -> Result<(), StorageError> {
-        let mut kept = self.kept();
-        let gone = kept.before(log_id.index.saturating_add(1));
-        kept.entries.drain(..gone);
-        kept.purged = Some(log_id);
-        Ok(())
+        let purged = self.keep(Fact::Purged(log_id)).await;
+        self.shared().tidy();
+        purged.map_err(|error| StorageIOError::write_logs(&error).into())
     }
-}
-
-/// An error of the disk as the consensus knows it: it stops this member.
-#[allow(dead_code)]
-fn failed(error: &io::Error) -> StorageError {
-    StorageIOError::write_logs(error).into()
 }

@@ -104,28 +104,22 @@ impl Member {
     /// Hands on what goes wrong, for ever.
     pub(crate) async fn watched(&self, events: &Events) {
         let mut troubled = self.shared.troubled.lock().await;
-        let mut metrics = self.shared.raft.server_metrics();
-        let mut core = self.shared.raft.metrics();
-        let stopped = async {
-            loop {
-                let problem = core.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
-                if let Some(problem) = problem {
-                    return problem;
-                }
-                if core.changed().await.is_err() || metrics.has_changed().is_err() {
-                    return "it ended".to_owned();
-                }
-                metrics.mark_unchanged();
-            }
-        };
-        tokio::pin!(stopped);
+        let mut metrics = self.shared.raft.metrics();
+        let mut is_seated = false;
         loop {
+            let stopped = metrics.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
+            if let Some(problem) = stopped {
+                events(CouncilEvent::Trouble(CouncilError::Member { problem }));
+                return std::future::pending().await;
+            }
+            if !std::mem::replace(&mut is_seated, self.shared.is_seated()) && is_seated {
+                events(CouncilEvent::Seated);
+            }
             tokio::select! {
                 Some(trouble) = troubled.recv() => events(CouncilEvent::Trouble(trouble)),
-                problem = &mut stopped => {
-                    events(CouncilEvent::Trouble(CouncilError::Member { problem }));
+                changed = metrics.changed() => if changed.is_err() {
                     return std::future::pending().await;
-                }
+                },
             }
         }
     }
@@ -279,6 +273,14 @@ impl Shared {
     pub(crate) fn leads(&self) -> bool {
         let metrics = self.raft.server_metrics();
         metrics.borrow().state == openraft::ServerState::Leader
+    }
+
+    /// Whether this log is one of those that decide.
+    pub(crate) fn is_seated(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        membership.get_joint_config().len() == 1 && membership.voter_ids().any(|seat| seat == self.log.seat())
     }
 
     fn not_leader(&self) -> Answer {

@@ -3,8 +3,10 @@
 
 mod support;
 
+use atoll_council::{CouncilError, CouncilOptions, Listen, Secret};
 use atoll_replica::{Change, Decision, Epoch, NodeId, Proposal, Slot};
-use support::{group, is_founded};
+use std::time::Duration;
+use support::{Node, Proxied, group, is_founded, options, sockets};
 
 #[test]
 fn three_nodes_found_a_table_and_each_of_them_is_heard() {
@@ -57,4 +59,85 @@ fn proposals_of_an_epoch_that_is_over_change_nothing_and_others_do() {
     assert!(
         council.change(Change::Fail { node: other, incarnation: atoll_replica::Incarnation(1) }).is_err()
     );
+}
+
+#[test]
+fn a_leader_that_is_cut_off_answers_nobody_and_comes_back() {
+    let group = Proxied::start(3, 64);
+    let nodes = &group.nodes;
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    nodes[0].until("it is heard", |told| !told.heard.is_empty());
+    let cut_at = support::now();
+    group.cut(0);
+    for node in &nodes[1..] {
+        node.until_table("the others lead all slots", |table| is_founded_without(table, NodeId(1)));
+    }
+    // It asks the leader that it is itself, which knows nobody who confirms it. Only what was asked before the cut was answered.
+    let asked_later = |told: &support::Told| told.heard.iter().any(|asked_at| *asked_at > cut_at);
+    assert!(!nodes[0].within(Duration::from_secs(1), asked_later), "a leader without others answered");
+    let heard = nodes[1].told(|told| told.heard.len());
+    nodes[1].until("the others are heard", |told| told.heard.len() > heard);
+    group.heal(0);
+    nodes[0].until("it is heard again", asked_later);
+    nodes[0].until_table("it is up again", |table| table.members[&NodeId(1)].is_up);
+}
+
+#[test]
+fn a_node_is_heard_only_behind_the_table_that_has_it_up() {
+    let group = Proxied::start(3, 8);
+    let nodes = &group.nodes;
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    for _ in 0..2 {
+        group.cut(2);
+        nodes[0].until_table("it is down", |table| !table.members[&NodeId(3)].is_up);
+        let cut_at = support::now();
+        group.heal(2);
+        nodes[2].until("it is heard again", |told| told.heard.iter().any(|asked_at| *asked_at > cut_at));
+        let table = nodes[2].table();
+        assert!(table.members[&NodeId(3)].is_up, "it was heard, and its table has it down");
+    }
+}
+
+#[test]
+fn a_node_that_is_no_member_registers_and_gets_copies() {
+    let (nodes, members) = group(3, 64, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let fourth = Node::start(options(4, &members, 64, None, None));
+    fourth.until("it is heard", |told| !told.heard.is_empty() && told.table.is_some());
+    fourth.until_table("it gets copies", |table| {
+        table.slots.iter().any(|slot| slot.joining.contains(NodeId(4)))
+    });
+}
+
+#[test]
+fn who_shows_another_secret_is_refused_and_told_so() {
+    let (listeners, members) = sockets(1);
+    let secret = |bytes: &[u8]| Secret::new(bytes);
+    let mut listeners = listeners.into_iter();
+    let listen = listeners.next().map(Listen::Bound);
+    let one =
+        Node::start(CouncilOptions { token: secret(b"right"), ..options(1, &members, 8, listen, None) });
+    one.until("it is heard", |told| !told.heard.is_empty());
+    for wrong in [None, secret(b"wrong"), secret(b"righ"), secret(b"right!")] {
+        let other = Node::start(CouncilOptions { token: wrong, ..options(2, &members, 8, None, None) });
+        other.until("it is told", |told| matches!(told.troubles[..], [CouncilError::Refused { .. }]));
+        assert!(other.told(|told| told.incarnation.is_none() && told.table.is_none()));
+    }
+    let other =
+        Node::start(CouncilOptions { token: secret(b"right"), ..options(2, &members, 8, None, None) });
+    other.until("it is let in", |told| !told.heard.is_empty());
+}
+
+#[test]
+fn a_second_life_of_a_node_ends_the_first() {
+    let (nodes, members) = group(1, 8, None);
+    nodes[0].until("it is heard", |told| !told.heard.is_empty());
+    let first = Node::start(options(7, &members, 8, None, None));
+    first.until("it is heard", |told| !told.heard.is_empty());
+    let second = Node::start(options(7, &members, 8, None, None));
+    second.until("it is heard", |told| !told.heard.is_empty());
+    first.until("it is told", |told| {
+        matches!(told.troubles[..], [CouncilError::Replaced { node: NodeId(7) }])
+    });
+    assert!(second.told(|told| told.incarnation) > first.told(|told| told.incarnation));
 }

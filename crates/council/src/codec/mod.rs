@@ -7,5 +7,5 @@ mod consensus;
 mod tables;
 
 pub(crate) use asks::{Answer, Ask, RingId, To};
-pub(crate) use bytes::Coded;
+pub(crate) use bytes::{Coded, Damaged, Reader};
 pub(crate) use tables::{SLOTS_MAX, Update};

@@ -1,6 +1,8 @@
 //! Groups on this machine, and what their nodes are told.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, clippy::panic)]
 
+pub mod proxy;
+
 use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen};
 use atoll_replica::{GroupOptions, Incarnation, Moment, NodeId, Survived, Table};
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long anything may take here: the machine may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a node was told so far.
 #[derive(Default)]
@@ -17,6 +19,7 @@ pub struct Told {
     pub incarnation: Option<Incarnation>,
     pub table: Option<Arc<Table>>,
     pub heard: Vec<Moment>,
+    pub is_seated: bool,
     pub troubles: Vec<CouncilError>,
 }
 
@@ -37,6 +40,9 @@ impl Node {
     }
 
     pub fn try_start(options: CouncilOptions, survived: Survived) -> Result<Self, CouncilError> {
+        // What happened is shown with RUST_LOG=atoll_council=debug.
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
         let told: Arc<(Mutex<Told>, Condvar)> = Arc::default();
         let telling = Arc::clone(&told);
         let events = move |event| {
@@ -48,6 +54,7 @@ impl Node {
                     assert!(before.is_none_or(|before| before.version < table.version), "tables grow");
                 }
                 CouncilEvent::Heard { asked_at } => told.heard.push(asked_at),
+                CouncilEvent::Seated => told.is_seated = true,
                 CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),
             }
             drop(told);
@@ -59,11 +66,16 @@ impl Node {
 
     /// Waits until what the node was told is so.
     pub fn until(&self, what: &str, holds: impl Fn(&Told) -> bool) {
-        assert!(
-            self.within(PATIENCE, &holds),
-            "it never came: {what}; {:?}",
-            self.told.0.lock().unwrap().troubles
-        );
+        if !self.within(PATIENCE, &holds) {
+            let told = self.told.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let members = told.table.as_ref().map(|table| (table.version, table.members.clone()));
+            let slot = told.table.as_ref().map(|table| table.slot(atoll_replica::Slot(0)));
+            let (life, heard) = (told.incarnation, told.heard.len());
+            let text =
+                format!("it never came: {what}; {life:?} {heard} {members:?} {slot:?} {:?}", told.troubles);
+            drop(told);
+            panic!("{text}");
+        }
     }
 
     /// Whether it is so within this time.
@@ -110,7 +122,7 @@ pub fn options(
     listen: Option<Listen>,
     folder: Option<&Path>,
 ) -> CouncilOptions {
-    let ring = GroupOptions { slots, copies: 3 };
+    let ring = GroupOptions { slots, copies: members.len().min(3) };
     let mut options =
         CouncilOptions::new(NodeId(me), members.to_vec(), ring, format!("127.0.0.1:{}", 7000 + me));
     options.my_listen = listen;
@@ -125,6 +137,44 @@ pub fn group(count: u32, slots: u32, folder: Option<&Path>) -> (Vec<Node>, Vec<(
         Node::start(options(me, &members, slots, Some(Listen::Bound(listener)), folder))
     });
     (nodes.collect(), members)
+}
+
+/// A group whose members reach each other through proxies: that from the first to the second by their places.
+pub struct Proxied {
+    pub nodes: Vec<Node>,
+    pub ways: Vec<Vec<Option<proxy::Proxy>>>,
+}
+
+impl Proxied {
+    pub fn start(count: u32, slots: u32) -> Self {
+        let (listeners, members) = sockets(count);
+        let way = |from: usize, to: usize| (from != to).then(|| proxy::Proxy::to(members[to].1));
+        let count = members.len();
+        let ways: Vec<Vec<_>> = (0..count).map(|from| (0..count).map(|to| way(from, to)).collect()).collect();
+        let nodes = listeners.into_iter().zip(&ways).zip(1..).map(|((listener, ways), me)| {
+            let seen = members
+                .iter()
+                .zip(ways)
+                .map(|(&(node, address), way)| (node, way.as_ref().map_or(address, |way| way.address)));
+            let seen: Vec<_> = seen.collect();
+            Node::start(options(me, &seen, slots, Some(Listen::Bound(listener)), None))
+        });
+        Self { nodes: nodes.collect(), ways }
+    }
+
+    fn around(&self, node: usize) -> impl Iterator<Item = &proxy::Proxy> {
+        let from = self.ways[node].iter().flatten();
+        from.chain(self.ways.iter().filter_map(move |ways| ways[node].as_ref()))
+    }
+
+    /// Cuts a node off from all others, both ways.
+    pub fn cut(&self, node: usize) {
+        self.around(node).for_each(proxy::Proxy::cut);
+    }
+
+    pub fn heal(&self, node: usize) {
+        self.around(node).for_each(proxy::Proxy::heal);
+    }
 }
 
 pub fn is_founded(table: &Table, up: usize) -> bool {

@@ -1,0 +1,405 @@
+//! The file of the log: what is in it, and what is believed of it after a crash.
+//!
+//! ```text
+//!  file    | magic 8 | record | record | ...
+//!  record  | checksum 8 | length 4 | number 8 | facts ... length bytes
+//! ```
+//! Little-endian. `checksum` is XXH3-64 of what follows it. A record is what was written and synced at once; the next one is
+//! written only after that. So a record that does not match is the torn end of the file if no whole record with a higher
+//! number is behind it, and damage if there is one.
+//!
+//! Invariant: a file is made whole under another name and then renamed: its first record is never torn.
+//! Invariant: nothing behind damage is believed, and damage is never cut off.
+
+use crate::CouncilError;
+use crate::codec::{Coded, Damaged, Reader, RingId};
+use crate::types::{EntryOf, LogIdOf, SeatId, VoteOf};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use twox_hash::XxHash3_64;
+
+const MAGIC: [u8; 8] = *b"\x89atollc\n";
+
+/// Bytes of a record before its facts.
+const HEADER_BYTES: usize = 20;
+
+/// Longest record that is written or believed, in bytes.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// What a member must not forget.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) seat: SeatId,
+    pub(crate) ring: Option<RingId>,
+    pub(crate) vote: Option<VoteOf>,
+    pub(crate) purged: Option<LogIdOf>,
+    /// Contiguous, behind `purged`.
+    pub(crate) entries: VecDeque<EntryOf>,
+}
+
+/// One thing that changes what is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fact {
+    /// All else is forgotten; this is the seat.
+    Seat(SeatId),
+    Ring(RingId),
+    Vote(VoteOf),
+    /// Behind the last one.
+    Entry(EntryOf),
+    /// Entries from this place on are gone.
+    Cut(u64),
+    /// Entries up to this one are gone, since a snapshot has them.
+    Purged(LogIdOf),
+}
+
+impl Kept {
+    pub(crate) fn new(seat: SeatId) -> Self {
+        Self { seat, ring: None, vote: None, purged: None, entries: VecDeque::new() }
+    }
+
+    pub(crate) fn last(&self) -> Option<LogIdOf> {
+        self.entries.back().map(|entry| entry.log_id).or(self.purged)
+    }
+
+    /// How many entries are before this place.
+    pub(crate) fn before(&self, index: u64) -> usize {
+        let first = self.entries.front().map_or(0, |entry| entry.log_id.index);
+        let count = usize::try_from(index.saturating_sub(first)).unwrap_or(usize::MAX);
+        count.min(self.entries.len())
+    }
+
+    /// Takes a fact in; what is wrong with it, if anything.
+    pub(crate) fn take(&mut self, fact: Fact) -> Result<(), &'static str> {
+        match fact {
+            Fact::Seat(seat) => *self = Self::new(seat),
+            Fact::Ring(ring) => self.ring = Some(ring),
+            Fact::Vote(vote) => self.vote = Some(vote),
+            Fact::Entry(entry) => {
+                let next = self.last().map_or(0, |last| last.index.saturating_add(1));
+                if entry.log_id.index != next {
+                    return Err("an entry is missing");
+                }
+                self.entries.push_back(entry);
+            }
+            Fact::Cut(index) => {
+                let left = self.before(index);
+                self.entries.truncate(left);
+            }
+            Fact::Purged(log_id) => {
+                let gone = self.before(log_id.index.saturating_add(1));
+                self.entries.drain(..gone);
+                self.purged = self.purged.max(Some(log_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it, as the facts of a new file.
+    pub(crate) fn facts(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Fact::Seat(self.seat).put(&mut out);
+        self.ring.into_iter().for_each(|ring| Fact::Ring(ring).put(&mut out));
+        self.vote.into_iter().for_each(|vote| Fact::Vote(vote).put(&mut out));
+        self.purged.into_iter().for_each(|purged| Fact::Purged(purged).put(&mut out));
+        self.entries.iter().for_each(|entry| put_entry(entry, &mut out));
+        out
+    }
+}
+
+/// Adds an entry as a fact.
+pub(crate) fn put_entry(entry: &EntryOf, out: &mut Vec<u8>) {
+    out.push(4);
+    entry.put(out);
+}
+
+impl Coded for Fact {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Seat(seat) => put(1, seat, out),
+            Self::Ring(ring) => put(2, ring, out),
+            Self::Vote(vote) => put(3, vote, out),
+            Self::Entry(entry) => put_entry(entry, out),
+            Self::Cut(index) => put(5, index, out),
+            Self::Purged(log_id) => put(6, log_id, out),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(match from.byte()? {
+            1 => Self::Seat(Coded::take(from)?),
+            2 => Self::Ring(Coded::take(from)?),
+            3 => Self::Vote(Coded::take(from)?),
+            4 => Self::Entry(Coded::take(from)?),
+            5 => Self::Cut(Coded::take(from)?),
+            6 => Self::Purged(Coded::take(from)?),
+            _ => return Err(from.damaged("an unknown fact")),
+        })
+    }
+}
+
+fn put(kind: u8, value: &impl Coded, out: &mut Vec<u8>) {
+    out.push(kind);
+    value.put(out);
+}
+
+/// A record of facts.
+fn record(number: u64, facts: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u32::try_from(facts.len()).ok().filter(|length| *length as usize <= RECORD_BYTES_MAX);
+    let length = length.ok_or_else(|| io::Error::other("more at once than a record can hold"))?;
+    let mut bytes = vec![0; 8];
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(facts);
+    let checksum = XxHash3_64::oneshot(bytes.get(8..).unwrap_or_default());
+    bytes.splice(..8, checksum.to_le_bytes());
+    Ok(bytes)
+}
+
+/// The facts of the record that the bytes begin with, if there is a whole one with this number or, if `or_later`, a higher one.
+fn facts_of(bytes: &[u8], number: u64, or_later: bool) -> Option<&[u8]> {
+    let header = bytes.get(..HEADER_BYTES)?;
+    let checksum = u64::from_le_bytes(header.get(..8)?.try_into().ok()?);
+    let length = u32::from_le_bytes(header.get(8..12)?.try_into().ok()?) as usize;
+    let found = u64::from_le_bytes(header.get(12..)?.try_into().ok()?);
+    let is_likely = found == number || (or_later && found > number && found - number <= bytes.len() as u64);
+    if !is_likely || length > RECORD_BYTES_MAX {
+        return None;
+    }
+    let rest = bytes.get(8..HEADER_BYTES + length)?;
+    if XxHash3_64::oneshot(rest) != checksum { None } else { rest.get(HEADER_BYTES - 8..) }
+}
+
+/// What a file says, where its last whole record ends, and the number of the next one.
+#[derive(Debug)]
+struct Found {
+    kept: Kept,
+    end: usize,
+    next: u64,
+}
+
+/// Reads the bytes of a file. An error names the place and what is wrong there.
+fn read(bytes: &[u8]) -> Result<Found, (usize, &'static str)> {
+    if bytes.get(..MAGIC.len()) != Some(&MAGIC[..]) {
+        return Err((0, "not a log of a configuration group"));
+    }
+    let mut found = Found { kept: Kept::new(SeatId::default()), end: MAGIC.len(), next: 0 };
+    loop {
+        let rest = bytes.get(found.end..).unwrap_or_default();
+        let Some(facts) = facts_of(rest, found.next, false) else {
+            let is_behind =
+                |at: usize| facts_of(rest.get(at..).unwrap_or_default(), found.next + 1, true).is_some();
+            if found.next == 0 || (1..rest.len()).any(is_behind) {
+                return Err((found.end, "a record does not match its checksum, and others follow it"));
+            }
+            return Ok(found);
+        };
+        let mut reader = Reader::new(facts);
+        while reader.left() > 0 {
+            let fact = Fact::take(&mut reader).map_err(|damaged| (found.end, damaged.problem))?;
+            found.kept.take(fact).map_err(|problem| (found.end, problem))?;
+        }
+        found.end += HEADER_BYTES + facts.len();
+        found.next += 1;
+    }
+}
+
+/// A file that is written to.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: File,
+    next: u64,
+}
+
+impl LogFile {
+    /// Opens the file, or makes one with this seat. Gives what it says.
+    pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, Kept), CouncilError> {
+        let failed = |source| CouncilError::Folder { path: path.to_owned(), source };
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let kept = Kept::new(seat);
+                let file = make(path, &kept.facts()).map_err(failed)?;
+                return Ok((Self { path: path.to_owned(), file, next: 1 }, kept));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let Found { kept, end, next } = read(&bytes).map_err(|(at, problem)| CouncilError::Damaged {
+            path: path.to_owned(),
+            at: at as u64,
+            problem,
+        })?;
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        if end < bytes.len() {
+            tracing::warn!(path = %path.display(), at = end, bytes = bytes.len() - end, "a torn end was cut off");
+            file.set_len(end as u64).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+        }
+        Ok((Self { path: path.to_owned(), file, next }, kept))
+    }
+
+    /// Adds facts, and returns when they will survive.
+    pub(crate) fn append(&mut self, facts: &[u8]) -> io::Result<()> {
+        self.file.write_all(&record(self.next, facts)?)?;
+        self.file.sync_data()?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Puts these facts in the place of all others.
+    pub(crate) fn replace(&mut self, facts: &[u8]) -> io::Result<()> {
+        self.file = make(&self.path, facts)?;
+        self.next = 1;
+        Ok(())
+    }
+}
+
+/// Makes a file with one record, whole or not at all.
+fn make(path: &Path, facts: &[u8]) -> io::Result<File> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(record(0, facts)?);
+    write_whole(path, &bytes)?;
+    OpenOptions::new().append(true).open(path)
+}
+
+/// Writes a file under another name, and then gives it its own: it is there whole, or as it was before.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Changes;
+    use atoll_replica::{Change, Slot};
+    use openraft::{EntryPayload, LeaderId, LogId, Vote};
+
+    fn log_id(index: u64) -> LogIdOf {
+        LogId { leader_id: LeaderId::new(1 + index / 7, SeatId(5)), index }
+    }
+
+    fn entry(index: u64) -> EntryOf {
+        let payload = EntryPayload::Normal(Changes::new(vec![Change::Recover { slot: Slot(index as u32) }]));
+        EntryOf { log_id: log_id(index), payload }
+    }
+
+    /// Facts that make sense one after the other, each a record of its own.
+    fn some_facts(seed: u64) -> Vec<Fact> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut next, mut first) = (0, 0);
+        (0..random.usize(5..40))
+            .map(|at| match random.u8(..8) {
+                0 => Fact::Vote(Vote::new(at as u64, SeatId(random.u64(..9)))),
+                1 => Fact::Ring(RingId(random.u64(..))),
+                2 if next > first => {
+                    next = random.u64(first..next);
+                    Fact::Cut(next)
+                }
+                3 if next > first => {
+                    first = random.u64(first..next) + 1;
+                    Fact::Purged(log_id(first - 1))
+                }
+                _ => {
+                    next += 1;
+                    Fact::Entry(entry(next - 1))
+                }
+            })
+            .collect()
+    }
+
+    /// A file with a record for each fact; the end of each, and what is kept then.
+    fn written(path: &Path, facts: &[Fact]) -> Vec<(u64, Kept)> {
+        let (mut file, mut kept) = LogFile::open(path, SeatId(5)).unwrap();
+        let mut after = vec![(std::fs::metadata(path).unwrap().len(), kept.clone())];
+        for fact in facts {
+            file.append(&fact.to_bytes()).unwrap();
+            kept.take(fact.clone()).unwrap();
+            after.push((std::fs::metadata(path).unwrap().len(), kept.clone()));
+        }
+        after
+    }
+
+    #[test]
+    fn what_was_written_is_found_and_the_seat_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 0..20 {
+            let path = folder.path().join(format!("{seed}"));
+            let after = written(&path, &some_facts(seed));
+            let (mut file, kept) = LogFile::open(&path, SeatId(6)).unwrap();
+            assert_eq!(kept, after.last().unwrap().1, "seed {seed}");
+            file.replace(&kept.facts()).unwrap();
+            file.append(&Fact::Ring(RingId(1)).to_bytes()).unwrap();
+            let (_, again) = LogFile::open(&path, SeatId(6)).unwrap();
+            assert_eq!(again, Kept { ring: Some(RingId(1)), ..kept }, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_all_before_it_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 0..3 {
+            let path = folder.path().join("log");
+            let _ = std::fs::remove_file(&path);
+            let after = written(&path, &some_facts(seed));
+            let bytes = std::fs::read(&path).unwrap();
+            let (start, before) = &after[after.len() - 2];
+            for end in *start as usize..bytes.len() {
+                let mut torn = bytes[..end].to_vec();
+                if end % 2 == 0 {
+                    // The file was made longer, and what was to be there never came.
+                    torn.resize(bytes.len() + 100, 0);
+                }
+                if torn.starts_with(&bytes) {
+                    continue;
+                }
+                std::fs::write(&path, torn).unwrap();
+                let (mut file, kept) = LogFile::open(&path, SeatId(5)).unwrap();
+                assert_eq!(kept, *before, "seed {seed}, cut at {end}");
+                file.append(&Fact::Ring(RingId(9)).to_bytes()).unwrap();
+                let (_, again) = LogFile::open(&path, SeatId(5)).unwrap();
+                assert_eq!(again.ring, Some(RingId(9)));
+            }
+        }
+    }
+
+    #[test]
+    fn damage_before_the_last_record_is_an_error_that_names_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let after = written(&path, &some_facts(3));
+        let bytes = std::fs::read(&path).unwrap();
+        let last = after[after.len() - 2].0 as usize;
+        for at in 0..last {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &damaged).unwrap();
+            let place = after.iter().map(|(end, _)| *end).rfind(|end| *end <= at as u64);
+            let first = if at < MAGIC.len() { 0 } else { MAGIC.len() as u64 };
+            match LogFile::open(&path, SeatId(5)) {
+                Err(CouncilError::Damaged { at: found, .. }) => {
+                    assert_eq!(found, place.unwrap_or(first), "byte {at}");
+                }
+                other => panic!("byte {at}: {other:?}"),
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), damaged, "damage is left as it is");
+        }
+    }
+
+    #[test]
+    fn a_gap_between_entries_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+        file.append(&Fact::Entry(entry(0)).to_bytes()).unwrap();
+        file.append(&Fact::Entry(entry(2)).to_bytes()).unwrap();
+        assert!(matches!(LogFile::open(&path, SeatId(5)), Err(CouncilError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,137 @@
+//! Members that end and begin again: from their folders, or without what they had.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use atoll_council::{CouncilError, Listen};
+use atoll_replica::{Incarnation, NodeId, Slot, Survived, Table};
+use std::sync::Arc;
+use support::{Node, group, is_founded, options};
+
+fn listen(members: &[(NodeId, std::net::SocketAddr)], me: u32) -> Option<Listen> {
+    Some(Listen::On(members[me as usize - 1].1))
+}
+
+#[test]
+fn a_member_that_was_ended_goes_on_from_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut nodes, members) = group(3, 64, Some(folder.path()));
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    nodes[0].kill();
+    nodes[1].until_table("it is given up", |table| !table.members[&NodeId(1)].is_up);
+    nodes[0] = Node::start(options(1, &members, 64, listen(&members, 1), Some(folder.path())));
+    nodes[0].until("it is heard, in another life", |told| {
+        !told.heard.is_empty() && told.incarnation == Some(Incarnation(2))
+    });
+    // The other two do not agree without each other: the one that came back counts.
+    nodes[1].kill();
+    nodes[2].until_table("the next one is given up", |table| !table.members[&NodeId(2)].is_up);
+}
+
+#[test]
+fn a_table_outlives_all_members() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nodes, members) = group(3, 1_000, Some(folder.path()));
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let before = nodes[0].table();
+    drop(nodes);
+    for round in 2..4 {
+        let nodes: Vec<_> = (1..=3)
+            .map(|me| {
+                let survived =
+                    Survived::Everything((0..1_000).map(|slot| (Slot(slot), Default::default())).collect());
+                let options = options(me, &members, 1_000, listen(&members, me), Some(folder.path()));
+                Node::try_start(options, survived).unwrap()
+            })
+            .collect();
+        for node in &nodes {
+            node.until("it begins another life", |told| told.incarnation == Some(Incarnation(round)));
+            node.until_table("all are up", |table| is_all_of(table, &before));
+        }
+    }
+}
+
+/// Whether all nodes are up and have the copies that they had.
+fn is_all_of(table: &Table, before: &Arc<Table>) -> bool {
+    let same = table.slots.iter().zip(before.slots.iter());
+    table.members.values().all(|member| member.is_up)
+        && same.into_iter().all(|(now, before)| {
+            now.primary.is_some()
+                && now.epoch > before.epoch
+                && before.in_sync.iter().all(|node| now.in_sync.contains(node))
+        })
+}
+
+#[test]
+fn a_member_that_lost_its_memory_comes_back_and_counts() {
+    let (mut nodes, members) = group(3, 16, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    // Each of them in turn, so that in the end no seat is left of those that founded the group.
+    for me in 1..=3 {
+        let at = me as usize - 1;
+        nodes[at].kill();
+        let another = if me == 1 { 1 } else { 0 };
+        nodes[another].until_table("it is given up", |table| !table.members[&NodeId(me)].is_up);
+        nodes[at] = Node::start(options(me, &members, 16, listen(&members, me), None));
+        nodes[at].until("it is heard", |told| !told.heard.is_empty());
+        nodes[at].until("it counts", |told| told.is_seated);
+        nodes[another].until_table("it is up", |table| table.members.values().all(|member| member.is_up));
+    }
+}
+
+#[test]
+fn a_group_of_which_more_than_half_lost_their_memory_says_so() {
+    let (mut nodes, members) = group(3, 16, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    nodes.iter().for_each(|node| node.until("it counts", |told| told.is_seated));
+    nodes[0].kill();
+    nodes[1].kill();
+    for me in [1, 2] {
+        nodes[me as usize - 1] = Node::start(options(me, &members, 16, listen(&members, me), None));
+    }
+    let lost = [NodeId(1), NodeId(2)];
+    for node in &nodes[..2] {
+        node.until("it is told", |told| {
+            told.troubles.iter().any(|trouble| match trouble {
+                CouncilError::QuorumLost { lost: named, kept } => {
+                    named.len() == 2
+                        && lost.iter().all(|node| named.contains(node))
+                        && kept[..] == [NodeId(3)]
+                }
+                _ => false,
+            })
+        });
+        assert!(
+            node.told(|told| told.incarnation.is_none()),
+            "a group of two founded itself beside the old one"
+        );
+    }
+}
+
+#[test]
+fn a_folder_is_used_by_one_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nodes, members) = group(1, 8, Some(folder.path()));
+    let listen = Some(Listen::On("127.0.0.1:0".parse().unwrap()));
+    let again = Node::try_start(options(1, &members, 8, listen, Some(folder.path())), Survived::Nothing);
+    assert!(matches!(again.err(), Some(CouncilError::InUse { .. })));
+    drop(nodes);
+}
+
+#[test]
+fn a_damaged_log_is_an_error_that_names_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nodes, members) = group(1, 8, Some(folder.path()));
+    nodes[0].until_table("founded", |table| is_founded(table, 1));
+    drop(nodes);
+    let path = folder.path().join("n1").join("log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[60] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let again =
+        Node::try_start(options(1, &members, 8, listen(&members, 1), Some(folder.path())), Survived::Nothing);
+    match again.err() {
+        Some(CouncilError::Damaged { path: named, .. }) => assert_eq!(named, path),
+        other => panic!("{other:?}"),
+    }
+}
