@@ -1,7 +1,7 @@
 //! A node's handle to the configuration group, and the thread behind it.
 
 use crate::agent::{self, Agent, Command};
-use crate::log::{Held, Log};
+use crate::log::Log;
 use crate::member::{self, Member};
 use crate::{CouncilError, CouncilOptions, Listen, chance};
 use atoll_replica::{Change, Decision, Incarnation, Moment, Proposal, Survived, Table};

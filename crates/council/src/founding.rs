@@ -11,7 +11,7 @@ use crate::CouncilError;
 use crate::chance;
 use crate::codec::{Answer, Ask, RingId};
 use crate::member::Shared;
-use crate::types::{Seat, SeatId};
+use crate::types::{Raft, Seat, SeatId};
 use atoll_replica::NodeId;
 use openraft::ChangeMembers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,19 +137,19 @@ async fn tell_of_loss(shared: &Shared, others: &[Who]) {
 }
 
 /// As the leader: takes a seat in, and lets the one go that its node had before.
-pub(crate) async fn take_in(shared: &Shared, seat: SeatId, whose: Seat) -> Answer {
-    let membership = shared.raft.server_metrics().borrow().membership_config.membership().clone();
+pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
+    let membership = raft.server_metrics().borrow().membership_config.membership().clone();
     let voters: BTreeSet<SeatId> = membership.voter_ids().collect();
     if voters.contains(&seat) && membership.get_joint_config().len() == 1 {
         return Answer::Yes;
     }
     if membership.get_node(&seat).is_none()
-        && let Err(error) = shared.raft.add_learner(seat, whose.clone(), false).await
+        && let Err(error) = raft.add_learner(seat, whose.clone(), false).await
     {
         return Answer::Failed(error.to_string());
     }
     let lacking = {
-        let metrics = shared.raft.data_metrics();
+        let metrics = raft.data_metrics();
         let metrics = metrics.borrow();
         let matched = metrics.replication.as_ref().and_then(|all| all.get(&seat).copied().flatten());
         matched.map(|matched| metrics.last_log.map_or(0, |last| last.index.saturating_sub(matched.index)))
@@ -160,7 +160,7 @@ pub(crate) async fn take_in(shared: &Shared, seat: SeatId, whose: Seat) -> Answe
     let is_other = |id: &SeatId| membership.get_node(id).is_none_or(|seat| seat.node != whose.node);
     let wanted: BTreeSet<SeatId> = voters.into_iter().filter(is_other).chain([seat]).collect();
     let change = ChangeMembers::ReplaceAllVoters(wanted);
-    match shared.raft.change_membership(change, false).await {
+    match raft.change_membership(change, false).await {
         Ok(_) => {
             tracing::info!(node = %whose.node, %seat, "a member came back on another seat");
             Answer::Yes

@@ -28,6 +28,9 @@ mod council;
 mod error;
 mod options;
 
+#[cfg(test)]
+mod simulation;
+
 pub use council::{Council, CouncilClock, CouncilEvent};
 pub use error::CouncilError;
 pub use options::{CouncilOptions, Listen, Secret};

@@ -383,6 +383,6 @@ impl Shared {
         if !self.leads() {
             return self.not_leader();
         }
-        founding::take_in(self, seat, Seat { node }).await
+        founding::take_in(&self.raft, seat, Seat { node }).await
     }
 }

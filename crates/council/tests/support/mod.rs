@@ -5,6 +5,7 @@ pub mod proxy;
 
 use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen};
 use atoll_replica::{GroupOptions, Incarnation, Moment, NodeId, Survived, Table};
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,6 +21,8 @@ pub struct Told {
     pub table: Option<Arc<Table>>,
     pub heard: Vec<Moment>,
     pub is_seated: bool,
+    /// Who was down in any table.
+    pub was_down: BTreeSet<NodeId>,
     pub troubles: Vec<CouncilError>,
 }
 
@@ -51,6 +54,8 @@ impl Node {
                 CouncilEvent::Registered { incarnation } => told.incarnation = Some(incarnation),
                 CouncilEvent::Table(table) => {
                     let before = told.table.replace(Arc::clone(&table));
+                    let down = table.members.iter().filter(|(_, member)| !member.is_up);
+                    told.was_down.extend(down.map(|(node, _)| *node));
                     assert!(before.is_none_or(|before| before.version < table.version), "tables grow");
                 }
                 CouncilEvent::Heard { asked_at } => told.heard.push(asked_at),

@@ -1,0 +1,232 @@
+//! What the members of a simulated group share: who is reached, what messages suffer, and the book of what was applied.
+
+use crate::codec::Coded;
+use crate::machine::Machine;
+use crate::types::{Decisions, EntryOf, LogIdOf, Raft, Seat, SeatId, StorageError, Types, VoteOf};
+use atoll_replica::NodeId;
+use openraft::error::{Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError};
+use openraft::network::{Backoff, RPCOption};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::storage::RaftStateMachine;
+use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, Snapshot, SnapshotMeta, StoredMembership};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// All that members share.
+#[derive(Clone)]
+pub(super) struct World(pub(super) Arc<Mutex<State>>);
+
+/// A mistake that is made on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    None,
+    /// A member that lost its log comes back on the seat that it had.
+    SeatKept,
+    /// A member that thinks it leads says so without asking the others.
+    LeadNotConfirmed,
+}
+
+pub(super) struct State {
+    pub(super) mistake: Mistake,
+    pub(super) random: fastrand::Rng,
+    /// Who can be reached now, by seat.
+    pub(super) members: BTreeMap<SeatId, (NodeId, Raft, Machine)>,
+    /// Who does not reach whom.
+    pub(super) cut: BTreeSet<(NodeId, NodeId)>,
+    pub(super) is_calm: bool,
+    /// The entry that was applied at each place, as bytes, by whoever applied it first.
+    pub(super) book: BTreeMap<u64, Vec<u8>>,
+    /// The node that each answered change registered, and where.
+    pub(super) answered: BTreeMap<NodeId, u64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn count(&self, what: &'static str) {
+        *self.state().counts.entry(what).or_default() += 1;
+    }
+
+    pub(super) fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        from(&mut self.state().random)
+    }
+
+    /// Waits for as long as a message takes; whether it arrives.
+    async fn travel(&self, from: NodeId, to: NodeId) -> bool {
+        let (delay, is_lost) = {
+            let mut state = self.state();
+            let slow = if !state.is_calm && state.random.u8(..20) == 0 { 400 } else { 8 };
+            let is_lost = !state.is_calm && state.random.u8(..25) == 0;
+            (state.random.u64(1..=slow), is_lost)
+        };
+        sleep(Duration::from_millis(delay)).await;
+        let is_cut = self.state().cut.contains(&(from, to));
+        if is_lost || is_cut {
+            self.count(if is_cut { "messages cut off" } else { "messages lost" });
+        }
+        !is_lost && !is_cut
+    }
+
+    fn target(&self, seat: SeatId) -> Option<Raft> {
+        self.state().members.get(&seat).map(|(_, raft, _)| raft.clone())
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Network {
+    pub(super) world: World,
+    pub(super) me: NodeId,
+}
+
+pub(super) struct Link {
+    network: Network,
+    seat: SeatId,
+    node: NodeId,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: SeatId, node: &Seat) -> Link {
+        Link { network: self.clone(), seat: target, node: node.node }
+    }
+}
+
+type Failed = RPCError<SeatId, Seat, RaftError<SeatId>>;
+
+fn lost() -> Failed {
+    RPCError::Network(NetworkError::new(&io::Error::other("lost")))
+}
+
+impl Link {
+    /// Has the other side do something, if the question and then the answer arrive.
+    async fn ask<T, E, F: Future<Output = Result<T, E>>>(
+        &self,
+        ask: impl FnOnce(Raft) -> F,
+    ) -> Result<T, Failed> {
+        let world = &self.network.world;
+        if !world.travel(self.network.me, self.node).await {
+            return std::future::pending().await;
+        }
+        let Some(raft) = world.target(self.seat) else { return Err(lost()) };
+        let answer = ask(raft).await.map_err(|_| lost())?;
+        if world.travel(self.node, self.network.me).await { Ok(answer) } else { std::future::pending().await }
+    }
+
+    /// Has the same done again, much later.
+    fn double<E, F>(&self, ask: impl FnOnce(Raft) -> F + Send + 'static)
+    where
+        F: Future<Output = E> + Send,
+    {
+        let world = self.network.world.clone();
+        if world.state().is_calm || world.draw(|random| random.u8(..12)) != 0 {
+            return;
+        }
+        let (seat, later) = (self.seat, world.draw(|random| random.u64(1..3_000)));
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(later)).await;
+            if let Some(raft) = world.target(seat) {
+                world.count("messages doubled");
+                ask(raft).await;
+            }
+        });
+    }
+}
+
+impl RaftNetwork<Types> for Link {
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        _: RPCOption,
+    ) -> Result<AppendEntriesResponse<SeatId>, Failed> {
+        let again = rpc.clone();
+        self.double(|raft| async move { drop(raft.append_entries(again).await) });
+        self.ask(|raft| async move { raft.append_entries(rpc).await }).await
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<SeatId>, _: RPCOption) -> Result<VoteResponse<SeatId>, Failed> {
+        let again = rpc.clone();
+        self.double(|raft| async move { drop(raft.vote(again).await) });
+        self.ask(|raft| async move { raft.vote(rpc).await }).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf,
+        snapshot: Snapshot<Types>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<SeatId>, StreamingError<Types, Fatal<SeatId>>> {
+        self.network.world.count("snapshots sent");
+        let sent = self.ask(|raft| async move { raft.install_full_snapshot(vote, snapshot).await });
+        tokio::select! {
+            answer = sent => {
+                answer.map_err(|_| StreamingError::Network(NetworkError::new(&io::Error::other("lost"))))
+            }
+            closed = cancel => Err(StreamingError::Closed(closed)),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(Duration::from_millis(100)))
+    }
+}
+
+/// The state machine, with the book beside it.
+pub(super) struct Booked {
+    pub(super) world: World,
+    pub(super) machine: Machine,
+}
+
+impl RaftStateMachine<Types> for Booked {
+    type SnapshotBuilder = Machine;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogIdOf>, StoredMembership<SeatId, Seat>), StorageError> {
+        self.machine.applied_state().await
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Decisions>, StorageError>
+    where
+        I: IntoIterator<Item = EntryOf> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<_> = entries.into_iter().collect();
+        for entry in &entries {
+            let (index, bytes) = (entry.log_id.index, entry.to_bytes());
+            let mut state = self.world.state();
+            let booked = state.book.entry(index).or_insert_with(|| bytes.clone());
+            assert!(*booked == bytes, "two entries at place {index}");
+        }
+        self.machine.apply(entries).await
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Machine {
+        self.machine.get_snapshot_builder().await
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Vec<u8>>, StorageError> {
+        self.machine.begin_receiving_snapshot().await
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<SeatId, Seat>,
+        snapshot: Box<Vec<u8>>,
+    ) -> Result<(), StorageError> {
+        self.machine.install_snapshot(meta, snapshot).await
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+        self.machine.get_current_snapshot().await
+    }
+}
