@@ -5,7 +5,7 @@
 
 use crate::planted::{self, Bug};
 use crate::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Position, Proposal, Slot, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Options of a ring that never change.
@@ -113,7 +113,8 @@ pub enum Decision {
 pub struct Group {
     options: GroupOptions,
     table: Arc<Table>,
-    nonces: BTreeMap<NodeId, u64>,
+    /// The numbers that each node began its lives with, some of the last ones.
+    nonces: BTreeMap<NodeId, VecDeque<u64>>,
 }
 
 impl Group {
@@ -166,12 +167,20 @@ impl Group {
     }
 
     fn register(&mut self, node: NodeId, nonce: u64, address: String, survived: &Survived) -> Decision {
-        if let (Some(known), Some(incarnation)) = (self.nonces.get(&node), self.table.incarnation(node))
+        let known = self.nonces.entry(node).or_default();
+        if let (Some(known), Some(incarnation)) = (known.back(), self.table.incarnation(node))
             && *known == nonce
         {
             return Decision::Registered { incarnation };
         }
-        self.nonces.insert(node, nonce);
+        if known.contains(&nonce) {
+            // A life that is over asked more than once, and one of its questions was late.
+            return Decision::Unchanged;
+        }
+        known.push_back(nonce);
+        if known.len() > NONCES {
+            known.pop_front();
+        }
         let incarnation = Incarnation(self.table.incarnation(node).unwrap_or_default().0 + 1);
         let mut table = Changing::of(&self.table);
         table.begin(node, Member { incarnation, is_up: true, address }, survived);
@@ -179,6 +188,9 @@ impl Group {
         Decision::Registered { incarnation }
     }
 }
+
+/// Former lives of a node that are remembered.
+const NONCES: usize = 16;
 
 /// A table on its way to the next one.
 struct Changing {

@@ -92,6 +92,9 @@ impl Options {
         if self.tick_us == 0 || self.lease_us < 4 * self.tick_us {
             return wrong("lease_us", "at least four ticks");
         }
+        if self.suspect_us < 3 * self.resend_us {
+            return wrong("suspect_us", "at least three times resend_us");
+        }
         if self.in_sync_min == 0 || self.in_sync_min > crate::COPIES_MAX {
             return wrong("in_sync_min", "from 1 to 7");
         }

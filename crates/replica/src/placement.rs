@@ -68,6 +68,10 @@ impl<'a> Plan<'a> {
                 self.found(slot)
             };
         }
+        if configuration.primary.is_none() {
+            // What is left of its copies may be all that there is of it.
+            return;
+        }
         let lost = configuration.joining.iter().find(|node| self.gone.contains(node));
         let there = configuration.in_sync.len() + configuration.joining.len();
         if let Some(node) = lost {

@@ -24,6 +24,8 @@ struct Peer {
     /// The entries behind this one are sent next.
     sent: Sequence,
     committed_told: Sequence,
+    /// What it said last of where its log may be the same.
+    hint: Sequence,
     heard_at: Moment,
     sent_at: Moment,
     /// Since when it owes an answer.
@@ -121,10 +123,12 @@ impl Primary {
         committed == last
             && self.reads.is_empty()
             && self.candidate.is_none()
-            && self
-                .peers
-                .iter()
-                .all(|peer| peer.is_known && peer.committed_told >= committed && peer.matched == last)
+            && self.peers.iter().all(|peer| {
+                peer.is_known
+                    && peer.owes_since.is_none()
+                    && peer.committed_told >= committed
+                    && peer.matched == last
+            })
     }
 }
 
@@ -153,6 +157,7 @@ impl Replicated {
                 matched: Sequence(0),
                 sent: last,
                 committed_told: Sequence(0),
+                hint: Sequence(0),
                 heard_at: around.now,
                 sent_at: around.now,
                 owes_since: Some(around.now),
@@ -301,6 +306,11 @@ impl Replicated {
             peer.heard_at = around.now;
             peer.owes_since = None;
             peer.is_known = true;
+            if hint > peer.hint {
+                // It came further since the last copy of the cells was sent: another one may begin at once.
+                peer.transfer_at = None;
+            }
+            peer.hint = hint;
             peer.sent = hint.max(peer.matched).min(self.log.last().sequence);
             if self.log.position(peer.sent).is_some() {
                 peer.transfer_at = None;
@@ -407,7 +417,8 @@ impl Replicated {
     fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
         let is_silent = around.now >= peer.sent_at.after(around.options.resend_us);
-        let lacks = !peer.is_known || peer.matched < self.log.last().sequence;
+        let owes = !peer.is_known || peer.owes_since.is_some();
+        let lacks = owes || peer.matched < self.log.last().sequence;
         if lacks && is_silent {
             // Where it stands is asked for again, if what it said of that is not in the log.
             let is_here = peer.is_known && self.log.position(peer.matched).is_some();
@@ -439,7 +450,9 @@ impl Replicated {
         }
         let Some(candidate) = &mut primary.candidate else { return };
         let Some(peer) = primary.peers.iter().find(|peer| peer.node == candidate.node) else { return };
-        let is_there = peer.matched >= self.committed || planted::is(Bug::AdmittedEarly);
+        // What came before this epoch may have been acknowledged, also what is not committed again yet.
+        let needs = self.committed.max(primary.serves_behind);
+        let is_there = peer.matched >= needs || planted::is(Bug::AdmittedEarly);
         let is_due = candidate.proposed_at.is_none_or(|at| around.now >= at.after(around.options.resend_us));
         let (slot, epoch) = (self.slot, self.configuration.epoch);
         let Candidate { node, incarnation, since, proposed_at } = *candidate;

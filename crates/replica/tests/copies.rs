@@ -435,3 +435,28 @@ fn messages_of_a_former_life_or_a_former_epoch_count_for_nothing() {
     }
     assert_eq!(ring.told(1), Some(Told::Written), "and in this life they do");
 }
+
+#[test]
+fn a_copy_counts_only_once_it_has_what_was_acknowledged_in_epochs_before() {
+    let options = Options::default();
+    let mut ring = Ring::of(3, 2, &options);
+    ring.pass(100);
+    let leader = ring.primary().0;
+    ring.write(leader, 1);
+    ring.pass(100);
+    assert_eq!(ring.told(1), Some(Told::Written));
+    // The primary begins again, with its log and without cells; the other copy is not heard, and a third one joins.
+    let in_sync = ring.group.table().slot(SLOT).in_sync;
+    let other = in_sync.iter().find(|node| node.0 != leader).unwrap();
+    let third = (1..=3).map(NodeId).find(|node| !in_sync.contains(*node)).unwrap();
+    ring.kill(other.0);
+    let last = ring.nodes[&NodeId(leader)].log.last().unwrap().position;
+    ring.start(NodeId(leader), &options, Survived::Everything(vec![(SLOT, last)]));
+    ring.logs_at_once = false;
+    ring.decide(Change::Copy { slot: SLOT, node: third });
+    ring.pass(2_000);
+    assert!(!ring.group.table().slot(SLOT).in_sync.contains(third), "it has logged nothing");
+    ring.log_all();
+    ring.pass(500);
+    assert!(ring.group.table().slot(SLOT).in_sync.contains(third));
+}
