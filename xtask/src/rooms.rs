@@ -85,6 +85,7 @@ pub struct Featured {
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "planted" },
+    Featured { room: "ring", package: "atoll-replica", feature: "planted", test: "planted" },
     Featured { room: "crash", package: "atoll-crash", feature: "planted", test: "planted" },
 ];
 
@@ -124,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn all_budgets_together_leave_room_for_check_within_forty_five_minutes() {
+    fn all_budgets_together_leave_room_for_check_within_fifty_one_minutes() {
         let rooms: u64 = ROOMS.iter().map(|room| room.budget_minutes).sum();
         let others = DOCS_BUDGET_MINUTES + PYTHON_BUDGET_MINUTES + SANITIZER_BUDGET_MINUTES;
-        assert!(BUILD_BUDGET_MINUTES + others + rooms <= 42);
+        assert!(BUILD_BUDGET_MINUTES + others + rooms <= 48);
     }
 }

@@ -68,6 +68,11 @@ pub const SEEDED: &[Seeded] = &[
         is_simulation: false,
     },
     Seeded {
+        name: "ring-sim",
+        kind: Kind::Program(Program { package: "atoll-ring-simulation", words: &[] }),
+        is_simulation: true,
+    },
+    Seeded {
         name: "schedules",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-engine", "schedules", &["each_planted_bug_is_seen"])],

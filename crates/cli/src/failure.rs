@@ -6,6 +6,7 @@ use crate::text::TextError;
 use crate::transfer::TransferError;
 use atoll_errors::ErrorKind;
 use atoll_options::OptionsError;
+use atoll_ring::NodeError;
 use atoll_row_files::RowFileError;
 use atoll_store::StoreError;
 use atoll_tables::expression::ExpressionError;
@@ -95,6 +96,9 @@ pub enum Failure {
     /// A schema is refused.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// A node of a ring does not start, or failed.
+    #[error(transparent)]
+    Ring(Box<NodeError>),
     /// A file of rows cannot be read or written.
     #[error(transparent)]
     Rows(#[from] RowFileError),
@@ -162,6 +166,7 @@ impl Failure {
             Self::WaitEnded { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
+            Self::Ring(error) => Some(error.kind()),
             Self::Table(error) => Some(error.kind()),
             Self::Schema(error) => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
@@ -204,6 +209,7 @@ impl Failure {
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
+            Self::Ring(error) => error.hint().or_else(|| hint_of_kind(error.kind())).map(str::to_owned),
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),
             Self::Rows(error) => crate::table_hints::of_rows(error),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a verb is known here by its name only; what it takes and does stands in its own file.
 
-use atoll_cli::verbs::{completions, config, doctor, kv, ls, serve, store, table};
+use atoll_cli::verbs::{completions, config, doctor, kv, ls, ring, serve, store, table};
 use atoll_cli::{Failure, GlobalArguments, Session};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -39,6 +39,9 @@ enum Verb {
     Ls(ls::Ls),
     /// Own a store and serve it to the processes of this machine
     Serve(serve::Serve),
+    /// Run a node of a ring, for clients of Redis
+    #[command(subcommand)]
+    Ring(ring::RingVerb),
     /// Tell how fit a place is for a store, and what would help
     Doctor(doctor::Doctor),
     /// Show the options in effect and where each was set
@@ -56,6 +59,7 @@ impl Verb {
             Self::Store(verb) => verb.run(session).await,
             Self::Ls(verb) => verb.run(session).await,
             Self::Serve(verb) => verb.run(session).await,
+            Self::Ring(verb) => verb.run(session).await,
             Self::Doctor(verb) => verb.run(session),
             Self::Config(verb) => verb.run(session),
             Self::Completions(verb) => verb.run(session, Atoll::command()),

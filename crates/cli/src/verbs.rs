@@ -5,6 +5,7 @@ pub mod config;
 pub mod doctor;
 pub mod kv;
 pub mod ls;
+pub mod ring;
 pub mod serve;
 pub mod store;
 pub mod table;

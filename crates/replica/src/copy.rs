@@ -57,7 +57,12 @@ impl Replicated {
     /// Another configuration, of a later epoch or with other copies that catch up.
     pub(crate) fn reconfigure(&mut self, configuration: Configuration, around: &mut Around<'_>) {
         let is_new_epoch = configuration.epoch != self.configuration.epoch;
+        let is_other_branch = configuration.branch != self.configuration.branch;
         self.configuration = configuration;
+        if is_other_branch && !configuration.in_sync.contains(around.me) {
+            // A loss was accepted: what this copy has may never have been, as far as the others know.
+            self.begin_anew(around);
+        }
         let leads = configuration.primary == Some(around.me);
         if is_new_epoch && !planted::is(Bug::MatchedKept) {
             self.verified = self.committed;
@@ -75,6 +80,14 @@ impl Replicated {
             (false, Some(primary)) => primary.end(configuration.primary, around),
             (false, None) => {}
         }
+    }
+
+    /// Forgets everything.
+    fn begin_anew(&mut self, around: &mut Around<'_>) {
+        self.log = Log::default();
+        (self.logged, self.committed, self.verified) = Default::default();
+        self.time_ms = 0;
+        around.effects.push(Effect::Forget { slot: self.slot });
     }
 
     /// The last place that this copy can say it has in common with the primary, at its class.

@@ -375,7 +375,9 @@ impl Changing {
         let all = self.table.members.keys().copied();
         let chosen = configuration.joining.iter().chain(all).find(|&node| self.is_up(node));
         let Some(chosen) = chosen else { return };
+        let branch = self.table.version;
         self.change(slot, |configuration| {
+            configuration.branch = branch;
             configuration.joining.remove(chosen);
             configuration.in_sync = Copies::of(&[chosen]);
             configuration.primary = Some(chosen);

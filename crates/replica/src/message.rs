@@ -206,7 +206,7 @@ pub enum Effect {
     Propose(Proposal),
     /// Ask the configuration group for its newest table.
     FetchTable,
-    /// This node has no copy of the slot any more: its cells and its log can go.
+    /// This node has no copy of the slot any more, or one that begins anew: its cells and its log go.
     Forget {
         /// The slot.
         slot: Slot,

@@ -23,6 +23,8 @@ pub struct Configuration {
     pub epoch: Epoch,
     /// The table in which this came to be as it is, copies that are catching up included.
     pub since: Version,
+    /// The table in which the last loss was accepted: copies of before have nothing to do with those from then on.
+    pub branch: Version,
     /// Who takes writes and answers reads; none while the slot is down.
     pub primary: Option<NodeId>,
     /// Who has every acknowledged write, the primary included.

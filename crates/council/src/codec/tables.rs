@@ -122,10 +122,11 @@ impl Coded for Update {
 pub(crate) const SLOTS_MAX: u32 = 1 << 20;
 
 impl Coded for Configuration {
-    const BYTES_MIN: usize = 5;
+    const BYTES_MIN: usize = 6;
 
     fn put(&self, out: &mut Vec<u8>) {
         (self.epoch, self.since).put(out);
+        self.branch.put(out);
         self.primary.put(out);
         (self.in_sync, self.joining).put(out);
     }
@@ -135,6 +136,7 @@ impl Coded for Configuration {
         Ok(Self {
             epoch,
             since,
+            branch: Coded::take(from)?,
             primary: Coded::take(from)?,
             in_sync: Coded::take(from)?,
             joining: Coded::take(from)?,

@@ -1,0 +1,162 @@
+//! `atoll ring`: a node that answers clients of Redis.
+
+use crate::{Failure, Session};
+use atoll_open::{Location, StoreUrl};
+use atoll_options::{OptionValue, Size};
+use atoll_ring::{ConnectionLimits, HostPort, Node, NodeError, NodeOptions, Persistence, Place, Token};
+use atoll_store::{Durability, StoreError};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// `atoll ring`
+#[derive(Subcommand, Debug)]
+pub enum RingVerb {
+    /// Run a node that answers clients of Redis
+    Serve(RingServe),
+}
+
+/// `atoll ring serve`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring serve --memory
+  atoll ring serve --store ./ring --durability synced
+  atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token
+Any client of a Redis Cluster can talk to it, such as redis-cli -c -p 7379.
+With --durability buffered nothing survives the process, with flushed (the default) a loss of power costs
+a second at most, and with synced nothing that was acknowledged is lost.
+Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+pub struct RingServe {
+    /// Where clients reach it; beyond this machine only with a token
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7379")]
+    listen: SocketAddr,
+    /// What clients are told to connect to, if that is not where it listens
+    #[arg(long, value_name = "HOST:PORT")]
+    announce: Option<HostPort>,
+    /// Keep everything in memory, and nothing when it ends
+    #[arg(long)]
+    memory: bool,
+    /// Event loops, each a thread
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    loops: usize,
+    /// Let in only who shows the token in this file; one is made if there is none
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Connections at a time
+    #[arg(long, value_name = "N", default_value_t = ConnectionLimits::default().connections_max)]
+    connections: usize,
+    /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_budget: Option<Size>,
+}
+
+fn parse_size(text: &str) -> Result<Size, String> {
+    Size::parse(text).map_err(|error| error.to_string())
+}
+
+impl RingVerb {
+    /// Runs the verb.
+    ///
+    /// # Errors
+    /// Why the node could not start, or failed.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Serve(verb) => verb.run(session).await,
+        }
+    }
+}
+
+impl RingServe {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let options = self.options(session)?;
+        let place = match &options.place {
+            Place::Memory => "memory".to_owned(),
+            Place::Folder(folder) => folder.display().to_string(),
+        };
+        let node = Node::start(options)?;
+        session.end_on_interrupt();
+        let address = node.address();
+        let told = [
+            format!("node {} answers at {address}, from {place}, until Ctrl-C", node.name()),
+            format!("connect with: {}", self.how_to_connect(address)),
+        ];
+        let value = json!({
+            "listening": address.to_string(),
+            "node": node.name().as_str(),
+            "store": place,
+            "pid": std::process::id(),
+        });
+        session.output.either(|| told.join("\n"), || value)?;
+        session.output.flush()?;
+        let ending = node.ending();
+        // It ends by itself only if it failed; otherwise a signal drops this, and the node with it.
+        let _ = tokio::task::spawn_blocking(move || ending.wait()).await;
+        Ok(node.stop()?)
+    }
+
+    fn options(&self, session: &Session) -> Result<NodeOptions, Failure> {
+        let token = self.token_file.as_deref().map(Token::of_file).transpose()?;
+        let memory_bytes = match self.memory_budget {
+            Some(budget) => budget.0,
+            None => session.settings.get::<Size>("engine.memory")?.0,
+        };
+        let limits = ConnectionLimits { connections_max: self.connections, ..ConnectionLimits::default() };
+        Ok(NodeOptions {
+            listen: self.listen,
+            announce: self.announce.clone(),
+            place: self.place(session)?,
+            persistence: persistence(session)?,
+            loops: self.loops,
+            token,
+            memory_bytes,
+            limits,
+            ..NodeOptions::default()
+        })
+    }
+
+    fn place(&self, session: &Session) -> Result<Place, Failure> {
+        if self.memory {
+            return Ok(Place::Memory);
+        }
+        let Ok(url) = session.store_url() else {
+            return Err(Failure::Usage {
+                problem: "it is not said where the node keeps what it is given".to_owned(),
+                hint: "add --store ./ring, or --memory".to_owned(),
+            });
+        };
+        match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
+            Location::Memory => Ok(Place::Memory),
+            Location::Folder(folder) => Ok(Place::Folder(folder)),
+            _ => Err(StoreError::Unsupported {
+                what: format!("a node of a ring on {url}"),
+                hint: "name a folder, such as --store ./ring",
+            }
+            .into()),
+        }
+    }
+
+    fn how_to_connect(&self, address: SocketAddr) -> String {
+        let token = match &self.token_file {
+            Some(file) => format!("REDISCLI_AUTH=$(cat {}) ", file.display()),
+            None => String::new(),
+        };
+        let host =
+            if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
+        format!("{token}redis-cli -c -h {host} -p {}", address.port())
+    }
+}
+
+fn persistence(session: &Session) -> Result<Persistence, Failure> {
+    Ok(match session.write_options()?.durability {
+        Some(Durability::Buffered) => Persistence::Off,
+        None | Some(Durability::Flushed) => Persistence::EverySecond,
+        Some(Durability::Synced) => Persistence::Always,
+    })
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        Self::Ring(Box::new(error))
+    }
+}

@@ -1,0 +1,77 @@
+//! What is asked of a run beside its seed: a mistake planted in the protocol or around it, or how reads make sure.
+
+use atoll_replica::Reads;
+
+/// A mistake of what runs around the protocol: each breaks something that the protocol relies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flaw {
+    /// Clocks go at rates beyond the stated error while reads trust promises.
+    WildClocks,
+    /// A clock stands still while its node is paused.
+    ClockStandsStill,
+    /// The clock is read before a pause, and what it said is used behind it.
+    NowBeforePause,
+    /// With `always`, an entry counts as logged when it is written, before it is synced.
+    SaidBeforeSynced,
+    /// A node that lost what it had registers as if it had kept everything.
+    LossDenied,
+    /// Cells that came are put in place without asking whether they are newer.
+    OldCellsInstalled,
+    /// Cells that came are not on the disk when the protocol is told that they are.
+    CellsSaidBeforeSynced,
+    /// A client sends a write again whose outcome it does not know.
+    WrittenAgain,
+    /// A primary tells who waits for a value when the value is asked for, before it is committed.
+    ToldBeforeCommitted,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::WildClocks,
+        Self::ClockStandsStill,
+        Self::NowBeforePause,
+        Self::SaidBeforeSynced,
+        Self::LossDenied,
+        Self::OldCellsInstalled,
+        Self::CellsSaidBeforeSynced,
+        Self::WrittenAgain,
+        Self::ToldBeforeCommitted,
+    ];
+}
+
+/// How a seed is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Case {
+    /// A mistake around the protocol.
+    pub flaw: Option<Flaw>,
+    /// How reads make sure, if the seed is not to choose.
+    pub reads: Option<Reads>,
+    /// A mistake of the protocol.
+    #[cfg(feature = "planted")]
+    pub bug: Option<atoll_replica::Bug>,
+}
+
+impl Case {
+    /// A mistake around the protocol.
+    #[must_use]
+    pub fn flawed(flaw: Flaw) -> Self {
+        Self { flaw: Some(flaw), ..Self::default() }
+    }
+
+    /// Whether nothing is planted.
+    pub(crate) fn is_sound(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.bug.is_some() {
+            return false;
+        }
+        self.flaw.is_none()
+    }
+
+    /// Plants the mistake of the protocol in this thread, or takes it out again.
+    pub(crate) fn plant(&self, is_planted: bool) {
+        #[cfg(feature = "planted")]
+        atoll_replica::plant(self.bug.filter(|_| is_planted));
+        let _ = is_planted;
+    }
+}

@@ -1,0 +1,76 @@
+//! The configuration group, as one that answers: it hears nodes, decides, and looks after copies.
+//!
+//! What decides stands behind [`Authority`]: here it is the state machine alone, which is the same on every member of a
+//! real group; how the members agree is for other tests.
+
+use atoll_replica::{
+    Change, Decision, Group, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who decides, one change after the other.
+pub(crate) trait Authority {
+    fn decide(&mut self, change: Change) -> Decision;
+    fn table(&self) -> Arc<Table>;
+    fn plan(&self, gone: &[NodeId]) -> Vec<Change>;
+}
+
+impl Authority for Group {
+    fn decide(&mut self, change: Change) -> Decision {
+        self.apply(change)
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Self::table(self)
+    }
+
+    fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
+        Self::plan(self, gone)
+    }
+}
+
+/// What nodes ask of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Asking {
+    /// A node begins.
+    Register { life: u64, survived: Survived },
+    /// A node lives.
+    Beat { life: u64, incarnation: Incarnation, asked_at: Moment, known: Version },
+    /// A primary wishes something.
+    Propose(Proposal),
+    /// A node wants the newest table.
+    Fetch,
+}
+
+/// The group.
+pub(crate) struct Council {
+    pub(crate) authority: Box<dyn Authority>,
+    /// When each node was heard last.
+    pub(crate) heard_at: BTreeMap<NodeId, u64>,
+    /// Until when nobody answers.
+    pub(crate) away_until: u64,
+    /// When it looked at what is to be where.
+    pub(crate) planned_at: u64,
+}
+
+impl Council {
+    pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
+        Self { authority, heard_at: BTreeMap::new(), away_until: 0, planned_at: 0 }
+    }
+
+    /// Nodes that the table takes for up and nobody heard for so long.
+    pub(crate) fn silent(&self, now: u64, silence_us: u64) -> Vec<(NodeId, Incarnation)> {
+        let table = self.authority.table();
+        let is_silent =
+            |node: &NodeId| self.heard_at.get(node).is_none_or(|&heard_at| now > heard_at + silence_us);
+        let up = table.members.iter().filter(|(_, member)| member.is_up);
+        up.filter(|(node, _)| is_silent(node)).map(|(&node, member)| (node, member.incarnation)).collect()
+    }
+
+    /// Nodes that nobody heard for so long.
+    pub(crate) fn gone(&self, now: u64, gone_us: u64) -> Vec<NodeId> {
+        let silent = self.heard_at.iter().filter(|(_, heard_at)| now > **heard_at + gone_us);
+        silent.map(|(&node, _)| node).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! How often each fault, each step of the protocol and each operation occurred; runs in which one never did prove little.
+
+use std::collections::BTreeMap;
+
+/// Everything that a few hundred runs must have met.
+pub(crate) const EXPECTED: &[&str] = &[
+    // What clients asked for, and what they were told.
+    "operations",
+    "gets",
+    "scans",
+    "puts",
+    "batches",
+    "appends",
+    "swaps",
+    "deletes",
+    "puts_with_a_lifetime",
+    "expiries",
+    "waits",
+    "waits_that_waited",
+    "waits_woken",
+    "ended_well",
+    "ended_in_conflict",
+    "ended_refused",
+    "ended_unknown",
+    "tries_elsewhere",
+    "refused_moved",
+    "refused_no_primary",
+    "refused_too_few_copies",
+    "refused_busy",
+    "refused_no_lease",
+    // What the protocol did.
+    "messages",
+    "promises",
+    "rejections",
+    "entries_applied",
+    "leaders",
+    "fail_overs_and_moves",
+    "tails_committed_again",
+    "tables_that_waited_for_a_promise",
+    "quiet_starts",
+    "admissions_proposed",
+    "admissions",
+    "dismissals_proposed",
+    "dismissals",
+    "transfers",
+    "transfers_lost",
+    "transfers_too_old",
+    "transfers_installed",
+    "truncations",
+    "writes_unknown_to_a_former_primary",
+    "lives_superseded",
+    "copies_forgotten",
+    // What the configuration group did.
+    "slots_founded",
+    "copies_begun",
+    "copies_dropped",
+    "primaries_moved",
+    "nodes_failed",
+    "slots_lost",
+    "slots_recovered",
+    "losses_registered",
+    // What went wrong.
+    "nodes_begun",
+    "nodes_that_joined_late",
+    "restarts",
+    "syncs",
+    "tails_of_disks_lost",
+    "messages_lost",
+    "messages_doubled",
+    "messages_late",
+    "messages_overtaken",
+    "messages_cut",
+    "faults_kill",
+    "faults_power_loss",
+    "faults_stop",
+    "faults_outage_killed",
+    "faults_outage_power_lost",
+    "faults_split",
+    "faults_node_cut_off",
+    "faults_one_way_cut",
+    "faults_cut_from_group",
+    "faults_slow_link",
+    "faults_pause",
+    "faults_pause_of_many",
+    "faults_group_away",
+    "faults_disk_stall",
+    "faults_date_set",
+    "faults_primary_moved",
+    "faults_copy_moved",
+    "faults_copy_dropped",
+    "ended_while_paused",
+];
+
+/// Counts of one run or of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    by_name: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// One more.
+    pub fn bump(&mut self, name: &'static str) {
+        *self.by_name.entry(name).or_default() += 1;
+    }
+
+    /// The count of one name.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds another run.
+    pub fn add(&mut self, other: &Self) {
+        for (name, count) in &other.by_name {
+            *self.by_name.entry(name).or_default() += count;
+        }
+    }
+
+    /// All names with their counts.
+    #[must_use]
+    pub fn all(&self) -> Vec<(&'static str, u64)> {
+        let more = self.by_name.keys().copied().filter(|name| !EXPECTED.contains(name));
+        EXPECTED.iter().copied().chain(more).map(|name| (name, self.of(name))).collect()
+    }
+
+    /// What should have occurred and never did.
+    #[must_use]
+    pub fn never(&self) -> Vec<&'static str> {
+        EXPECTED.iter().copied().filter(|name| self.of(name) == 0).collect()
+    }
+}

@@ -1,0 +1,181 @@
+//! The disk of a node: what is written, what is synced, and what is left of it when the node dies.
+//!
+//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place make of them.
+//!
+//! Invariant: what is left is the synced records and some beginning of those behind them, the last of which may be torn.
+
+use crate::cells::State;
+use crate::queue::Cells;
+use atoll_replica::{Entry, Found, Position, Sequence, Slot};
+use fastrand::Rng;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What is written.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// Entries behind a place; what was there is gone.
+    Log { slot: Slot, after: Position, entries: Vec<Entry> },
+    /// The cells as they are behind an entry.
+    Checkpoint(Box<Cells>),
+    /// Cells that came from elsewhere, in place of everything.
+    Installed(Box<Cells>),
+    /// The log up to a place is not needed any more.
+    Trimmed { slot: Slot, through: Sequence },
+    /// Everything of the slot is gone.
+    Forgotten(Slot),
+}
+
+/// What the records make of a slot.
+#[derive(Clone, Debug, Default)]
+struct Stored {
+    base: Position,
+    time_ms: u64,
+    state: State,
+    log: Vec<Entry>,
+}
+
+/// A disk.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    /// What the records before `first` make.
+    slots: BTreeMap<Slot, Stored>,
+    records: VecDeque<Record>,
+    first: u64,
+    /// How many records, ever, are written.
+    pub(crate) written: u64,
+    /// How many are synced.
+    pub(crate) synced: u64,
+    /// Whether records are on their way.
+    pub(crate) is_busy: bool,
+    /// Until when it does not answer.
+    pub(crate) stalls_until: u64,
+}
+
+impl Disk {
+    /// How many records there are, ever.
+    pub(crate) fn last(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    pub(crate) fn append(&mut self, record: Record) {
+        self.records.push_back(record);
+    }
+
+    /// The last entry of each slot in records `from` to `through`: that is what is logged with them.
+    pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, Position> {
+        let skipped = from.saturating_sub(self.first) as usize;
+        let count = through.saturating_sub(from.max(self.first)) as usize;
+        let mut logged = BTreeMap::new();
+        for record in self.records.iter().skip(skipped).take(count) {
+            if let Record::Log { slot, entries, .. } = record
+                && let Some(last) = entries.last()
+            {
+                logged.insert(*slot, last.position);
+            }
+        }
+        logged
+    }
+
+    /// Records are synced up to there.
+    pub(crate) fn sync(&mut self, through: u64) {
+        self.synced = self.synced.max(through);
+        self.written = self.written.max(through);
+        self.fold(self.synced);
+    }
+
+    /// The entry up to which the synced cells of a slot are, if they have not become those of another copy since.
+    pub(crate) fn synced_base(&self, slot: Slot) -> Sequence {
+        let is_forgotten = |record: &Record| matches!(record, Record::Forgotten(other) if *other == slot);
+        if self.records.iter().any(is_forgotten) {
+            return Sequence(0);
+        }
+        self.slots.get(&slot).map(|stored| stored.base.sequence).unwrap_or_default()
+    }
+
+    fn fold(&mut self, through: u64) {
+        while self.first < through {
+            let Some(record) = self.records.pop_front() else { break };
+            self.first += 1;
+            self.take_in(record);
+        }
+    }
+
+    fn take_in(&mut self, record: Record) {
+        match record {
+            Record::Log { slot, after, entries } => {
+                let stored = self.slots.entry(slot).or_default();
+                stored.log.retain(|entry| entry.position.sequence <= after.sequence);
+                stored.log.extend(entries);
+            }
+            Record::Checkpoint(cells) => {
+                let stored = self.slots.entry(cells.slot).or_default();
+                (stored.base, stored.time_ms, stored.state) = (cells.position, cells.time_ms, cells.state);
+            }
+            Record::Installed(cells) => {
+                let Cells { slot, position: base, time_ms, state } = *cells;
+                self.slots.insert(slot, Stored { base, time_ms, state, log: Vec::new() });
+            }
+            Record::Trimmed { slot, through } => {
+                if let Some(stored) = self.slots.get_mut(&slot) {
+                    stored.log.retain(|entry| entry.position.sequence > through);
+                }
+            }
+            Record::Forgotten(slot) => drop(self.slots.remove(&slot)),
+        }
+    }
+
+    /// The process dies: what was written stays, and perhaps some of what was on its way. Whether anything went.
+    pub(crate) fn die(&mut self, random: &mut Rng) -> bool {
+        self.lose(self.written, random)
+    }
+
+    /// The power goes: what was synced stays, and perhaps some of the rest. Whether anything went.
+    pub(crate) fn lose_power(&mut self, random: &mut Rng) -> bool {
+        self.lose(self.synced, random)
+    }
+
+    fn lose(&mut self, kept: u64, random: &mut Rng) -> bool {
+        let last = self.last();
+        // Often all or nothing of what may go: that is where most can go wrong.
+        let kept = match random.u8(..4) {
+            0 => last,
+            1 | 2 => kept,
+            _ => random.u64(kept.min(last)..=last),
+        };
+        self.fold(kept);
+        if let Some(Record::Log { slot, after, mut entries }) = self.records.pop_front() {
+            entries.truncate(random.usize(..=entries.len()).saturating_sub(1));
+            // A torn record counts up to its last whole entry.
+            if !entries.is_empty() {
+                self.take_in(Record::Log { slot, after, entries });
+            }
+        }
+        self.first = last;
+        self.records.clear();
+        (self.written, self.synced, self.is_busy, self.stalls_until) = (last, last, false, 0);
+        kept < last
+    }
+
+    /// Nothing is left.
+    pub(crate) fn lose_everything(&mut self) {
+        let last = self.last();
+        *self = Self { first: last, written: last, synced: last, ..Self::default() };
+    }
+
+    /// What is there when a node starts: the cells, and the log of each slot behind them.
+    pub(crate) fn found(&self) -> Result<Vec<(Cells, Found)>, String> {
+        let found = self.slots.iter().map(|(&slot, stored)| {
+            let behind = stored.log.iter().filter(|entry| entry.position.sequence > stored.base.sequence);
+            let entries: Vec<_> = behind.cloned().collect();
+            let follows =
+                |(entry, at): (&Entry, u64)| entry.position.sequence.0 == stored.base.sequence.0 + at;
+            if !entries.iter().zip(1..).all(follows) {
+                return Err(format!("slot {}: the log does not follow the cells at {}", slot.0, stored.base));
+            }
+            let cells =
+                Cells { slot, position: stored.base, time_ms: stored.time_ms, state: stored.state.clone() };
+            Ok((cells, Found { slot, base: stored.base, base_time_ms: stored.time_ms, entries }))
+        });
+        found.collect()
+    }
+}

@@ -1,0 +1,269 @@
+//! What goes wrong: one thing after the other, often before the one before is over.
+
+use crate::lives::Ending;
+use crate::network::GROUP;
+use crate::queue::Event;
+use crate::settings::{Durability, one_of};
+use crate::world::{Phase, World, say};
+use atoll_replica::{Change, NodeId, Slot};
+
+impl World {
+    /// Something breaks; the next thing breaks soon.
+    pub(crate) fn something_breaks(&mut self) {
+        if self.phase != Phase::Chaos {
+            return;
+        }
+        let next = self.random.u64(10_000..self.settings.fault_us_max);
+        self.after(next, Event::Fault);
+        let node = self.any_node();
+        match self.random.u8(..100) {
+            0..=11 => self.kill_one(node),
+            12..=15 => self.stop_one(node),
+            16..=18 => self.total_outage(),
+            19..=26 => self.split(),
+            27..=38 => self.cut_off(node),
+            39..=46 => self.cut_one_way(node),
+            47..=49 => self.cut_from_group(node),
+            50..=55 => self.slow_link(node),
+            56..=69 => self.pause_one(node),
+            70..=71 => self.pause_many(),
+            72..=74 => self.group_goes_away(),
+            75..=79 => self.disk_stalls(node),
+            80..=82 => self.date_is_set(node),
+            83..=90 => self.move_primary(),
+            91..=94 => self.move_copy(),
+            _ => self.drop_copy(),
+        }
+    }
+
+    fn goes_down(&mut self, node: NodeId, ending: Ending) {
+        self.end(node, ending);
+        let away = self.random.u64(5_000..self.settings.away_us_max);
+        self.after(away, Event::Start { node });
+    }
+
+    fn kill_one(&mut self, node: NodeId) {
+        if self.node(node).process.is_none() {
+            return;
+        }
+        let ending = if self.random.bool() { Ending::Killed } else { Ending::PowerLost };
+        if self.spares(node, ending) {
+            return;
+        }
+        self.counts.bump(if ending == Ending::Killed { "faults_kill" } else { "faults_power_loss" });
+        self.goes_down(node, ending);
+    }
+
+    /// Whether a node ends so that it loses what it has.
+    fn loses(&self, ending: Ending) -> bool {
+        match self.settings.durability {
+            Durability::Always => false,
+            Durability::EverySecond => ending == Ending::PowerLost,
+            Durability::Memory => true,
+        }
+    }
+
+    /// Mostly the last node that has everything of a slot is spared what would lose it: of a slot that is gone little can be
+    /// learned.
+    fn spares(&mut self, node: NodeId, ending: Ending) -> bool {
+        if !self.loses(ending) {
+            return false;
+        }
+        let table = self.council.authority.table();
+        let is_last = self.slot_ids().any(|slot| {
+            let in_sync = table.slot(slot).in_sync;
+            let is_there = |other: NodeId| self.node(other).process.is_some() && !self.node(other).has_lost;
+            in_sync.contains(node) && !in_sync.iter().any(|other| other != node && is_there(other))
+        });
+        is_last && self.random.u8(..16) > 0
+    }
+
+    fn stop_one(&mut self, node: NodeId) {
+        if self.node(node).process.is_some() && !self.spares(node, Ending::Stopped) {
+            self.counts.bump("faults_stop");
+            self.goes_down(node, Ending::Stopped);
+        }
+    }
+
+    /// All nodes at once. Where that loses everything, it is rare, for little can be learned from a ring that is gone.
+    fn total_outage(&mut self) {
+        let ending = if self.random.bool() { Ending::Killed } else { Ending::PowerLost };
+        if self.loses(ending) && (self.random.u8(..8) > 0 || self.begun * 10 < self.settings.operations * 9) {
+            return;
+        }
+        self.counts.bump(match ending {
+            Ending::Killed => "faults_outage_killed",
+            _ => "faults_outage_power_lost",
+        });
+        for node in self.node_ids() {
+            if self.node(node).process.is_some() {
+                self.goes_down(node, ending);
+            }
+        }
+    }
+
+    fn mend_later(&mut self) {
+        self.link_faults += 1;
+        let faults = self.link_faults;
+        let after = self.random.u64(20_000..3 * self.settings.options.lease_us + 100_000);
+        self.after(after, Event::Mend { faults });
+    }
+
+    fn cut_both(&mut self, one: NodeId, other: NodeId) {
+        self.network.cut(one, other);
+        self.network.cut(other, one);
+    }
+
+    /// Nodes and the group fall into two parts.
+    fn split(&mut self) {
+        self.counts.bump("faults_split");
+        let sides: Vec<bool> = (0..=self.settings.nodes).map(|_| self.random.bool()).collect();
+        say!(self, "the network splits: {sides:?}, the group first");
+        for one in 0..=self.settings.nodes {
+            for other in 0..one {
+                if sides[one as usize] != sides[other as usize] {
+                    self.cut_both(NodeId(one), NodeId(other));
+                }
+            }
+        }
+        self.mend_later();
+    }
+
+    /// Often the primary of some slot is cut off: then somebody else has to take over.
+    fn cut_off(&mut self, node: NodeId) {
+        self.counts.bump("faults_node_cut_off");
+        let slot = Slot(self.random.u32(..self.settings.slots));
+        let primary = self.council.authority.table().slot(slot).primary;
+        let node = if self.random.bool() { primary.unwrap_or(node) } else { node };
+        let from_group = self.random.u8(..4) > 0;
+        say!(self, "{node} is cut off, from the group as well: {from_group}");
+        for other in self.node_ids().filter(|&other| other != node).collect::<Vec<_>>() {
+            self.cut_both(node, other);
+        }
+        if from_group {
+            self.cut_both(node, GROUP);
+        }
+        self.mend_later();
+    }
+
+    fn cut_one_way(&mut self, node: NodeId) {
+        self.counts.bump("faults_one_way_cut");
+        let other = NodeId(self.random.u32(..=self.settings.nodes));
+        let (from, to) = if self.random.bool() { (node, other) } else { (other, node) };
+        say!(self, "{to} does not hear {from} any more");
+        self.network.cut(from, to);
+        self.mend_later();
+    }
+
+    fn cut_from_group(&mut self, node: NodeId) {
+        self.counts.bump("faults_cut_from_group");
+        say!(self, "{node} is cut off from the group alone");
+        self.cut_both(node, GROUP);
+        self.mend_later();
+    }
+
+    fn slow_link(&mut self, node: NodeId) {
+        self.counts.bump("faults_slow_link");
+        let other = NodeId(self.random.u32(..=self.settings.nodes));
+        let slow_us = self.random.u64(1_000..self.settings.options.lease_us);
+        let loss_ppm = one_of(&mut self.random, &[0, 100_000, 500_000]);
+        say!(
+            self,
+            "from {node} to {other} everything takes up to {slow_us} us, {loss_ppm} of a million is lost"
+        );
+        self.network.spoil(node, other, slow_us, loss_ppm);
+        if self.random.bool() {
+            self.network.spoil(other, node, slow_us, loss_ppm);
+        }
+        self.mend_later();
+    }
+
+    fn pause_length(&mut self) -> u64 {
+        let lease_us = self.settings.options.lease_us;
+        match self.random.u8(..3) {
+            0 => self.random.u64(1_000..lease_us / 2),
+            1 => self.random.u64(lease_us / 2..3 * lease_us),
+            // About as long as promises hold.
+            _ => self.random.u64(lease_us * 9 / 10..lease_us * 5 / 4),
+        }
+    }
+
+    fn pause_one(&mut self, node: NodeId) {
+        if self.node(node).process.is_some() {
+            self.counts.bump("faults_pause");
+            let us = self.pause_length();
+            self.pause(node, us);
+        }
+    }
+
+    fn pause_many(&mut self) {
+        self.counts.bump("faults_pause_of_many");
+        for node in self.node_ids() {
+            if self.node(node).process.is_some() && self.random.bool() {
+                let us = self.pause_length();
+                self.pause(node, us);
+            }
+        }
+    }
+
+    fn group_goes_away(&mut self) {
+        self.counts.bump("faults_group_away");
+        let us = self.random.u64(10_000..2 * self.settings.silence_us);
+        self.council.away_until = self.now + us;
+        say!(self, "the group does not answer for {us} us");
+        if self.random.bool() {
+            // Whoever leads it then has heard everybody just now.
+            let until = self.council.away_until;
+            self.council.heard_at.values_mut().for_each(|heard_at| *heard_at = until.max(*heard_at));
+        }
+    }
+
+    fn disk_stalls(&mut self, node: NodeId) {
+        self.counts.bump("faults_disk_stall");
+        let us = self.random.u64(10_000..2 * self.settings.options.lease_us);
+        let until = self.now + us;
+        say!(self, "the disk of {node} does not answer for {us} us");
+        self.node_mut(node).disk.stalls_until = until;
+    }
+
+    fn date_is_set(&mut self, node: NodeId) {
+        self.counts.bump("faults_date_set");
+        let error_ms = self.random.i64(-20_000..=20_000);
+        self.node_mut(node).clock.date_error_ms = error_ms;
+    }
+
+    // What an operator asks the group for.
+
+    fn move_primary(&mut self) {
+        let slot = Slot(self.random.u32(..self.settings.slots));
+        let configuration = self.council.authority.table().slot(slot);
+        let in_sync = configuration.in_sync.as_slice();
+        if in_sync.len() > 1 && self.now >= self.council.away_until {
+            self.counts.bump("faults_primary_moved");
+            let node = in_sync[self.random.usize(..in_sync.len())];
+            self.decide(Change::Lead { slot, epoch: configuration.epoch, node });
+        }
+    }
+
+    fn move_copy(&mut self) {
+        let slot = Slot(self.random.u32(..self.settings.slots));
+        let node = self.any_node();
+        let has = self.council.authority.table().slot(slot).has(node);
+        if !has && self.now >= self.council.away_until {
+            self.counts.bump("faults_copy_moved");
+            self.decide(Change::Copy { slot, node });
+        }
+    }
+
+    fn drop_copy(&mut self) {
+        let slot = Slot(self.random.u32(..self.settings.slots));
+        let node = self.any_node();
+        let configuration = self.council.authority.table().slot(slot);
+        // Of a slot that is lost an operator keeps what there is.
+        let may = configuration.primary.is_some() && configuration.in_sync.as_slice() != [node];
+        if configuration.has(node) && may && self.now >= self.council.away_until {
+            self.counts.bump("faults_copy_dropped");
+            self.decide(Change::Drop { slot, node });
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Whether what clients were told can be: whether some order of each slot's operations explains it, and the order in which
+//! they were committed does.
+//!
+//! What became of writes whose client does not know is looked up in the book: they took effect by the moment at which they
+//! were applied first, or never did.
+
+use crate::operation::{Ended, Operation, Work};
+use atoll_conformance::linearizability::{self, Action, Answer, Explained};
+use atoll_replica::{Sequence, Slot};
+
+/// Judges the operations of a slot.
+pub(crate) fn judge(operations: &[Operation], slot: Slot) -> Result<(), String> {
+    let of_slot = || (0..).zip(operations).filter(|(_, operation)| operation.slot == slot);
+    for (number, operation) in of_slot() {
+        check_answer(number, operation)?;
+    }
+    check_places(of_slot())?;
+    let (numbers, history): (Vec<usize>, Vec<_>) =
+        of_slot().filter_map(|(number, operation)| Some((number, seen_from_outside(operation)?))).unzip();
+    match linearizability::explain(&history) {
+        Explained::By(_) => Ok(()),
+        Explained::Never { longest } => Err(unexplained(slot, &numbers, &history, &longest)),
+    }
+}
+
+/// A write that was answered was applied, and answers the same everywhere; one that was refused was not.
+fn check_answer(number: usize, operation: &Operation) -> Result<(), String> {
+    let told = operation.ended.as_ref().map(|(_, ended)| ended);
+    if !operation.work.is_write() {
+        return Ok(());
+    }
+    match (told, &operation.applied) {
+        (Some(Ended::Told(answer)), None) => {
+            Err(format!("operation {number} was told {answer:?}, and is not there"))
+        }
+        (Some(Ended::Told(answer)), Some((_, applied))) if answer != applied => {
+            Err(format!("operation {number} was told {answer:?}, and is {applied:?}"))
+        }
+        (Some(Ended::Refused), Some(_)) => Err(format!("operation {number} was refused, and is there")),
+        _ => Ok(()),
+    }
+}
+
+/// Of two operations one of which ended before the other was asked for, the second stands behind the first: a write behind
+/// all that was seen, a read at least there.
+fn check_places<'a>(operations: impl Iterator<Item = (usize, &'a Operation)>) -> Result<(), String> {
+    // Moments, each with what it says: that a place was reached, or that one must be behind it.
+    let mut moments: Vec<(u64, bool, Sequence, bool, usize)> = Vec::new();
+    for (number, operation) in operations {
+        let (Some(place), Some((ended, Ended::Told(_)))) = (operation.place, &operation.ended) else {
+            continue;
+        };
+        let is_write = operation.work.is_write();
+        moments.push((*ended, true, place, is_write, number));
+        moments.push((operation.called, false, place, is_write, number));
+    }
+    moments.sort_unstable();
+    let mut reached = (Sequence(0), 0);
+    for (_, is_end, place, is_write, number) in moments {
+        if is_end {
+            reached = reached.max((place, number));
+        } else if place < reached.0 || (is_write && place == reached.0) {
+            return Err(format!(
+                "operation {number} is at {}, but operation {} had seen {} before it was asked for",
+                place.0, reached.1, reached.0.0
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What the search for an order is given of an operation, if anything.
+fn seen_from_outside(operation: &Operation) -> Option<linearizability::Operation> {
+    let told = match &operation.ended {
+        Some((returned, Ended::Told(answer))) => Some((*returned, answer.clone())),
+        _ => None,
+    };
+    let (action, (returned, answer)) = match &operation.work {
+        Work::Read(action) => (action.clone(), told?),
+        Work::Wait { cell, .. } => (Action::Get(*cell), told?),
+        Work::Write { action, .. } => (action.clone(), told.or_else(|| operation.applied.clone())?),
+        // A cell that was no longer the one that was to go stays.
+        Work::Expire { cell, .. } => {
+            let applied = operation.applied.clone().filter(|(_, answer)| *answer == Answer::Done)?;
+            (Action::Delete(*cell), applied)
+        }
+    };
+    Some(linearizability::Operation { action, answer, called: operation.called, returned })
+}
+
+fn unexplained(
+    slot: Slot,
+    numbers: &[usize],
+    history: &[linearizability::Operation],
+    longest: &[usize],
+) -> String {
+    let left = (0..history.len()).filter(|at| !longest.contains(at));
+    let first = left.min_by_key(|&at| history[at].returned);
+    let what = first.map(|at| format!("operation {}: {:?}", numbers[at], history[at]));
+    format!(
+        "slot {}: no order explains what clients were told; {} of {} operations at most, then {}",
+        slot.0,
+        longest.len(),
+        history.len(),
+        what.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(called: u64, returned: u64, work: Work, answer: Answer, place: u64) -> Operation {
+        let applied = work.is_write().then(|| (returned, answer.clone()));
+        Operation {
+            slot: Slot(0),
+            work,
+            called,
+            ended: Some((returned, Ended::Told(answer))),
+            place: Some(Sequence(place)),
+            applied,
+        }
+    }
+
+    fn put(called: u64, returned: u64, value: &str, place: u64) -> Operation {
+        let action = Action::Put(vec![0], value.to_owned());
+        operation(called, returned, Work::Write { action, lifetime_us: None }, Answer::Done, place)
+    }
+
+    fn get(called: u64, returned: u64, value: Option<&str>, place: u64) -> Operation {
+        let answer = Answer::Value(value.map(str::to_owned));
+        operation(called, returned, Work::Read(Action::Get(0)), answer, place)
+    }
+
+    #[test]
+    fn what_is_read_must_be_what_was_written_before() {
+        assert_eq!(judge(&[put(1, 2, "a", 1), get(3, 4, Some("a"), 1)], Slot(0)), Ok(()));
+        assert!(judge(&[put(1, 2, "a", 1), get(3, 4, None, 1)], Slot(0)).is_err());
+        assert!(judge(&[put(1, 2, "a", 1), get(3, 4, Some("a"), 0)], Slot(0)).is_err(), "an old place");
+    }
+
+    #[test]
+    fn a_write_stands_behind_all_that_was_seen_before_it_was_asked_for() {
+        let around = |place| {
+            judge(&[put(1, 2, "a", 1), get(3, 4, Some("a"), 2), put(5, 6, "b", place)], Slot(0)).is_ok()
+        };
+        assert!(around(3) && !around(2));
+    }
+
+    #[test]
+    fn writes_nobody_knows_of_took_effect_by_the_moment_they_were_applied() {
+        let unknown = |applied: Option<u64>| {
+            let mut unknown = put(1, 9, "a", 1);
+            unknown.ended = Some((9, Ended::Unknown));
+            unknown.applied = applied.map(|at| (at, Answer::Done));
+            unknown
+        };
+        let late = get(5, 6, None, 0);
+        assert!(judge(&[unknown(None), late.clone()], Slot(0)).is_ok());
+        assert!(judge(&[unknown(Some(7)), late.clone()], Slot(0)).is_ok());
+        assert!(judge(&[unknown(Some(4)), late], Slot(0)).is_err());
+    }
+
+    #[test]
+    fn refused_writes_are_not_there() {
+        let mut refused = put(1, 2, "a", 1);
+        refused.ended = Some((2, Ended::Refused));
+        assert!(judge(&[refused.clone()], Slot(0)).is_err());
+        refused.applied = None;
+        assert!(judge(&[refused], Slot(0)).is_ok());
+    }
+}

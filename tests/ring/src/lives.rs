@@ -1,0 +1,343 @@
+//! How processes begin and end, what they find when they begin, and what the group hears of it.
+
+use crate::case::Flaw;
+use crate::clients::Told;
+use crate::council::Asking;
+use crate::disk::Record;
+use crate::network::GROUP;
+use crate::node::{Live, Pause, Process};
+use crate::queue::{Cells, Event, ToNode};
+use crate::settings::Durability;
+use crate::world::{Phase, World, say};
+use atoll_replica::{Change, Decision, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It is killed; the machine goes on.
+    Killed,
+    /// The machine loses power.
+    PowerLost,
+    /// It stops in peace, with everything synced.
+    Stopped,
+}
+
+impl World {
+    /// A process begins on a machine that has none.
+    pub(crate) fn start(&mut self, node: NodeId) {
+        if self.node(node).process.is_some() {
+            return;
+        }
+        let found = match self.node(node).disk.found() {
+            Ok(found) => found,
+            Err(what) => return self.break_promise(format!("{node}: {what}")),
+        };
+        let options = self.settings.options.clone();
+        let denies = self.flaw == Some(Flaw::LossDenied);
+        let slots = self.slot_ids();
+        let there = self.node_mut(node);
+        there.life += 1;
+        let life = there.life;
+        let last: BTreeMap<Slot, Position> = found
+            .iter()
+            .map(|(_, found)| (found.slot, found.entries.last().map_or(found.base, |last| last.position)))
+            .collect();
+        let everything = slots.map(|slot| (slot, last.get(&slot).copied().unwrap_or_default())).collect();
+        let has_lost = (life == 1 || there.has_lost) && !denies;
+        let survived = if has_lost { Survived::Nothing } else { Survived::Everything(everything) };
+        there.process = Some(Process {
+            replica: Replica::new(node, options),
+            incarnation: None,
+            survived,
+            began_at: there.clock.moment(0),
+            slots: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            stale_moment: None,
+        });
+        self.counts.bump(if life == 1 { "nodes_begun" } else { "restarts" });
+        say!(self, "{node} starts, life {life}{}", if has_lost { ", without all it had" } else { "" });
+        let first = self.random.u64(..self.settings.options.tick_us);
+        self.register(node, life);
+        self.after(first, Event::ToNode { node, what: ToNode::Tick { life } });
+        self.after(first / 2, Event::ToNode { node, what: ToNode::Beat { life } });
+        if self.settings.durability != Durability::Always {
+            self.after(first, Event::ToNode { node, what: ToNode::SyncDue { life } });
+        }
+    }
+
+    /// Asks the group to be registered, until that is answered.
+    pub(crate) fn register(&mut self, node: NodeId, life: u64) {
+        let Some(process) = &self.node(node).process else { return };
+        if process.incarnation.is_some() {
+            return;
+        }
+        let survived = process.survived.clone();
+        if self.phase == Phase::Chaos && self.random.u8(..8) == 0 && survived != Survived::Nothing {
+            // One more of these comes late, perhaps when the life that asked is over.
+            let what = Asking::Register { life, survived: survived.clone() };
+            let late = self.random.u64(..3 * self.settings.options.lease_us);
+            self.after(late, Event::ToGroup { from: node, what });
+        }
+        self.ask_group(node, Asking::Register { life, survived });
+        let again = self.settings.options.resend_us;
+        self.after(again, Event::ToNode { node, what: ToNode::Register { life } });
+    }
+
+    /// The group has given this life its number.
+    pub(crate) fn begin(&mut self, node: NodeId, incarnation: Incarnation) {
+        let now = self.node(node).clock.moment(self.now);
+        let rate_error_ppm = self.settings.options.rate_error_ppm;
+        let found = match self.node(node).disk.found() {
+            Ok(found) => found,
+            Err(what) => return self.break_promise(format!("{node}: {what}")),
+        };
+        let there = self.node_mut(node);
+        let Some(process) = there.process.as_mut().filter(|process| process.incarnation.is_none()) else {
+            return;
+        };
+        (process.incarnation, process.began_at) = (Some(incarnation), now);
+        there.has_lost = false;
+        let mut logs = Vec::new();
+        for (cells, found) in found {
+            let Cells { slot, position, time_ms, state } = cells;
+            let logged = found.entries.last().map_or(position, |last| last.position);
+            let mut live = Live { state, applied: position, time_ms, logged, ..Live::default() };
+            live.set_deadlines(now, rate_error_ppm);
+            process.slots.insert(slot, live);
+            logs.push(found);
+        }
+        process.replica.begin(now, incarnation, logs);
+        say!(self, "{node} begins as number {}", incarnation.0);
+        self.ask_group(node, Asking::Fetch);
+    }
+
+    /// A process ends by itself or by a signal; what it wrote stays.
+    pub(crate) fn end_process(&mut self, node: NodeId) {
+        self.end(node, Ending::Killed);
+    }
+
+    /// A process ends.
+    pub(crate) fn end(&mut self, node: NodeId, ending: Ending) {
+        let Some(mut process) = self.node_mut(node).process.take() else { return };
+        say!(self, "{node} ends: {ending:?}");
+        let durability = self.settings.durability;
+        let Self { nodes, random, now, counts, .. } = self;
+        let there = &mut nodes[node.0 as usize - 1];
+        if there.pause.take().is_some() {
+            counts.bump("ended_while_paused");
+        }
+        if durability == Durability::Memory {
+            there.disk.lose_everything();
+            there.has_lost = true;
+        } else {
+            let has_lost = match ending {
+                Ending::Killed => there.disk.die(random),
+                Ending::PowerLost => there.disk.lose_power(random),
+                Ending::Stopped => {
+                    let slots = process.slots.iter();
+                    let cells = slots.filter(|_| process.incarnation.is_some());
+                    for (&slot, live) in cells {
+                        let (position, time_ms, state) = (live.applied, live.time_ms, live.state.clone());
+                        let cells = Box::new(Cells { slot, position, time_ms, state });
+                        there.disk.append(Record::Checkpoint(cells));
+                    }
+                    let last = there.disk.last();
+                    there.disk.sync(last);
+                    there.disk.is_busy = false;
+                    false
+                }
+            };
+            if has_lost {
+                counts.bump("tails_of_disks_lost");
+            }
+            // What was said to be logged may be gone only with the power, and only where nobody waited for it.
+            there.has_lost |= durability == Durability::EverySecond && ending == Ending::PowerLost;
+        }
+        if ending == Ending::PowerLost {
+            let start = random.u64(..2_000_000);
+            there.clock.reboot(*now, start);
+        }
+        let waiting = std::mem::take(&mut process.waiting);
+        let watchers = process.slots.into_values().flat_map(|live| live.watchers);
+        for waiting in waiting.into_values().chain(watchers).collect::<Vec<_>>() {
+            // Whoever is connected notices, or does not.
+            if let Some((client, attempt)) = waiting.client
+                && self.random.bool()
+            {
+                self.reply(node, client, waiting.operation, attempt, Told::Lost);
+            }
+        }
+    }
+
+    /// A machine stands still for a while.
+    pub(crate) fn pause(&mut self, node: NodeId, us: u64) {
+        let now = self.now;
+        let there = self.node_mut(node);
+        if there.pause.is_some() {
+            return;
+        }
+        there.pauses += 1;
+        let pause = there.pauses;
+        there.pause = Some(Pause { since: now, moment: there.clock.moment(now), held: Vec::new() });
+        say!(self, "{node} stands still for {us} us");
+        self.after(us, Event::Resume { node, pause });
+    }
+
+    /// It goes on: what came meanwhile comes now.
+    pub(crate) fn resume(&mut self, node: NodeId) {
+        let (now, flaw) = (self.now, self.flaw);
+        let there = self.node_mut(node);
+        let Some(pause) = there.pause.take() else { return };
+        if flaw == Some(Flaw::ClockStandsStill) {
+            there.clock.stand(now - pause.since);
+        }
+        let stale = (flaw == Some(Flaw::NowBeforePause)).then_some(pause.moment);
+        if let Some(process) = &mut there.process {
+            process.stale_moment = stale;
+        }
+        say!(self, "{node} goes on");
+        for what in pause.held {
+            self.node_hears(node, what);
+        }
+        if let Some(process) = &mut self.node_mut(node).process {
+            process.stale_moment = None;
+        }
+    }
+
+    // The group.
+
+    /// Something comes to the group.
+    pub(crate) fn ask_council(&mut self, from: NodeId, asking: Asking) {
+        if self.now < self.council.away_until {
+            return;
+        }
+        match asking {
+            Asking::Register { life, survived: Survived::Nothing } if !self.node(from).is_life(life) => {}
+            Asking::Register { life, survived } => self.council_registers(from, life, survived),
+            Asking::Beat { life, incarnation, asked_at, known } => {
+                let table = self.council.authority.table();
+                if table.incarnation(from) == Some(incarnation) {
+                    self.council.heard_at.insert(from, self.now);
+                    self.decide(Change::Hear { node: from, incarnation });
+                    self.tell_node(from, ToNode::Heard { life, asked_at });
+                }
+                if table.version > known {
+                    self.tell_node(from, ToNode::Table(table));
+                }
+            }
+            Asking::Propose(proposal) => {
+                let name = match proposal {
+                    Proposal::Admit { .. } => "admissions",
+                    Proposal::Dismiss { .. } => "dismissals",
+                };
+                if self.decide(Change::Propose(proposal)) == Decision::Changed {
+                    self.counts.bump(name);
+                }
+            }
+            Asking::Fetch => self.tell_node(from, ToNode::Table(self.council.authority.table())),
+        }
+    }
+
+    fn council_registers(&mut self, node: NodeId, life: u64, survived: Survived) {
+        if survived == Survived::Nothing && life > 1 {
+            self.counts.bump("losses_registered");
+        }
+        let change = Change::Register { node, nonce: life, address: node.to_string(), survived };
+        if let Decision::Registered { incarnation } = self.decide(change) {
+            self.council.heard_at.insert(node, self.now);
+            self.tell_node(node, ToNode::Registered { life, incarnation });
+        }
+    }
+
+    fn tell_node(&mut self, node: NodeId, what: ToNode) {
+        let arrivals = self.network.arrivals((GROUP, node), self.now, &mut self.random, &mut self.counts);
+        // Tables and answers may come twice; what is told is the same.
+        if let Some(at) = arrivals[1] {
+            let again = match &what {
+                ToNode::Table(table) => Some(ToNode::Table(Arc::clone(table))),
+                ToNode::Heard { life, asked_at } => Some(ToNode::Heard { life: *life, asked_at: *asked_at }),
+                ToNode::Registered { life, incarnation } => {
+                    Some(ToNode::Registered { life: *life, incarnation: *incarnation })
+                }
+                _ => None,
+            };
+            if let Some(what) = again {
+                self.queue.push(at, Event::ToNode { node, what });
+            }
+        }
+        if let Some(at) = arrivals[0] {
+            self.queue.push(at, Event::ToNode { node, what });
+        }
+    }
+
+    /// The group decides about a change, and may tell everybody.
+    pub(crate) fn decide(&mut self, change: Change) -> Decision {
+        let before = self.council.authority.table();
+        let text = self.trace.is_some().then(|| format!("{change:?}"));
+        let is_loss = matches!(&change, Change::Register { survived: Survived::Nothing, .. });
+        let decision = self.council.authority.decide(change);
+        let table = self.council.authority.table();
+        if table.version == before.version {
+            return decision;
+        }
+        if let Some(text) = text {
+            say!(self, "the group decides on {text}: table {}", table.version.0);
+        }
+        for slot in self.slot_ids() {
+            let (was, is) = (before.slot(slot), table.slot(slot));
+            if was == is {
+                continue;
+            }
+            say!(self, "  slot {} is {is:?}", slot.0);
+            if is.primary != was.primary && is.primary.is_some() && was.primary.is_some() {
+                self.counts.bump("fail_overs_and_moves");
+            }
+            if is.in_sync.is_empty() && !was.in_sync.is_empty() {
+                self.counts.bump("slots_lost");
+                if !is_loss || self.settings.durability == Durability::Always {
+                    self.break_promise(format!("slot {} has no copy in sync, and nobody lost it", slot.0));
+                }
+            }
+        }
+        if self.settings.pushes_tables {
+            for node in self.node_ids() {
+                self.tell_node(node, ToNode::Table(Arc::clone(&table)));
+            }
+        }
+        decision
+    }
+
+    pub(crate) fn council_looks(&mut self) {
+        self.after(self.settings.options.lease_us / 10, Event::GroupLooks);
+        if self.now < self.council.away_until {
+            return;
+        }
+        for (node, incarnation) in self.council.silent(self.now, self.settings.silence_us) {
+            if self.decide(Change::Fail { node, incarnation }) == Decision::Changed {
+                self.counts.bump("nodes_failed");
+            }
+        }
+        let members = self.council.authority.table().members.len();
+        if members < self.settings.copies.min(3) || self.now < self.council.planned_at + PLAN_EVERY_US {
+            return;
+        }
+        self.council.planned_at = self.now;
+        let gone = self.council.gone(self.now, 3 * self.settings.silence_us);
+        for change in self.council.authority.plan(&gone) {
+            let name = match change {
+                Change::Copy { .. } => "copies_begun",
+                Change::Drop { .. } => "copies_dropped",
+                Change::Lead { .. } => "primaries_moved",
+                _ => "slots_founded",
+            };
+            if self.decide(change) == Decision::Changed {
+                self.counts.bump(name);
+            }
+        }
+    }
+}
+
+/// How often the group looks at what is to be where.
+const PLAN_EVERY_US: u64 = 300_000;

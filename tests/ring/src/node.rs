@@ -1,0 +1,109 @@
+//! A machine of the ring, and the process on it.
+
+use crate::cells::State;
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::queue::ToNode;
+use atoll_replica::{Incarnation, Moment, Position, Replica, Slot, Survived, Ticket};
+use std::collections::BTreeMap;
+
+/// A machine.
+pub(crate) struct Node {
+    pub(crate) clock: Clock,
+    pub(crate) disk: Disk,
+    /// Counts its processes.
+    pub(crate) life: u64,
+    pub(crate) process: Option<Process>,
+    /// Whether a former process lost something, and the group has not heard of that yet.
+    pub(crate) has_lost: bool,
+    pub(crate) pause: Option<Pause>,
+    /// Counts its pauses.
+    pub(crate) pauses: u64,
+}
+
+/// A machine stands still; what comes meanwhile waits.
+pub(crate) struct Pause {
+    pub(crate) since: u64,
+    /// What its clock said then.
+    pub(crate) moment: Moment,
+    pub(crate) held: Vec<ToNode>,
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) replica: Replica,
+    /// Its number, once the group has told it.
+    pub(crate) incarnation: Option<Incarnation>,
+    pub(crate) survived: Survived,
+    pub(crate) began_at: Moment,
+    pub(crate) slots: BTreeMap<Slot, Live>,
+    /// Requests that the protocol has not answered yet.
+    pub(crate) waiting: BTreeMap<Ticket, Waiting>,
+    /// The moment that is used in place of the clock's, by a mistake.
+    pub(crate) stale_moment: Option<Moment>,
+}
+
+/// A slot in memory.
+#[derive(Default)]
+pub(crate) struct Live {
+    pub(crate) state: State,
+    pub(crate) applied: Position,
+    pub(crate) time_ms: u64,
+    /// The last entry that was given to the log.
+    pub(crate) logged: Position,
+    pub(crate) leads: bool,
+    /// When cells are to go, by this node's clock, and when that was asked for.
+    pub(crate) deadlines: BTreeMap<u8, Deadline>,
+    /// Who waits for a value.
+    pub(crate) watchers: Vec<Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    pub(crate) put: usize,
+    pub(crate) due: Moment,
+    pub(crate) asked_at: Option<Moment>,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) slot: Slot,
+    pub(crate) operation: usize,
+    /// Who asked, and for which time; nobody, if the node itself did.
+    pub(crate) client: Option<(usize, u32)>,
+}
+
+impl Node {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, disk: Disk::default(), life: 0, process: None, has_lost: false, pause: None, pauses: 0 }
+    }
+
+    /// The process, if it has begun.
+    pub(crate) fn begun(&mut self) -> Option<&mut Process> {
+        self.process.as_mut().filter(|process| process.incarnation.is_some())
+    }
+
+    pub(crate) fn is_life(&self, life: u64) -> bool {
+        self.process.is_some() && self.life == life
+    }
+
+    /// What its clock shows to its process.
+    pub(crate) fn moment(&self, now: u64) -> Moment {
+        let stale = self.process.as_ref().and_then(|process| process.stale_moment);
+        stale.unwrap_or_else(|| self.clock.moment(now))
+    }
+}
+
+impl Live {
+    /// Sets deadlines anew: whoever has the cells counts from now, so that nothing goes early.
+    pub(crate) fn set_deadlines(&mut self, now: Moment, rate_error_ppm: u64) {
+        let former = std::mem::take(&mut self.deadlines);
+        for (&cell, lifetime) in &self.state.lifetimes {
+            let kept = former.get(&cell).filter(|deadline| deadline.put == lifetime.put).copied();
+            let lengthened = lifetime.us + lifetime.us * 3 * rate_error_ppm / 1_000_000;
+            let fresh = Deadline { put: lifetime.put, due: now.after(lengthened), asked_at: None };
+            self.deadlines.insert(cell, kept.unwrap_or(fresh));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is to happen, in the order of true time; of two things at the same time, in the order in which they were told.
+
+use crate::cells::State;
+use crate::clients::Told;
+use crate::council::Asking;
+use atoll_replica::{Incarnation, Message, Moment, NodeId, Position, Slot, Table};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Something that happens.
+pub(crate) enum Event {
+    /// To the machine of a node: it waits while that is paused.
+    ToNode { node: NodeId, what: ToNode },
+    /// To the configuration group.
+    ToGroup { from: NodeId, what: Asking },
+    /// To a client.
+    ToClient { client: usize, operation: usize, attempt: u32, told: Told },
+    /// A client begins its next operation.
+    Begin { client: usize },
+    /// A client asks again, after it was refused.
+    Again { client: usize, operation: usize },
+    /// A client waits no longer.
+    GiveUp { client: usize, operation: usize },
+    /// The group looks at who is silent and what is to be where.
+    GroupLooks,
+    /// Something breaks.
+    Fault,
+    /// Links that were cut are whole again.
+    Mend { faults: u64 },
+    /// A node that was stopped starts.
+    Start { node: NodeId },
+    /// A paused node goes on.
+    Resume { node: NodeId, pause: u64 },
+}
+
+/// What comes to a node.
+pub(crate) enum ToNode {
+    /// Another node says something.
+    Said { from: NodeId, incarnation: Incarnation, message: Message },
+    /// The group has a table.
+    Table(Arc<Table>),
+    /// The group heard this life, asked then.
+    Heard { life: u64, asked_at: Moment },
+    /// The group knows this life under that number.
+    Registered { life: u64, incarnation: Incarnation },
+    /// A client asks.
+    Request { client: usize, operation: usize, attempt: u32 },
+    /// Cells came.
+    Cells(Box<Cells>),
+    /// Cells are written beside the old ones, and may be put in place.
+    Staged { life: u64, cells: Box<Cells> },
+    /// Cells that were sent did not arrive.
+    NotSent { life: u64, slot: Slot, to: NodeId },
+    /// Its timer.
+    Tick { life: u64 },
+    /// Its other timer: it tells the group that it lives.
+    Beat { life: u64 },
+    /// It asks the group to be registered, if it is not.
+    Register { life: u64 },
+    /// Its disk wrote so much.
+    Written { life: u64, through: u64 },
+    /// Its disk synced so much.
+    Synced { life: u64, through: u64 },
+    /// It syncs what is written.
+    SyncDue { life: u64 },
+}
+
+/// A copy of the applied cells of a slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    pub(crate) slot: Slot,
+    pub(crate) position: Position,
+    pub(crate) time_ms: u64,
+    pub(crate) state: State,
+}
+
+struct Scheduled {
+    at: u64,
+    order: u64,
+    event: Event,
+}
+
+/// All that is to happen.
+#[derive(Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Scheduled>,
+    order: u64,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.heap.push(Scheduled { at, order: self.order, event });
+    }
+
+    /// The next thing, if it happens before `end`.
+    pub(crate) fn pop_before(&mut self, end: u64) -> Option<(u64, Event)> {
+        if self.heap.peek()?.at >= end {
+            return None;
+        }
+        self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}

@@ -1,0 +1,105 @@
+//! One run from one seed, from its beginning to its verdict.
+
+use crate::case::Case;
+use crate::counts::Counts;
+use crate::judge::judge;
+use crate::operation::Ended;
+use crate::world::{Phase, World};
+use atoll_replica::Slot;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A broken promise.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("seed {seed}: {what}")]
+pub struct Violation {
+    pub seed: u64,
+    pub what: String,
+}
+
+/// What a run that broke nothing was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub counts: Counts,
+    /// How many operations clients began, and how many ended so that they knew what happened.
+    pub operations: usize,
+    pub definite: usize,
+    /// A sum over everything that happened, in its order.
+    pub digest: u64,
+}
+
+/// A run in words.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub lines: Vec<String>,
+    pub outcome: Result<Outcome, Violation>,
+}
+
+/// A run counts only with at least this many operations, of which so many of a hundred ended definitely.
+const OPERATIONS_MIN: usize = 300;
+const DEFINITE_PERCENT_MIN: usize = 60;
+
+impl Outcome {
+    /// Whether enough happened for the run to prove anything.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        self.operations >= OPERATIONS_MIN && self.definite * 100 >= self.operations * DEFINITE_PERCENT_MIN
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`Violation`], if a promise was broken.
+pub fn run_seed(seed: u64, case: &Case) -> Result<Outcome, Violation> {
+    run(seed, case, false).outcome
+}
+
+/// Runs a seed and tells everything that happens.
+#[must_use]
+pub fn tell_seed(seed: u64, case: &Case) -> Story {
+    run(seed, case, true)
+}
+
+fn run(seed: u64, case: &Case, is_traced: bool) -> Story {
+    case.plant(true);
+    let mut world = World::new(seed, case, is_traced);
+    // Assertions of the protocol that fail are findings, not ends of the program.
+    let judged = catch_unwind(AssertUnwindSafe(|| world.run(case)));
+    case.plant(false);
+    let judged = judged.unwrap_or_else(|panic| Err(words_of(panic.as_ref())));
+    let outcome = match judged {
+        Ok(()) => Ok(world.outcome()),
+        Err(what) => Err(Violation { seed, what }),
+    };
+    Story { lines: world.trace.unwrap_or_default(), outcome }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("a panic: {}", text.unwrap_or("without words"))
+}
+
+impl World {
+    fn run(&mut self, case: &Case) -> Result<(), String> {
+        self.run_chaos()?;
+        self.run_healing()?;
+        let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
+        self.run_probes(&slots)?;
+        for slot in self.slot_ids() {
+            judge(&self.operations, slot)?;
+        }
+        // What is planted is to be seen before anything is given up.
+        if case.is_sound() { self.run_recovery() } else { Ok(()) }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        debug_assert!(self.phase == Phase::Quiet, "it ran to its end");
+        let asked = self.operations.iter().filter(|operation| operation.ended.is_some());
+        let definite = asked.clone().filter(|operation| matches!(operation.ended, Some((_, Ended::Told(_)))));
+        let (operations, definite) = (asked.count(), definite.count());
+        let mut digest = self.digest;
+        self.books.iter().for_each(|book| digest.add(book.digest(book.last()).unwrap_or_default()));
+        Outcome { counts: self.counts.clone(), operations, definite, digest: digest.0 }
+    }
+}

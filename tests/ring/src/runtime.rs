@@ -1,0 +1,407 @@
+//! What a node does around the protocol: it reads its clock, gives what comes to the protocol, and does what that says.
+//!
+//! Invariant: effects are done in their order, and none of them asks the protocol again at once.
+
+use crate::case::Flaw;
+use crate::council::Asking;
+use crate::disk::Record;
+use crate::network::GROUP;
+use crate::node::Live;
+use crate::queue::{Cells, Event, ToNode};
+use crate::settings::Durability;
+use crate::world::{World, say};
+use atoll_conformance::linearizability::Answer;
+use atoll_replica::{
+    Effect, Entry, Input, Message, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
+};
+use std::collections::BTreeMap;
+
+impl World {
+    /// Something comes to the process of a node.
+    pub(crate) fn node_hears(&mut self, node: NodeId, what: ToNode) {
+        let is_life = |life: u64| self.node(node).is_life(life);
+        match what {
+            ToNode::Said { from, incarnation, message } => {
+                self.give(node, Input::Message { from, incarnation, message });
+            }
+            ToNode::Table(table) => {
+                let version = table.version;
+                self.give(node, Input::Table(table));
+                self.watch_table(node, version);
+            }
+            ToNode::Heard { life, asked_at } if is_life(life) => {
+                self.give(node, Input::GroupHeard { asked_at });
+            }
+            ToNode::Registered { life, incarnation } if is_life(life) => self.begin(node, incarnation),
+            ToNode::Request { client, operation, attempt } => {
+                self.serve(node, client, operation, attempt);
+            }
+            ToNode::Cells(cells) => self.stage(node, cells),
+            ToNode::Staged { life, cells } if is_life(life) => self.install(node, cells),
+            ToNode::NotSent { life, slot, to } if is_life(life) => {
+                self.give(node, Input::TransferEnded { slot, to });
+            }
+            ToNode::Tick { life } if is_life(life) => self.tick(node, life),
+            ToNode::Beat { life } if is_life(life) => self.beat(node, life),
+            ToNode::Register { life } if is_life(life) => self.register(node, life),
+            ToNode::Written { life, through } if is_life(life) => self.written(node, life, through),
+            ToNode::Synced { life, through } if is_life(life) => self.synced(node, through),
+            ToNode::SyncDue { life } if is_life(life) => self.sync_due(node, life),
+            _ => {}
+        }
+    }
+
+    /// Gives an input to the protocol, with what the clock says now, and does what comes of it.
+    pub(crate) fn give(&mut self, node: NodeId, input: Input) {
+        let now = self.node(node).moment(self.now);
+        let mut effects = std::mem::take(&mut self.effects);
+        let Some(process) = self.node_mut(node).begun() else {
+            self.effects = effects;
+            return;
+        };
+        process.replica.step(now, input, &mut effects);
+        let is_superseded = process.replica.is_superseded();
+        self.watch_leaders(node);
+        for effect in effects.drain(..) {
+            self.perform(node, effect);
+        }
+        self.effects = effects;
+        if is_superseded {
+            self.counts.bump("lives_superseded");
+            say!(self, "{node} hears that another life of it counts, and begins again");
+            self.end_process(node);
+            self.after(1_000, Event::Start { node });
+        }
+    }
+
+    fn perform(&mut self, node: NodeId, effect: Effect) {
+        match effect {
+            Effect::Send { to, message } => self.send(node, to, message),
+            Effect::Log { slot, after, entries } => self.log(node, slot, after, entries),
+            Effect::Apply { slot, entry, ticket } => self.apply(node, slot, &entry, ticket),
+            Effect::Read { ticket } => self.read(node, ticket),
+            Effect::Refuse { ticket, refusal } => self.refuse(node, ticket, refusal),
+            Effect::Unknown { ticket } => self.answer_unknown(node, ticket),
+            Effect::Transfer { slot, to } => self.transfer(node, slot, to),
+            Effect::Propose(proposal) => {
+                say!(self, "{node} proposes {proposal:?}");
+                let name = match proposal {
+                    Proposal::Admit { .. } => "admissions_proposed",
+                    Proposal::Dismiss { .. } => "dismissals_proposed",
+                };
+                self.counts.bump(name);
+                self.ask_group(node, Asking::Propose(proposal));
+            }
+            Effect::FetchTable => self.ask_group(node, Asking::Fetch),
+            Effect::Forget { slot } => {
+                self.counts.bump("copies_forgotten");
+                say!(self, "{node} forgets slot {}", slot.0);
+                let there = self.node_mut(node);
+                there.disk.append(Record::Forgotten(slot));
+                if let Some(process) = &mut there.process {
+                    process.slots.remove(&slot);
+                }
+                self.flush(node);
+            }
+        }
+    }
+
+    fn send(&mut self, node: NodeId, to: NodeId, message: Message) {
+        let Some(incarnation) = self.node(node).process.as_ref().and_then(|process| process.incarnation)
+        else {
+            return;
+        };
+        self.counts.bump("messages");
+        match &message {
+            Message::Slot { about: SlotMessage::Rejected { .. }, .. } => self.counts.bump("rejections"),
+            Message::LeaseGrant { .. } => self.counts.bump("promises"),
+            _ => {}
+        }
+        let arrivals = self.network.arrivals((node, to), self.now, &mut self.random, &mut self.counts);
+        say!(
+            self,
+            "{node} says to {to}: {message:?}{}",
+            if arrivals[0].is_none() { ", in vain" } else { "" }
+        );
+        let mut message = Some(message);
+        let last = arrivals.iter().flatten().count();
+        for (at, number) in arrivals.into_iter().flatten().zip(1..) {
+            let said = if number == last { message.take() } else { message.clone() };
+            if let Some(message) = said {
+                let what = ToNode::Said { from: node, incarnation, message };
+                self.queue.push(at, Event::ToNode { node: to, what });
+            }
+        }
+    }
+
+    pub(crate) fn ask_group(&mut self, node: NodeId, asking: Asking) {
+        let arrivals = self.network.arrivals((node, GROUP), self.now, &mut self.random, &mut self.counts);
+        for at in arrivals.into_iter().flatten() {
+            self.queue.push(at, Event::ToGroup { from: node, what: asking.clone() });
+        }
+    }
+
+    fn log(&mut self, node: NodeId, slot: Slot, after: Position, entries: Vec<Entry>) {
+        let Some(process) = &mut self.node_mut(node).process else { return };
+        let live = process.slots.entry(slot).or_default();
+        let (applied, former) = (live.applied, live.logged);
+        live.logged = entries.last().map_or(live.logged, |entry| entry.position);
+        say!(self, "{node} logs {} behind {after} in slot {}", live_positions(&entries), slot.0);
+        if former.sequence > after.sequence {
+            self.counts.bump("truncations");
+        }
+        if after.sequence < applied.sequence {
+            self.break_promise(format!("{node} truncates behind {after}, but has applied {applied}"));
+        }
+        self.node_mut(node).disk.append(Record::Log { slot, after, entries });
+        self.flush(node);
+    }
+
+    /// Records are on their way to the disk, those that come meanwhile go with the next.
+    pub(crate) fn flush(&mut self, node: NodeId) {
+        let now = self.now;
+        let delay = self.random.u64(50..=self.settings.disk_us_max);
+        let Self { nodes, queue, .. } = self;
+        let there = &mut nodes[node.0 as usize - 1];
+        let disk = &mut there.disk;
+        if disk.is_busy || disk.written == disk.last() {
+            return;
+        }
+        disk.is_busy = true;
+        let (life, through) = (there.life, disk.last());
+        let at = (now + delay).max(disk.stalls_until);
+        queue.push(at, Event::ToNode { node, what: ToNode::Written { life, through } });
+    }
+
+    fn written(&mut self, node: NodeId, life: u64, through: u64) {
+        let always = self.settings.durability == Durability::Always;
+        let says_now = !always || self.flaw == Some(Flaw::SaidBeforeSynced);
+        let disk = &mut self.node_mut(node).disk;
+        let from = disk.written;
+        disk.written = disk.written.max(through);
+        disk.is_busy = always;
+        let logged = says_now.then(|| disk.logged(from, through)).unwrap_or_default();
+        if always {
+            let delay = self.random.u64(50..=self.settings.disk_us_max);
+            let at = (self.now + delay).max(self.node(node).disk.stalls_until);
+            self.queue.push(at, Event::ToNode { node, what: ToNode::Synced { life, through } });
+        } else {
+            self.flush(node);
+        }
+        for (slot, position) in logged {
+            self.give(node, Input::Logged { slot, position });
+        }
+    }
+
+    fn synced(&mut self, node: NodeId, through: u64) {
+        let always = self.settings.durability == Durability::Always;
+        let disk = &mut self.node_mut(node).disk;
+        let logged = always.then(|| disk.logged(disk.synced, through)).unwrap_or_default();
+        disk.sync(through);
+        self.counts.bump("syncs");
+        if always {
+            self.node_mut(node).disk.is_busy = false;
+            self.flush(node);
+        }
+        for (slot, position) in logged {
+            self.give(node, Input::Logged { slot, position });
+        }
+    }
+
+    fn sync_due(&mut self, node: NodeId, life: u64) {
+        let disk = &self.node(node).disk;
+        let (through, stalls_until) = (disk.written, disk.stalls_until);
+        let at = (self.now + self.settings.disk_us_max).max(stalls_until);
+        self.queue.push(at, Event::ToNode { node, what: ToNode::Synced { life, through } });
+        self.after(SYNC_EVERY_US, Event::ToNode { node, what: ToNode::SyncDue { life } });
+    }
+
+    fn apply(&mut self, node: NodeId, slot: Slot, entry: &Entry, ticket: Option<Ticket>) {
+        let Self { books, operations, moment, .. } = self;
+        let next_moment = || {
+            *moment += 1;
+            *moment
+        };
+        let expected = match books[slot.0 as usize].apply(entry, operations, next_moment) {
+            Ok(expected) => expected,
+            Err(what) => return self.break_promise(format!("{node}, slot {}: {what}", slot.0)),
+        };
+        let now = self.node(node).moment(self.now);
+        let rate_error_ppm = self.settings.options.rate_error_ppm;
+        let Self { nodes, operations, .. } = self;
+        let Some(process) = &mut nodes[node.0 as usize - 1].process else { return };
+        let live = process.slots.entry(slot).or_default();
+        let is_next = live.applied.sequence.next() == entry.position.sequence;
+        let answer = match crate::operation::operation_of(&entry.body) {
+            Some(number) => live.state.apply(number, &operations[number].work),
+            None => Answer::Unknown,
+        };
+        (live.applied, live.time_ms) = (entry.position, entry.time_ms);
+        live.logged = live.logged.max(entry.position);
+        live.set_deadlines(now, rate_error_ppm);
+        let digest = live.state.digest();
+        say!(self, "{node} applies {} in slot {}", entry.position, slot.0);
+        self.counts.bump("entries_applied");
+        if !is_next || digest != expected {
+            let what = if is_next { "other cells than elsewhere" } else { "out of order" };
+            return self
+                .break_promise(format!("{node} applies {} in slot {}: {what}", entry.position, slot.0));
+        }
+        if let Some(ticket) = ticket {
+            self.answer_write(node, ticket, entry.position.sequence, answer);
+        }
+        self.tell_watchers(node, slot);
+        self.checkpoint(node, slot);
+    }
+
+    /// Now and then cells are written as they are, and entries that are in synced cells are let go.
+    fn checkpoint(&mut self, node: NodeId, slot: Slot) {
+        let writes = self.random.u8(..8);
+        if writes > 1 || self.settings.durability == Durability::Memory {
+            return;
+        }
+        let there = self.node_mut(node);
+        let Some(live) = there.process.as_ref().and_then(|process| process.slots.get(&slot)) else { return };
+        if writes == 0 {
+            let through = there.disk.synced_base(slot);
+            there.disk.append(Record::Trimmed { slot, through });
+        } else {
+            let cells = Box::new(live.cells_of(slot));
+            there.disk.append(Record::Checkpoint(cells));
+        }
+        self.flush(node);
+    }
+
+    /// Sends the cells of a slot, in pieces each of which may be lost.
+    fn transfer(&mut self, node: NodeId, slot: Slot, to: NodeId) {
+        self.counts.bump("transfers");
+        say!(self, "{node} sends the cells of slot {} to {to}", slot.0);
+        let life = self.node(node).life;
+        let there = self.node(node).process.as_ref();
+        let Some(live) = there.and_then(|process| process.slots.get(&slot)) else { return };
+        let cells = Box::new(live.cells_of(slot));
+        let mut whole_at = Some(self.now);
+        for _ in 0..self.random.u8(1..=4) {
+            let arrivals = self.network.arrivals((node, to), self.now, &mut self.random, &mut self.counts);
+            whole_at = whole_at.zip(arrivals[0]).map(|(whole_at, at)| whole_at.max(at));
+        }
+        match whole_at {
+            Some(at) => self.queue.push(at, Event::ToNode { node: to, what: ToNode::Cells(cells) }),
+            None => {
+                self.counts.bump("transfers_lost");
+                let delay = self.random.u64(10_000..300_000);
+                self.after(delay, Event::ToNode { node, what: ToNode::NotSent { life, slot, to } });
+            }
+        }
+    }
+
+    /// Cells came: they are written beside the old ones.
+    fn stage(&mut self, node: NodeId, cells: Box<Cells>) {
+        let life = self.node(node).life;
+        let delay = self.random.u64(100..=4 * self.settings.disk_us_max);
+        self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, cells } });
+    }
+
+    /// Puts cells in place of those that are here, if they are newer.
+    fn install(&mut self, node: NodeId, cells: Box<Cells>) {
+        let Cells { slot, position, time_ms, .. } = *cells;
+        let now = self.node(node).moment(self.now);
+        let asks = self.flaw != Some(Flaw::OldCellsInstalled);
+        let is_said_early = self.flaw == Some(Flaw::CellsSaidBeforeSynced);
+        let is_always = self.settings.durability == Durability::Always;
+        let rate_error_ppm = self.settings.options.rate_error_ppm;
+        let there = self.node_mut(node);
+        let Some(process) = there.begun() else { return };
+        if asks && !process.replica.would_install(slot, position) {
+            return self.counts.bump("transfers_too_old");
+        }
+        let live = process.slots.entry(slot).or_default();
+        (live.state, live.applied, live.time_ms) = (cells.state.clone(), position, time_ms);
+        live.logged = position;
+        live.set_deadlines(now, rate_error_ppm);
+        there.disk.append(Record::Installed(cells));
+        let mut logged = BTreeMap::new();
+        if is_always && !is_said_early {
+            // Slots are put in place by one record that is waited for, and so all records before it are synced as well.
+            let last = there.disk.last();
+            logged = there.disk.logged(there.disk.synced, last);
+            there.disk.sync(last);
+        }
+        self.counts.bump("transfers_installed");
+        say!(self, "{node} puts cells up to {position} of slot {} in place", slot.0);
+        self.flush(node);
+        self.give(node, Input::Installed { slot, position, time_ms });
+        for (slot, position) in logged {
+            self.give(node, Input::Logged { slot, position });
+        }
+    }
+
+    fn tick(&mut self, node: NodeId, life: u64) {
+        let every = self.node(node).clock.true_us(self.settings.options.tick_us);
+        self.after(every, Event::ToNode { node, what: ToNode::Tick { life } });
+        self.give(node, Input::Tick);
+        self.expire_all(node);
+    }
+
+    fn beat(&mut self, node: NodeId, life: u64) {
+        let every = self.node(node).clock.true_us(self.settings.options.lease_us / 8);
+        self.after(every, Event::ToNode { node, what: ToNode::Beat { life } });
+        let asked_at = self.node(node).moment(self.now);
+        let Some(process) = self.node_mut(node).begun() else { return };
+        let Some(incarnation) = process.incarnation else { return };
+        let known = process.replica.table().version;
+        self.ask_group(node, Asking::Beat { life, incarnation, asked_at, known });
+    }
+
+    /// Looks at who leads, and whether a table waits.
+    fn watch_leaders(&mut self, node: NodeId) {
+        for slot in self.slot_ids() {
+            let Some(process) = &mut self.node_mut(node).process else { return };
+            let leads = process.replica.leads(slot);
+            let has_tail = process.replica.last(slot).sequence > process.replica.committed(slot);
+            if !leads && !process.slots.contains_key(&slot) {
+                continue;
+            }
+            let live = process.slots.entry(slot).or_default();
+            if live.leads == leads {
+                continue;
+            }
+            live.leads = leads;
+            let watchers = std::mem::take(&mut live.watchers);
+            say!(self, "{node} {} slot {}", if leads { "leads" } else { "does not lead any more" }, slot.0);
+            if leads {
+                self.counts.bump("leaders");
+                if has_tail {
+                    self.counts.bump("tails_committed_again");
+                }
+            }
+            self.dismiss_watchers(node, watchers);
+        }
+    }
+
+    /// Counts a table that could not be gone by at once.
+    pub(crate) fn watch_table(&mut self, node: NodeId, version: Version) {
+        let now = self.node(node).moment(self.now);
+        let promise_us = 2 * self.settings.options.lease_us;
+        let Some(process) = self.node_mut(node).begun() else { return };
+        if process.replica.table().version < version {
+            let is_quiet = process.incarnation.is_some_and(|incarnation| incarnation.0 > 1)
+                && now < process.began_at.after(promise_us)
+                && process.replica.table().version == Version(0);
+            self.counts.bump(if is_quiet { "quiet_starts" } else { "tables_that_waited_for_a_promise" });
+        }
+    }
+}
+
+/// How often what is written is synced, where nobody waits for it.
+const SYNC_EVERY_US: u64 = 400_000;
+
+fn live_positions(entries: &[Entry]) -> String {
+    entries.iter().map(|entry| entry.position.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+impl Live {
+    fn cells_of(&self, slot: Slot) -> Cells {
+        Cells { slot, position: self.applied, time_ms: self.time_ms, state: self.state.clone() }
+    }
+}

@@ -1,0 +1,135 @@
+//! What a seed decides before anything happens: how many there are of everything, and how bad the world is.
+
+use crate::case::{Case, Flaw};
+use atoll_replica::{Options, Reads};
+use fastrand::Rng;
+
+/// When an entry counts as logged, and what survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// When it is synced: everything survives.
+    Always,
+    /// When it is written; synced once in a while: everything survives the death of a process, nothing a loss of power.
+    EverySecond,
+    /// At once: nothing survives.
+    Memory,
+}
+
+/// The world of a seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) nodes: u32,
+    pub(crate) slots: u32,
+    pub(crate) copies: usize,
+    pub(crate) clients: usize,
+    /// How many operations clients begin before everything heals.
+    pub(crate) operations: usize,
+    pub(crate) durability: Durability,
+    pub(crate) options: Options,
+    /// How far off the rate of a clock is at most, in millionths.
+    pub(crate) clock_error_ppm: u32,
+    /// After which silence the group takes a node for failed.
+    pub(crate) silence_us: u64,
+    /// Whether the group sends a new table to all, or they have to ask.
+    pub(crate) pushes_tables: bool,
+    pub(crate) loss_ppm: u32,
+    pub(crate) doubled_ppm: u32,
+    pub(crate) late_ppm: u32,
+    /// Whether what one node says to another arrives in order.
+    pub(crate) is_ordered: bool,
+    /// The longest time between two faults.
+    pub(crate) fault_us_max: u64,
+    /// How long a node that died stays away at most.
+    pub(crate) away_us_max: u64,
+    /// The longest time from an effect to the disk's answer, but for stalls.
+    pub(crate) disk_us_max: u64,
+    /// How long a client waits for an answer at most.
+    pub(crate) patience_us: u64,
+    /// How long a client thinks between two operations at most.
+    pub(crate) thinking_us: u64,
+}
+
+/// Rates beyond anything that could be stated.
+const WILD_PPM: u32 = 400_000;
+
+impl Settings {
+    pub(crate) fn draw(random: &mut Rng, case: &Case) -> Self {
+        let nodes = random.u32(3..=5);
+        let copies = one_of(random, &[1, 2, 2, 2, 3, 3, 3, 3, 3, 3]);
+        let durability = one_of(
+            random,
+            &[
+                Durability::Always,
+                Durability::Always,
+                Durability::Always,
+                Durability::EverySecond,
+                Durability::EverySecond,
+                Durability::Memory,
+            ],
+        );
+        let durability = match case.flaw {
+            Some(Flaw::SaidBeforeSynced | Flaw::CellsSaidBeforeSynced) => Durability::Always,
+            _ => durability,
+        };
+        let (options, clock_error_ppm) = draw_options(random, case, copies, durability);
+        let silence_us = random.u64(options.lease_us * 5 / 4..=options.lease_us * 5 / 2);
+        Self {
+            nodes,
+            slots: random.u32(2..=4),
+            copies,
+            clients: random.usize(5..=8),
+            operations: random.usize(320..=440),
+            durability,
+            clock_error_ppm,
+            silence_us,
+            pushes_tables: random.bool(),
+            loss_ppm: one_of(random, &[0, 0, 2_000, 20_000, 80_000]),
+            doubled_ppm: one_of(random, &[0, 5_000, 30_000]),
+            late_ppm: one_of(random, &[0, 5_000, 30_000]),
+            is_ordered: random.bool(),
+            fault_us_max: (options.lease_us * one_of(random, &[2, 4, 6]) / 2).max(350_000),
+            away_us_max: (5 * options.lease_us).min(1_500_000),
+            disk_us_max: one_of(random, &[500, 3_000, 12_000]),
+            patience_us: random.u64(options.lease_us..=options.lease_us * 3) + 100_000,
+            thinking_us: one_of(random, &[5_000, 30_000, 60_000]),
+            options,
+        }
+    }
+}
+
+fn draw_options(random: &mut Rng, case: &Case, copies: usize, durability: Durability) -> (Options, u32) {
+    let reads = match case.flaw {
+        Some(Flaw::WildClocks | Flaw::ClockStandsStill | Flaw::NowBeforePause) => Reads::Leases,
+        _ => case.reads.unwrap_or(if random.u8(..4) == 0 { Reads::Confirmed } else { Reads::Leases }),
+    };
+    let rate_error_ppm = one_of(random, &[10_000, 10_000, 10_000, 100_000]);
+    let is_wild = reads == Reads::Confirmed || case.flaw == Some(Flaw::WildClocks);
+    let lease_us = one_of(random, &[150_000, 300_000, 600_000, 1_000_000]);
+    let in_sync_min = match copies {
+        1 => 1,
+        2 => random.usize(1..=2),
+        _ => one_of(random, &[1, 2, 2, 2, 2, 2, 3]),
+    };
+    let options = Options {
+        lease_us,
+        rate_error_ppm,
+        tick_us: one_of(random, &[5_000, 10_000, 20_000]),
+        in_sync_min,
+        suspect_us: random.u64(lease_us * 2 / 3..=lease_us * 3 / 2),
+        resend_us: random.u64(lease_us / 20..=lease_us / 5),
+        read_wait_us: random.u64(lease_us..=3 * lease_us),
+        under_way_max: one_of(random, &[4, 64, 4096]),
+        under_way_bytes_max: one_of(random, &[200, 16 << 20, 16 << 20]),
+        nearly_caught_up: random.u64(0..=16),
+        kept_entries: random.usize(4..=24),
+        message_bytes_max: random.usize(20..=600),
+        reads,
+        logs: durability != Durability::Memory || random.bool(),
+    };
+    (options, if is_wild { WILD_PPM } else { rate_error_ppm as u32 })
+}
+
+/// One of a few, as often as it is named.
+pub(crate) fn one_of<T: Copy>(random: &mut Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())]
+}

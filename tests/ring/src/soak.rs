@@ -1,0 +1,104 @@
+//! Many seeds on a few threads: who failed, and what occurred how often.
+
+use crate::case::Case;
+use crate::counts::Counts;
+use crate::run::{Violation, run_seed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// What a range of seeds gave.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// First seed.
+    pub seed_from: u64,
+    /// Seeds run.
+    pub seeds: u64,
+    /// Runs in which too little happened for them to prove anything.
+    pub too_little: u64,
+    /// Operations of clients, and those that ended so that they knew what happened.
+    pub operations: u64,
+    pub definite: u64,
+    /// Broken promises, by seed.
+    pub violations: Vec<Violation>,
+    /// What occurred how often.
+    pub counts: Counts,
+}
+
+impl Tally {
+    /// One line of JSON, to be added up over runs.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let counts: serde_json::Map<_, _> =
+            self.counts.all().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        serde_json::json!({
+            "soak": "ring-sim",
+            "format": 1,
+            "seed_from": self.seed_from,
+            "seeds": self.seeds,
+            "failures": self.violations.len(),
+            "failed_seeds": self.violations.iter().map(|violation| violation.seed).collect::<Vec<_>>(),
+            "too_little": self.too_little,
+            "operations": self.operations,
+            "definite": self.definite,
+            "counts": counts,
+        })
+        .to_string()
+    }
+
+    /// Adds another range.
+    pub fn add(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.too_little += other.too_little;
+        self.operations += other.operations;
+        self.definite += other.definite;
+        self.violations.extend(other.violations);
+        self.violations.sort_by_key(|violation| violation.seed);
+        self.counts.add(&other.counts);
+    }
+
+    fn take(&mut self, seed: u64, case: &Case) -> bool {
+        self.seeds += 1;
+        match run_seed(seed, case) {
+            Ok(outcome) => {
+                self.too_little += u64::from(!outcome.is_enough());
+                self.operations += outcome.operations as u64;
+                self.definite += outcome.definite as u64;
+                self.counts.add(&outcome.counts);
+                true
+            }
+            Err(violation) => {
+                self.violations.push(violation);
+                false
+            }
+        }
+    }
+}
+
+/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+#[must_use]
+pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> Tally {
+    let next = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let work = || {
+        let mut tally = Tally::default();
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= seeds {
+                break;
+            }
+            if !tally.take(seed_from + index, case) {
+                is_over.fetch_or(stop_early, Ordering::Relaxed);
+            }
+        }
+        tally
+    };
+    let mut total = Tally { seed_from, ..Tally::default() };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+            total.add(tally);
+        }
+    });
+    total
+}

@@ -1,0 +1,85 @@
+//! The ring in a world that fails: what clients are told can be explained, and everything comes back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+
+use atoll_ring_simulation::soak::{Tally, run_seeds};
+use atoll_ring_simulation::{Case, Flaw, Reads, tell_seed};
+
+const SEEDS: u64 = 2000;
+/// Seeds with reads that are confirmed, and clocks that nobody could trust.
+const CONFIRMED_SEEDS: u64 = 500;
+/// Of a hundred runs in so many at least enough happened for them to prove something.
+const ENOUGH_PERCENT_MIN: u64 = 90;
+/// Seeds that are run twice.
+const TWICE: u64 = 20;
+
+fn assert_nothing_broken(tally: &Tally) {
+    for violation in &tally.violations {
+        eprintln!(
+            "{violation}\n  replay: cargo run --release -p atoll-ring-simulation -- --seed {}",
+            violation.seed
+        );
+    }
+    assert_eq!(tally.violations.len(), 0, "seeds that broke a promise");
+}
+
+#[test]
+fn what_clients_are_told_has_an_order_everything_comes_back_and_every_fault_occurs() {
+    let tally = run_seeds(0, SEEDS, &Case::default(), false);
+    for (name, count) in tally.counts.all() {
+        println!("{name:40} {count}");
+    }
+    let Tally { operations, definite, too_little, seeds, .. } = &tally;
+    println!(
+        "{definite} of {operations} operations ended definitely, {too_little} of {seeds} runs prove too little"
+    );
+    assert_nothing_broken(&tally);
+    let never = tally.counts.never();
+    assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
+    let enough = seeds - too_little;
+    assert!(enough * 100 >= seeds * ENOUGH_PERCENT_MIN, "only {enough} of {seeds} runs prove anything");
+}
+
+#[test]
+fn clocks_may_go_as_they_like_where_reads_are_confirmed() {
+    let case = Case { reads: Some(Reads::Confirmed), ..Case::default() };
+    assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false));
+}
+
+/// Seeds after which a mistake around the protocol counts as missed.
+const FLAW_SEEDS: u64 = 4000;
+
+#[test]
+fn what_breaks_what_the_protocol_relies_on_is_seen() {
+    let mut missed = Vec::new();
+    for flaw in Flaw::ALL {
+        let tally = run_seeds(0, FLAW_SEEDS, &Case::flawed(flaw), true);
+        match tally.violations.first() {
+            Some(violation) => println!("{flaw:?}: seen after {} seeds: {violation}", tally.seeds),
+            None => missed.push(flaw),
+        }
+    }
+    assert!(missed.is_empty(), "not seen in {FLAW_SEEDS} seeds: {missed:?}");
+}
+
+#[test]
+fn a_seed_repeats_itself_step_by_step() {
+    for seed in 0..TWICE {
+        // In another thread hashers are seeded differently: nothing may hang on their order.
+        let other = std::thread::spawn(move || tell_seed(seed, &Case::default()));
+        let story = tell_seed(seed, &Case::default());
+        let other = other.join().unwrap();
+        let parted = story.lines.iter().zip(&other.lines).find(|(one, other)| one != other);
+        assert_eq!(parted, None, "seed {seed} took another course");
+        assert_eq!(story.lines.len(), other.lines.len(), "seed {seed} took another course");
+        assert_eq!(story.outcome.unwrap(), other.outcome.unwrap(), "seed {seed} ended otherwise");
+    }
+}
+
+#[test]
+fn a_seed_does_the_same_whether_it_is_told_or_not() {
+    for seed in 0..TWICE {
+        let told = tell_seed(seed, &Case::default()).outcome.unwrap();
+        assert_eq!(told, atoll_ring_simulation::run_seed(seed, &Case::default()).unwrap(), "seed {seed}");
+    }
+}
