@@ -306,3 +306,63 @@ fn decision(answer: Result<Answer, NoAnswer>) -> Result<Decision, CouncilError> 
         _ => Err(CouncilError::Unanswered),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{Group, GroupOptions};
+    use std::net::SocketAddr;
+
+    /// What was told, in words.
+    type Told = Arc<Mutex<Vec<String>>>;
+
+    fn agent() -> (Agent, Told) {
+        let told = Told::default();
+        let telling = Arc::clone(&told);
+        let events: Events = Box::new(move |event| {
+            telling.lock().unwrap().push(match event {
+                CouncilEvent::Table(table) => format!("table {}", table.version.0),
+                CouncilEvent::Heard { asked_at } => format!("heard {}", asked_at.0),
+                other => format!("{other:?}"),
+            });
+        });
+        let ring = GroupOptions { slots: 4, copies: 1 };
+        let members = vec![(NodeId(1), SocketAddr::from(([127, 0, 0, 1], 9)))];
+        let options = Arc::new(CouncilOptions::new(NodeId(2), members, ring, String::new()));
+        let clock: CouncilClock = Arc::new(|| Moment(0));
+        (Agent { options, clock, events: Arc::new(events), nonce: 1, survived: Survived::Nothing }, told)
+    }
+
+    /// Tables of one ring, from version 1 on.
+    fn tables(count: u64) -> Vec<Arc<Table>> {
+        let mut group = Group::new(GroupOptions { slots: 4, copies: 1 });
+        (1..=count)
+            .map(|nonce| {
+                let (node, address) = (NodeId(nonce as u32), String::new());
+                group.apply(Change::Register { node, nonce, address, survived: Survived::Nothing });
+                group.table()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn that_a_node_was_heard_is_told_behind_the_table_that_goes_with_it() {
+        let (agent, told) = agent();
+        let (known, (_, commands)) = (Mutex::default(), mpsc::channel(1));
+        let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
+        let session = Session { agent: &agent, known: &known, wishes: &wishes, node: NodeId(1) };
+        let tables = tables(4);
+        let whole = |at: usize| Update::whole(&tables[at - 1]).to_bytes();
+        session.heard(Moment(10), Version(2));
+        assert!(session.take(&whole(1)));
+        session.heard(Moment(20), Version(3));
+        assert!(session.take(&whole(3)) && session.take(&whole(2)));
+        session.heard(Moment(30), Version(3));
+        session.heard(Moment(25), Version(3));
+        let since = Update::since(&tables[3], tables[2].version, |node| Version(u64::from(node.0)));
+        assert!(session.take(&since.to_bytes()));
+        let expected = ["table 1", "table 3", "heard 20", "heard 30", "heard 25", "table 4"];
+        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
+    }
+}

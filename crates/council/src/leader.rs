@@ -3,12 +3,14 @@
 //! Each member carries this; only the one that leads has anything to do.
 //!
 //! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
-//! Invariant: no node is given up that was heard, by this leader, for less than the timeout, nor before this leader has led for
-//! that long: whoever led before it may have heard the node until then.
+//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
+//! back; nor before this leader has led for that long: whoever led before it may have heard the node until then.
+//! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the timeout that it was heard.
 
+use crate::CouncilOptions;
 use crate::member::Shared;
 use crate::types::{Changes, Decisions, weight_of};
-use atoll_replica::{Change, Epoch, Incarnation, NodeId, Slot, Table, Version};
+use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Slot, Table, Version};
 use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +74,10 @@ pub(crate) struct Work {
 struct Nodes {
     /// When each was heard last, and in which life.
     heard: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// Whose connection ended, when, and in which life; those who came back aside.
+    lost: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// Since when this member leads.
+    led_since: Option<Instant>,
     /// Who is being given up now.
     failing: BTreeSet<NodeId>,
     /// Since when each is down, as far as this leader knows.
@@ -97,7 +103,22 @@ impl Duties {
         let heard = nodes.heard.entry(node).or_insert((incarnation, now));
         if incarnation >= heard.0 {
             *heard = (incarnation, now);
+            nodes.lost.remove(&node);
         }
+    }
+
+    /// The connection of a node ended.
+    pub(crate) fn lost(&self, node: NodeId, incarnation: Incarnation) {
+        self.nodes().lost.insert(node, (incarnation, Instant::now()));
+    }
+
+    /// Whether none of these nodes can have been told, by this leader or the one before it, that it was heard since a time ago.
+    pub(crate) fn are_silent(&self, nodes: Copies, since: Duration) -> bool {
+        let known = self.nodes();
+        let now = Instant::now();
+        let is_over = |at: Instant| now.saturating_duration_since(at) > since;
+        known.led_since.is_some_and(is_over)
+            && nodes.iter().all(|node| known.heard.get(&node).is_none_or(|(_, at)| is_over(*at)))
     }
 
     /// Whether a node is being given up.
@@ -203,6 +224,7 @@ async fn look_after(shared: Arc<Shared>) {
         tokio::time::sleep(every).await;
         if !shared.leads() {
             reign = None;
+            shared.duties.nodes().led_since = None;
             continue;
         }
         let now = Instant::now();
@@ -213,8 +235,8 @@ async fn look_after(shared: Arc<Shared>) {
                 if !shared.duties.confirm().await {
                     continue;
                 }
-                *shared.duties.nodes() = Nodes::default();
                 let now = Instant::now();
+                *shared.duties.nodes() = Nodes { led_since: Some(now), ..Nodes::default() };
                 none.insert(Reign { since: now, looked_at: now, planned_at: None, planned_for: None })
             }
         };
@@ -232,11 +254,17 @@ async fn look_after(shared: Arc<Shared>) {
 
 impl Nodes {
     fn forgive(&mut self, time: Duration) {
-        self.heard.values_mut().for_each(|(_, at)| *at += time);
+        self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
     }
 
     /// Who was not heard for too long.
-    fn silent(&mut self, table: &Table, led_since: Instant, timeout: Duration, now: Instant) -> Vec<Change> {
+    fn silent(
+        &mut self,
+        table: &Table,
+        led_since: Instant,
+        options: &CouncilOptions,
+        now: Instant,
+    ) -> Vec<Change> {
         let mut silent = Vec::new();
         for (&node, member) in &table.members {
             if !member.is_up {
@@ -246,7 +274,11 @@ impl Nodes {
             self.down.remove(&node);
             let in_this_life = self.heard.get(&node).filter(|(life, _)| *life >= member.incarnation);
             let heard_at = in_this_life.map_or(led_since, |(_, at)| *at).max(led_since);
-            if now.saturating_duration_since(heard_at) > timeout && self.failing.insert(node) {
+            let lost = self.lost.get(&node).filter(|(life, _)| *life >= member.incarnation);
+            let is_lost =
+                lost.is_some_and(|(_, at)| now.saturating_duration_since(*at) > options.lost_timeout());
+            let is_silent = now.saturating_duration_since(heard_at) > options.node_timeout();
+            if (is_silent || is_lost) && self.failing.insert(node) {
                 silent.push(Change::Fail { node, incarnation: member.incarnation });
             }
         }
@@ -261,7 +293,7 @@ impl Nodes {
 
 impl Shared {
     fn give_up_silent(self: &Arc<Self>, table: &Table, led_since: Instant, now: Instant) {
-        let silent = self.duties.nodes().silent(table, led_since, self.options.node_timeout(), now);
+        let silent = self.duties.nodes().silent(table, led_since, &self.options, now);
         if silent.is_empty() {
             return;
         }

@@ -13,7 +13,7 @@ use crate::options::ADDRESS_BYTES_MAX;
 use crate::peers::{self, Network, Peers};
 use crate::types::{Raft, Seat, SeatId};
 use crate::{CouncilError, CouncilEvent, CouncilOptions};
-use atoll_replica::{Change, Incarnation, NodeId, Proposal, Version};
+use atoll_replica::{Change, Incarnation, NodeId, Proposal, Slot, Version};
 use atoll_wire::{Connection, Request, Responder};
 use openraft::Snapshot;
 use std::net::TcpListener;
@@ -165,12 +165,24 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         Err(_) => return,
     };
     let mut answers = JoinSet::new();
+    let mut node = None;
     while let Ok(Some(Request { body, responder })) = connection.next().await {
         match Ask::of_bytes(&body) {
-            Ok(ask) => drop(answers.spawn(reply(Arc::clone(&shared), ask, responder))),
-            Err(error) => return tracing::warn!(%error, "a request to the group makes no sense"),
+            Ok(ask) => {
+                if let Ask::Heartbeat { node: of, incarnation } = ask {
+                    node = Some((of, incarnation));
+                }
+                answers.spawn(reply(Arc::clone(&shared), ask, responder));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a request to the group makes no sense");
+                break;
+            }
         }
         while answers.try_join_next().is_some() {}
+    }
+    if let Some((node, incarnation)) = node {
+        shared.duties.lost(node, incarnation);
     }
     // What was asked goes on: a change that was under way is made all the same.
     answers.detach_all();
@@ -296,6 +308,9 @@ impl Shared {
             Change::Register { node, .. } => *node,
             _ => NodeId::default(),
         });
+        if let Change::Recover { slot } = change {
+            self.await_silence(slot).await;
+        }
         match self.submit(vec![change]).await {
             Ok(decisions) => match decisions.0.first() {
                 Some(decision) => {
@@ -311,6 +326,21 @@ impl Shared {
             Err(NotDone::NotLeader) => self.not_leader(),
             Err(NotDone::Busy) => Answer::Unsure,
             Err(NotDone::Unknown(words)) => Answer::Failed(words),
+        }
+    }
+
+    /// Waits until no copy that is down can still serve the slot because it was told that it was heard.
+    async fn await_silence(&self, slot: Slot) {
+        let timeout = self.options.node_timeout();
+        let until = tokio::time::Instant::now() + timeout * 2;
+        while self.leads() && tokio::time::Instant::now() < until {
+            let table = self.machine.table();
+            let copies = table.slot(slot).in_sync;
+            let is_up = |node| table.members.get(&node).is_some_and(|member| member.is_up);
+            if copies.iter().any(is_up) || self.duties.are_silent(copies, timeout) {
+                return;
+            }
+            tokio::time::sleep(timeout / 30).await;
         }
     }
 
@@ -386,3 +416,6 @@ impl Shared {
         founding::take_in(&self.raft, seat, Seat { node }).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,8 @@ pub struct CouncilOptions {
     pub ring: GroupOptions,
     /// After which silence a node counts as down. Must be longer than the lease of the ring on the worst pair of clocks.
     pub node_timeout_ms: u64,
+    /// After which silence a node counts as down whose connection ended: most likely its process did.
+    pub lost_timeout_ms: u64,
     /// How long a node must be down until its copies are made elsewhere.
     pub gone_after_ms: u64,
     /// How often a node tells that it is there.
@@ -71,6 +73,7 @@ impl CouncilOptions {
             folder: None,
             ring,
             node_timeout_ms: 1_500,
+            lost_timeout_ms: 400,
             gone_after_ms: 30_000,
             heartbeat_ms: 100,
             election_ms: 250,
@@ -114,6 +117,10 @@ impl CouncilOptions {
 
     pub(crate) fn node_timeout(&self) -> Duration {
         Duration::from_millis(self.node_timeout_ms)
+    }
+
+    pub(crate) fn lost_timeout(&self) -> Duration {
+        Duration::from_millis(self.lost_timeout_ms)
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

@@ -36,7 +36,10 @@ fn a_group_whose_leader_dies_goes_on_and_gives_that_node_up() {
 
 fn is_founded_without(table: &atoll_replica::Table, dead: NodeId) -> bool {
     !table.members[&dead].is_up
-        && table.slots.iter().all(|slot| slot.primary.is_some() && !slot.in_sync.contains(dead))
+        && table
+            .slots
+            .iter()
+            .all(|slot| slot.primary.is_some() && !slot.in_sync.contains(dead) && slot.in_sync.len() == 2)
 }
 
 #[test]
@@ -140,4 +143,60 @@ fn a_second_life_of_a_node_ends_the_first() {
         matches!(told.troubles[..], [CouncilError::Replaced { node: NodeId(7) }])
     });
     assert!(second.told(|told| told.incarnation) > first.told(|told| told.incarnation));
+}
+
+#[test]
+fn a_slot_whose_copies_are_all_lost_goes_on_elsewhere_when_an_operator_says_so() {
+    let (nodes, members) = group(3, 4, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let mut fourth = Node::start(options(4, &members, 4, None, None));
+    let slot = Slot(1);
+    fourth.until_table("it catches up", |table| table.members.contains_key(&NodeId(4)));
+    let council = nodes[0].council();
+    council.change(Change::Copy { slot, node: NodeId(4) }).unwrap();
+    nodes[0].until_table("it joins", |table| table.slot(slot).has(NodeId(4)));
+    again_until(
+        &nodes[0],
+        "it is counted in",
+        |table| table.slot(slot).in_sync.contains(NodeId(4)),
+        |table| {
+            let (epoch, node) = (table.slot(slot).epoch, NodeId(4));
+            let incarnation = table.members[&node].incarnation;
+            council.propose(Proposal::Admit { slot, epoch, node, incarnation });
+        },
+    );
+    again_until(
+        &nodes[0],
+        "it leads alone",
+        |table| table.slot(slot).in_sync.as_slice() == [NodeId(4)],
+        |table| {
+            let epoch = table.slot(slot).epoch;
+            council.change(Change::Lead { slot, epoch, node: NodeId(4) }).unwrap();
+            for node in (1..=3).map(NodeId) {
+                council.change(Change::Drop { slot, node }).unwrap();
+            }
+        },
+    );
+    fourth.kill();
+    nodes[0].until_table("it is down", |table| !table.members[&NodeId(4)].is_up);
+    assert_eq!(council.change(Change::Recover { slot }).unwrap(), Decision::Changed);
+    nodes[0]
+        .until_table("another one leads", |table| table.slot(slot).primary.is_some_and(|node| node.0 < 4));
+}
+
+/// Does something with the newest table, again and again, until it is as it should be.
+fn again_until(
+    node: &Node,
+    what: &str,
+    holds: impl Fn(&atoll_replica::Table) -> bool,
+    does: impl Fn(&atoll_replica::Table),
+) {
+    let is_so = |told: &support::Told| told.table.as_ref().is_some_and(|table| holds(table));
+    for _ in 0..100 {
+        does(&node.table());
+        if node.within(Duration::from_millis(300), is_so) {
+            return;
+        }
+    }
+    node.until(what, is_so);
 }

@@ -1,0 +1,118 @@
+//! What a member answers to whom, over a socket.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use super::*;
+use crate::{Council, Listen};
+use atoll_replica::{GroupOptions, Moment, Survived};
+use atoll_wire::Client;
+use openraft::raft::VoteRequest;
+use openraft::{LeaderId, Vote};
+use std::net::SocketAddr;
+
+/// A member of a group of two that is alone, and a connection to it.
+async fn member() -> (Council, CouncilOptions, Client) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+    let options = |listen| {
+        let ring = GroupOptions { slots: 4, copies: 1 };
+        let members = vec![(NodeId(1), address), (NodeId(2), nobody)];
+        CouncilOptions { my_listen: listen, ..CouncilOptions::new(NodeId(1), members, ring, String::new()) }
+    };
+    let clock = Arc::new(|| Moment(0));
+    let council =
+        Council::start(options(Some(Listen::Bound(listener))), clock, Survived::Nothing, Box::new(|_| ()));
+    let client = peers::connect(address, &options(None)).await.unwrap();
+    (council.unwrap(), options(None), client)
+}
+
+async fn ask(client: &Client, ask: Ask) -> Answer {
+    peers::ask(client, &ask, Duration::from_secs(20)).await.unwrap()
+}
+
+fn on_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+#[test]
+fn what_is_meant_for_another_seat_or_another_group_is_not_taken() {
+    on_runtime(async {
+        let (_council, _, client) = member().await;
+        let Answer::Who { seat, ring: None, has_log: false, .. } = ask(&client, Ask::Who).await else {
+            panic!()
+        };
+        let vote = || VoteRequest {
+            vote: Vote { leader_id: LeaderId::new(1, SeatId(7)), committed: false },
+            last_log_id: None,
+        };
+        let vote_for = |ring, seat| Ask::Vote(To { ring: RingId(ring), seat }, vote());
+        assert!(matches!(ask(&client, vote_for(1, SeatId(seat.0 ^ 1))).await, Answer::No), "another seat");
+        assert!(
+            matches!(ask(&client, vote_for(1, seat)).await, Answer::Voted(_)),
+            "its own, in the first group that calls"
+        );
+        assert!(matches!(ask(&client, vote_for(2, seat)).await, Answer::No), "another group");
+        assert!(
+            matches!(ask(&client, Ask::Prepare(RingId(2))).await, Answer::Yes),
+            "it has no log of the first one"
+        );
+        assert!(matches!(ask(&client, vote_for(2, seat)).await, Answer::Voted(_)));
+    });
+}
+
+#[test]
+fn a_member_that_is_alone_founds_nothing_and_decides_nothing() {
+    on_runtime(async {
+        let (_council, _, client) = member().await;
+        let change = Change::Recover { slot: Slot(0) };
+        for _ in 0..5 {
+            assert!(matches!(ask(&client, Ask::Decide(change.clone())).await, Answer::NotLeader(None)));
+            let heartbeat = Ask::Heartbeat { node: NodeId(1), incarnation: Incarnation(1) };
+            assert!(matches!(ask(&client, heartbeat).await, Answer::NotLeader(None)));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(matches!(ask(&client, Ask::Who).await, Answer::Who { has_log: false, .. }));
+    });
+}
+
+#[test]
+fn changes_that_are_the_groups_own_and_strangers_are_refused() {
+    on_runtime(async {
+        let (_council, _, client) = member().await;
+        for change in [
+            Change::Fail { node: NodeId(1), incarnation: Incarnation(1) },
+            Change::Found { slot: Slot(0), copies: atoll_replica::Copies::of(&[NodeId(1)]) },
+            Change::Register {
+                node: NodeId(3),
+                nonce: 1,
+                address: "x".repeat(ADDRESS_BYTES_MAX + 1),
+                survived: Survived::Nothing,
+            },
+        ] {
+            assert!(matches!(ask(&client, Ask::Decide(change)).await, Answer::No));
+        }
+        let stranger = Ask::Join { node: NodeId(3), seat: SeatId(3) };
+        assert!(matches!(ask(&client, stranger).await, Answer::No), "no member of the list");
+    });
+}
+
+#[test]
+fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
+    on_runtime(async {
+        let (_council, options, client) = member().await;
+        assert!(client.call(&[200, 1, 2, 3]).await.is_err());
+        client.ended().await;
+        let again = peers::connect(options.members[0].1, &options).await.unwrap();
+        assert!(matches!(ask(&again, Ask::Who).await, Answer::Who { .. }));
+        for seed in 0..300 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let bytes: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..12)).collect();
+            let again = peers::connect(options.members[0].1, &options).await.unwrap();
+            let _ = tokio::time::timeout(Duration::from_millis(2), again.call(&bytes)).await;
+        }
+        assert!(matches!(
+            ask(&peers::connect(options.members[0].1, &options).await.unwrap(), Ask::Who).await,
+            Answer::Who { .. }
+        ));
+    });
+}
