@@ -1,6 +1,7 @@
 //! `atoll ring`: a node that runs until it is told to stop, and says clearly why it does not start.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
+#[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};

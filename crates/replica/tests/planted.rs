@@ -8,13 +8,18 @@
     clippy::disallowed_methods
 )]
 
+#[path = "random/faults.rs"]
+mod faults;
 #[path = "random/history.rs"]
 mod history;
+#[path = "random/schedule.rs"]
+mod schedule;
 #[path = "random/world.rs"]
 mod world;
 
 use atoll_replica::{Bug, plant};
-use world::{Faults, World};
+use faults::Faults;
+use world::World;
 
 /// Seeds of each kind after which a bug counts as missed.
 const SEEDS: u64 = 1000;

@@ -12,12 +12,17 @@
     clippy::disallowed_methods
 )]
 
+#[path = "random/faults.rs"]
+mod faults;
 #[path = "random/history.rs"]
 mod history;
+#[path = "random/schedule.rs"]
+mod schedule;
 #[path = "random/world.rs"]
 mod world;
 
-use world::{Faults, World};
+use faults::Faults;
+use world::World;
 
 /// Runs of each kind.
 const RUNS: u64 = 200;
@@ -25,7 +30,7 @@ const RUNS: u64 = 200;
 fn run(kind: &str, faults: &Faults) {
     let chosen: Option<u64> = std::env::var("ATOLL_SEED").ok().map(|seed| seed.parse().unwrap());
     let seeds = chosen.map_or(0..RUNS, |seed| seed..seed + 1);
-    let mut total = world::Counts::default();
+    let mut total = faults::Counts::default();
     for seed in seeds {
         let mut world = World::new(seed, faults, chosen.is_some());
         let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));

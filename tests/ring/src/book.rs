@@ -41,10 +41,10 @@ impl Book {
                 self.entries.len()
             ));
         }
-        if let Some(last) = self.entries.last() {
-            if entry.position.epoch < last.position.epoch || entry.time_ms < last.time_ms {
-                return Err(format!("{} is older than the entry before it", entry.position));
-            }
+        if let Some(last) = self.entries.last()
+            && (entry.position.epoch < last.position.epoch || entry.time_ms < last.time_ms)
+        {
+            return Err(format!("{} is older than the entry before it", entry.position));
         }
         self.write_down(entry, operations, moment)
     }

@@ -180,7 +180,7 @@ impl World {
         let from = disk.written;
         disk.written = disk.written.max(through);
         disk.is_busy = always;
-        let logged = says_now.then(|| disk.logged(from, through)).unwrap_or_default();
+        let logged = if says_now { disk.logged(from, through) } else { Default::default() };
         if always {
             let delay = self.random.u64(50..=self.settings.disk_us_max);
             let at = (self.now + delay).max(self.node(node).disk.stalls_until);
@@ -196,7 +196,7 @@ impl World {
     fn synced(&mut self, node: NodeId, through: u64) {
         let always = self.settings.durability == Durability::Always;
         let disk = &mut self.node_mut(node).disk;
-        let logged = always.then(|| disk.logged(disk.synced, through)).unwrap_or_default();
+        let logged = if always { disk.logged(disk.synced, through) } else { Default::default() };
         disk.sync(through);
         self.counts.bump("syncs");
         if always {

@@ -1,9 +1,11 @@
 //! Nodes, their logs and clocks, the network between them and the configuration group, as events in the order of true time.
 
+use crate::faults::{Counts, Faults};
 use crate::history::{Ended, History};
+use crate::schedule::Scheduled;
 use atoll_replica::{
     Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId,
-    Options, Position, Reads, Replica, Slot, Survived, Table, Ticket,
+    Options, Position, Replica, Slot, Survived, Table, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -13,71 +15,7 @@ const SLOT: Slot = Slot(0);
 const GROUP: NodeId = NodeId(0);
 const SECOND: u64 = 1_000_000;
 
-/// What may go wrong.
-pub struct Faults {
-    pub survives: bool,
-    pub reads: Reads,
-    /// How far off clocks are at most, in millionths.
-    pub clock_ppm: u64,
-    pub rate_error_ppm: u64,
-}
-
-impl Faults {
-    pub const LOGGED: Self =
-        Self { survives: true, reads: Reads::Leases, clock_ppm: 10_000, rate_error_ppm: 10_000 };
-    pub const MEMORY: Self = Self { survives: false, ..Self::LOGGED };
-    pub const CONFIRMED: Self = Self { reads: Reads::Confirmed, clock_ppm: 400_000, ..Self::LOGGED };
-    pub const WILD_CLOCKS: Self = Self { clock_ppm: 400_000, ..Self::LOGGED };
-}
-
-/// What happened.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    pub named: BTreeMap<&'static str, u64>,
-}
-
-impl Counts {
-    pub fn count(&mut self, name: &'static str) {
-        *self.named.entry(name).or_default() += 1;
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        for (name, count) in &other.named {
-            *self.named.entry(name).or_default() += count;
-        }
-    }
-
-    pub fn check_that_everything_happened(&self, kind: &str, faults: &Faults) {
-        let always = [
-            "written",
-            "read",
-            "unknown",
-            "refused",
-            "crash",
-            "restart",
-            "outage",
-            "cut",
-            "one-way cut",
-            "pause",
-            "lost",
-            "doubled",
-            "late",
-            "admit",
-            "dismiss",
-            "transfer",
-            "truncated",
-            "led by another",
-            "moved",
-        ];
-        let surviving = ["everything survived"];
-        let expected = always.iter().chain(surviving.iter().filter(|_| faults.survives));
-        for name in expected {
-            assert!(self.named.get(name).is_some_and(|&count| count > 0), "{kind}: {name} never happened");
-        }
-    }
-}
-
-enum Event {
+pub enum Event {
     Message { from: NodeId, incarnation: Incarnation, to: NodeId, message: Message },
     Tick { node: NodeId, life: u64 },
     Logged { node: NodeId, life: u64, written: usize },
@@ -116,34 +54,11 @@ struct Node {
     checkpoint: usize,
 }
 
-struct Scheduled {
-    at: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.order).cmp(&(self.at, self.order))
-    }
-}
-
 pub struct World {
     random: fastrand::Rng,
     now: u64,
     order: u64,
-    events: BinaryHeap<Scheduled>,
+    events: BinaryHeap<Scheduled<Event>>,
     nodes: BTreeMap<NodeId, Node>,
     group: Group,
     heard_at: BTreeMap<NodeId, u64>,

@@ -1,3 +1,5 @@
+//! What clients are told of a table: routes, ranges, and the texts of each command.
+
 use super::*;
 use crate::address::{HostPort, NodeName};
 use atoll_replica::{Configuration, Epoch, Incarnation, Member, Slot};
