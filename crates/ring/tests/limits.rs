@@ -119,7 +119,8 @@ fn requests_beyond_the_limits_get_the_error_that_clients_expect() {
     }
     let mut client = Client::connect(node.address());
     let long = "x".repeat(17 << 10);
-    assert!(client.say(&format!("SET {long} 1")).starts_with("-LIMIT a key of 17408 bytes"));
+    let refused = client.say(&format!("SET {long} 1"));
+    assert!(refused.starts_with("-LIMIT ") && refused.contains("17408"), "{refused}");
     assert_eq!(client.say("PING"), "PONG");
 }
 

@@ -60,9 +60,9 @@ fn an_address_that_is_taken_is_told() {
 
 /// What the test below starts as a process of its own, which it kills.
 #[test]
-#[ignore = "started by another test"]
 fn a_node_to_be_killed() {
-    let folder = std::env::var("RING_FOLDER").unwrap();
+    // Without a folder nobody started it as such, and there is nothing to do.
+    let Ok(folder) = std::env::var("RING_FOLDER") else { return };
     let persistence = match std::env::var("RING_PERSISTENCE").unwrap().as_str() {
         "always" => Persistence::Always,
         _ => Persistence::EverySecond,
@@ -76,7 +76,7 @@ fn a_node_to_be_killed() {
 
 fn start(folder: &Path, persistence: &str) -> (Child, std::net::SocketAddr) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "a_node_to_be_killed", "--nocapture"])
+        .args(["--exact", "a_node_to_be_killed", "--nocapture"])
         .env("RING_FOLDER", folder)
         .env("RING_PERSISTENCE", persistence)
         .stdout(Stdio::piped())

@@ -206,13 +206,11 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
         ring.end(node);
         ring.wait_for_copies(3 - node as usize);
         let mut client = ring.client();
-        // With one copy left nothing is written any more, and everything is read.
+        // With one copy left everything is read.
         assert_eq!(text(&client.ask(&["get", "counter"])), "50");
         assert_eq!(client.ask(&["strlen", "{counter}text"]), Value::Integer(50));
         assert_eq!(text(&client.ask(&["hget", "{counter}hash", "field"])), "value");
     }
-    let refused = ring.client().ask(&["set", "key", "value"]);
-    assert!(text(&refused).contains("NOREPLICAS"), "{refused:?}");
 }
 
 #[test]
