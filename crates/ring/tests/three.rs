@@ -141,7 +141,9 @@ impl Ring {
 
 fn text(value: &Value) -> String {
     match value {
-        Value::String(bytes) | Value::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::String(bytes) | Value::Simple(bytes) | Value::Error(bytes) => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
         other => format!("{other:?}"),
     }
 }
@@ -206,11 +208,13 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
         ring.end(node);
         ring.wait_for_copies(3 - node as usize);
         let mut client = ring.client();
-        // With one copy left everything is read.
+        // With one copy left nothing is written any more, and everything is read.
         assert_eq!(text(&client.ask(&["get", "counter"])), "50");
         assert_eq!(client.ask(&["strlen", "{counter}text"]), Value::Integer(50));
         assert_eq!(text(&client.ask(&["hget", "{counter}hash", "field"])), "value");
     }
+    let refused = ring.client().ask(&["set", "key", "value"]);
+    assert!(text(&refused).contains("NOREPLICAS"), "{}", text(&refused));
 }
 
 #[test]
