@@ -137,6 +137,11 @@ impl SlotLog {
         self.delete(&from, &to)
     }
 
+    /// Makes everything written so far, to the cells as well, survive the loss of power.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        Ok(self.engine.sync()?)
+    }
+
     /// Lets go of everything of a slot.
     pub(crate) fn forget(&mut self, slot: Slot) -> Result<(), LogError> {
         self.kept.remove(&slot);
