@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Client {
     /// The node beside which it sits; it reaches what that node reaches. Without one it reaches all.
     home: Option<NodeId>,
+    /// Whether it reads nearly always, and does not think much.
+    reads: bool,
     /// Which node it takes for the primary of each slot.
     primaries: Vec<NodeId>,
     current: Option<Current>,
@@ -47,8 +49,14 @@ pub(crate) enum Told {
     Lost,
 }
 
+/// After so long a read may be asked elsewhere.
+const HURRY_US: u64 = 80_000;
+
 /// So many tries follow each other at once.
 const TRIES_AT_ONCE: u32 = 6;
+
+/// How long a client that reads thinks at most.
+const READER_US: u64 = 20_000;
 
 /// What a word cell may hold.
 const WORDS: [&str; 3] = ["on", "off", "so"];
@@ -58,6 +66,7 @@ impl Client {
         let any = |random: &mut Rng| NodeId(random.u32(1..=settings.nodes));
         Self {
             home: (random.u8(..3) > 0).then(|| any(random)),
+            reads: random.u8(..3) == 0,
             primaries: (0..settings.slots).map(|_| any(random)).collect(),
             current: None,
             seen: BTreeMap::new(),
@@ -115,7 +124,8 @@ impl World {
         let value = if cell == WORD_CELL { word.clone() } else { format!("{operation}") };
         let put = |cells, value| Work::Write { action: Action::Put(cells, value), lifetime_us: None };
         let write = |action| Work::Write { action, lifetime_us: None };
-        match self.random.u8(..100) {
+        let kind = if self.clients[client].reads { self.random.u8(..50) } else { self.random.u8(..100) };
+        match kind {
             0..=33 => Work::Read(Action::Get(cell)),
             34..=39 => Work::Read(Action::Scan),
             40..=59 => put(vec![cell], value),
@@ -144,6 +154,20 @@ impl World {
         let node = self.clients[client].primaries[slot.0 as usize];
         if let Some(at) = self.client_link(client, node, true) {
             self.queue.push(at, Event::ToNode { node, what: ToNode::Request { client, operation, attempt } });
+        }
+        if matches!(self.operations[operation].work, Work::Read(_)) {
+            let hurry = self.random.u64(HURRY_US / 2..HURRY_US);
+            self.after(hurry, Event::Hurry { client, operation, attempt });
+        }
+    }
+
+    /// A read that is not answered soon may be asked elsewhere: it does no harm where it was.
+    pub(crate) fn client_hurries(&mut self, client: usize, operation: usize, attempt: u32) {
+        let is_current = |current: &Current| {
+            current.operation == operation && current.attempt == attempt && current.is_asked
+        };
+        if self.clients[client].current.as_ref().is_some_and(is_current) && self.random.bool() {
+            self.try_another(client, None);
         }
     }
 
@@ -183,7 +207,8 @@ impl World {
         let (operation, attempt) = (current.operation, current.attempt);
         let slot = self.operations[operation].slot;
         let any = self.any_node();
-        self.clients[client].primaries[slot.0 as usize] = named.unwrap_or(any);
+        let near = self.clients[client].home.filter(|_| self.random.bool()).unwrap_or(any);
+        self.clients[client].primaries[slot.0 as usize] = named.unwrap_or(near);
         self.counts.bump("tries_elsewhere");
         match named {
             Some(_) if attempt < TRIES_AT_ONCE => self.client_asks(client),
@@ -223,7 +248,8 @@ impl World {
             self.clients[client].seen.insert((operation.slot, *cell), value.clone());
         }
         operation.ended = Some((moment, ended));
-        let thinking = self.random.u64(..=self.settings.thinking_us);
+        let most = if self.clients[client].reads { READER_US } else { self.settings.thinking_us };
+        let thinking = self.random.u64(..=most);
         self.after(thinking, Event::Begin { client });
     }
 }

@@ -83,6 +83,11 @@ impl Disk {
         self.fold(self.synced);
     }
 
+    /// Records are handed to the system up to there.
+    pub(crate) fn write(&mut self, through: u64) {
+        self.written = self.written.max(through);
+    }
+
     /// The entry up to which the synced cells of a slot are, if they have not become those of another copy since.
     pub(crate) fn synced_base(&self, slot: Slot) -> Sequence {
         let is_forgotten = |record: &Record| matches!(record, Record::Forgotten(other) if *other == slot);

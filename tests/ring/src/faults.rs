@@ -18,21 +18,26 @@ impl World {
         let node = self.any_node();
         match self.random.u8(..100) {
             0..=11 => self.kill_one(node),
-            12..=15 => self.stop_one(node),
-            16..=18 => self.total_outage(),
-            19..=26 => self.split(),
-            27..=38 => self.cut_off(node),
-            39..=46 => self.cut_one_way(node),
-            47..=49 => self.cut_from_group(node),
-            50..=55 => self.slow_link(node),
-            56..=69 => self.pause_one(node),
-            70..=71 => self.pause_many(),
-            72..=74 => self.group_goes_away(),
-            75..=79 => self.disk_stalls(node),
-            80..=82 => self.date_is_set(node),
-            83..=90 => self.move_primary(),
-            91..=94 => self.move_copy(),
-            _ => self.drop_copy(),
+            12..=14 => self.stop_one(node),
+            15..=16 => self.total_outage(),
+            17..=22 => self.split(),
+            23..=30 => self.cut_off(node),
+            31..=37 => self.cut_one_way(node),
+            38..=43 => self.cut_from_group(node),
+            44..=49 => self.slow_link(node),
+            50..=59 => self.pause_one(node),
+            60..=61 => self.pause_many(),
+            62..=63 => self.group_goes_away(),
+            64..=67 => self.disk_stalls(node),
+            68..=69 => self.date_is_set(node),
+            70..=76 => self.move_primary(),
+            77..=79 => self.move_primaries(),
+            80..=83 => self.move_copy(),
+            84..=86 => self.drop_copy(),
+            // Two things at once that belong together.
+            87..=92 => self.cut_off_and_move(),
+            93..=96 => self.pause_and_move(),
+            _ => self.move_and_kill(),
         }
     }
 
@@ -132,10 +137,12 @@ impl World {
     /// Often the primary of some slot is cut off: then somebody else has to take over.
     fn cut_off(&mut self, node: NodeId) {
         self.counts.bump("faults_node_cut_off");
-        let slot = Slot(self.random.u32(..self.settings.slots));
-        let primary = self.council.authority.table().slot(slot).primary;
-        let node = if self.random.bool() { primary.unwrap_or(node) } else { node };
+        let node = self.some_primary().filter(|_| self.random.bool()).unwrap_or(node);
         let from_group = self.random.u8(..4) > 0;
+        self.isolate(node, from_group);
+    }
+
+    fn isolate(&mut self, node: NodeId, from_group: bool) {
         say!(self, "{node} is cut off, from the group as well: {from_group}");
         for other in self.node_ids().filter(|&other| other != node).collect::<Vec<_>>() {
             self.cut_both(node, other);
@@ -155,8 +162,10 @@ impl World {
         self.mend_later();
     }
 
+    /// A primary that the group does not hear is replaced while the other copies hear it well.
     fn cut_from_group(&mut self, node: NodeId) {
         self.counts.bump("faults_cut_from_group");
+        let node = self.some_primary().filter(|_| self.random.u8(..4) > 0).unwrap_or(node);
         say!(self, "{node} is cut off from the group alone");
         self.cut_both(node, GROUP);
         self.mend_later();
@@ -234,19 +243,94 @@ impl World {
 
     // What an operator asks the group for.
 
-    fn move_primary(&mut self) {
-        let slot = Slot(self.random.u32(..self.settings.slots));
+    fn some_slot(&mut self) -> Slot {
+        Slot(self.random.u32(..self.settings.slots))
+    }
+
+    fn some_primary(&mut self) -> Option<NodeId> {
+        let slot = self.some_slot();
+        self.council.authority.table().slot(slot).primary
+    }
+
+    /// Whether the group moved the slot to another node; and who led it before.
+    fn move_slot(&mut self, slot: Slot) -> Option<NodeId> {
         let configuration = self.council.authority.table().slot(slot);
-        let in_sync = configuration.in_sync.as_slice();
-        if in_sync.len() > 1 && self.now >= self.council.away_until {
+        let primary = configuration.primary?;
+        let others: Vec<_> = configuration.in_sync.iter().filter(|&node| node != primary).collect();
+        if others.is_empty() || self.now < self.council.away_until {
+            return None;
+        }
+        let node = others[self.random.usize(..others.len())];
+        self.decide(Change::Lead { slot, epoch: configuration.epoch, node });
+        Some(primary)
+    }
+
+    fn move_primary(&mut self) {
+        let slot = self.some_slot();
+        if self.move_slot(slot).is_some() {
             self.counts.bump("faults_primary_moved");
-            let node = in_sync[self.random.usize(..in_sync.len())];
-            self.decide(Change::Lead { slot, epoch: configuration.epoch, node });
         }
     }
 
+    fn move_primaries(&mut self) {
+        let moved = self.slot_ids().filter(|&slot| self.move_slot(slot).is_some()).count();
+        if moved > 1 {
+            self.counts.bump("faults_primaries_moved");
+        }
+    }
+
+    /// The primary of a slot does not hear that it is not any more.
+    fn cut_off_and_move(&mut self) {
+        let slot = self.some_slot();
+        let Some(primary) = self.council.authority.table().slot(slot).primary else { return };
+        self.counts.bump("faults_cut_off_and_moved");
+        if self.random.bool() {
+            say!(self, "{primary} is cut off from the group alone, and its slot {} is moved", slot.0);
+            self.cut_both(primary, GROUP);
+            self.mend_later();
+        } else {
+            self.isolate(primary, true);
+        }
+        self.move_slot(slot);
+    }
+
+    fn pause_and_move(&mut self) {
+        let slot = self.some_slot();
+        let Some(primary) = self.council.authority.table().slot(slot).primary else { return };
+        if self.node(primary).process.is_some() {
+            self.counts.bump("faults_paused_and_moved");
+            let us = self.pause_length();
+            self.pause(primary, us);
+            self.move_slot(slot);
+        }
+    }
+
+    /// Who promised something to the former primary dies and comes back soon.
+    fn move_and_kill(&mut self) {
+        let slot = self.some_slot();
+        let configuration = self.council.authority.table().slot(slot);
+        let Some(primary) = configuration.primary else { return };
+        let copies: Vec<_> = configuration.in_sync.iter().filter(|&node| node != primary).collect();
+        let killed: Vec<_> = copies
+            .into_iter()
+            .filter(|&node| self.node(node).process.is_some() && !self.loses(Ending::Killed))
+            .collect();
+        if killed.is_empty() {
+            return;
+        }
+        self.counts.bump("faults_moved_and_killed");
+        self.cut_both(primary, GROUP);
+        self.mend_later();
+        for node in killed {
+            self.end(node, Ending::Killed);
+            let back = self.random.u64(1_000..20_000);
+            self.after(back, Event::Start { node });
+        }
+        self.move_slot(slot);
+    }
+
     fn move_copy(&mut self) {
-        let slot = Slot(self.random.u32(..self.settings.slots));
+        let slot = self.some_slot();
         let node = self.any_node();
         let has = self.council.authority.table().slot(slot).has(node);
         if !has && self.now >= self.council.away_until {
@@ -256,7 +340,7 @@ impl World {
     }
 
     fn drop_copy(&mut self) {
-        let slot = Slot(self.random.u32(..self.settings.slots));
+        let slot = self.some_slot();
         let node = self.any_node();
         let configuration = self.council.authority.table().slot(slot);
         // Of a slot that is lost an operator keeps what there is.

@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Begin { client: usize },
     /// A client asks again, after it was refused.
     Again { client: usize, operation: usize },
+    /// A client has waited for a while.
+    Hurry { client: usize, operation: usize, attempt: u32 },
     /// A client waits no longer.
     GiveUp { client: usize, operation: usize },
     /// The group looks at who is silent and what is to be where.

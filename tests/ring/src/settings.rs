@@ -72,7 +72,7 @@ impl Settings {
             _ => durability,
         };
         let (options, clock_error_ppm) = draw_options(random, case, copies, durability);
-        let silence_us = random.u64(options.lease_us * 5 / 4..=options.lease_us * 5 / 2);
+        let silence_us = random.u64(options.lease_us * 2 / 5..=options.lease_us * 5 / 2);
         Self {
             nodes,
             slots: random.u32(2..=4),
@@ -102,7 +102,7 @@ fn draw_options(random: &mut Rng, case: &Case, copies: usize, durability: Durabi
         Some(Flaw::WildClocks | Flaw::ClockStandsStill | Flaw::NowBeforePause) => Reads::Leases,
         _ => case.reads.unwrap_or(if random.u8(..4) == 0 { Reads::Confirmed } else { Reads::Leases }),
     };
-    let rate_error_ppm = one_of(random, &[10_000, 10_000, 10_000, 100_000]);
+    let rate_error_ppm = one_of(random, &[10_000, 100_000]);
     let is_wild = reads == Reads::Confirmed || case.flaw == Some(Flaw::WildClocks);
     let lease_us = one_of(random, &[150_000, 300_000, 600_000, 1_000_000]);
     let in_sync_min = match copies {

@@ -143,6 +143,7 @@ impl World {
             }
             Event::Begin { client } => self.client_begins(client),
             Event::Again { client, operation } => self.client_asks_again(client, operation),
+            Event::Hurry { client, operation, attempt } => self.client_hurries(client, operation, attempt),
             Event::GiveUp { client, operation } => self.client_gives_up(client, operation),
             Event::GroupLooks => self.council_looks(),
             Event::Fault => self.something_breaks(),

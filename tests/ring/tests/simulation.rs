@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
 use atoll_ring_simulation::soak::{Tally, run_seeds};
-use atoll_ring_simulation::{Case, tell_seed};
+use atoll_ring_simulation::{Case, Flaw, Reads, tell_seed};
 
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 2000;
+/// Seeds with reads that are confirmed, and clocks that nobody could trust.
+const CONFIRMED_SEEDS: u64 = 500;
+/// Of a hundred runs in so many at least enough happened for them to prove something.
+const ENOUGH_PERCENT_MIN: u64 = 90;
 /// Seeds that are run twice.
 const TWICE: u64 = 20;
 
@@ -20,8 +24,42 @@ fn assert_nothing_broken(tally: &Tally) {
 }
 
 #[test]
-fn what_clients_are_told_has_an_order_and_everything_comes_back() {
-    assert_nothing_broken(&run_seeds(0, SEEDS, &Case::default(), false));
+fn what_clients_are_told_has_an_order_everything_comes_back_and_every_fault_occurs() {
+    let tally = run_seeds(0, SEEDS, &Case::default(), false);
+    for (name, count) in tally.counts.all() {
+        println!("{name:40} {count}");
+    }
+    let Tally { operations, definite, too_little, seeds, .. } = &tally;
+    println!(
+        "{definite} of {operations} operations ended definitely, {too_little} of {seeds} runs prove too little"
+    );
+    assert_nothing_broken(&tally);
+    let never = tally.counts.never();
+    assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
+    let enough = seeds - too_little;
+    assert!(enough * 100 >= seeds * ENOUGH_PERCENT_MIN, "only {enough} of {seeds} runs prove anything");
+}
+
+#[test]
+fn clocks_may_go_as_they_like_where_reads_are_confirmed() {
+    let case = Case { reads: Some(Reads::Confirmed), ..Case::default() };
+    assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false));
+}
+
+/// Seeds after which a mistake around the protocol counts as missed.
+const FLAW_SEEDS: u64 = 4000;
+
+#[test]
+fn what_breaks_what_the_protocol_relies_on_is_seen() {
+    let mut missed = Vec::new();
+    for flaw in Flaw::ALL {
+        let tally = run_seeds(0, FLAW_SEEDS, &Case::flawed(flaw), true);
+        match tally.violations.first() {
+            Some(violation) => println!("{flaw:?}: seen after {} seeds: {violation}", tally.seeds),
+            None => missed.push(flaw),
+        }
+    }
+    assert!(missed.is_empty(), "not seen in {FLAW_SEEDS} seeds: {missed:?}");
 }
 
 #[test]
