@@ -85,6 +85,7 @@ pub struct Featured {
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "planted" },
+    Featured { room: "ring", package: "atoll-ring-simulation", feature: "planted", test: "planted" },
     Featured { room: "ring", package: "atoll-replica", feature: "planted", test: "planted" },
     Featured { room: "crash", package: "atoll-crash", feature: "planted", test: "planted" },
 ];

@@ -1,0 +1,33 @@
+//! Bugs planted in the protocol are caught by some seed, all but a few that are named.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+use atoll_ring_simulation::soak::run_seeds;
+use atoll_ring_simulation::{Bug, Case};
+
+/// Seeds after which a bug counts as missed. Of most a few dozen are enough.
+const SEEDS: u64 = 4000;
+
+/// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact moment. That none of
+/// these runs sees them is known and is no promise that they do no harm.
+const UNSEEN: [Bug; 6] = [
+    Bug::PromiseNotLengthened,
+    Bug::LeaseFromHearing,
+    Bug::ReadAfterRenouncing,
+    Bug::LoggedOfAnother,
+    Bug::FormerLifeHeard,
+    Bug::LedByJoining,
+];
+
+#[test]
+fn every_bug_planted_in_the_protocol_but_those_named_is_caught() {
+    let mut missed = Vec::new();
+    for bug in Bug::ALL.into_iter().filter(|bug| !UNSEEN.contains(bug)) {
+        let tally = run_seeds(0, SEEDS, &Case { bug: Some(bug), ..Case::default() }, true);
+        match tally.violations.first() {
+            Some(violation) => println!("{bug:?}: caught after {} seeds: {violation}", tally.seeds),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not caught in {SEEDS} seeds: {missed:?}");
+}
