@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 45] = [
+const VERBS: [&str; 47] = [
     "",
     "kv",
     "kv put",
@@ -50,6 +50,8 @@ const VERBS: [&str; 45] = [
     "store upgrade",
     "ls",
     "serve",
+    "ring",
+    "ring serve",
     "doctor",
     "config",
     "config show",
@@ -72,7 +74,7 @@ fn every_verb_explains_itself_with_examples() {
     let place = Place::new();
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
-        let is_group = ["kv", "table", "store", "store snapshot", "config"].contains(&verb);
+        let is_group = ["kv", "table", "store", "store snapshot", "ring", "config"].contains(&verb);
         assert!(help.text().contains("Usage: atoll"), "{verb}");
         assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
     }
