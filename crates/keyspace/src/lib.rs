@@ -21,7 +21,6 @@ mod error;
 mod evaluate;
 mod glob;
 mod outcome;
-mod own;
 mod refusal;
 
 // Where slots are kept.
@@ -29,12 +28,12 @@ mod keyspace;
 mod model;
 mod verify;
 
+pub use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
 pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
-pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use refusal::Refusal;
 pub use slot::{SLOTS, slot_of};
 pub use state::Applied;

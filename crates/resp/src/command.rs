@@ -10,6 +10,7 @@ mod error;
 mod expiry;
 mod hashes;
 mod keys;
+mod own;
 mod server;
 mod strings;
 mod table;
@@ -17,6 +18,7 @@ mod table;
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
+pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use server::{ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification, find};
@@ -229,6 +231,10 @@ pub enum Command<'a> {
         /// By how much.
         by: i64,
     },
+
+    // The store contract.
+    /// What Redis does not have.
+    Own(OwnCommand<'a>),
 }
 
 impl<'a> Command<'a> {

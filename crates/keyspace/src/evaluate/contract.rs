@@ -6,12 +6,12 @@ use super::reading::{Reading, check_field, check_key, check_length};
 use super::writing::Writing;
 use crate::cell::CellName;
 use crate::cells::{CellValue, Cells, Changes};
-use crate::own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 use crate::{
     BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX, CONDITION_BYTES_MAX, KeyspaceError, PAGE_BYTES_MAX, Refusal,
     VALUE_BYTES_MAX,
 };
 use atoll_engine::Direction;
+use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 use std::ops::{Bound, ControlFlow};
 
 /// Evaluates a command of our own that only reads.

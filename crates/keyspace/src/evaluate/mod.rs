@@ -60,6 +60,7 @@ pub(crate) fn read<C: Cells>(reading: &mut Reading<'_, C>, command: &Command<'_>
         Command::HashCount(key) => reading.hash_count(key),
         Command::HashLength { key, field } => reading.hash_length(key, field),
         Command::HashAll { key, fields, values } => reading.hash_all(key, *fields, *values),
+        Command::Own(own) => read_own(reading, own),
         command if is_write(command) => Err(KeyspaceError::Write.into()),
         _ => Err(KeyspaceError::NotAboutKeys.into()),
     }
@@ -86,6 +87,7 @@ pub(crate) fn write<C: Cells, W: Changes>(
         Command::HashSetAbsent { key, field, value } => writing.hash_set_absent(key, field, value),
         Command::HashDelete { key, fields } => writing.hash_delete(key, fields),
         Command::HashIncrement { key, field, by } => writing.hash_increment(key, field, *by),
+        Command::Own(own) => write_own(writing, own),
         command => read(&mut writing.reading, command),
     }
 }

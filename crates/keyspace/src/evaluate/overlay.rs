@@ -6,8 +6,8 @@ use super::Done;
 use crate::Refusal;
 use crate::cell::CellName;
 use crate::cells::Cells;
-use crate::own::FieldRange;
 use atoll_engine::Direction;
+use atoll_resp::FieldRange;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 

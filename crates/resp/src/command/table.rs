@@ -1,7 +1,7 @@
 //! The table of all commands: what is told to clients about them, and how their arguments are read.
 
 use super::arguments::Arguments;
-use super::{Command, CommandError, connection, expiry, hashes, keys, server, strings};
+use super::{Command, CommandError, connection, expiry, hashes, keys, own, server, strings};
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +175,10 @@ const FAST: &[Flag] = &[Flag::Fast];
 pub const COMMANDS: &[Specification] = &[
     row("append", 3, SET_FAST, Keys::ONE, Group::String, "Adds bytes at the end of a value.", strings::append),
     row("asking", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
+    row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),
+    row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
+    row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
+    row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
     row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
     row("cluster", -2, READ_ALL, Keys::NONE, Group::Cluster, "Tells which node has which slots.", server::cluster),

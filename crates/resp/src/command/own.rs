@@ -12,12 +12,13 @@
 //! ```
 //! Ends of ranges are those of Redis: `[field` with it, `(field` without, `-` and `+` for all.
 
-use atoll_resp::{CommandError, Request, parse_integer};
+use super::arguments::Arguments;
+use super::{Command, CommandError};
+use crate::{Request, parse_integer};
 use std::ops::Bound;
 
 /// A command that Redis does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum OwnCommand<'a> {
     /// `AT.EXPIRE`: deletes keys that still have exactly these deadlines, in milliseconds since 1970.
     Expire(Vec<(&'a [u8], u64)>),
@@ -92,7 +93,8 @@ impl Part {
     pub const ALL: Self = Self { offset: 0, len: u64::MAX };
 
     /// How many there are in a value of this length.
-    pub(crate) fn within(self, len: u64) -> u64 {
+    #[must_use]
+    pub fn within(self, len: u64) -> u64 {
         len.saturating_sub(self.offset).min(self.len)
     }
 }
@@ -163,6 +165,13 @@ impl<'a> OwnCommand<'a> {
             Self::Get { key, .. } => vec![*key],
         }
     }
+}
+
+/// As the table of all commands reads them.
+pub(super) fn own<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let mut words = vec![arguments.name()];
+    words.extend(arguments.rest());
+    OwnCommand::of(&words).map(Command::Own)
 }
 
 fn told(name: &[u8]) -> String {
