@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 47] = [
+const VERBS: [&str; 48] = [
     "",
     "kv",
     "kv put",
@@ -52,6 +52,7 @@ const VERBS: [&str; 47] = [
     "serve",
     "ring",
     "ring serve",
+    "ring up",
     "doctor",
     "config",
     "config show",

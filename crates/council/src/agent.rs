@@ -162,6 +162,10 @@ impl Session<'_> {
                 Ok(incarnation)
             }
             Ok(Answer::NotLeader(Some(leader))) => Err(Next::Leader(leader)),
+            Ok(Answer::Decision(Decision::Unchanged)) => {
+                self.trouble(CouncilError::Replaced { node: self.agent.options.me });
+                Err(Next::Other)
+            }
             answer => {
                 tracing::debug!(?answer, "not registered yet");
                 Err(Next::Other)

@@ -1,6 +1,7 @@
 //! Why a node does not start, or stopped.
 
 use crate::log::LogError;
+use atoll_council::CouncilError;
 use atoll_disk::DiskError;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
@@ -92,6 +93,17 @@ pub enum NodeError {
         /// What it said.
         why: String,
     },
+    /// The configuration group cannot be joined.
+    #[error(transparent)]
+    Council(#[from] CouncilError),
+    /// The store in the folder is another node's.
+    #[error("the folder is of node {kept} of its ring, and was opened as node {asked}")]
+    OtherNode {
+        /// Whose it is.
+        kept: u32,
+        /// Who asked for it.
+        asked: u32,
+    },
     /// Another process began as the same node.
     #[error("another process began as the same node; this one counts for nothing any more")]
     Superseded,
@@ -121,6 +133,8 @@ impl NodeError {
             Self::Keyspace(error) => error.kind(),
             Self::Log(error) => error.kind(),
             Self::Group { .. } => ErrorKind::Unavailable,
+            Self::Council(error) => error.kind(),
+            Self::OtherNode { .. } => ErrorKind::InvalidInput,
             Self::Superseded => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
@@ -138,6 +152,10 @@ impl NodeError {
                 Some("another process listens there; choose another port with --listen")
             }
             Self::InUse { .. } => Some("end that process first, or name another folder with --store"),
+            Self::Council(CouncilError::Listen { .. }) => {
+                Some("another process listens there; choose other ports in --nodes")
+            }
+            Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
             Self::Token { .. } => Some("delete the file, and a new token is made"),
             _ => None,
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever the group says is told in the order in which it was decided, or later things in place of earlier ones.
 
+use crate::NodeError;
 use crate::clock::Clock;
 use atoll_replica::{
     Change, Decision, Group, GroupOptions, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version,
@@ -47,7 +48,7 @@ pub trait GroupDoor: Send + Sync {
     ///
     /// # Errors
     /// Whatever keeps it from asking.
-    fn join(&self, joining: Joining) -> io::Result<Box<dyn GroupMember>>;
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError>;
 }
 
 /// A node's own line to the group.
@@ -198,7 +199,7 @@ impl State {
 }
 
 impl GroupDoor for LocalGroup {
-    fn join(&self, joining: Joining) -> io::Result<Box<dyn GroupMember>> {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
         let Joining { node, address, survived, clock, said } = joining;
         let mut state = self.shared.lock();
         state.nonces += 1;

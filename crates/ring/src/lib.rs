@@ -33,6 +33,7 @@ mod table;
 // What a node of several does.
 mod copied;
 mod copies;
+mod council;
 mod group;
 mod log;
 mod others;
@@ -40,8 +41,13 @@ mod peer;
 mod reliance;
 mod syncer;
 
+// What the options of a node of several are made of.
+pub use atoll_keyspace::SLOTS;
+pub use atoll_replica::{GroupOptions as RingShape, NodeId, Options as RingOptions};
+
 pub use address::{AddressError, HostPort, NodeAddress, NodeName};
 pub use clock::{Clock, Now, SystemClock};
+pub use council::CouncilGroup;
 pub use error::NodeError;
 pub use group::{GroupDoor, GroupMember, GroupSaid, Joining, LocalGroup, Said};
 pub use log::LogError;

@@ -54,6 +54,9 @@ impl Node {
         let address = listener.local_addr().map_err(listen)?;
         let system = |source| NodeError::System { action: "ask for random bytes", source };
         let name = name(&engine)?;
+        if let Some(others) = &options.others {
+            check_number(&engine, others.me)?;
+        }
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
         let table = match &options.others {
@@ -215,6 +218,21 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
     batch.put(&tree, b"name", name.as_str().as_bytes());
     engine.write(&batch, Durability::Synced)?;
     Ok(name)
+}
+
+/// Checks that the store was this node's from the beginning: with another's it would vouch for what it never had.
+fn check_number(engine: &Engine, me: NodeId) -> Result<(), NodeError> {
+    let tree = engine.tree("node")?;
+    if let Some(kept) = tree.get(b"number")? {
+        let corrupt = NodeError::Corrupt { what: "the number of the node" };
+        let kept = kept.to_buffer()?.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| corrupt)?;
+        let other = NodeError::OtherNode { kept, asked: me.0 };
+        return if kept == me.0 { Ok(()) } else { Err(other) };
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(&tree, b"number", &me.0.to_be_bytes());
+    engine.write(&batch, Durability::Synced)?;
+    Ok(())
 }
 
 /// A table in which one node has all slots.

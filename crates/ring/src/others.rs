@@ -82,11 +82,13 @@ pub(crate) fn join(
         ),
         false => None,
     };
-    let address = NodeAddress { name: shared.name, clients, peers: heard_at.into() }.to_string();
+    // Whoever listens on all addresses is reached by peers where clients reach it.
+    let host = if heard_at.ip().is_unspecified() { clients.host.clone() } else { heard_at.ip().to_string() };
+    let peers_at = HostPort { host, port: heard_at.port() };
+    let address = NodeAddress { name: shared.name, clients, peers: peers_at }.to_string();
     let said = Arc::new(move |said| tell(Told::Group(said)));
     let joining = Joining { node: others.me, address, survived, clock: shared.clock.clone(), said };
-    let group = others.group.join(joining);
-    copies.set_group(group.map_err(|source| NodeError::System { action: "join the ring", source })?);
+    copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.first().cloned().unwrap_or_default();
     let copied = Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us));
     Slots::copied(engine, copied, persistence, shared.memory_bytes, metrics)

@@ -1,20 +1,27 @@
 //! `atoll ring`: a node that answers clients of Redis.
 
+mod nodes;
+mod up;
+
 use crate::{Failure, Session};
 use atoll_open::{Location, StoreUrl};
 use atoll_options::{OptionValue, Size};
 use atoll_ring::{ConnectionLimits, HostPort, Node, NodeError, NodeOptions, Persistence, Place, Token};
 use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
+use nodes::RingNodes;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use up::RingUp;
 
 /// `atoll ring`
 #[derive(Subcommand, Debug)]
 pub enum RingVerb {
     /// Run a node that answers clients of Redis
     Serve(RingServe),
+    /// Run a ring of several nodes on this machine
+    Up(RingUp),
 }
 
 /// `atoll ring serve`
@@ -23,6 +30,7 @@ pub enum RingVerb {
   atoll ring serve --memory
   atoll ring serve --store ./ring --durability synced
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token
+  atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token --nodes @nodes.txt
 Any client of a Redis Cluster can talk to it, such as redis-cli -c -p 7379.
 With --durability buffered nothing survives the process, with flushed (the default) a loss of power costs
 a second at most, and with synced nothing that was acknowledged is lost.
@@ -43,6 +51,11 @@ pub struct RingServe {
     /// Let in only who shows the token in this file; one is made if there is none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    nodes: RingNodes,
+    /// End cleanly when the standard input does
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
     /// Connections at a time
     #[arg(long, value_name = "N", default_value_t = ConnectionLimits::default().connections_max)]
     connections: usize,
@@ -63,6 +76,7 @@ impl RingVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Serve(verb) => verb.run(session).await,
+            Self::Up(verb) => verb.run(session).await,
         }
     }
 }
@@ -91,7 +105,21 @@ impl RingServe {
         session.output.flush()?;
         let ending = node.ending();
         // It ends by itself only if it failed; otherwise a signal drops this, and the node with it.
-        let _ = tokio::task::spawn_blocking(move || ending.wait()).await;
+        let ended = tokio::task::spawn_blocking(move || ending.wait());
+        match self.until_input_ends {
+            true => {
+                let (over, is_over) = tokio::sync::oneshot::channel();
+                // A thread of its own: nothing waits for it when the node ends first.
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                    let _ = over.send(());
+                });
+                drop(futures::future::select(ended, is_over).await);
+            }
+            false => {
+                let _ = ended.await;
+            }
+        }
         Ok(node.stop()?)
     }
 
@@ -101,11 +129,18 @@ impl RingServe {
             Some(budget) => budget.0,
             None => session.settings.get::<Size>("engine.memory")?.0,
         };
+        let place = self.place(session)?;
+        let folder = match &place {
+            Place::Memory => None,
+            Place::Folder(folder) => Some(folder.as_path()),
+        };
+        let others = self.nodes.others(self.listen, self.announce.as_ref(), folder, token.as_ref())?;
         let limits = ConnectionLimits { connections_max: self.connections, ..ConnectionLimits::default() };
         Ok(NodeOptions {
             listen: self.listen,
             announce: self.announce.clone(),
-            place: self.place(session)?,
+            place,
+            others,
             persistence: persistence(session)?,
             loops: self.loops,
             token,

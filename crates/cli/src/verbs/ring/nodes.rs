@@ -1,0 +1,125 @@
+//! The nodes of a ring as the command line names them: where each is reached, and which of them this one is.
+//!
+//! A node is reached by clients at its port, by other nodes at the port 10,000 above it, and, if it is one of the first
+//! three, for the configuration group at the port 20,000 above it.
+
+use crate::Failure;
+use atoll_ring::{CouncilGroup, HostPort, NodeId, Others, RingOptions, RingShape, Token};
+use clap::Args;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How far above the port for clients the others are.
+const PEERS_ABOVE: u16 = 10_000;
+const GROUP_ABOVE: u16 = 20_000;
+
+/// Nodes that keep the configuration, of those that are named first.
+const GROUP_NODES: usize = 3;
+
+/// Which nodes a ring has.
+#[derive(Args, Debug)]
+pub struct RingNodes {
+    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each line
+    #[arg(long, value_name = "HOST:PORT,...")]
+    nodes: Option<String>,
+    /// Copies of everything that is kept, in a ring of several nodes
+    #[arg(long, value_name = "N", requires = "nodes")]
+    copies: Option<usize>,
+}
+
+impl RingNodes {
+    /// The other nodes, if there are any.
+    ///
+    /// # Errors
+    /// What is wrong with the list.
+    pub fn others(
+        &self,
+        listen: SocketAddr,
+        announce: Option<&HostPort>,
+        folder: Option<&Path>,
+        token: Option<&Token>,
+    ) -> Result<Option<Others>, Failure> {
+        let Some(text) = &self.nodes else { return Ok(None) };
+        let nodes = parse(text)?;
+        let told = announce.cloned().unwrap_or_else(|| listen.into());
+        let Some(at) = nodes.iter().position(|node| *node == told) else {
+            return Err(wrong(
+                format!("--nodes does not name this node, {told}"),
+                "name it as --listen or --announce does; a new node is added at the end",
+            ));
+        };
+        let copies = self.copies.unwrap_or(nodes.len().min(3));
+        if copies == 0 || copies > nodes.len().min(7) {
+            return Err(wrong(
+                format!("--copies {copies} of {} nodes", nodes.len()),
+                "from 1 to 7, and a node for each",
+            ));
+        }
+        let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();
+        let members = group.into_iter().map(|(node, told)| Ok((node, group_address(told)?)));
+        let group = CouncilGroup {
+            members: members.collect::<Result<_, Failure>>()?,
+            listen: if at < GROUP_NODES { Some(above(listen, GROUP_ABOVE)?) } else { None },
+            folder: folder.map(|folder| folder.join("group")).filter(|_| at < GROUP_NODES),
+            ring: RingShape { slots: atoll_ring::SLOTS.into(), copies },
+            founding_nodes: copies,
+            token: token.cloned(),
+        };
+        let number = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        Ok(Some(Others {
+            me: NodeId(number),
+            listen: above(listen, PEERS_ABOVE)?,
+            group: Arc::new(group),
+            options: RingOptions { in_sync_min: copies.min(2), ..RingOptions::default() },
+        }))
+    }
+}
+
+/// A list in words, or in a file.
+fn parse(text: &str) -> Result<Vec<HostPort>, Failure> {
+    let text = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some(file) => std::fs::read_to_string(file).map_err(|source| Failure::File {
+            action: "read",
+            place: PathBuf::from(file).display().to_string(),
+            source,
+        })?,
+    };
+    let words = text.split([',', '\n']).map(str::trim).filter(|word| !word.is_empty());
+    let mut nodes: Vec<HostPort> = Vec::new();
+    for word in words {
+        let node = word
+            .parse()
+            .map_err(|error| wrong(format!("{word:?} in --nodes: {error}"), "such as node-1:7379"))?;
+        if nodes.contains(&node) {
+            return Err(wrong(format!("--nodes names {node} twice"), "name each node once"));
+        }
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+fn group_address(told: &HostPort) -> Result<SocketAddr, Failure> {
+    let port = raised(told.port, GROUP_ABOVE)?;
+    let unreached =
+        |source| Failure::File { action: "find the address of", place: told.host.clone(), source };
+    let found = (told.host.as_str(), port).to_socket_addrs().map_err(unreached)?.next();
+    found.ok_or_else(|| {
+        wrong(format!("{} in --nodes has no address", told.host), "name a host that can be found")
+    })
+}
+
+fn above(listen: SocketAddr, by: u16) -> Result<SocketAddr, Failure> {
+    Ok(SocketAddr::new(listen.ip(), raised(listen.port(), by)?))
+}
+
+fn raised(port: u16, by: u16) -> Result<u16, Failure> {
+    let raised = (port != 0).then(|| port.checked_add(by)).flatten();
+    let hint = "choose ports from 1 to 45535: a node uses those 10,000 and 20,000 above it as well";
+    raised.ok_or_else(|| wrong(format!("port {port} of a node of several"), hint))
+}
+
+fn wrong(problem: String, hint: &str) -> Failure {
+    Failure::Usage { problem, hint: hint.to_owned() }
+}

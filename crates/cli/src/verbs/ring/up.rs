@@ -1,0 +1,182 @@
+//! `atoll ring up`: a ring of several nodes on this machine, each a process of its own, until Ctrl-C.
+//!
+//! Invariant: no node outlives this process, however it ends.
+
+use super::persistence;
+use crate::output::note;
+use crate::{Failure, Session};
+use atoll_open::{Location, StoreUrl};
+use atoll_ring::Persistence;
+use atoll_store::StoreError;
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// `atoll ring up`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring up --memory
+  atoll ring up --store ./ring --nodes 5 --durability synced
+Nodes listen at --port and the ports above it, and keep what they have in node-1, node-2, ... of the folder;
+the token that clients show lies in the file token beside them. Each node is a process, which may be killed to
+see what happens. Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+pub struct RingUp {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
+    /// Copies of everything that is kept; 3, or as many as there are nodes
+    #[arg(long, value_name = "N")]
+    copies: Option<usize>,
+    /// Where clients reach the first node
+    #[arg(long, value_name = "PORT", default_value_t = 7379)]
+    port: u16,
+    /// Keep everything in memory, and nothing when it ends
+    #[arg(long)]
+    memory: bool,
+}
+
+/// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an input of ours.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+impl RingUp {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let folder = self.folder(session)?;
+        let durability = persistence(session)?;
+        let addresses = self.addresses()?;
+        let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        let mut nodes = Vec::new();
+        let mut told = Vec::new();
+        for (number, address) in (1..).zip(&addresses) {
+            let mut node = self.begin((number, *address), &addresses, folder.as_deref(), durability)?;
+            let mut said = BufReader::new(node.0.stdout.take().ok_or_else(|| broken(number))?);
+            let mut line = String::new();
+            let read = said.read_line(&mut line);
+            // Why it did not start stands on the screen already: it has our error output.
+            let value: Value =
+                read.ok().and_then(|_| serde_json::from_str(&line).ok()).ok_or_else(|| broken(number))?;
+            told.push(json!({ "number": number, "node": value["node"], "listening": value["listening"], "pid": value["pid"] }));
+            nodes.push(node);
+            let ended = ended.clone();
+            // Its output ends when it does.
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut said, &mut std::io::sink());
+                let _ = ended.send(number);
+            });
+        }
+        drop(ended);
+        session.end_on_interrupt();
+        self.tell(session, &addresses, folder.as_deref(), &told)?;
+        while let Some(number) = ends.recv().await {
+            note(&format!("node {number} ended"));
+        }
+        Err(Failure::Usage { problem: "no node is left".to_owned(), hint: "start the ring again".to_owned() })
+    }
+
+    fn folder(&self, session: &Session) -> Result<Option<PathBuf>, Failure> {
+        match (self.memory, session.store_url()) {
+            (true, _) => Ok(None),
+            (false, Err(_)) => Err(Failure::Usage {
+                problem: "it is not said where the nodes keep what they are given".to_owned(),
+                hint: "add --store ./ring, or --memory".to_owned(),
+            }),
+            (false, Ok(url)) => match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
+                Location::Memory => Ok(None),
+                Location::Folder(folder) => Ok(Some(folder)),
+                _ => Err(StoreError::Unsupported {
+                    what: format!("a ring on {url}"),
+                    hint: "name a folder, such as --store ./ring",
+                }
+                .into()),
+            },
+        }
+    }
+
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let ports = (0..self.nodes).map(|at| self.port.checked_add(at));
+        let ports: Option<Vec<u16>> = ports.collect();
+        let ports = ports.filter(|_| self.port > 0).ok_or_else(|| Failure::Usage {
+            problem: format!("--port {} for {} nodes", self.port, self.nodes),
+            hint: "choose one from 1 to 45535".to_owned(),
+        })?;
+        Ok(ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
+    }
+
+    fn begin(
+        &self,
+        (number, address): (u32, SocketAddr),
+        all: &[SocketAddr],
+        folder: Option<&Path>,
+        durability: Persistence,
+    ) -> Result<Running, Failure> {
+        let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.args(["--json", "ring", "serve", "--until-input-ends", "--listen", &address.to_string()]);
+        let nodes: Vec<_> = all.iter().map(SocketAddr::to_string).collect();
+        command.args(["--nodes", &nodes.join(",")]);
+        if let Some(copies) = self.copies {
+            command.args(["--copies", &copies.to_string()]);
+        }
+        match folder {
+            None => command.arg("--memory"),
+            Some(folder) => command
+                .args(["--durability", words(durability), "--token-file"])
+                .arg(folder.join("token"))
+                .arg("--store")
+                .arg(folder.join(format!("node-{number}"))),
+        };
+        if let Some(folder) = folder {
+            std::fs::create_dir_all(folder).map_err(|source| Failure::File {
+                action: "make",
+                place: folder.display().to_string(),
+                source,
+            })?;
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Ok(Running(command.spawn().map_err(failed)?))
+    }
+
+    fn tell(
+        &self,
+        session: &Session,
+        addresses: &[SocketAddr],
+        folder: Option<&Path>,
+        told: &[Value],
+    ) -> Result<(), Failure> {
+        let token = folder.map(|folder| format!("REDISCLI_AUTH=$(cat {}) ", folder.join("token").display()));
+        let place = folder.map_or_else(|| "memory".to_owned(), |folder| folder.display().to_string());
+        let mut lines = vec![format!("a ring of {} nodes, from {place}, until Ctrl-C", addresses.len())];
+        lines.extend(told.iter().map(|node| {
+            let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
+            format!("  node {} at {}, process {}", node["number"], text("listening"), node["pid"])
+        }));
+        lines.push(format!("connect with: {}redis-cli -c -p {}", token.unwrap_or_default(), self.port));
+        session.output.either(|| lines.join("\n"), || json!({ "nodes": told, "store": place }))?;
+        session.output.flush()
+    }
+}
+
+/// The durability as the command line of a node has it.
+fn words(durability: Persistence) -> &'static str {
+    match durability {
+        Persistence::Off => "buffered",
+        Persistence::EverySecond => "flushed",
+        Persistence::Always => "synced",
+    }
+}
+
+fn broken(number: u32) -> Failure {
+    Failure::Usage {
+        problem: format!("node {number} did not start"),
+        hint: "why stands above; the ring was not begun".to_owned(),
+    }
+}

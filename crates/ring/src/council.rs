@@ -1,0 +1,68 @@
+//! The configuration group of several processes, as a door for nodes: a seat in `atoll-council`, or a line to those who have one.
+//!
+//! Invariant: a node hears of its table, its life and that it was heard in the order in which the council told it.
+
+use crate::NodeError;
+use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
+use crate::token::Token;
+use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen, Secret};
+use atoll_replica::{GroupOptions, NodeId, Proposal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The configuration group, and what this node is in it.
+#[derive(Clone, Debug)]
+pub struct CouncilGroup {
+    /// The members of the group and where they listen for it: the same on all nodes; best 3 or 5.
+    pub members: Vec<(NodeId, SocketAddr)>,
+    /// Where this node listens, if it is one of them.
+    pub listen: Option<SocketAddr>,
+    /// Where the log of the group lies, if this node is one of them; in memory without.
+    pub folder: Option<PathBuf>,
+    /// Options of the ring that never change.
+    pub ring: GroupOptions,
+    /// How many nodes there should be before slots are first given to nodes.
+    pub founding_nodes: usize,
+    /// What all nodes show each other.
+    pub token: Option<Token>,
+}
+
+impl GroupDoor for CouncilGroup {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
+        let Joining { node, address, survived, clock, said } = joining;
+        let mut options = CouncilOptions::new(node, self.members.clone(), self.ring, address);
+        options.my_listen = self.listen.map(Listen::On);
+        options.folder = self.folder.clone();
+        options.founding_nodes = self.founding_nodes;
+        options.token = self.token.as_ref().and_then(|token| Secret::new(token.text()));
+        let events = move |event| match event {
+            CouncilEvent::Registered { incarnation } => said(GroupSaid::Registered(incarnation)),
+            CouncilEvent::Table(table) => said(GroupSaid::Table(table)),
+            CouncilEvent::Heard { asked_at } => said(GroupSaid::Heard(asked_at)),
+            CouncilEvent::Seated => tracing::info!("this node has a seat in the configuration group"),
+            CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
+                said(GroupSaid::Lost(error.to_string()));
+            }
+            CouncilEvent::Trouble(error) => {
+                tracing::warn!(%error, "the configuration group does not work as it should");
+            }
+        };
+        let council = Council::start(
+            options,
+            std::sync::Arc::new(move || clock.now().moment),
+            survived,
+            Box::new(events),
+        )?;
+        Ok(Box::new(council))
+    }
+}
+
+impl GroupMember for Council {
+    fn propose(&self, proposal: Proposal) {
+        Self::propose(self, proposal);
+    }
+
+    fn fetch_table(&self) {
+        Self::fetch_table(self);
+    }
+}
