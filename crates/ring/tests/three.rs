@@ -229,3 +229,27 @@ fn keys_go_when_their_time_is_over_on_every_copy() {
     assert_eq!(client.ask(&["exists", "short"]), Value::Integer(0));
     assert_eq!(text(&client.ask(&["get", "long"])), "value");
 }
+
+#[test]
+fn batches_of_the_contract_are_the_same_on_every_copy() {
+    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut client = ring.client();
+    for number in 0..50 {
+        let reply =
+            client.ask(&["at.batch", "hash", "append", "log", "x", "put", &format!("{number:02}"), "v"]);
+        assert_eq!(text(&reply), "OK");
+    }
+    let refused = client.ask(&["at.batch", "hash", "ifabsent", "07", "delrange", "-", "+"]);
+    let value = Value::String(b"v".to_vec());
+    assert_eq!(refused, Value::Array(vec![Value::Integer(0), value, Value::Integer(1)]));
+    ring.end(1);
+    let mut client = ring.client();
+    assert_eq!(text(&client.ask(&["at.get", "hash", "log"])), "x".repeat(50));
+    let Value::Array(page) = client.ask(&["at.range", "hash", "-", "+", "rev", "limit", "20"]) else {
+        panic!()
+    };
+    assert!(
+        matches!(&page[..], [Value::Integer(1), Value::Array(entries)] if entries.len() == 60),
+        "{page:?}"
+    );
+}
