@@ -36,6 +36,7 @@ impl Group {
 struct Plan<'a> {
     loads: BTreeMap<NodeId, Load>,
     wanted: usize,
+    slots: u32,
     may_found: bool,
     gone: &'a [NodeId],
     changes: Vec<Change>,
@@ -55,6 +56,7 @@ impl<'a> Plan<'a> {
         }
         Self {
             wanted: wanted.min(loads.len()),
+            slots: u32::try_from(table.slots.len()).unwrap_or(u32::MAX),
             may_found: loads.len() >= wanted,
             loads,
             gone,
@@ -88,20 +90,13 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Neighbouring slots go to the same nodes: clients are told of ranges, and a few of them are told soon.
     fn found(&mut self, slot: Slot) {
+        let nodes: Vec<NodeId> = self.loads.keys().copied().collect();
+        let first = usize::try_from(u64::from(slot.0) * nodes.len() as u64 / u64::from(self.slots.max(1)));
         let mut copies = Copies::default();
-        while copies.len() < self.wanted {
-            let rank = |load: Load| {
-                if copies.is_empty() { (load.leads, load.copies) } else { (load.copies, load.leads) }
-            };
-            let free = self.loads.iter().filter(|(node, _)| !copies.contains(**node));
-            let Some((&node, _)) = free.min_by_key(|(node, load)| (rank(**load), **node)) else { break };
-            let leads = copies.is_empty();
-            copies.insert(node);
-            self.load(node, |load| {
-                load.copies += 1;
-                load.leads += usize::from(leads);
-            });
+        for node in nodes.iter().cycle().skip(first.unwrap_or(0)).take(self.wanted) {
+            copies.insert(*node);
         }
         if !copies.is_empty() {
             self.changes.push(Change::Found { slot, copies });
