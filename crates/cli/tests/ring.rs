@@ -84,3 +84,174 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
         assert!(failed.stderr.contains(told), "{arguments:?}: {}", failed.stderr);
     }
 }
+
+/// Ports for a ring of three below those that the system hands out, which no other test of this process takes.
+fn free_port() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 600).unwrap();
+    10_000 + (first + 150 * NEXT.fetch_add(1, Ordering::Relaxed)) % 600 * 4
+}
+
+/// A ring of three processes, and a client that goes where it is sent.
+struct Ring {
+    up: Child,
+    port: u16,
+    pids: Vec<u64>,
+    token: String,
+    asked: u16,
+}
+
+impl Ring {
+    fn start(place: &Place, port: u16, durability: &str) -> Self {
+        let port_text = port.to_string();
+        let up =
+            ["--json", "ring", "up", "--store", "ring", "--port", &port_text, "--durability", durability];
+        let mut up = place.spawn(&up);
+        let mut line = String::new();
+        BufReader::new(up.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut told = String::new();
+            up.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            panic!("{told}")
+        });
+        let nodes = started["nodes"].as_array().unwrap().iter();
+        let pids = nodes.map(|node| node["pid"].as_u64().unwrap()).collect();
+        let token = String::from_utf8(place.read("ring/token")).unwrap().trim().to_owned();
+        Self { up, port, pids, token, asked: 0 }
+    }
+
+    /// Asks until somebody answers; what is asked may be done twice.
+    fn ask(&mut self, line: &str) -> String {
+        let started = std::time::Instant::now();
+        let mut last = String::new();
+        while started.elapsed() < std::time::Duration::from_secs(60) {
+            match self.once(line) {
+                Ok(reply)
+                    if ["CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "NOREPLICAS"]
+                        .iter()
+                        .any(|word| reply[1..].starts_with(word)) =>
+                {
+                    last = reply;
+                    std::thread::yield_now();
+                }
+                Ok(reply) => match reply.strip_prefix("-MOVED ") {
+                    Some(moved) => {
+                        let port: u16 = moved.trim().rsplit_once(':').unwrap().1.parse().unwrap();
+                        self.asked = port - self.port;
+                    }
+                    None => return reply,
+                },
+                Err(error) => {
+                    last = error.to_string();
+                    self.asked = (self.asked + 1) % 3;
+                }
+            }
+        }
+        panic!("nobody answers {line}: {last}")
+    }
+
+    /// What one node answers now.
+    fn once(&self, line: &str) -> std::io::Result<String> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port + self.asked))?;
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+        socket.write_all(format!("AUTH {}\r\n{line}\r\nQUIT\r\n", self.token).as_bytes())?;
+        let mut replies = String::new();
+        socket.read_to_string(&mut replies)?;
+        let reply = replies.strip_prefix("+OK\r\n").and_then(|rest| rest.strip_suffix("+OK\r\n"));
+        match reply {
+            Some(reply) if !reply.is_empty() => Ok(reply.to_owned()),
+            _ => Err(std::io::Error::other(replies)),
+        }
+    }
+
+    fn kill(&mut self, node: usize) {
+        let pid = Pid::from_raw(i32::try_from(self.pids[node]).unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+
+    /// Kills all that is there, as a batch system does.
+    fn kill_all(mut self) {
+        (0..3).for_each(|node| self.kill(node));
+        kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
+        self.up.wait().unwrap();
+    }
+
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.up), Signal::TERM).unwrap();
+        assert_eq!(self.up.wait().unwrap().code(), Some(0));
+        for at in 0..3 {
+            assert!(TcpStream::connect(("127.0.0.1", self.port + at)).is_err(), "a node outlived its ring");
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
+    let place = Place::new();
+    let mut ring = Ring::start(&place, free_port(), "flushed");
+    for key in 0..60 {
+        assert_eq!(ring.ask(&format!("SET k{key} {key}")), "+OK\r\n");
+    }
+    let slots = ring.ask("CLUSTER NODES");
+    assert!(slots.len() < 1_000, "clients are told of a few ranges: {slots}");
+    // The node that leads k0, and in one of three cases the configuration group.
+    ring.ask("SET k0 0");
+    let killed = usize::from(ring.asked);
+    ring.kill(killed);
+    let started = std::time::Instant::now();
+    for key in 0..60 {
+        assert_eq!(ring.ask(&format!("SET again{key} {key}")), "+OK\r\n");
+        assert_eq!(ring.ask(&format!("GET k{key}")), format!("${}\r\n{key}\r\n", key.to_string().len()));
+    }
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+    ring.end();
+}
+
+#[test]
+fn a_ring_whose_processes_are_all_killed_serves_again_with_all_that_it_acknowledged() {
+    let place = Place::new();
+    let port = free_port();
+    for (round, durability) in ["flushed", "synced"].into_iter().enumerate() {
+        let mut ring = Ring::start(&place, port, durability);
+        if round > 0 {
+            assert_eq!(ring.ask("GET counter"), "$2\r\n30\r\n");
+        }
+        for key in 0..30 {
+            assert_eq!(ring.ask(&format!("SET {durability}{key} {key}")), "+OK\r\n");
+            assert_eq!(ring.ask(&format!("SET counter {}", key + 1)), "+OK\r\n");
+        }
+        ring.kill_all();
+        let mut ring = Ring::start(&place, port, durability);
+        for key in 0..30 {
+            let kept = format!("${}\r\n{key}\r\n", key.to_string().len());
+            assert_eq!(ring.ask(&format!("GET {durability}{key}")), kept);
+        }
+        ring.end();
+    }
+}
+
+#[test]
+fn a_ring_that_is_named_wrongly_is_refused() {
+    let place = Place::new();
+    for (arguments, exit, told) in [
+        (
+            &["serve", "--memory", "--nodes", "127.0.0.1:7001,127.0.0.1:7002"][..],
+            2,
+            "does not name this node",
+        ),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379,127.0.0.1:7379"], 2, "twice"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1"], 2, "HOST:PORT"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--copies", "2"], 2, "--copies 2"),
+        (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
+        (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),
+        (&["serve", "--memory", "--listen", "127.0.0.1:60000", "--nodes", "127.0.0.1:60000"], 2, "45535"),
+        (&["up"], 2, "--memory"),
+        (&["up", "--memory", "--port", "65535"], 2, "45535"),
+        (&["up", "--memory", "--nodes", "0"], 2, "0"),
+    ] {
+        let failed = place.run(&[&["ring"], arguments].concat());
+        assert_eq!(failed.exit, Some(exit), "{arguments:?}: {}", failed.stderr);
+        assert!(failed.stderr.contains(told), "{arguments:?}: {}", failed.stderr);
+    }
+}
