@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Spec {
     /// The primary.
     pub address: SocketAddr,
+    /// What servers want to be shown first, if they do.
+    #[serde(default)]
+    pub token: Option<String>,
     /// For how long.
     pub run_ms: u64,
 }
@@ -49,7 +52,7 @@ pub fn run(spec: &Spec) -> Report {
         if is_elsewhere[slot] {
             continue;
         }
-        match write(&mut connection, spec.address, key.as_bytes()) {
+        match write(&mut connection, spec, key.as_bytes()) {
             Ok(Answer::Done) => {
                 report.acknowledged.push(number);
                 report.acknowledged_at_ms.push(milliseconds_now());
@@ -76,10 +79,10 @@ enum Answer {
     Refused(String),
 }
 
-fn write(connection: &mut Option<TcpStream>, address: SocketAddr, key: &[u8]) -> io::Result<Answer> {
+fn write(connection: &mut Option<TcpStream>, spec: &Spec, key: &[u8]) -> io::Result<Answer> {
     let stream = match connection {
         Some(stream) => stream,
-        none => none.insert(connect(address)?),
+        none => none.insert(connect(spec.address, spec.token.as_deref())?),
     };
     let mut request = Vec::with_capacity(80);
     Protocol::Resp.write(crate::client::Operation::Set, key, key, &mut request);
@@ -104,12 +107,25 @@ fn write(connection: &mut Option<TcpStream>, address: SocketAddr, key: &[u8]) ->
 }
 
 /// A connection that is waited for, but not for ever.
-pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, ANSWER_TIME_MAX)?;
+pub fn connect(address: SocketAddr, token: Option<&str>) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIME_MAX)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+    if let Some(token) = token {
+        stream.write_all(&authentication(token))?;
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply)?;
+        if reply != *b"+OK\r\n" {
+            return Err(io::Error::other("the token was refused"));
+        }
+    }
     Ok(stream)
+}
+
+/// The request that shows a token.
+pub fn authentication(token: &str) -> Vec<u8> {
+    format!("AUTH {token}\r\n").into_bytes()
 }
 
 impl Report {

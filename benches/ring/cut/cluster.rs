@@ -19,6 +19,10 @@ pub trait Cluster {
     fn start(&mut self) -> Result<(), CutError>;
     /// Where a primary of each host listens, host by host.
     fn addresses(&self) -> Vec<SocketAddr>;
+    /// What clients show first, if anything.
+    fn token(&self) -> Option<String> {
+        None
+    }
     /// Whether every slot is served and copied, and all nodes agree about it.
     fn is_whole(&self) -> Result<bool, CutError>;
     /// Ends every node.

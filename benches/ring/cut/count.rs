@@ -25,6 +25,9 @@ pub struct Spec {
     pub letter: char,
     /// A file with their numbers, as a list.
     pub numbers: PathBuf,
+    /// What servers want to be shown first, if they do.
+    #[serde(default)]
+    pub token: Option<String>,
     /// For how long to ask those who do not answer.
     pub run_ms: u64,
 }
@@ -52,6 +55,7 @@ pub fn run(spec: &Spec) -> Result<Report, CutError> {
     let first = spec.addresses.first().copied().ok_or(CutError::NothingServed)?;
     let mut counter = Counter {
         letter: spec.letter,
+        token: spec.token.clone(),
         serves: vec![first; SLOTS],
         learned: 0,
         connections: BTreeMap::new(),
@@ -76,6 +80,7 @@ pub fn run(spec: &Spec) -> Result<Report, CutError> {
 
 struct Counter {
     letter: char,
+    token: Option<String>,
     /// The node of each slot, as far as nodes have said.
     serves: Vec<SocketAddr>,
     /// How often a node said something new about that.
@@ -114,7 +119,7 @@ impl Counter {
         left: &mut Vec<u64>,
     ) -> io::Result<()> {
         if let std::collections::btree_map::Entry::Vacant(vacant) = self.connections.entry(node) {
-            vacant.insert(connect(node)?);
+            vacant.insert(connect(node, self.token.as_deref())?);
         }
         let Some(stream) = self.connections.get_mut(&node) else { return Ok(()) };
         let mut request = Vec::new();

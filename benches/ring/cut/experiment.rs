@@ -1,5 +1,6 @@
 //! The experiment: start, write on both sides, cut, wait, heal, look everything up.
 
+use super::atoll_ring::AtollRing;
 use super::cluster::{Cluster, HOSTS, wait_until};
 use super::hosts::Hosts;
 use super::redis_cluster::RedisCluster;
@@ -95,7 +96,9 @@ pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutErro
         command.extend(["unshare", "--user", "--map-root-user", "--"].map(OsString::from));
     }
     let out = place.folder.join("cut.json");
-    let clusters = if peers { "redis" } else { "" };
+    let atoll = place.atoll.as_ref().map(|program| format!("atoll={}", program.display()));
+    let redis = peers.then(|| "redis".to_owned());
+    let clusters = atoll.into_iter().chain(redis).collect::<Vec<_>>().join(",");
     let times = serde_json::to_string(&times).map_err(|error| CutError::io("tell")(error.into()))?;
     let words =
         ["cut".into(), place.folder.clone().into(), clusters.into(), times.into(), out.clone().into()];
@@ -107,19 +110,24 @@ pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutErro
 /// The phase itself: each cluster in turn, on hosts of its own.
 pub fn inside(folder: &Path, clusters: &str, times: Times, out: &Path) -> Result<(), CutError> {
     let mut findings = Findings::default();
-    findings.missing.push(("atoll".to_owned(), "not offered yet: a ring of several nodes".to_owned()));
     for name in clusters.split(',').filter(|name| !name.is_empty()) {
-        let folder = folder.join(format!("cut-{name}"));
+        let folder = folder.join(format!("cut-{}", name.split('=').next().unwrap_or(name)));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a cluster"))?;
         let found = Hosts::make(HOSTS, &folder).and_then(|hosts| {
-            let mut cluster = RedisCluster::on(hosts, folder.clone());
-            let found = experiment(&mut cluster, times, &folder);
+            let mut cluster: Box<dyn Cluster> = match name.split_once('=') {
+                Some((_, program)) => Box::new(AtollRing::on(hosts, folder.clone(), program.into())),
+                None => Box::new(RedisCluster::on(hosts, folder.clone())),
+            };
+            let found = experiment(&mut *cluster, times, &folder);
             cluster.stop();
             found
         });
         match found {
             Ok(found) => findings.measured.push(found),
-            Err(error) => findings.missing.push((name.to_owned(), crate::phases::with_sources(&error))),
+            Err(error) => findings.missing.push((
+                name.split('=').next().unwrap_or(name).to_owned(),
+                crate::phases::with_sources(&error),
+            )),
         }
     }
     let text = serde_json::to_string(&findings).map_err(|error| CutError::io("tell")(error.into()))?;
@@ -131,10 +139,11 @@ fn experiment(cluster: &mut dyn Cluster, times: Times, folder: &Path) -> Result<
     let machine = MachineTime::now();
     let addresses = cluster.addresses();
     let run_ms = times.before_ms + times.cut_ms;
-    let beside = Task::Beside(beside::Spec { address: addresses[CUT], run_ms });
+    let beside = Task::Beside(beside::Spec { address: addresses[CUT], token: cluster.token(), run_ms });
     // Requests of the last second are answered, or late, before the network heals.
     let paced = Task::Paced(paced::Spec {
         addresses: (1..=HOSTS).map(|host| addresses[(CUT + host) % HOSTS]).collect(),
+        token: cluster.token(),
         rate: RATE,
         run_ms: run_ms.saturating_sub(ANSWER_MS_MAX),
         answer_ms_max: ANSWER_MS_MAX,
@@ -184,7 +193,8 @@ fn look_up(
     let text = serde_json::to_string(acknowledged).map_err(|error| CutError::io("tell")(error.into()))?;
     std::fs::write(&numbers, text).map_err(CutError::io("write what was acknowledged"))?;
     let addresses = cluster.addresses();
-    let task = Task::Count(count::Spec { addresses, letter, numbers, run_ms: COUNT_MS_MAX });
+    let task =
+        Task::Count(count::Spec { addresses, token: cluster.token(), letter, numbers, run_ms: COUNT_MS_MAX });
     Running::start(&task, cluster.hosts(), MAJORITY, folder)?.result(COUNT_MS_MAX)
 }
 

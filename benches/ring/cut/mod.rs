@@ -4,6 +4,7 @@
 //! another one on the majority's side asks at a fixed pace. After the network has healed, every acknowledged write is
 //! looked up. Nothing but namespaces that the bench made is touched, and every wait has an end.
 
+mod atoll_ring;
 mod beside;
 mod cluster;
 mod count;

@@ -1,5 +1,6 @@
 //! A node as the paced client sees it: one connection, requests in their order, and whether it talks.
 
+use super::beside::authentication;
 use super::slots::moved;
 use crate::client::{Protocol, Reply};
 use mio::net::TcpStream;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 const SILENCE_MAX: Duration = Duration::from_millis(300);
 /// For so long nobody asks a silent node.
 const LEFT_ALONE: Duration = Duration::from_millis(1_000);
+
+/// In place of the number of a request: the greeting of a connection.
+const GREETING: u64 = u64::MAX;
 
 /// What came from a node, by the number of the request.
 pub enum Heard {
@@ -34,6 +38,8 @@ pub enum Heard {
 pub struct Node {
     number: usize,
     address: SocketAddr,
+    /// What a new connection sends first, if anything; its reply is awaited like any other.
+    greeting: Vec<u8>,
     stream: Option<TcpStream>,
     out: Vec<u8>,
     unread: Vec<u8>,
@@ -43,9 +49,10 @@ pub struct Node {
 
 impl Node {
     /// Not connected yet.
-    pub fn new(number: usize, address: SocketAddr) -> Self {
-        let (out, unread) = (Vec::new(), Vec::new());
-        Self { number, address, stream: None, out, unread, awaited: VecDeque::new(), silent_until: None }
+    pub fn new(number: usize, address: SocketAddr, token: Option<&str>) -> Self {
+        let (out, unread, awaited) = Default::default();
+        let greeting = token.map(authentication).unwrap_or_default();
+        Self { number, address, greeting, stream: None, out, unread, awaited, silent_until: None }
     }
 
     /// Where it listens.
@@ -60,6 +67,10 @@ impl Node {
 
     /// Sends the bytes of a request; requests that this connection will not answer.
     pub fn send(&mut self, id: u64, bytes: &[u8], now: Instant, registry: &Registry) -> Vec<u64> {
+        if self.stream.is_none() && !self.greeting.is_empty() {
+            self.awaited.push_back((GREETING, now));
+            self.out.extend_from_slice(&self.greeting);
+        }
         self.awaited.push_back((id, now));
         self.out.extend_from_slice(bytes);
         if self.stream.is_none() {
@@ -134,6 +145,13 @@ impl Node {
                 Err(_) => return false,
             };
             let Some((id, _)) = self.awaited.pop_front() else { return false };
+            if id == GREETING {
+                if !matches!(reply, Reply::Done) {
+                    return false;
+                }
+                taken += length;
+                continue;
+            }
             heard.push(match reply {
                 Reply::Done => Heard::Done(id),
                 Reply::Value(value) => Heard::Value(id, value.to_vec()),
@@ -162,6 +180,6 @@ impl Node {
         self.out.clear();
         self.unread.clear();
         self.silent_until = Some(now + LEFT_ALONE);
-        self.awaited.drain(..).map(|(id, _)| id).collect()
+        self.awaited.drain(..).map(|(id, _)| id).filter(|id| *id != GREETING).collect()
     }
 }

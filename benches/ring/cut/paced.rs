@@ -20,6 +20,9 @@ pub const BIN_MS: u64 = 100;
 pub struct Spec {
     /// A primary of each host, those that will not be cut off first.
     pub addresses: Vec<SocketAddr>,
+    /// What servers want to be shown first, if they do.
+    #[serde(default)]
+    pub token: Option<String>,
     /// Requests a second.
     pub rate: u64,
     /// For how long.

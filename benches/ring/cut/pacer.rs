@@ -49,12 +49,14 @@ pub struct Pacer<'a> {
 impl<'a> Pacer<'a> {
     /// Knows from the first node who serves which slot, as clients do that begin with the table.
     pub fn new(spec: &'a Spec) -> io::Result<Self> {
-        let nodes = spec.addresses.iter().enumerate().map(|(number, &address)| Node::new(number, address));
+        let token = spec.token.as_deref();
+        let nodes =
+            spec.addresses.iter().enumerate().map(|(number, &address)| Node::new(number, address, token));
         let nodes: Vec<Node> = nodes.collect();
         if nodes.is_empty() || spec.rate == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let table = super::slots::table(spec.addresses[0])?;
+        let table = super::slots::table(spec.addresses[0], token)?;
         let mut pacer = Self {
             spec,
             poll: Poll::new()?,
@@ -76,7 +78,7 @@ impl<'a> Pacer<'a> {
             return known;
         }
         if self.nodes.len() < NODES_MAX {
-            self.nodes.push(Node::new(self.nodes.len(), address));
+            self.nodes.push(Node::new(self.nodes.len(), address, self.spec.token.as_deref()));
         }
         self.nodes.len() - 1
     }

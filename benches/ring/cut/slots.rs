@@ -32,8 +32,8 @@ pub fn moved(words: &[u8]) -> Option<(usize, SocketAddr)> {
 }
 
 /// Which node serves each slot, as this one says; itself where it names no other.
-pub fn table(address: SocketAddr) -> io::Result<Vec<SocketAddr>> {
-    let mut stream = connect(address)?;
+pub fn table(address: SocketAddr, token: Option<&str>) -> io::Result<Vec<SocketAddr>> {
+    let mut stream = connect(address, token)?;
     let mut serves = vec![address; SLOTS];
     for batch in one_key_for_each().chunks(BATCH) {
         let mut request = Vec::new();

@@ -64,7 +64,7 @@ fn silent() -> (TcpListener, SocketAddr) {
 }
 
 fn spec(addresses: Vec<SocketAddr>) -> Spec {
-    Spec { addresses, rate: 1_000, run_ms: 1_000, answer_ms_max: 500, seed: 5 }
+    Spec { addresses, token: None, rate: 1_000, run_ms: 1_000, answer_ms_max: 500, seed: 5 }
 }
 
 fn total(report: &Report) -> Bin {
@@ -137,8 +137,13 @@ fn counted(address: SocketAddr, report: &Report) -> count::Report {
     let name = format!("atoll-bench-ring-{}-{}", std::process::id(), address.port());
     let numbers = std::env::temp_dir().join(name);
     std::fs::write(&numbers, serde_json::to_string(&report.acknowledged).unwrap()).unwrap();
-    let spec =
-        count::Spec { addresses: vec![address], letter: LETTER, numbers: numbers.clone(), run_ms: 2_500 };
+    let spec = count::Spec {
+        addresses: vec![address],
+        token: None,
+        letter: LETTER,
+        numbers: numbers.clone(),
+        run_ms: 2_500,
+    };
     let counted = count::run(&spec).unwrap();
     std::fs::remove_file(&numbers).unwrap();
     counted
