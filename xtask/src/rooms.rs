@@ -60,6 +60,7 @@ pub const ROOMS: &[Room] = &[
             "atoll-keyspace",
             "atoll-council",
             "atoll-ring",
+            "atoll-ring-client",
             "atoll-ring-simulation",
         ],
         budget_minutes: 6,

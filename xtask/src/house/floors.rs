@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the suite", &["atoll-conformance"]),
     ("the slots", &["atoll-replica", "atoll-keyspace"]),
     ("the council", &["atoll-council"]),
-    ("the implementations", &["atoll-embedded", "atoll-cassandra", "atoll-ring"]),
+    ("the implementations", &["atoll-embedded", "atoll-cassandra", "atoll-ring", "atoll-ring-client"]),
     ("the opener", &["atoll-open"]),
     ("the models", &["atoll-tables"]),
     ("the doors", &["atoll", "atoll-python"]),

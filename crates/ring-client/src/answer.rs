@@ -1,0 +1,75 @@
+//! What an error of a node means for the call.
+
+use atoll_store::{ErrorKind, StoreError};
+
+/// What an error of a node means.
+pub(crate) enum Refused {
+    /// Another node has the slot.
+    Moved(String),
+    /// Nothing happened, and the same may do later.
+    Later(String),
+    /// The call failed.
+    Failed(StoreError),
+}
+
+/// The meaning of an error that a node answered while it did `what`.
+pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
+    let text = String::from_utf8_lossy(text);
+    let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    match word {
+        "MOVED" | "ASK" => match rest.split_once(' ') {
+            Some((_, address)) => Refused::Moved(bracketed(address)),
+            None => Refused::Later(text.into_owned()),
+        },
+        "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "LOADING" => Refused::Later(text.into_owned()),
+        "NOAUTH" | "WRONGPASS" => Refused::Failed(StoreError::Unauthenticated { place: place.to_owned() }),
+        "OOM" => Refused::Failed(StoreError::OutOfSpace { place: place.to_owned(), source: None }),
+        "UNKNOWN" => Refused::Failed(StoreError::Unknown { what, reason: rest.to_owned(), source: None }),
+        word => {
+            let named = ErrorKind::ALL.into_iter().find(|kind| kind.names().resp == word);
+            let kind = if word == "WRONGTYPE" {
+                ErrorKind::InvalidInput
+            } else {
+                named.unwrap_or(ErrorKind::Internal)
+            };
+            let hint = (word == "WRONGTYPE")
+                .then(|| "the key holds a plain value of Redis; take another name".to_owned());
+            Refused::Failed(StoreError::Remote {
+                kind,
+                unknown: false,
+                message: text.clone().into_owned(),
+                hint,
+            })
+        }
+    }
+}
+
+/// An address whose host has colons, as it can be connected to.
+pub(crate) fn bracketed(address: &str) -> String {
+    match address.rsplit_once(':') {
+        Some((host, port)) if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+        _ => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_redis_cluster_say_what_to_do() {
+        let of = |text: &str| meaning(text.as_bytes(), "write", "ring");
+        assert!(matches!(of("MOVED 5 127.0.0.1:7"), Refused::Moved(to) if to == "127.0.0.1:7"));
+        assert!(matches!(of("MOVED 5 ::1:7"), Refused::Moved(to) if to == "[::1]:7"));
+        assert!(matches!(of("MOVED"), Refused::Later(_)));
+        assert!(matches!(of("NOREPLICAS few"), Refused::Later(_)));
+        let kind = |text| match of(text) {
+            Refused::Failed(error) => (error.kind(), error.outcome() == atoll_store::Outcome::Unknown),
+            _ => (ErrorKind::Internal, true),
+        };
+        assert_eq!(kind("UNKNOWN lost"), (ErrorKind::TimedOut, true));
+        assert_eq!(kind("LIMIT long"), (ErrorKind::Limit, false));
+        assert_eq!(kind("WRONGTYPE x"), (ErrorKind::InvalidInput, false));
+        assert_eq!(kind("NOAUTH x"), (ErrorKind::Unauthenticated, false));
+    }
+}

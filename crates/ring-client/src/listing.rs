@@ -1,0 +1,154 @@
+//! Partition keys, node by node: a page says at which node the next one goes on, and where there.
+//!
+//! A split is a range of slots. What moves from one node to another during a listing may be missed by it, or told twice.
+
+use crate::store::Shared;
+use atoll_keyspace::{SLOTS, slot_of};
+use atoll_resp::Value;
+use atoll_store::{PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Numbers of a slot in a cursor of `SCAN`.
+const PER_SLOT: u64 = 1 << 32;
+
+/// One page.
+pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<PartitionPage, StoreError> {
+    let place = query.check()?.map(|last| Position::of(&last)).transpose()?;
+    let slots = query.split.as_ref().map_or(Ok(0..=SLOTS - 1), |split| slots_of(&split.token))?;
+    let begin = u64::from(*slots.start()) * PER_SLOT;
+    if place.is_none() {
+        shared.nodes.refresh().await?;
+    }
+    let mut at = match place {
+        Some(place) => place,
+        None => match shared.nodes.addresses().first() {
+            Some(first) => Position { node: first.to_string(), cursor: begin, told: Vec::new() },
+            None => return Err(shared.unavailable("no node has a slot")),
+        },
+    };
+    let count = query.limit.clamp(1, 1000);
+    let words = [at.cursor.to_string(), count.to_string()];
+    let [cursor, count] = &words;
+    let pattern = pattern(&query.prefix);
+    let request: [&[u8]; 8] =
+        [b"SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes(), b"TYPE", b"hash", b"MATCH", &pattern];
+    let answer = shared.nodes.ask("listing", Some(&at.node), &request).await?;
+    let (next, mut keys) = read(answer).ok_or_else(|| shared.nodes.odd("listing"))?;
+    keys.retain(|key| slots.contains(&slot_of(key)) && *key > at.told);
+    keys.sort_unstable();
+    let mut page = PartitionPage { partitions: keys, resume: None };
+    if page.partitions.len() > query.limit {
+        page.partitions.truncate(query.limit);
+        at.told = page.partitions.last().cloned().unwrap_or_default();
+        page.resume = Some(query.token_after(&at.bytes()));
+        return Ok(page);
+    }
+    let is_done = next == 0 || next / PER_SLOT > u64::from(*slots.end());
+    let behind = if is_done {
+        let nodes = shared.nodes.addresses();
+        let node = nodes.into_iter().find(|node| **node > *at.node);
+        node.map(|node| Position { node: node.to_string(), cursor: begin, told: Vec::new() })
+    } else {
+        Some(Position { node: at.node, cursor: next, told: Vec::new() })
+    };
+    page.resume = behind.map(|behind| query.token_after(&behind.bytes()));
+    Ok(page)
+}
+
+/// Where a listing goes on.
+struct Position {
+    node: String,
+    cursor: u64,
+    /// The last key that was told of the page that begins there.
+    told: Vec<u8>,
+}
+
+impl Position {
+    fn bytes(&self) -> Vec<u8> {
+        let length = u16::try_from(self.node.len()).unwrap_or(u16::MAX);
+        [&self.cursor.to_be_bytes()[..], &length.to_be_bytes(), self.node.as_bytes(), &self.told].concat()
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, StoreError> {
+        let read = || {
+            let (cursor, rest) = bytes.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (node, told) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+            let node = String::from_utf8(node.to_vec()).ok()?;
+            Some(Self { node, cursor: u64::from_be_bytes(*cursor), told: told.to_vec() })
+        };
+        read().ok_or_else(|| foreign("resume token"))
+    }
+}
+
+/// The pattern of `SCAN` that means keys which begin like this.
+fn pattern(prefix: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + 1);
+    for &byte in prefix {
+        if b"*?[]\\^-".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+fn read(answer: Value) -> Option<(u64, Vec<Vec<u8>>)> {
+    let Value::Array(parts) = answer else { return None };
+    let [cursor, Value::Array(keys)] = <[Value; 2]>::try_from(parts).ok()? else { return None };
+    let cursor = std::str::from_utf8(cursor.bytes()?).ok()?.parse().ok()?;
+    let keys = keys.into_iter().map(|key| if let Value::String(key) = key { Some(key) } else { None });
+    Some((cursor, keys.collect::<Option<_>>()?))
+}
+
+/// Ranges of slots that lie side by side.
+pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, StoreError> {
+    if readers == 0 {
+        return Err(StoreError::InvalidInput {
+            what: "readers",
+            problem: "there are none".to_owned(),
+            hint: "ask for one reader at least",
+        });
+    }
+    let count = u32::try_from(readers).unwrap_or(u32::MAX).min(u32::from(SLOTS));
+    let edge = |at: u32| u32::from(SLOTS) * at / count;
+    let split = |at: u32| {
+        let (first, end) = (edge(at), edge(at + 1));
+        let token = [&b"s"[..], &first.to_be_bytes(), &(end - 1).to_be_bytes()].concat();
+        Split { token: Token(token), place: place(shared, u16::try_from(first).unwrap_or(0)) }
+    };
+    Ok((0..count).map(split).collect())
+}
+
+fn slots_of(token: &Token) -> Result<RangeInclusive<u16>, StoreError> {
+    let read = || {
+        let (first, rest) = token.0.strip_prefix(b"s")?.split_first_chunk()?;
+        let last = <[u8; 4]>::try_from(rest).ok()?;
+        let slot = |bytes| u16::try_from(u32::from_be_bytes(bytes)).ok().filter(|&slot| slot < SLOTS);
+        Some(slot(*first)?..=slot(last)?)
+    };
+    read().filter(|slots| !slots.is_empty()).ok_or_else(|| foreign("split"))
+}
+
+fn foreign(what: &'static str) -> StoreError {
+    StoreError::InvalidInput {
+        what,
+        problem: "no ring gave it out".to_owned(),
+        hint: "pass what the store told, unchanged",
+    }
+}
+
+/// Where a slot lies.
+pub(crate) fn place(shared: &Shared, slot: u16) -> Place {
+    let owner: Option<Arc<str>> = shared.nodes.owner(slot);
+    let host = owner.as_deref().and_then(|owner| owner.rsplit_once(':')).map(|(host, _)| host);
+    let is_here = |host: &str| {
+        host.trim_matches(['[', ']']).parse().is_ok_and(|host: std::net::IpAddr| host.is_loopback())
+    };
+    match host {
+        Some(host) if !is_here(host) && host != "localhost" => Place::Host(host.to_owned()),
+        _ => Place::Here,
+    }
+}

@@ -1,0 +1,294 @@
+//! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
+//!
+//! Invariant: what was sent and not answered is not sent again unless it only reads.
+
+use crate::answer::{Refused, bracketed, meaning};
+use crate::connection::{Connection, written};
+use crate::options::RingOptions;
+use atoll_keyspace::{SLOTS, slot_of};
+use atoll_resp::Value;
+use atoll_store::StoreError;
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// Requests on their way at a time.
+const REQUESTS_MAX: usize = 256;
+
+/// Connections to a node that are kept while nobody uses them.
+const IDLE_MAX: usize = 64;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Nodes that a call is sent on to before it takes a breath.
+const HOPS_MAX: usize = 5;
+
+type Address = Arc<str>;
+
+/// What an error came from.
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// The nodes of a ring.
+pub(crate) struct Nodes {
+    pub(crate) options: RingOptions,
+    pub(crate) place: String,
+    owners: Mutex<Vec<Option<Address>>>,
+    idle: Mutex<HashMap<Address, Vec<Connection>>>,
+    next_seed: AtomicUsize,
+    /// Requests on their way; more than a node takes connections would be refused.
+    places: Semaphore,
+}
+
+/// Why there is no answer.
+enum Silent {
+    /// Nothing was sent.
+    Unsent(io::Error),
+    /// It may have arrived.
+    Sent(io::Error),
+    /// The node lets nobody in who says this.
+    Stranger,
+}
+
+impl Nodes {
+    pub(crate) fn new(options: RingOptions) -> Self {
+        let (place, owners) = (options.place(), vec![None; usize::from(SLOTS)]);
+        Self {
+            options,
+            place,
+            owners: Mutex::new(owners),
+            idle: Mutex::default(),
+            next_seed: AtomicUsize::new(0),
+            places: Semaphore::new(REQUESTS_MAX),
+        }
+    }
+
+    /// Reads at the node that has the slot of a partition.
+    pub(crate) async fn read(
+        &self,
+        what: &'static str,
+        partition: &[u8],
+        request: &[u8],
+    ) -> Result<Value, StoreError> {
+        self.call(what, Some(slot_of(partition)), None, request, None).await
+    }
+
+    /// Writes at the node that has the slot of a partition; `is_sent` says whether it may have arrived.
+    pub(crate) async fn write(
+        &self,
+        partition: &[u8],
+        request: &[u8],
+        is_sent: &AtomicBool,
+    ) -> Result<Value, StoreError> {
+        self.call("write", Some(slot_of(partition)), None, request, Some(is_sent)).await
+    }
+
+    /// Reads at this node, or at any.
+    pub(crate) async fn ask(
+        &self,
+        what: &'static str,
+        address: Option<&str>,
+        words: &[&[u8]],
+    ) -> Result<Value, StoreError> {
+        self.call(what, None, address.map(Address::from), &written(words), None).await
+    }
+
+    async fn call(
+        &self,
+        what: &'static str,
+        slot: Option<u16>,
+        asked: Option<Address>,
+        request: &[u8],
+        is_sent: Option<&AtomicBool>,
+    ) -> Result<Value, StoreError> {
+        let tell = |sent| is_sent.into_iter().for_each(|flag| flag.store(sent, Ordering::SeqCst));
+        let ends = Instant::now() + self.options.patience;
+        let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
+        loop {
+            let owner = || slot.and_then(|slot| self.owner(slot));
+            let target =
+                sent_on.take().or_else(|| asked.clone()).or_else(owner).unwrap_or_else(|| self.seed());
+            tell(false);
+            let trouble = match self.once(&target, request, || tell(true)).await {
+                Ok(Value::Error(text)) => {
+                    let refused = meaning(&text, what, &self.place);
+                    match refused {
+                        Refused::Failed(error) => return Err(error),
+                        Refused::Moved(address) => {
+                            let address = Address::from(address);
+                            self.set_owner(slot, &address);
+                            sent_on = Some(address);
+                            hops += 1;
+                            if hops % HOPS_MAX != 0 {
+                                continue;
+                            }
+                            ("it is sent from node to node".to_owned(), None)
+                        }
+                        Refused::Later(reason) => (reason, None),
+                    }
+                }
+                Ok(value) => return Ok(value),
+                Err(Silent::Stranger) => {
+                    return Err(StoreError::Unauthenticated { place: self.place.clone() });
+                }
+                Err(Silent::Sent(error)) if is_sent.is_some() => {
+                    let reason = format!("the connection to {target} was lost before the answer");
+                    return Err(StoreError::Unknown { what, reason, source: Some(Arc::new(error)) });
+                }
+                Err(Silent::Sent(error) | Silent::Unsent(error)) => {
+                    self.forget(&target);
+                    (format!("no answer from {target}: {error}"), Some(error))
+                }
+            };
+            tell(false);
+            if Instant::now() >= ends {
+                let (reason, error) = trouble;
+                let source = error.map(|error| Arc::new(error) as Source);
+                return Err(StoreError::Unavailable { place: self.place.clone(), reason, source });
+            }
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            // Where nobody tells, the next round asks whoever is known.
+            let _ = self.refresh().await;
+        }
+    }
+
+    /// Sends a request to a node; whoever drops this drops the connection with it.
+    async fn once(&self, target: &Address, request: &[u8], sending: impl Fn()) -> Result<Value, Silent> {
+        // It is never closed, so there is a place in the end.
+        let _place = self.places.acquire().await;
+        let mut connection = self.connection(target).await?;
+        sending();
+        let answer = tokio::time::timeout(self.options.request_time_out, connection.ask(request)).await;
+        let value = answer.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+        let value = value.map_err(Silent::Sent)?;
+        let mut idle = self.idle.lock();
+        let kept = idle.entry(Arc::clone(target)).or_default();
+        if kept.len() < IDLE_MAX {
+            kept.push(connection);
+        }
+        Ok(value)
+    }
+
+    async fn connection(&self, target: &Address) -> Result<Connection, Silent> {
+        loop {
+            let kept = self.idle.lock().get_mut(target).and_then(Vec::pop);
+            match kept {
+                Some(connection) if connection.is_alive() => return Ok(connection),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let made = tokio::time::timeout(self.options.connect_time_out, async {
+            let mut connection = Connection::connect(target).await?;
+            match &self.options.token {
+                None => Ok((connection, true)),
+                Some(token) => {
+                    let answer = connection.ask(&written(&["AUTH", token])).await?;
+                    Ok((connection, !matches!(answer, Value::Error(_))))
+                }
+            }
+        });
+        let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+        match made.map_err(Silent::Unsent)? {
+            (connection, true) => Ok(connection),
+            (_, false) => Err(Silent::Stranger),
+        }
+    }
+
+    /// Asks the nodes, one by one, who has which slot.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let mut known = self.addresses();
+        known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
+        let mut last = None;
+        for address in known {
+            match self.once(&address, &written(&["CLUSTER", "SLOTS"]), || ()).await {
+                Ok(Value::Array(ranges)) => {
+                    *self.owners.lock() = owners(&ranges);
+                    return Ok(());
+                }
+                Ok(Value::Error(text)) => {
+                    if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
+                        return Err(error);
+                    }
+                }
+                Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
+                Err(Silent::Stranger) => {
+                    return Err(StoreError::Unauthenticated { place: self.place.clone() });
+                }
+                Err(Silent::Sent(error) | Silent::Unsent(error)) => last = Some(error),
+            }
+        }
+        let reason = last
+            .as_ref()
+            .map_or_else(|| "no node was named".to_owned(), |error| format!("no node answers: {error}"));
+        let source = last.map(|error| Arc::new(error) as Source);
+        Err(StoreError::Unavailable { place: self.place.clone(), reason, source })
+    }
+
+    /// The nodes that have slots, in the order of their addresses.
+    pub(crate) fn addresses(&self) -> BTreeSet<Address> {
+        self.owners.lock().iter().flatten().cloned().collect()
+    }
+
+    pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
+        self.owners.lock().get(usize::from(slot)).cloned().flatten()
+    }
+
+    fn set_owner(&self, slot: Option<u16>, address: &Address) {
+        let mut owners = self.owners.lock();
+        if let Some(owner) = slot.and_then(|slot| owners.get_mut(usize::from(slot))) {
+            *owner = Some(Arc::clone(address));
+        }
+    }
+
+    fn seed(&self) -> Address {
+        let seeds = &self.options.seeds;
+        let at = self.next_seed.fetch_add(1, Ordering::Relaxed) % seeds.len().max(1);
+        seeds.get(at).map_or_else(|| "".into(), |seed| seed.as_str().into())
+    }
+
+    /// A node that does not answer is asked for nothing until somebody names it again.
+    fn forget(&self, address: &Address) {
+        self.idle.lock().remove(address);
+        self.owners
+            .lock()
+            .iter_mut()
+            .filter(|owner| owner.as_ref() == Some(address))
+            .for_each(|owner| *owner = None);
+    }
+
+    /// Lets go of connections that nobody uses.
+    pub(crate) fn close(&self) {
+        self.idle.lock().clear();
+    }
+
+    /// An answer that no node gives.
+    pub(crate) fn odd(&self, what: &'static str) -> StoreError {
+        let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
+        StoreError::Failed { what, place: self.place.clone(), source }
+    }
+}
+
+/// Who has which slot, by `CLUSTER SLOTS`.
+fn owners(ranges: &[Value]) -> Vec<Option<Address>> {
+    let mut owners = vec![None; usize::from(SLOTS)];
+    for range in ranges {
+        let Value::Array(parts) = range else { continue };
+        let [Value::Integer(first), Value::Integer(last), Value::Array(node), ..] = &parts[..] else {
+            continue;
+        };
+        let [host, Value::Integer(port), ..] = &node[..] else { continue };
+        let Some(host) = host.bytes() else { continue };
+        let address = Address::from(bracketed(&format!("{}:{port}", String::from_utf8_lossy(host))));
+        let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else { continue };
+        let slots = owners.iter_mut().take(last.saturating_add(1)).skip(first);
+        slots.for_each(|owner| *owner = Some(Arc::clone(&address)));
+    }
+    owners
+}

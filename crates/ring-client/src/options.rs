@@ -1,0 +1,50 @@
+//! What can be chosen when a ring is opened.
+
+use std::time::Duration;
+
+/// Options of a store on a ring.
+#[derive(Clone)]
+pub struct RingOptions {
+    /// Nodes that are asked first, as `host:port`; one of them has to answer.
+    pub seeds: Vec<String>,
+    /// What nodes want to hear first; none where they ask for nothing.
+    pub token: Option<String>,
+    /// Whether writes are refused here already.
+    pub read_only: bool,
+    /// How long a connection may take to be made.
+    pub connect_time_out: Duration,
+    /// How long a call goes on while nodes answer that they cannot serve it now.
+    pub patience: Duration,
+    /// How long one answer may take.
+    pub request_time_out: Duration,
+    /// Most waits at once.
+    pub waiters_max: usize,
+}
+
+impl RingOptions {
+    /// The usual options, with these nodes to ask first.
+    #[must_use]
+    pub fn of(seeds: Vec<String>) -> Self {
+        Self {
+            seeds,
+            token: None,
+            read_only: false,
+            connect_time_out: Duration::from_secs(3),
+            patience: Duration::from_secs(10),
+            request_time_out: Duration::from_secs(30),
+            waiters_max: 100_000,
+        }
+    }
+
+    /// How the store is called in messages.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("ring://{}/", self.seeds.join(","))
+    }
+}
+
+impl std::fmt::Debug for RingOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingOptions").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}

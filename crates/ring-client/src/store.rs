@@ -1,0 +1,290 @@
+//! The store: limits and deadlines in front of the calls, and what they share.
+
+use crate::nodes::Nodes;
+use crate::options::RingOptions;
+use crate::wait::{self, Glances};
+use crate::{listing, request, scan};
+use atoll_keyspace::slot_of;
+use atoll_resp::Value;
+use atoll_store::watch::Watches;
+use atoll_store::{
+    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, PartitionPage,
+    PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
+    StoreStream, Timestamp, Waited, WriteOptions, Written,
+};
+use futures::{StreamExt, stream};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Requests in flight from which on a node gains nothing.
+const PARALLELISM: usize = 64;
+
+/// A store on a ring of nodes.
+///
+/// It works inside the tokio runtime in which it was opened.
+#[derive(Clone)]
+pub struct RingStore {
+    shared: Arc<Shared>,
+}
+
+/// What all calls of one store share.
+pub(crate) struct Shared {
+    pub(crate) nodes: Nodes,
+    pub(crate) limits: Limits,
+    pub(crate) watches: Watches,
+    pub(crate) glances: Glances,
+    durability: Durability,
+    /// The latest time that a node told.
+    latest: AtomicU64,
+    is_closed: AtomicBool,
+}
+
+impl RingStore {
+    /// Connects to the ring.
+    ///
+    /// # Errors
+    /// `unavailable` if no node answers, `unauthenticated` if the token is not theirs.
+    pub async fn open(options: RingOptions) -> Result<Self, StoreError> {
+        let watches = Watches::new(options.waiters_max);
+        let nodes = Nodes::new(options);
+        nodes.refresh().await?;
+        let answer = nodes.ask("open", None, &[b"CONFIG", b"GET", b"append*"]).await?;
+        let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
+        let (latest, is_closed, glances) = Default::default();
+        let limits = Limits::CONTRACT;
+        let shared = Shared { nodes, limits, watches, glances, durability, latest, is_closed };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+/// What an acknowledged write survives, by what a node says about its log.
+fn durability(answer: &Value) -> Option<Durability> {
+    let mut values = match answer {
+        Value::Array(values) => values
+            .chunks(2)
+            .filter_map(|pair| pair.split_first_chunk())
+            .map(|([name, value], _)| (name, value))
+            .collect::<Vec<_>>(),
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+        _ => return None,
+    };
+    values.retain(|(name, _)| name.bytes().is_some());
+    let find = |wanted: &[u8]| values.iter().find(|(name, _)| name.bytes() == Some(wanted))?.1.bytes();
+    Some(match (find(b"appendonly")?, find(b"appendfsync")?) {
+        (b"yes", b"always") => Durability::Synced,
+        (b"yes", _) => Durability::Flushed,
+        _ => Durability::Buffered,
+    })
+}
+
+impl Shared {
+    pub(crate) fn unavailable(&self, reason: &str) -> StoreError {
+        StoreError::Unavailable { place: self.nodes.place.clone(), reason: reason.to_owned(), source: None }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        match self.is_closed() {
+            true => Err(StoreError::closed(self.nodes.place.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            limits: self.limits,
+            durability: vec![self.durability],
+            durability_default: self.durability,
+            cheap_scans_across_large_values: true,
+            waiters_max: self.nodes.options.waiters_max,
+            wait_latency: Duration::from_millis(25),
+            parallelism_best: PARALLELISM,
+            round_trip: Duration::from_micros(200),
+            request_memory: Duration::from_secs(1),
+            request_memory_count: 1,
+        }
+    }
+
+    pub(crate) async fn get(&self, cell: Cell<'_>, range: ByteRange) -> Result<Option<Buffer>, StoreError> {
+        self.limits.check_cell(cell)?;
+        self.check_open()?;
+        let request = request::get(cell.partition, cell.sort, range);
+        match self.nodes.read("get", cell.partition, &request).await? {
+            Value::Null => Ok(None),
+            Value::String(bytes) => Ok(Some(Buffer::from(bytes))),
+            _ => Err(self.nodes.odd("get")),
+        }
+    }
+
+    async fn write(&self, batch: Batch, options: WriteOptions) -> Result<Written, StoreError> {
+        self.limits.check_batch(&batch)?;
+        self.check_open()?;
+        if self.nodes.options.read_only {
+            return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
+        }
+        let durability = self.capabilities().durability_for(options.durability)?;
+        if options.request.is_some() {
+            return Err(StoreError::Unsupported {
+                what: "a request id".to_owned(),
+                hint: "write without one; read the cell to see whether a write of unknown outcome happened",
+            });
+        }
+        let request = request::batch(&batch);
+        let is_sent = AtomicBool::new(false);
+        let writing = self.nodes.write(&batch.partition, &request, &is_sent);
+        let answer = within(options.deadline, "write", &is_sent, &self.nodes.place, writing).await;
+        // Whatever came of it, it may be there.
+        if !matches!(&answer, Err(error) if error.outcome() == atoll_store::Outcome::Refused) {
+            self.watches.wrote(&batch);
+        }
+        match answer? {
+            Value::Simple(_) => Ok(Written { durability, repeated: false }),
+            Value::Array(parts) => Err(self.conflict(&batch, &parts)),
+            _ => Err(self.nodes.odd("write")),
+        }
+    }
+
+    fn conflict(&self, batch: &Batch, parts: &[Value]) -> StoreError {
+        let [Value::Integer(place), actual, Value::Integer(length)] = parts else {
+            return self.nodes.odd("write");
+        };
+        let place = usize::try_from(*place).unwrap_or(usize::MAX);
+        let Some(condition) = batch.conditions.get(place) else { return self.nodes.odd("write") };
+        let actual =
+            if let Value::String(bytes) = actual { Some(Buffer::from(bytes.as_slice())) } else { None };
+        let conflict = Conflict {
+            condition: place,
+            sort: condition.sort().to_vec(),
+            actual,
+            actual_bytes: length.unsigned_abs(),
+        };
+        StoreError::Conflict(Box::new(conflict))
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.check_open()?;
+        let answer = self.nodes.ask("clock", None, &[b"TIME"]).await?;
+        let Value::Array(parts) = &answer else { return Err(self.nodes.odd("clock")) };
+        let number = |part: Option<&Value>| std::str::from_utf8(part?.bytes()?).ok()?.parse::<u64>().ok();
+        match (number(parts.first()), number(parts.get(1))) {
+            (Some(seconds), Some(microseconds)) => {
+                let now =
+                    seconds.saturating_mul(1_000_000_000).saturating_add(microseconds.saturating_mul(1000));
+                Ok(Timestamp(now.max(self.latest.fetch_max(now, Ordering::AcqRel))))
+            }
+            _ => Err(self.nodes.odd("clock")),
+        }
+    }
+}
+
+/// Gives up waiting at the deadline: unknown if something was sent, refused if nothing was.
+async fn within<T>(
+    deadline: Option<Duration>,
+    what: &'static str,
+    is_sent: &AtomicBool,
+    place: &str,
+    run: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let Some(deadline) = deadline else { return run.await };
+    tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
+        let reason = format!("no answer within {deadline:?}");
+        Err(match is_sent.load(Ordering::SeqCst) {
+            true => StoreError::Unknown { what, reason, source: Some(Arc::new(late)) },
+            false => {
+                StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(late)) }
+            }
+        })
+    })
+}
+
+impl Store for RingStore {
+    fn capabilities(&self) -> Capabilities {
+        self.shared.capabilities()
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        Box::pin(async move {
+            let reading = self.shared.get(cell, options.range);
+            // A read changes nothing, so one that is given up did not happen.
+            within(options.deadline, "get", &AtomicBool::new(false), &self.shared.nodes.place, reading).await
+        })
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        let shared = &self.shared;
+        let answers = stream::iter(reads.into_iter().enumerate()).map(move |(at, read)| async move {
+            (at, shared.get(Cell::new(&read.partition, &read.sort), read.range).await)
+        });
+        answers.buffer_unordered(PARALLELISM).boxed()
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move { self.shared.write(batch, options).await })
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            scan::page(&self.shared, request).await
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        Box::pin(async move {
+            self.shared.limits.check_cell(cell)?;
+            self.shared.limits.check_expectation(&expectation)?;
+            self.shared.check_open()?;
+            wait::wait(&self.shared, cell, expectation, time_out).await
+        })
+    }
+
+    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            listing::page(&self.shared, query).await
+        })
+    }
+
+    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
+        Box::pin(async move {
+            self.shared.check_open()?;
+            listing::splits(&self.shared, readers)
+        })
+    }
+
+    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
+        Box::pin(async move {
+            self.shared.limits.check_partition(partition)?;
+            self.shared.check_open()?;
+            Ok(listing::place(&self.shared, slot_of(partition)))
+        })
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        Box::pin(self.shared.now())
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        // Every acknowledgement is at the class that the ring has.
+        Box::pin(async move { self.shared.check_open() })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.is_closed.store(true, Ordering::SeqCst);
+            self.shared.watches.close();
+            self.shared.nodes.close();
+            Ok(())
+        })
+    }
+}

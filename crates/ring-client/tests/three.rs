@@ -1,0 +1,81 @@
+//! The suite on three nodes in memory, each of which has a copy of all slots.
+//!
+//! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod common;
+
+use atoll_conformance::{SharedStore, Subject};
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{LocalGroup, Node, NodeOptions, Others};
+use atoll_ring_client::{RingOptions, RingStore};
+use atoll_store::{PartitionQuery, Store, StoreError, WriteOptions};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct ThreeNodes {
+    nodes: Vec<Node>,
+    _group: LocalGroup,
+}
+
+impl ThreeNodes {
+    fn start() -> Self {
+        let options = GroupOptions { slots: 16_384, copies: 3 };
+        let group = LocalGroup::start(options, Duration::from_millis(300)).unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let start = |node| {
+            let group = Arc::new(group.clone());
+            let others = Others { me: NodeId(node), listen, group, options: Options::default() };
+            Node::start(NodeOptions { listen, others: Some(others), ..NodeOptions::default() }).unwrap()
+        };
+        let nodes = (1..=3).map(start).collect();
+        let are_there = group.wait(Duration::from_secs(60), |table| {
+            table.slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.primary.is_some())
+        });
+        assert!(are_there);
+        Self { nodes, _group: group }
+    }
+}
+
+impl Subject for ThreeNodes {
+    fn name(&self) -> String {
+        "store on a ring of three nodes".to_owned()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
+        Box::pin(async move {
+            let seeds = self.nodes.iter().map(|node| node.address().to_string()).collect();
+            let store = RingStore::open(RingOptions::of(seeds)).await?;
+            // To begin another ring for each check would take longer than the checks.
+            let mut query = PartitionQuery::prefix(*b"");
+            loop {
+                let page = store.partition_keys(query.clone()).await?;
+                for partition in &page.partitions {
+                    store.delete_partition(partition, WriteOptions::default()).await?;
+                }
+                query.resume = page.resume;
+                if query.resume.is_none() {
+                    break;
+                }
+            }
+            let store: SharedStore = Arc::new(store);
+            Ok(store)
+        })
+    }
+
+    fn slowness(&self) -> u32 {
+        4
+    }
+}
+
+#[test]
+fn a_ring_of_three_nodes_keeps_the_promises() {
+    common::run(&ThreeNodes::start());
+}
