@@ -189,7 +189,7 @@ fn read_tls(value: &str) -> Result<TlsChoice, ValueError> {
 }
 
 /// A host or an address, perhaps with a port: `host`, `host:9042`, `[::1]:9042`.
-fn is_contact(text: &str) -> bool {
+pub(crate) fn is_contact(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, port)) => match address.parse::<std::net::Ipv6Addr>() {
             Ok(_) => (address, port.strip_prefix(':').or((port.is_empty()).then_some("1"))),
@@ -206,6 +206,6 @@ fn is_contact(text: &str) -> bool {
         && port.and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port > 0)
 }
 
-fn decoded(text: &str) -> Result<String, UrlError> {
+pub(crate) fn decoded(text: &str) -> Result<String, UrlError> {
     String::from_utf8(percent_decoded(text)?).map_err(|_| UrlError::Escape { text: shortened(text) })
 }

@@ -1,8 +1,7 @@
 //! Where a path or URL becomes a store: the one way in for every door.
 //!
-//! [`open`] takes a bare path, `file:`, `mem:` or `cassandra:`; `ring:` is a name it knows and answers with
-//! `unsupported` until that store exists. [`open_with_maintenance`] also gives the handle to what
-//! only an operator needs: check, statistics, snapshots, copies, backups.
+//! [`open`] takes a bare path, `file:`, `mem:`, `cassandra:` or `ring:`. [`open_with_maintenance`] also gives the
+//! handle to what only an operator needs: check, statistics, snapshots, copies, backups.
 //!
 //! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
 //! Invariant: only `stores.rs` knows the implementations by name.
@@ -13,6 +12,7 @@ mod cassandra;
 pub mod fuzz;
 mod maintenance;
 mod options;
+mod ring;
 mod stores;
 mod upkeep;
 mod url;
@@ -23,6 +23,7 @@ pub use maintenance::{
     SnapshotDescription, Statistic, StatisticUnit,
 };
 pub use options::{Mode, OpenOptions, Password};
+pub use ring::RingUrl;
 pub use upkeep::copy_last_complete;
 pub use url::{Location, StoreUrl, UrlError};
 
@@ -60,9 +61,6 @@ pub async fn open_with_maintenance(url: &str, options: &OpenOptions) -> Result<O
         Location::Memory => stores::open_memory(&options).await,
         Location::Folder(path) => stores::open_folder(path, &options).await,
         Location::Cassandra(url) => stores::open_cassandra(url, &options).await,
-        Location::Ring => Err(StoreError::Unsupported {
-            what: "a `ring:` store".to_owned(),
-            hint: "this release opens folders, memory and Cassandra; name a folder, such as `--store ./data`",
-        }),
+        Location::Ring(url) => stores::open_ring(url, &options).await,
     }
 }

@@ -1,8 +1,9 @@
 //! The implementations by name: the one place that changes when a store is added.
 
 use crate::upkeep::Upkeep;
-use crate::{CassandraUrl, Mode, OpenOptions, Opened};
+use crate::{CassandraUrl, Mode, OpenOptions, Opened, RingUrl};
 use atoll_embedded::{EmbeddedStore, StoreOptions};
+use atoll_ring_client::{RingOptions, RingStore};
 use atoll_store::StoreError;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) ->
     let query = &url.query;
     let defaults = Options::of(url.contacts.clone(), url.keyspace.as_str());
     let password = match &query.password_file {
-        Some(path) => Some(read_password(path)?),
+        Some(path) => Some(read_secret("password-file", path)?),
         None => options.password.as_ref().map(|password| password.0.clone()),
     };
     let credentials =
@@ -86,13 +87,23 @@ pub(crate) async fn open_cassandra(_: &CassandraUrl, _: &OpenOptions) -> Result<
     })
 }
 
-/// The first line of a file that holds a password.
-#[cfg(feature = "cassandra")]
-fn read_password(path: &Path) -> Result<String, StoreError> {
+/// A ring of nodes.
+pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Opened, StoreError> {
+    let defaults = RingOptions::of(url.nodes.clone());
+    let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
+    let patience = url.time_out.unwrap_or(defaults.patience);
+    let ring = RingOptions { token, read_only: options.mode == Mode::Read, patience, ..defaults };
+    let place = ring.place();
+    let store = RingStore::open(ring).await?;
+    Ok(Opened { store: Arc::new(store), maintenance: None, place })
+}
+
+/// The first line of a file that holds a secret.
+fn read_secret(what: &'static str, path: &Path) -> Result<String, StoreError> {
     let text = std::fs::read_to_string(path).map_err(|error| StoreError::InvalidInput {
-        what: "password-file",
+        what,
         problem: format!("{}: {error}", path.display()),
-        hint: "name a file that holds the password on its first line and that only you can read",
+        hint: "name a file that holds it on its first line and that only you can read",
     })?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -7,6 +7,7 @@
 //! Invariant: parsing is total; every text is a location or a typed error with a hint.
 
 use crate::cassandra::CassandraUrl;
+use crate::ring::RingUrl;
 use crate::{Mode, OpenOptions};
 use atoll_options::{OptionValue, Size, ValueError, nearest};
 use atoll_store::StoreError;
@@ -31,7 +32,7 @@ pub enum Location {
     /// A keyspace of a Cassandra cluster.
     Cassandra(Box<CassandraUrl>),
     /// A ring of nodes.
-    Ring,
+    Ring(Box<RingUrl>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +107,15 @@ pub enum UrlError {
         /// What was found.
         text: String,
     },
+    /// No node follows `ring://`.
+    #[error("no node follows \"ring://\"")]
+    NoNode,
+    /// Something follows the nodes.
+    #[error("nothing may follow the nodes of a ring but a query; found \"{text}\"")]
+    BehindNodes {
+        /// What was found.
+        text: String,
+    },
     /// No keyspace follows the hosts.
     #[error("no keyspace follows the hosts")]
     NoKeyspace,
@@ -118,6 +128,9 @@ pub enum UrlError {
     /// A password, which would be printed and kept wherever the URL is.
     #[error("a password must not stand in a URL")]
     Password,
+    /// A name or a token in front of the nodes.
+    #[error("no name and no token may stand in the URL of a ring")]
+    TokenInUrl,
     /// A part of the query without an equals sign.
     #[error("\"{part}\" in the query is not key=value")]
     NotAPair {
@@ -170,6 +183,8 @@ impl UrlError {
             Self::Trailing { .. } => "a memory store has no name: write mem:",
             Self::Escape { .. } => "write %25 for a percent sign in a name",
             Self::Fragment { .. } => "write %23 for a number sign in a name",
+            Self::TokenInUrl => "write ring://HOST:PORT/?token-file=PATH",
+            Self::NoNode | Self::BehindNodes { .. } => "write ring://HOST:PORT,HOST:PORT/",
             Self::NoContact | Self::Contact { .. } | Self::NoKeyspace | Self::Keyspace { .. } => {
                 "write cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum; user, port and query may be left out"
             }
@@ -181,7 +196,7 @@ impl UrlError {
                 "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
                  cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, beside=ADDRESS, \
                  replication=NUMBER, tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION, \
-                 memory=SIZE"
+                 memory=SIZE; for ring: mode, token-file=PATH, time-out=DURATION"
             }
         }
     }
@@ -216,7 +231,10 @@ impl StoreUrl {
                 let location = Location::Cassandra(Box::new(CassandraUrl::parse(rest)?));
                 Ok(Self { location, query: Vec::new() })
             }
-            Some(("ring", _)) => Ok(Self { location: Location::Ring, query: Vec::new() }),
+            Some(("ring", rest)) => {
+                let location = Location::Ring(Box::new(RingUrl::parse(rest)?));
+                Ok(Self { location, query: Vec::new() })
+            }
             Some((scheme, _)) => {
                 Err(UrlError::Scheme { scheme: shortened(scheme), nearest: nearest(scheme, SCHEMES) })
             }
@@ -237,6 +255,9 @@ impl StoreUrl {
             }
         }
         if let Location::Cassandra(url) = &self.location {
+            url.apply_to(&mut options);
+        }
+        if let Location::Ring(url) = &self.location {
             url.apply_to(&mut options);
         }
         options

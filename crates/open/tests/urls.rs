@@ -83,8 +83,8 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn known_names_without_a_store_behind_them_are_unsupported_with_a_hint() {
-    for (url, kind) in [("ring:job-17", ErrorKind::Unsupported), ("http://host", ErrorKind::InvalidInput)] {
+async fn what_names_no_store_is_refused_with_a_hint() {
+    for (url, kind) in [("ring:job-17", ErrorKind::InvalidInput), ("http://host", ErrorKind::InvalidInput)] {
         let Err(error) = open(url, &OpenOptions::default()).await else { panic!("{url} opened") };
         assert_eq!(error.kind(), kind, "{url}");
         assert!(error.hint().is_some(), "{url}");

@@ -1,0 +1,113 @@
+//! `ring://host:port,host:port/?token-file=...`: how a ring of nodes is named.
+//!
+//! Invariant: no URL holds a token, so that one can be printed, logged and kept in history.
+
+use crate::cassandra::{decoded, is_contact};
+use crate::url::{UrlError, read_mode, shortened};
+use crate::{Mode, OpenOptions};
+use atoll_options::{OptionValue, ValueError, nearest};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Some nodes of a ring, and what was said about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingUrl {
+    /// Nodes that are asked first, each `host:port`.
+    pub nodes: Vec<String>,
+    /// Whether the store is opened for writing.
+    pub mode: Option<Mode>,
+    /// A file that holds the token of the ring.
+    pub token_file: Option<PathBuf>,
+    /// How long a call is tried again.
+    pub time_out: Option<Duration>,
+}
+
+const KEYS: [&str; 3] = ["mode", "token-file", "time-out"];
+
+/// Where a node listens if nobody says otherwise.
+const PORT: u16 = 7379;
+
+impl RingUrl {
+    /// Reads what follows `ring:`.
+    pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
+        if let Some((_, fragment)) = rest.split_once('#') {
+            return Err(UrlError::Fragment { fragment: shortened(fragment) });
+        }
+        let (text, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let text = text.strip_prefix("//").ok_or(UrlError::NoNode)?;
+        let (hosts, behind) = text.split_once('/').unwrap_or((text, ""));
+        if hosts.contains('@') {
+            return Err(UrlError::TokenInUrl);
+        }
+        if !behind.is_empty() {
+            return Err(UrlError::BehindNodes { text: shortened(behind) });
+        }
+        let mut url = Self::default();
+        for host in hosts.split(',') {
+            match host {
+                "" => return Err(UrlError::NoNode),
+                host if !is_contact(host) => return Err(UrlError::Contact { text: shortened(host) }),
+                host => url.nodes.push(with_port(host)),
+            }
+        }
+        url.read_query(query)?;
+        Ok(url)
+    }
+
+    fn read_query(&mut self, query: &str) -> Result<(), UrlError> {
+        let mut seen: Vec<&str> = Vec::new();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(UrlError::NotAPair { part: shortened(part) });
+            };
+            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
+                return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, KEYS) });
+            };
+            if seen.contains(&key) {
+                return Err(UrlError::Twice { key });
+            }
+            seen.push(key);
+            let value = decoded(value)?;
+            self.set(key, &value).map_err(|source| UrlError::Value { key, source })?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &'static str, value: &str) -> Result<(), ValueError> {
+        match key {
+            "mode" => self.mode = Some(read_mode(value)?),
+            "token-file" => self.token_file = Some(PathBuf::parse(value)?),
+            _ => self.time_out = Some(Duration::parse(value)?),
+        }
+        Ok(())
+    }
+
+    /// The options with what the query says about them.
+    pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
+        options.mode = self.mode.unwrap_or(options.mode);
+    }
+}
+
+/// `is_contact` holds: a colon behind the host begins the port.
+fn with_port(host: &str) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if has_port { host.to_owned() } else { format!("{host}:{PORT}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_options_are_read() {
+        let url = RingUrl::parse("//a,b:1,[::1]:2,[::1]/?token-file=./t&time-out=3s&mode=read").unwrap();
+        assert_eq!(url.nodes, ["a:7379", "b:1", "[::1]:2", "[::1]:7379"]);
+        assert_eq!(url.token_file, Some("./t".into()));
+        assert_eq!((url.time_out, url.mode), (Some(Duration::from_secs(3)), Some(Mode::Read)));
+        assert!(RingUrl::parse("//a").is_ok());
+        for wrong in ["", "a:1", "//", "//a,,b/", "//a:x/", "//a/keyspace", "//u:p@a/", "//a/?x=1", "//a/#f"]
+        {
+            assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
