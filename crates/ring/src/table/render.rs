@@ -103,6 +103,7 @@ impl SlotTable {
         let size = (0..self.nodes.len()).filter(|&place| self.slots_of(place).next().is_some()).count();
         let epochs = self.nodes.iter().map(|node| node.epoch);
         let own = self.me.and_then(|place| self.nodes.get(usize::from(place))).map_or(0, |node| node.epoch);
+        let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);
         let state = if is_whole { "ok" } else { "fail" };
         [
             format!("cluster_state:{state}"),
@@ -114,6 +115,8 @@ impl SlotTable {
             format!("cluster_size:{size}"),
             format!("cluster_current_epoch:{}", epochs.max().unwrap_or(0)),
             format!("cluster_my_epoch:{own}"),
+            // Not a word of Redis: how many copies in sync the slot has that has fewest.
+            format!("cluster_copies_in_sync_min:{copies}"),
             "cluster_stats_messages_sent:0".to_owned(),
             "cluster_stats_messages_received:0".to_owned(),
             "total_cluster_links_buffer_limit_exceeded:0".to_owned(),
