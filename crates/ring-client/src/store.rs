@@ -105,8 +105,9 @@ impl Shared {
             wait_latency: Duration::from_millis(25),
             parallelism_best: PARALLELISM,
             round_trip: Duration::from_micros(200),
-            request_memory: Duration::from_secs(1),
-            request_memory_count: 1,
+            // Nodes remember none yet: whoever names one is refused.
+            request_memory: Duration::ZERO,
+            request_memory_count: 0,
         }
     }
 
