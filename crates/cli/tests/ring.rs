@@ -1,5 +1,11 @@
 //! `atoll ring`: a node that runs until it is told to stop, and says clearly why it does not start.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;

@@ -14,6 +14,8 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// `atoll ring up`
 #[derive(Args, Debug)]
@@ -37,6 +39,11 @@ pub struct RingUp {
     #[arg(long)]
     memory: bool,
 }
+
+/// How long a ring may take until it serves; with all that it had it takes a few seconds.
+const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
+/// Nodes are other processes: what they know has to be asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an input of ours.
 struct Running(Child);
@@ -75,6 +82,17 @@ impl RingUp {
         }
         drop(ended);
         session.end_on_interrupt();
+        let token = folder.as_deref().map(|folder| std::fs::read_to_string(folder.join("token")));
+        let token = token.transpose().map_err(|source| Failure::File {
+            action: "read",
+            place: "the token of the ring".to_owned(),
+            source,
+        })?;
+        if let Some(first) = addresses.first()
+            && !serves(*first, token.as_deref().map(str::trim)).await
+        {
+            note("not every slot is served yet: copies are missing, or nodes are still being waited for");
+        }
         self.tell(session, &addresses, folder.as_deref(), &told)?;
         while let Some(number) = ends.recv().await {
             note(&format!("node {number} ended"));
@@ -163,6 +181,29 @@ impl RingUp {
         session.output.either(|| lines.join("\n"), || json!({ "nodes": told, "store": place }))?;
         session.output.flush()
     }
+}
+
+/// Whether every slot is served, as a node says: waits for it for a while.
+async fn serves(node: SocketAddr, token: Option<&str>) -> bool {
+    let token = token.map(|token| format!("AUTH {token}\r\n")).unwrap_or_default();
+    let asked = format!("{token}CLUSTER INFO\r\nQUIT\r\n");
+    let until = tokio::time::Instant::now() + SERVES_TIME_MAX;
+    while tokio::time::Instant::now() < until {
+        let told = tokio::time::timeout(SERVES_TIME_MAX, ask(node, &asked)).await;
+        if matches!(told, Ok(Ok(told)) if told.contains("cluster_state:ok")) {
+            return true;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    false
+}
+
+async fn ask(node: SocketAddr, asked: &str) -> std::io::Result<String> {
+    let mut socket = tokio::net::TcpStream::connect(node).await?;
+    socket.write_all(asked.as_bytes()).await?;
+    let mut told = String::new();
+    socket.read_to_string(&mut told).await?;
+    Ok(told)
 }
 
 /// The durability as the command line of a node has it.
