@@ -18,7 +18,7 @@ pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<Parti
     let slots = query.split.as_ref().map_or(Ok(0..=SLOTS - 1), |split| slots_of(&split.token))?;
     let begin = u64::from(*slots.start()) * PER_SLOT;
     if place.is_none() {
-        shared.nodes.refresh().await?;
+        shared.nodes.wait_for_owners(slots.clone()).await?;
     }
     let mut at = match place {
         Some(place) => place,

@@ -231,6 +231,25 @@ impl Nodes {
         Err(StoreError::Unavailable { place: self.place.clone(), reason, source })
     }
 
+    /// Waits until somebody serves each of these slots: what nobody serves would be missing from a listing.
+    pub(crate) async fn wait_for_owners(
+        &self,
+        slots: std::ops::RangeInclusive<u16>,
+    ) -> Result<(), StoreError> {
+        let ends = Instant::now() + self.options.patience;
+        let mut pause = PAUSE_FIRST;
+        loop {
+            self.refresh().await?;
+            let Some(slot) = slots.clone().find(|&slot| self.owner(slot).is_none()) else { return Ok(()) };
+            if Instant::now() >= ends {
+                let reason = format!("no node serves slot {slot} now");
+                return Err(StoreError::Unavailable { place: self.place.clone(), reason, source: None });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
     /// The nodes that have slots, in the order of their addresses.
     pub(crate) fn addresses(&self) -> BTreeSet<Address> {
         self.owners.lock().iter().flatten().cloned().collect()

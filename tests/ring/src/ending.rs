@@ -62,7 +62,7 @@ impl World {
     fn wrong_slot(&self) -> Option<String> {
         let table = self.council.authority.table();
         let wanted = self.settings.copies.min(self.settings.nodes as usize);
-        self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
+        let wrong = self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
             let configuration = table.slot(slot);
             let leads = |node: NodeId| {
                 let process = self.node(node).process.as_ref();
@@ -72,7 +72,11 @@ impl World {
             let is_whole = configuration.in_sync.len() == wanted && configuration.joining.is_empty();
             (!has_primary || !is_whole)
                 .then(|| format!("slot {} stays without a primary or a copy: {configuration:?}", slot.0))
-        })
+        });
+        // A primary that is about to hand its slot over may have to say that it does not know.
+        let still =
+            || self.council.authority.plan(&[]).first().map(|change| format!("still to do: {change:?}"));
+        wrong.or_else(still)
     }
 
     /// Whether all that had everything of the slot have lost it.

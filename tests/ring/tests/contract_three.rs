@@ -32,7 +32,9 @@ impl ThreeNodes {
         let listen = "127.0.0.1:0".parse().unwrap();
         let start = |node| {
             let group = Arc::new(group.clone());
-            let others = Others { me: NodeId(node), listen, group, options: Options::default() };
+            // A machine that is busy with the tests of others makes no copy a lost one.
+            let options = Options { suspect_us: 20_000_000, ..Options::default() };
+            let others = Others { me: NodeId(node), listen, group, options };
             Node::start(NodeOptions { listen, others: Some(others), ..NodeOptions::default() }).unwrap()
         };
         let nodes = (1..=3).map(start).collect();
