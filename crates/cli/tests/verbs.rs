@@ -180,7 +180,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
         ("--store fiel:x ls", 12, "did you mean \"file\"?"),
         ("--store mem: --set engine.memroy=1 ls", 12, "there is no option \"engine.memroy\""),
         ("--store mem: --set engine.memory=lots ls", 12, "is not a size"),
-        ("--store ring:job ls", 14, "a `ring:` store is not supported"),
+        ("--store ring:job ls", 12, "no node follows"),
         ("--store mem: store check", 14, "the check of mem:"),
         ("--store mem: store copy there", 14, "a copy of mem:"),
         ("--store mem: store backup there", 14, "a backup of mem:"),
