@@ -129,7 +129,7 @@ impl RingServe {
             Some(budget) => budget.0,
             None => session.settings.get::<Size>("engine.memory")?.0,
         };
-        let place = self.place(session)?;
+        let place = place(self.memory, session)?;
         let folder = match &place {
             Place::Memory => None,
             Place::Folder(folder) => Some(folder.as_path()),
@@ -150,27 +150,6 @@ impl RingServe {
         })
     }
 
-    fn place(&self, session: &Session) -> Result<Place, Failure> {
-        if self.memory {
-            return Ok(Place::Memory);
-        }
-        let Ok(url) = session.store_url() else {
-            return Err(Failure::Usage {
-                problem: "it is not said where the node keeps what it is given".to_owned(),
-                hint: "add --store ./ring, or --memory".to_owned(),
-            });
-        };
-        match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
-            Location::Memory => Ok(Place::Memory),
-            Location::Folder(folder) => Ok(Place::Folder(folder)),
-            _ => Err(StoreError::Unsupported {
-                what: format!("a node of a ring on {url}"),
-                hint: "name a folder, such as --store ./ring",
-            }
-            .into()),
-        }
-    }
-
     fn how_to_connect(&self, address: SocketAddr) -> String {
         let token = match &self.token_file {
             Some(file) => format!("REDISCLI_AUTH=$(cat {}) ", file.display()),
@@ -179,6 +158,28 @@ impl RingServe {
         let host =
             if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
         format!("{token}redis-cli -c -h {host} -p {}", address.port())
+    }
+}
+
+/// Where a node, or each node of a ring in a folder of its own, keeps what it is given.
+fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
+    if in_memory {
+        return Ok(Place::Memory);
+    }
+    let Ok(url) = session.store_url() else {
+        return Err(Failure::Usage {
+            problem: "it is not said where to keep what is given to a ring".to_owned(),
+            hint: "add --store ./ring, or --memory".to_owned(),
+        });
+    };
+    match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
+        Location::Memory => Ok(Place::Memory),
+        Location::Folder(folder) => Ok(Place::Folder(folder)),
+        _ => Err(StoreError::Unsupported {
+            what: format!("a node of a ring on {url}"),
+            hint: "name a folder, such as --store ./ring",
+        }
+        .into()),
     }
 }
 

@@ -2,17 +2,15 @@
 //!
 //! Invariant: no node outlives this process, however it ends.
 
-use super::persistence;
+use super::{persistence, place};
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{Location, StoreUrl};
-use atoll_ring::Persistence;
-use atoll_store::StoreError;
+use atoll_ring::{Persistence, Place};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,7 +55,10 @@ impl Drop for Running {
 
 impl RingUp {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let folder = self.folder(session)?;
+        let folder = match place(self.memory, session)? {
+            Place::Memory => None,
+            Place::Folder(folder) => Some(folder),
+        };
         let durability = persistence(session)?;
         let addresses = self.addresses()?;
         let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
@@ -98,25 +99,6 @@ impl RingUp {
             note(&format!("node {number} ended"));
         }
         Err(Failure::Usage { problem: "no node is left".to_owned(), hint: "start the ring again".to_owned() })
-    }
-
-    fn folder(&self, session: &Session) -> Result<Option<PathBuf>, Failure> {
-        match (self.memory, session.store_url()) {
-            (true, _) => Ok(None),
-            (false, Err(_)) => Err(Failure::Usage {
-                problem: "it is not said where the nodes keep what they are given".to_owned(),
-                hint: "add --store ./ring, or --memory".to_owned(),
-            }),
-            (false, Ok(url)) => match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
-                Location::Memory => Ok(None),
-                Location::Folder(folder) => Ok(Some(folder)),
-                _ => Err(StoreError::Unsupported {
-                    what: format!("a ring on {url}"),
-                    hint: "name a folder, such as --store ./ring",
-                }
-                .into()),
-            },
-        }
     }
 
     fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
