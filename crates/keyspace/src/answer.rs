@@ -26,6 +26,26 @@ impl<'a> Answer<'a> {
         ReplyWriter::new(self.target, self.protocol)
     }
 
+    /// Answers from here on as every client understands it.
+    pub(crate) fn speak_oldest(&mut self) {
+        self.protocol = Protocol::Resp2;
+    }
+
+    /// How many bytes were written.
+    pub(crate) fn len(&self) -> usize {
+        self.target.len() - self.start
+    }
+
+    /// What was written behind so many bytes.
+    pub(crate) fn behind(&self, bytes: usize) -> &[u8] {
+        self.target.get(self.start + bytes..).unwrap_or_default()
+    }
+
+    /// Answers what was answered before.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.target.extend_from_slice(bytes);
+    }
+
     /// Takes back what was written.
     pub(crate) fn take_back(&mut self) {
         self.target.truncate(self.start);

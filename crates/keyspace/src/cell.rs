@@ -4,7 +4,8 @@
 //! slot 01 key                    head: a string, or how many fields a hash has; sort key 00 of the contract
 //! slot 02 escaped-key field      field of a hash; sort key 01 and the field
 //! slot 03 deadline key           nothing: finds keys by when they are deleted
-//! slot 04                        kept for sessions
+//! slot 04 client                 session: writes of a client that are not done again
+//! slot 05 date client            nothing: finds sessions by when they were in use
 //! ff ff slot                     state of the slot: what was applied, when, how many keys there are
 //! ```
 //!
@@ -19,6 +20,8 @@ use std::ops::Deref;
 pub(crate) const HEAD: u8 = 1;
 pub(crate) const FIELD: u8 = 2;
 pub(crate) const DEADLINE: u8 = 3;
+pub(crate) const SESSION: u8 = 4;
+pub(crate) const SESSION_USE: u8 = 5;
 
 /// What the names of states begin with: no slot has this number.
 const STATES: [u8; 2] = [0xff, 0xff];
@@ -86,6 +89,19 @@ impl CellName {
         name
     }
 
+    pub(crate) fn session(slot: u16, client: u128) -> Self {
+        let mut name = Self::kind(slot, SESSION);
+        name.push(&client.to_be_bytes());
+        name
+    }
+
+    pub(crate) fn session_use(slot: u16, used_ms: u64, client: u128) -> Self {
+        let mut name = Self::kind(slot, SESSION_USE);
+        name.push(&used_ms.to_be_bytes());
+        name.push(&client.to_be_bytes());
+        name
+    }
+
     pub(crate) fn state(slot: u16) -> Self {
         let mut name = Self::new();
         name.push(&STATES);
@@ -134,6 +150,12 @@ pub(crate) fn parts_of_deadline(name: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*deadline), key))
 }
 
+/// When a session was in use and whose it is, as the name of its use tells.
+pub(crate) fn parts_of_session_use(name: &[u8]) -> Option<(u64, u128)> {
+    let (used_ms, client) = name.get(3..)?.split_first_chunk()?;
+    Some((u64::from_be_bytes(*used_ms), u128::from_be_bytes(client.try_into().ok()?)))
+}
+
 /// The names of all cells of a slot but its state: from one up to another.
 pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
     (CellName::kind(slot, 0), CellName::kind(slot, u8::MAX))
@@ -141,7 +163,7 @@ pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
 
 /// Whether this is the name, behind the slot, of a cell that is moved with a slot.
 pub(crate) fn is_moved(name: &[u8]) -> bool {
-    matches!(name.first(), Some(&(HEAD | FIELD | DEADLINE)))
+    matches!(name.first(), Some(&(HEAD | FIELD | DEADLINE | SESSION | SESSION_USE)))
 }
 
 /// What the names of states begin with, and the number that the name of one tells.

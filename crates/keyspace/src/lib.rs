@@ -12,6 +12,7 @@
 mod cell;
 mod cells;
 mod head;
+mod session;
 mod slot;
 mod state;
 
@@ -61,6 +62,18 @@ pub const BATCH_OPERATIONS_MAX: usize = 1000;
 
 /// Most bytes of keys and values of a batch; the value of its only mutation is not counted.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Writes of a client that a slot remembers, the latest ones by their numbers: so many may be under way at a time.
+pub const REQUESTS_MAX: usize = 64;
+
+/// Clients of which a slot remembers writes at a time.
+pub const SESSIONS_MAX: u64 = 4096;
+
+/// How long a slot remembers a client at least behind the last write, in milliseconds.
+pub const SESSION_MS_MIN: u64 = 600_000;
+
+/// Longest answer that is remembered, in bytes.
+pub const REMEMBERED_BYTES_MAX: usize = 1 << 10;
 
 /// Most bytes of fields and values of a page, unless the first entry alone is longer.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;

@@ -24,6 +24,17 @@ pub enum Refusal {
     /// A partition of the contract has a name.
     #[error("a partition key is empty")]
     EmptyKey,
+    /// It is too long ago that a client wrote this to be known, and it may have been done.
+    #[error(
+        "write {sequence} of this client is older than those that are remembered; it may or may not have happened"
+    )]
+    Forgotten {
+        /// Which of its writes.
+        sequence: u64,
+    },
+    /// The slot remembers writes of as many clients as it may.
+    #[error("writes of too many clients are remembered; try again in some minutes")]
+    Sessions,
     /// Something is longer than it may be.
     #[error("{what}: {actual}; allowed are {most}")]
     Limit {
@@ -43,6 +54,8 @@ impl Refusal {
         match self {
             Self::WrongType => "WRONGTYPE",
             Self::Limit { .. } => ErrorKind::Limit.names().resp,
+            Self::Forgotten { .. } => "FORGOTTEN",
+            Self::Sessions => "TRYAGAIN",
             _ => "ERR",
         }
     }
@@ -52,6 +65,8 @@ impl Refusal {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Limit { .. } | Self::TooLong => ErrorKind::Limit,
+            Self::Forgotten { .. } => ErrorKind::TimedOut,
+            Self::Sessions => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidInput,
         }
     }

@@ -1,6 +1,7 @@
 //! The state of a slot: how far its log was applied, and what is counted.
 
 use crate::KeyspaceError;
+use crate::cell::{HEAD, SESSION};
 
 /// An entry of a slot's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,8 @@ pub(crate) struct SlotState {
     pub(crate) time_ms: u64,
     /// How many keys there are; of a slot that arrives in pieces [`ARRIVING`] and those that arrived.
     pub(crate) keys: u64,
+    /// How many clients it remembers writes of.
+    pub(crate) sessions: u64,
     /// No key is deleted before this date; only in memory, where 0 says that nobody looked yet.
     pub(crate) soonest_ms: u64,
 }
@@ -26,7 +29,7 @@ pub(crate) struct SlotState {
 impl Default for SlotState {
     /// An empty slot.
     fn default() -> Self {
-        Self { applied: Applied::default(), time_ms: 0, keys: 0, soonest_ms: u64::MAX }
+        Self { applied: Applied::default(), time_ms: 0, keys: 0, sessions: 0, soonest_ms: u64::MAX }
     }
 }
 
@@ -34,9 +37,25 @@ impl Default for SlotState {
 pub(crate) const ARRIVING: u64 = 1 << 63;
 
 /// Bytes of a state.
-pub(crate) const STATE_BYTES: usize = 32;
+pub(crate) const STATE_BYTES: usize = 40;
 
 impl SlotState {
+    /// Of cells that were moved here, all of which the slot holds; names begin behind that of the slot.
+    pub(crate) fn of_moved<'a>(
+        applied: Applied,
+        time_ms: u64,
+        names: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let fresh = Self { applied, time_ms, soonest_ms: 0, ..Self::default() };
+        names.fold(fresh, |state, name| state.with_moved(name))
+    }
+
+    /// With one more cell that was moved here.
+    pub(crate) fn with_moved(self, name: &[u8]) -> Self {
+        let is = |kind: u8| u64::from(name.first() == Some(&kind));
+        Self { keys: self.keys + is(HEAD), sessions: self.sessions + is(SESSION), ..self }
+    }
+
     /// Whether the slot arrives in pieces, and is not whole.
     pub(crate) fn is_arriving(&self) -> bool {
         self.keys >= ARRIVING
@@ -44,7 +63,8 @@ impl SlotState {
 
     pub(crate) fn encode(&self) -> [u8; STATE_BYTES] {
         let mut bytes = [0; STATE_BYTES];
-        let numbers = [self.applied.epoch, self.applied.sequence, self.time_ms, self.keys];
+        let Self { applied: Applied { epoch, sequence }, time_ms, keys, sessions, .. } = *self;
+        let numbers = [epoch, sequence, time_ms, keys, sessions];
         for (room, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             room.copy_from_slice(&number.to_le_bytes());
         }
@@ -59,7 +79,7 @@ impl SlotState {
         for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
             *number = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         }
-        let [epoch, sequence, time_ms, keys] = numbers;
-        Ok(Self { applied: Applied { epoch, sequence }, time_ms, keys, soonest_ms: 0 })
+        let [epoch, sequence, time_ms, keys, sessions] = numbers;
+        Ok(Self { applied: Applied { epoch, sequence }, time_ms, keys, sessions, soonest_ms: 0 })
     }
 }

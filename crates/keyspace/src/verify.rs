@@ -1,9 +1,10 @@
 //! Whether the cells of a slot agree: with each other, with what is counted, and with those of other copies.
 
 use crate::KeyspaceError;
-use crate::cell::{self, CellName, DEADLINE, FIELD, HEAD};
+use crate::cell::{self, CellName, DEADLINE, FIELD, HEAD, SESSION, SESSION_USE};
 use crate::cells::{CellRef, Cells};
 use crate::head::{HEAD_BYTES_MAX, Head, Kind};
+use crate::session::Session;
 use crate::state::SlotState;
 use atoll_engine::Direction;
 use std::hash::Hasher;
@@ -58,6 +59,14 @@ pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Resul
     if found.keys.len() as u64 != state.keys {
         return wrong("the number of keys");
     }
+    if found.sessions.len() as u64 != state.sessions || found.uses != state.sessions {
+        return wrong("the number of sessions");
+    }
+    for (client, session) in &found.sessions {
+        if cells.value(&CellName::session_use(slot, session.used_ms, *client))?.is_none() {
+            return wrong("when a session was in use");
+        }
+    }
     let (mut fields, mut deadlines) = (0, 0);
     for (key, head) in &found.keys {
         if let Some(deadline) = head.deadline_ms {
@@ -95,6 +104,8 @@ struct Counted {
     keys: Vec<(Vec<u8>, Head)>,
     fields: u64,
     deadlines: u64,
+    sessions: Vec<(u128, Session)>,
+    uses: u64,
 }
 
 impl Counted {
@@ -106,6 +117,13 @@ impl Counted {
             }
             Some(&FIELD) => self.fields += 1,
             Some(&DEADLINE) if value.is_empty() => self.deadlines += 1,
+            Some(&SESSION) => {
+                let client = name.get(3..).and_then(|client| client.try_into().ok());
+                let client = client.ok_or(KeyspaceError::Corrupt { what: "the client of a session" })?;
+                let session = Session::decode(&value.to_value().read(0, u64::MAX)?)?;
+                self.sessions.push((u128::from_be_bytes(client), session));
+            }
+            Some(&SESSION_USE) if value.is_empty() => self.uses += 1,
             _ => return Err(KeyspaceError::Corrupt { what: "the kind" }),
         }
         Ok(())

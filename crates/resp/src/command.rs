@@ -10,6 +10,7 @@ mod error;
 mod expiry;
 mod hashes;
 mod keys;
+mod once;
 mod own;
 mod server;
 mod strings;
@@ -18,6 +19,7 @@ mod table;
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
+pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use server::{ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
@@ -233,6 +235,8 @@ pub enum Command<'a> {
     },
 
     // The store contract.
+    /// `AT.ID`: a write that is done once, however often it is asked for.
+    Once(Once<'a>),
     /// What Redis does not have.
     Own(OwnCommand<'a>),
 }

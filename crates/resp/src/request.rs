@@ -38,6 +38,12 @@ impl<'a> Request<'a> {
         self.arguments.iter().map(move |range| &source[range.clone()])
     }
 
+    /// The request that begins at one of its arguments; empty where there are no more.
+    #[must_use]
+    pub fn behind(&self, arguments: usize) -> Self {
+        Self { arguments: self.arguments.get(arguments..).unwrap_or_default(), ..*self }
+    }
+
     /// Bytes that it took; the next one begins behind them.
     #[must_use]
     pub fn bytes(&self) -> usize {

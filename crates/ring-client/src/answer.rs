@@ -8,6 +8,8 @@ pub(crate) enum Refused {
     Moved(String),
     /// Nothing happened, and the same may do later.
     Later(String),
+    /// It may have happened.
+    Unknown(String),
     /// The call failed.
     Failed(StoreError),
 }
@@ -24,7 +26,9 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
         "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "LOADING" => Refused::Later(text.into_owned()),
         "NOAUTH" | "WRONGPASS" => Refused::Failed(StoreError::Unauthenticated { place: place.to_owned() }),
         "OOM" => Refused::Failed(StoreError::OutOfSpace { place: place.to_owned(), source: None }),
-        "UNKNOWN" => Refused::Failed(StoreError::Unknown { what, reason: rest.to_owned(), source: None }),
+        "UNKNOWN" => Refused::Unknown(rest.to_owned()),
+        // Asking again would not help.
+        "FORGOTTEN" => Refused::Failed(StoreError::Unknown { what, reason: rest.to_owned(), source: None }),
         word => {
             let named = ErrorKind::ALL.into_iter().find(|kind| kind.names().resp == word);
             let kind = if word == "WRONGTYPE" {
@@ -67,7 +71,8 @@ mod tests {
             Refused::Failed(error) => (error.kind(), error.outcome() == atoll_store::Outcome::Unknown),
             _ => (ErrorKind::Internal, true),
         };
-        assert_eq!(kind("UNKNOWN lost"), (ErrorKind::TimedOut, true));
+        assert!(matches!(of("UNKNOWN lost"), Refused::Unknown(why) if why == "lost"));
+        assert_eq!(kind("FORGOTTEN old"), (ErrorKind::TimedOut, true));
         assert_eq!(kind("LIMIT long"), (ErrorKind::Limit, false));
         assert_eq!(kind("WRONGTYPE x"), (ErrorKind::InvalidInput, false));
         assert_eq!(kind("NOAUTH x"), (ErrorKind::Unauthenticated, false));

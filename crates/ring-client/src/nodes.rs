@@ -1,6 +1,6 @@
 //! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
 //!
-//! Invariant: what was sent and not answered is not sent again unless it only reads.
+//! Invariant: what was sent and not answered is not sent again unless it only reads, or is done once however often it is asked.
 
 use crate::answer::{Refused, bracketed, meaning};
 use crate::connection::{Connection, written};
@@ -45,6 +45,37 @@ pub(crate) struct Nodes {
     places: Semaphore,
 }
 
+/// What became of a write on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// Whether it is done once however often it is asked for, so that it may be sent again.
+    is_done_once: bool,
+    /// Whether it may have arrived, and was not answered.
+    is_sent: AtomicBool,
+    /// Whether an earlier try may have arrived, and was not answered.
+    is_doubtful: AtomicBool,
+}
+
+impl Sending {
+    pub(crate) fn new(is_done_once: bool) -> Self {
+        Self { is_done_once, ..Self::default() }
+    }
+
+    fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether some earlier try may still come true, whatever was answered to the last one.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::SeqCst)
+    }
+
+    /// Whether any try may have come true.
+    pub(crate) fn may_be_done(&self) -> bool {
+        self.is_sent.load(Ordering::SeqCst) || self.is_doubtful()
+    }
+}
+
 /// Why there is no answer.
 enum Silent {
     /// Nothing was sent.
@@ -78,14 +109,14 @@ impl Nodes {
         self.call(what, Some(slot_of(partition)), None, request, None).await
     }
 
-    /// Writes at the node that has the slot of a partition; `is_sent` says whether it may have arrived.
+    /// Writes at the node that has the slot of a partition.
     pub(crate) async fn write(
         &self,
         partition: &[u8],
         request: &[u8],
-        is_sent: &AtomicBool,
+        sending: &Sending,
     ) -> Result<Value, StoreError> {
-        self.call("write", Some(slot_of(partition)), None, request, Some(is_sent)).await
+        self.call("write", Some(slot_of(partition)), None, request, Some(sending)).await
     }
 
     /// Reads at this node, or at any.
@@ -104,20 +135,30 @@ impl Nodes {
         slot: Option<u16>,
         asked: Option<Address>,
         request: &[u8],
-        is_sent: Option<&AtomicBool>,
+        sending: Option<&Sending>,
     ) -> Result<Value, StoreError> {
-        let tell = |sent| is_sent.into_iter().for_each(|flag| flag.store(sent, Ordering::SeqCst));
+        let begin = || sending.into_iter().for_each(|sending| sending.is_sent.store(true, Ordering::SeqCst));
+        let refused =
+            || sending.into_iter().for_each(|sending| sending.is_sent.store(false, Ordering::SeqCst));
+        let is_repeatable = sending.is_none_or(|sending| sending.is_done_once);
         let ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target =
                 sent_on.take().or_else(|| asked.clone()).or_else(owner).unwrap_or_else(|| self.seed());
-            tell(false);
-            let trouble = match self.once(&target, request, || tell(true)).await {
+            let trouble = match self.once(&target, request, begin).await {
                 Ok(Value::Error(text)) => {
-                    let refused = meaning(&text, what, &self.place);
-                    match refused {
+                    refused();
+                    match meaning(&text, what, &self.place) {
+                        // Asking again tells.
+                        Refused::Unknown(reason) if is_repeatable => {
+                            sending.into_iter().for_each(Sending::doubt);
+                            (reason, None)
+                        }
+                        Refused::Unknown(reason) => {
+                            return Err(StoreError::Unknown { what, reason, source: None });
+                        }
                         Refused::Failed(error) => return Err(error),
                         Refused::Moved(address) => {
                             let address = Address::from(address);
@@ -136,16 +177,19 @@ impl Nodes {
                 Err(Silent::Stranger) => {
                     return Err(StoreError::Unauthenticated { place: self.place.clone() });
                 }
-                Err(Silent::Sent(error)) if is_sent.is_some() => {
+                Err(Silent::Sent(error)) if !is_repeatable => {
                     let reason = format!("the connection to {target} was lost before the answer");
                     return Err(StoreError::Unknown { what, reason, source: Some(Arc::new(error)) });
                 }
-                Err(Silent::Sent(error) | Silent::Unsent(error)) => {
+                Err(silent) => {
+                    if let (Silent::Sent(_), Some(sending)) = (&silent, sending) {
+                        sending.doubt();
+                    }
                     self.forget(&target);
+                    let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
-            tell(false);
             if Instant::now() >= ends {
                 let (reason, error) = trouble;
                 let source = error.map(|error| Arc::new(error) as Source);

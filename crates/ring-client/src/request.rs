@@ -1,13 +1,15 @@
 //! Calls of the contract as commands.
 
-use atoll_store::{Batch, ByteRange, Condition, Direction, Mutation, Projection, ScanRequest, SortRange};
+use atoll_store::{
+    Batch, ByteRange, Condition, Direction, Mutation, Projection, RequestId, ScanRequest, SortRange,
+};
 use std::ops::Bound;
 
 /// A request as it is sent.
 pub(crate) type Written = Vec<u8>;
 
-/// `AT.BATCH`.
-pub(crate) fn batch(batch: &Batch) -> Written {
+/// `AT.BATCH`, done once where the request has a name.
+pub(crate) fn batch(batch: &Batch, request: Option<RequestId>) -> Written {
     let mut ends = Vec::new();
     for mutation in &batch.mutations {
         if let Mutation::DeleteRange(range) = mutation {
@@ -15,7 +17,12 @@ pub(crate) fn batch(batch: &Batch) -> Written {
         }
     }
     let mut ends = ends.iter();
-    let mut words: Vec<&[u8]> = vec![b"AT.BATCH", &batch.partition];
+    let id = request.map(|RequestId { client, sequence }| [format!("{client:x}"), sequence.to_string()]);
+    let mut words: Vec<&[u8]> = Vec::new();
+    if let Some([client, sequence]) = &id {
+        words.extend([&b"AT.ID"[..], client.as_bytes(), sequence.as_bytes()]);
+    }
+    words.extend([&b"AT.BATCH"[..], &batch.partition]);
     for condition in &batch.conditions {
         match condition {
             Condition::Absent(sort) => words.extend([&b"IFABSENT"[..], sort]),

@@ -1,16 +1,16 @@
 //! The store: limits and deadlines in front of the calls, and what they share.
 
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, Sending};
 use crate::options::RingOptions;
 use crate::wait::{self, Glances};
 use crate::{listing, request, scan};
-use atoll_keyspace::slot_of;
+use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
 use atoll_store::watch::Watches;
 use atoll_store::{
-    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, PartitionPage,
-    PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
-    StoreStream, Timestamp, Waited, WriteOptions, Written,
+    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, Outcome,
+    PartitionPage, PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError,
+    StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
 };
 use futures::{StreamExt, stream};
 use std::future::Future;
@@ -105,9 +105,9 @@ impl Shared {
             wait_latency: Duration::from_millis(25),
             parallelism_best: PARALLELISM,
             round_trip: Duration::from_micros(200),
-            // Nodes remember none yet: whoever names one is refused.
-            request_memory: Duration::ZERO,
-            request_memory_count: 0,
+            request_memory: Duration::from_millis(SESSION_MS_MIN),
+            // So many of each client, at each slot.
+            request_memory_count: REQUESTS_MAX,
         }
     }
 
@@ -129,23 +129,39 @@ impl Shared {
             return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
         }
         let durability = self.capabilities().durability_for(options.durability)?;
-        if options.request.is_some() {
-            return Err(StoreError::Unsupported {
-                what: "a request id".to_owned(),
-                hint: "write without one; read the cell to see whether a write of unknown outcome happened",
-            });
-        }
-        let request = request::batch(&batch);
-        let is_sent = AtomicBool::new(false);
-        let writing = self.nodes.write(&batch.partition, &request, &is_sent);
-        let answer = within(options.deadline, "write", &is_sent, &self.nodes.place, writing).await;
+        let request = request::batch(&batch, options.request);
+        let sending = Sending::new(options.request.is_some());
+        let writing = self.nodes.write(&batch.partition, &request, &sending);
+        let answer = within(options.deadline, "write", Some(&sending), &self.nodes.place, writing).await;
+        let outcome = answer.and_then(|answer| self.outcome(&batch, options, &answer));
+        let outcome = outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
+            // An earlier try may be on its way still, and what was refused now may hold by then.
+            error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
+                let reason = format!("an earlier try was not answered, and the last one was: {error}");
+                StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }
+            }
+            error => error,
+        });
         // Whatever came of it, it may be there.
-        if !matches!(&answer, Err(error) if error.outcome() == atoll_store::Outcome::Refused) {
+        if !matches!(&outcome, Err(error) if error.outcome() == Outcome::Refused) {
             self.watches.wrote(&batch);
         }
-        match answer? {
-            Value::Simple(_) => Ok(Written { durability, repeated: false }),
-            Value::Array(parts) => Err(self.conflict(&batch, &parts)),
+        outcome
+    }
+
+    /// Whether a write had been done before, by what a node answered.
+    fn outcome(&self, batch: &Batch, options: WriteOptions, answer: &Value) -> Result<bool, StoreError> {
+        let (repeated, answer) = match (options.request, answer) {
+            (None, answer) => (false, answer),
+            (Some(_), Value::Array(parts)) => match &parts[..] {
+                [Value::Integer(repeated), answer] => (*repeated != 0, answer),
+                _ => return Err(self.nodes.odd("write")),
+            },
+            (Some(_), _) => return Err(self.nodes.odd("write")),
+        };
+        match answer {
+            Value::Simple(_) => Ok(repeated),
+            Value::Array(parts) => Err(self.conflict(batch, parts)),
             _ => Err(self.nodes.odd("write")),
         }
     }
@@ -183,18 +199,18 @@ impl Shared {
     }
 }
 
-/// Gives up waiting at the deadline: unknown if something was sent, refused if nothing was.
+/// Gives up waiting at the deadline: unknown if a write was sent, refused if nothing was.
 async fn within<T>(
     deadline: Option<Duration>,
     what: &'static str,
-    is_sent: &AtomicBool,
+    sending: Option<&Sending>,
     place: &str,
     run: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let Some(deadline) = deadline else { return run.await };
     tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
         let reason = format!("no answer within {deadline:?}");
-        Err(match is_sent.load(Ordering::SeqCst) {
+        Err(match sending.is_some_and(Sending::may_be_done) {
             true => StoreError::Unknown { what, reason, source: Some(Arc::new(late)) },
             false => {
                 StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(late)) }
@@ -212,7 +228,7 @@ impl Store for RingStore {
         Box::pin(async move {
             let reading = self.shared.get(cell, options.range);
             // A read changes nothing, so one that is given up did not happen.
-            within(options.deadline, "get", &AtomicBool::new(false), &self.shared.nodes.place, reading).await
+            within(options.deadline, "get", None, &self.shared.nodes.place, reading).await
         })
     }
 

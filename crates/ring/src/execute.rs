@@ -93,7 +93,8 @@ impl Executor<'_> {
 
     /// A command about keys of one slot.
     fn about_keys(&mut self, request: &Request<'_>, known: &Specification, command: &Command<'_>) {
-        let mut places = known.keys.places(request.len());
+        let keys = known.keys_of(request);
+        let mut places = keys.places(request.len());
         let Some(first) = places.next().and_then(|place| request.get(place)) else {
             return self.error("ERR", "this node does not do that");
         };
@@ -109,7 +110,7 @@ impl Executor<'_> {
             return self.error("OOM", "command not allowed when used memory > 'maxmemory'.");
         }
         let ticket = self.here.next_ticket(self.session);
-        let asking = Asking { slot, now: self.here.now, command, request, keys: known.keys, ticket };
+        let asking = Asking { slot, now: self.here.now, command, request, keys, ticket };
         let protocol = self.session.protocol;
         let target = self.outbox.target();
         let before = target.len();

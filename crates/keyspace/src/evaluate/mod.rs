@@ -6,6 +6,7 @@ mod contract;
 mod expiry;
 mod hashes;
 mod keys;
+mod once;
 mod overlay;
 mod reading;
 pub(crate) mod run;
@@ -88,6 +89,7 @@ pub(crate) fn write<C: Cells, W: Changes>(
         Command::HashDelete { key, fields } => writing.hash_delete(key, fields),
         Command::HashIncrement { key, field, by } => writing.hash_increment(key, field, *by),
         Command::Own(own) => write_own(writing, own),
+        Command::Once(once) => writing.once(once),
         command => read(&mut writing.reading, command),
     }
 }
@@ -110,6 +112,7 @@ fn is_write(command: &Command<'_>) -> bool {
             | Command::HashSetAbsent { .. }
             | Command::HashDelete { .. }
             | Command::HashIncrement { .. }
+            | Command::Once(_)
     )
 }
 

@@ -62,9 +62,7 @@ impl Keyspace {
             batch.put(&self.tree, &whole, value.as_ref());
         }
         self.engine.write(&batch, Durability::Buffered)?;
-        let heads =
-            cells.iter().filter(|(name, _)| name.as_ref().first() == Some(&cell::HEAD)).count() as u64;
-        self.set_state(slot, SlotState { keys: state.keys + heads, ..state });
+        self.set_state(slot, cells.iter().fold(state, |state, (name, _)| state.with_moved(name.as_ref())));
         Ok(())
     }
 
@@ -73,8 +71,9 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::import`].
     pub fn end_import(&mut self, slot: u16, applied: Applied, time_ms: u64) -> Result<(), KeyspaceError> {
-        let keys = self.arriving(slot)?.keys - ARRIVING;
-        let state = SlotState { applied, time_ms, keys, soonest_ms: 0 };
+        let arrived = *self.arriving(slot)?;
+        let keys = arrived.keys - ARRIVING;
+        let state = SlotState { applied, time_ms, keys, soonest_ms: 0, ..arrived };
         if self.keeps_states {
             self.tree.put(&CellName::state(slot), &state.encode(), Durability::Buffered)?;
         }

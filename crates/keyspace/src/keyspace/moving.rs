@@ -3,7 +3,7 @@
 //! Invariant: what is put in place is there at once, with the place of the last entry that it holds, or not at all.
 
 use super::Keyspace;
-use crate::cell::{self, CellName};
+use crate::cell::CellName;
 use crate::state::SlotState;
 use crate::{Applied, KeyspaceError};
 use atoll_engine::{Direction, Durability, Snapshot, Tree, WriteBatch};
@@ -83,8 +83,7 @@ impl Keyspace {
         cells: &MovedCells,
     ) -> Result<(), KeyspaceError> {
         self.state(slot)?;
-        let heads = cells.iter().filter(|(name, _)| name.first() == Some(&cell::HEAD));
-        let state = SlotState { applied, time_ms, keys: heads.count() as u64, soonest_ms: 0 };
+        let state = SlotState::of_moved(applied, time_ms, cells.iter().map(|(name, _)| &name[..]));
         let mut batch = WriteBatch::new();
         let (start, end) = (slot.to_be_bytes(), end_of(slot));
         batch.delete_range(&self.tree, (Bound::Included(&start[..]), Bound::Excluded(&end[..])));

@@ -19,6 +19,13 @@ impl<'a> Arguments<'a> {
         self.request.get(0).unwrap_or_default()
     }
 
+    /// What is left, as a request of its own.
+    pub(super) fn request(&mut self) -> Request<'a> {
+        let rest = self.request.behind(self.at);
+        self.at = self.request.len();
+        rest
+    }
+
     pub(super) fn left(&self) -> usize {
         self.request.len() - self.at
     }

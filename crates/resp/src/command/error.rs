@@ -35,6 +35,15 @@ pub enum CommandError {
     /// An argument is no integer of 64 bits.
     #[error("value is not an integer or out of range")]
     Integer,
+    /// A client of a request that is done once is no number of 128 bits.
+    #[error("a client is 1 to 32 hexadecimal digits")]
+    RequestClient,
+    /// A command that cannot be one that is done once.
+    #[error("AT.ID takes a command that changes keys of one slot, and '{name}' does not")]
+    NotOnce {
+        /// The command.
+        name: &'static str,
+    },
     /// A decrement that has no opposite.
     #[error("decrement would overflow")]
     Decrement,

@@ -86,13 +86,13 @@ pub(super) fn command<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
 }
 
 fn keys<'a>(arguments: &mut Arguments<'a>) -> Result<CommandRequest<'a>, CommandError> {
-    let words = arguments.rest();
-    let found = words.first().and_then(|name| find(name)).ok_or(CommandError::InvalidCommand)?;
-    if !found.takes(words.len()) {
+    let request = arguments.request();
+    let found = request.get(0).and_then(find).ok_or(CommandError::InvalidCommand)?;
+    if !found.takes(request.len()) {
         return Err(CommandError::InvalidArity);
     }
-    let keys: Vec<&[u8]> =
-        found.keys.places(words.len()).filter_map(|place| words.get(place).copied()).collect();
+    let places = found.keys_of(&request).places(request.len());
+    let keys: Vec<&[u8]> = places.filter_map(|place| request.get(place)).collect();
     if keys.is_empty() { Err(CommandError::NoKeys) } else { Ok(CommandRequest::Keys(keys)) }
 }
 

@@ -1,7 +1,8 @@
 //! The table of all commands: what is told to clients about them, and how their arguments are read.
 
 use super::arguments::Arguments;
-use super::{Command, CommandError, connection, expiry, hashes, keys, own, server, strings};
+use super::{Command, CommandError, connection, expiry, hashes, keys, once, own, server, strings};
+use crate::Request;
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,14 @@ impl Keys {
     const ONE: Self = Self { first: 1, last: 1, step: 1 };
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
+    /// Of a command that stands behind three arguments: as most are, with one key as its first argument.
+    pub(super) const OF_INNER: Self = Self { first: 4, last: 4, step: 1 };
+
+    /// The same keys, of a command that so many arguments stand before.
+    fn behind(self, arguments: u8) -> Self {
+        let last = if self.last < 0 { self.last } else { self.last.saturating_add_unsigned(arguments) };
+        Self { first: self.first.saturating_add(arguments), last, ..self }
+    }
 
     /// The places of the keys among so many arguments, the name counted.
     pub fn places(self, arguments: usize) -> impl Iterator<Item = usize> {
@@ -127,6 +136,16 @@ impl Specification {
         if self.arity < 0 { arguments >= count } else { arguments == count }
     }
 
+    /// Where the keys of this request are, which is one of this command.
+    #[must_use]
+    pub fn keys_of(&self, request: &Request<'_>) -> Keys {
+        if self.keys != Keys::OF_INNER {
+            return self.keys;
+        }
+        let inner = request.get(once::ARGUMENTS.into()).and_then(find);
+        inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS))
+    }
+
     /// Whether it may change something.
     #[must_use]
     pub fn is_write(&self) -> bool {
@@ -178,6 +197,7 @@ pub const COMMANDS: &[Specification] = &[
     row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),
     row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
+    row("at.id", -5, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
     row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),

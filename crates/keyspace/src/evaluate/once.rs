@@ -1,0 +1,107 @@
+//! A write that is done once: what was answered the first time is answered again.
+//!
+//! Invariant: what a write changes, and that it was done, are in the same commit; one that is refused leaves no trace.
+
+use super::writing::Writing;
+use super::{Done, write};
+use crate::cell::{self, CellName, SESSION_USE};
+use crate::cells::{Cells, Changes};
+use crate::session::{Known, Session};
+use crate::{KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN, SESSIONS_MAX};
+use atoll_engine::Direction;
+use atoll_resp::{Command, Once, OwnCommand};
+use std::ops::{Bound, ControlFlow};
+
+/// A date of use is as exact as this, so that it is not another one behind each write.
+const USE_MS: u64 = 60_000;
+
+/// Sessions that one write lets go of.
+const FORGOTTEN_TOGETHER: usize = 4;
+
+impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
+    pub(super) fn once(&mut self, once: &Once<'_>) -> Done {
+        let name = CellName::session(self.reading.slot, once.client);
+        let kept = self.reading.cells.value(&name)?;
+        let kept = kept.map(|cell| Session::decode(&cell.read(0, cell.len())?)).transpose()?;
+        // Whoever asks again may speak another version of the protocol.
+        self.reading.answer.speak_oldest();
+        match kept.as_ref().map_or(Known::Fresh, |session| session.known(once.sequence)) {
+            Known::Forgotten => return Err(Refusal::Forgotten { sequence: once.sequence }.into()),
+            Known::Done(answer) => {
+                self.reading.answer.writer().array(2);
+                self.reading.answer.writer().integer(1);
+                self.reading.answer.raw(answer);
+                return Ok(());
+            }
+            Known::Fresh => {}
+        }
+        self.forget_some(once.client)?;
+        self.reading.answer.writer().array(2);
+        self.reading.answer.writer().integer(0);
+        let begins = self.reading.answer.len();
+        write(self, &once.command)?;
+        let answer = self.reading.answer.behind(begins);
+        // A condition that did not hold: it may be tried again.
+        if matches!(&*once.command, Command::Own(OwnCommand::Batch(_))) && answer.first() == Some(&b'*') {
+            return Ok(());
+        }
+        if answer.len() > REMEMBERED_BYTES_MAX {
+            let (actual, most) = (answer.len() as u64, REMEMBERED_BYTES_MAX as u64);
+            return Err(Refusal::Limit { what: "an answer that is remembered", actual, most }.into());
+        }
+        let mut session = kept.clone().unwrap_or_default();
+        session.remember(once.sequence, answer);
+        self.keep(once.client, &name, kept.is_some(), session)
+    }
+
+    /// Keeps a session, and when it was in use.
+    fn keep(&mut self, client: u128, name: &[u8], is_kept: bool, mut session: Session) -> Done {
+        let (slot, now_ms, former) = (self.reading.slot, self.reading.now_ms, session.used_ms);
+        if !is_kept {
+            if self.state.sessions >= SESSIONS_MAX {
+                return Err(Refusal::Sessions.into());
+            }
+            self.state.sessions += 1;
+        }
+        if !is_kept || former.saturating_add(USE_MS) <= now_ms {
+            session.used_ms = now_ms;
+            if is_kept {
+                self.changes.delete(&CellName::session_use(slot, former, client));
+            }
+            self.changes.put(&CellName::session_use(slot, now_ms, client), [&[], &[]]);
+        }
+        self.changes.put(name, [&session.encode(), &[]]);
+        Ok(())
+    }
+
+    /// Lets go of some sessions that were not in use for long, but for that of this client.
+    fn forget_some(&mut self, client: u128) -> Done {
+        let (slot, now_ms) = (self.reading.slot, self.reading.now_ms);
+        let (mut old, mut is_wrong) = (Vec::new(), false);
+        let (from, to) = (CellName::kind(slot, SESSION_USE), CellName::kind(slot, SESSION_USE + 1));
+        let range = (Bound::Included(&*from), Bound::Excluded(&*to));
+        self.reading.cells.visit(range, Direction::Forward, |name, _| {
+            let Some((used_ms, other)) = cell::parts_of_session_use(name) else {
+                is_wrong = true;
+                return ControlFlow::Break(());
+            };
+            let is_old = used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms;
+            if !is_old || old.len() >= FORGOTTEN_TOGETHER {
+                return ControlFlow::Break(());
+            }
+            if other != client {
+                old.push((used_ms, other));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if is_wrong {
+            return Err(KeyspaceError::Corrupt { what: "when a session was in use" }.into());
+        }
+        self.state.sessions = self.state.sessions.saturating_sub(old.len() as u64);
+        for (used_ms, other) in old {
+            self.changes.delete(&CellName::session(slot, other));
+            self.changes.delete(&CellName::session_use(slot, used_ms, other));
+        }
+        Ok(())
+    }
+}
