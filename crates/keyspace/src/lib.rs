@@ -67,7 +67,7 @@ pub const BATCH_BYTES_MAX: usize = 8 << 20;
 pub const REQUESTS_MAX: usize = 64;
 
 /// Clients of which a slot remembers writes at a time.
-pub const SESSIONS_MAX: u64 = 4096;
+pub const SESSIONS_MAX: u64 = 1 << 16;
 
 /// How long a slot remembers a client at least behind the last write, in milliseconds.
 pub const SESSION_MS_MIN: u64 = 600_000;

@@ -78,8 +78,11 @@ impl Session {
         }
     }
 
-    /// Remembers what a write was answered; the one with the lowest number goes where they are too many.
-    pub(crate) fn remember(&mut self, sequence: u64, answer: &[u8]) {
+    /// Remembers what a write was answered. Those below the floor go, and the one with the lowest number where they are too
+    /// many.
+    pub(crate) fn remember(&mut self, sequence: u64, floor: u64, answer: &[u8]) {
+        self.floor = self.floor.max(floor);
+        self.writes.retain(|(other, _)| *other >= floor);
         let place = self.writes.partition_point(|(other, _)| *other < sequence);
         self.writes.insert(place, (sequence, answer.to_vec()));
         if self.writes.len() > REQUESTS_MAX {
@@ -96,8 +99,8 @@ mod tests {
     #[test]
     fn sessions_are_read_as_they_were_written_and_cut_ones_are_none() {
         let mut session = Session { used_ms: 7, ..Session::default() };
-        session.remember(9, OK);
-        session.remember(3, b":12\r\n");
+        session.remember(9, 0, OK);
+        session.remember(3, 0, b":12\r\n");
         let bytes = session.encode();
         assert_eq!(Session::decode(&bytes).unwrap(), session);
         for cut in (0..bytes.len()).filter(|cut| ![16, 31].contains(cut)) {
@@ -110,15 +113,23 @@ mod tests {
         let mut session = Session::default();
         let last = REQUESTS_MAX as u64 + 9;
         for sequence in (0..=last).filter(|sequence| *sequence != 20) {
-            session.remember(sequence, b":1\r\n");
+            session.remember(sequence, 0, b":1\r\n");
         }
         assert_eq!(session.known(20), Known::Fresh, "it is late, and nobody took its place");
         assert_eq!(session.known(last), Known::Done(b":1\r\n"));
         assert_eq!(session.known(last + 1), Known::Fresh);
         assert_eq!(session.known(8), Known::Forgotten);
-        session.remember(20, OK);
+        session.remember(20, 0, OK);
         assert_eq!((session.known(9), session.known(20)), (Known::Forgotten, Known::Done(OK)));
-        session.remember(u64::MAX, OK);
+        session.remember(u64::MAX, 0, OK);
         assert_eq!(session.known(u64::MAX), Known::Done(OK));
+    }
+
+    #[test]
+    fn what_is_never_asked_for_again_is_let_go_of() {
+        let mut session = Session::default();
+        (1..=9).for_each(|sequence| session.remember(sequence, sequence.saturating_sub(2), OK));
+        assert_eq!(session.writes.len(), 3);
+        assert_eq!((session.known(6), session.known(7)), (Known::Forgotten, Known::Done(OK)));
     }
 }

@@ -9,17 +9,17 @@ use common::{SLOT, Subject, told};
 #[test]
 fn a_write_is_done_once_and_answered_the_same_again() {
     let mut subject = Subject::new();
-    assert_eq!(subject.ask("AT.ID a1 1 INCRBY n 5"), "[0 5]");
-    assert_eq!(subject.ask("AT.ID a1 1 INCRBY n 5"), "[1 5]");
-    assert_eq!(subject.ask("AT.ID b2 1 INCRBY n 5"), "[0 10]", "another client");
-    assert_eq!(subject.ask("AT.ID A1 2 INCRBY n 5"), "[0 15]", "another write");
-    assert_eq!(subject.ask("AT.ID a1 1 INCRBY n 5"), "[1 5]");
-    assert_eq!(subject.ask("AT.ID a1 3 APPEND s xy"), "[0 2]");
-    assert_eq!(subject.ask("AT.ID a1 3 APPEND s xy"), "[1 2]");
-    assert_eq!(subject.ask("AT.ID a1 4 SET k v NX"), "[0 +OK]");
-    assert_eq!(subject.ask("AT.ID a1 4 SET k v NX"), "[1 +OK]");
-    assert_eq!(subject.ask("AT.ID a1 5 GETDEL k"), "[0 \"v\"]");
-    assert_eq!(subject.ask("AT.ID a1 5 GETDEL k"), "[1 \"v\"]");
+    assert_eq!(subject.ask("AT.ID a1 1 0 INCRBY n 5"), "[0 5]");
+    assert_eq!(subject.ask("AT.ID a1 1 0 INCRBY n 5"), "[1 5]");
+    assert_eq!(subject.ask("AT.ID b2 1 0 INCRBY n 5"), "[0 10]", "another client");
+    assert_eq!(subject.ask("AT.ID A1 2 0 INCRBY n 5"), "[0 15]", "another write");
+    assert_eq!(subject.ask("AT.ID a1 1 0 INCRBY n 5"), "[1 5]");
+    assert_eq!(subject.ask("AT.ID a1 3 0 APPEND s xy"), "[0 2]");
+    assert_eq!(subject.ask("AT.ID a1 3 0 APPEND s xy"), "[1 2]");
+    assert_eq!(subject.ask("AT.ID a1 4 0 SET k v NX"), "[0 +OK]");
+    assert_eq!(subject.ask("AT.ID a1 4 0 SET k v NX"), "[1 +OK]");
+    assert_eq!(subject.ask("AT.ID a1 5 0 GETDEL k"), "[0 \"v\"]");
+    assert_eq!(subject.ask("AT.ID a1 5 0 GETDEL k"), "[1 \"v\"]");
     assert_eq!(subject.ask("GET n"), "\"15\"");
     subject.keyspace.verify(SLOT).unwrap();
 }
@@ -27,32 +27,33 @@ fn a_write_is_done_once_and_answered_the_same_again() {
 #[test]
 fn what_was_refused_is_judged_anew() {
     let mut subject = Subject::new();
-    assert_eq!(subject.ask("AT.ID 1 1 AT.BATCH h IFEQ f 1 APPEND f 2"), "[0 [0 nil 0]]");
+    assert_eq!(subject.ask("AT.ID 1 1 0 AT.BATCH h IFEQ f 1 APPEND f 2"), "[0 [0 nil 0]]");
     subject.ask("HSET h f 1");
-    assert_eq!(subject.ask("AT.ID 1 1 AT.BATCH h IFEQ f 1 APPEND f 2"), "[0 +OK]");
-    assert_eq!(subject.ask("AT.ID 1 1 AT.BATCH h IFEQ f 1 APPEND f 2"), "[1 +OK]");
-    assert!(subject.ask("AT.ID 1 2 INCR h").starts_with("-WRONGTYPE"));
+    assert_eq!(subject.ask("AT.ID 1 1 0 AT.BATCH h IFEQ f 1 APPEND f 2"), "[0 +OK]");
+    assert_eq!(subject.ask("AT.ID 1 1 0 AT.BATCH h IFEQ f 1 APPEND f 2"), "[1 +OK]");
+    assert!(subject.ask("AT.ID 1 2 0 INCR h").starts_with("-WRONGTYPE"));
     subject.ask("DEL h");
-    assert_eq!(subject.ask("AT.ID 1 2 INCR h"), "[0 1]");
+    assert_eq!(subject.ask("AT.ID 1 2 0 INCR h"), "[0 1]");
     subject.keyspace.verify(SLOT).unwrap();
 }
 
 #[test]
 fn what_cannot_be_done_once_is_refused() {
     let mut subject = Subject::new();
-    for line in ["GET k", "FLUSHALL ASYNC", "AT.ID 2 2 INCR k", "PING 1"] {
-        let told = subject.ask(&format!("AT.ID 1 1 {line}"));
+    for line in ["GET k", "FLUSHALL ASYNC", "AT.ID 2 2 0 INCR k", "PING 1"] {
+        let told = subject.ask(&format!("AT.ID 1 1 0 {line}"));
         assert!(told.contains("takes a command that changes keys"), "{line}: {told}");
     }
-    assert!(subject.ask("AT.ID 1 1 NONE k").contains("unknown command 'NONE'"));
-    assert!(subject.ask("AT.ID 1 1 SET k").contains("wrong number of arguments for 'set'"));
+    assert!(subject.ask("AT.ID 1 1 0 NONE k").contains("unknown command 'NONE'"));
+    assert!(subject.ask("AT.ID 1 1 0 SET k").contains("wrong number of arguments for 'set'"));
     for client in ["", "g", "-1", "+1", "100000000000000000000000000000000"] {
-        assert!(subject.ask(&format!("AT.ID {client} 1 INCR k")).contains("hexadecimal"), "{client}");
+        assert!(subject.ask(&format!("AT.ID {client} 1 0 INCR k")).contains("hexadecimal"), "{client}");
     }
-    assert!(subject.ask("AT.ID 1 -1 INCR k").contains("not an integer"));
-    let long = format!("AT.ID 1 1 SET k {} GET", "x".repeat(2000));
+    assert!(subject.ask("AT.ID 1 -1 0 INCR k").contains("not an integer"));
+    assert!(subject.ask("AT.ID 1 1 2 INCR k").contains("a floor"));
+    let long = format!("AT.ID 1 1 0 SET k {} GET", "x".repeat(2000));
     assert_eq!(subject.ask(&long), "[0 nil]");
-    let refused = subject.ask("AT.ID 1 2 SET k y GET");
+    let refused = subject.ask("AT.ID 1 2 0 SET k y GET");
     assert!(refused.starts_with("-LIMIT an answer that is remembered"), "{refused}");
     assert_eq!(subject.ask("STRLEN k"), "2000", "nothing was changed");
 }
@@ -61,10 +62,10 @@ fn what_cannot_be_done_once_is_refused() {
 fn the_latest_writes_are_remembered_and_older_ones_are_never_done_again() {
     let mut subject = Subject::new();
     for sequence in 0..=REQUESTS_MAX {
-        assert_eq!(subject.ask(&format!("AT.ID 7 {sequence} INCR n")), format!("[0 {}]", sequence + 1));
+        assert_eq!(subject.ask(&format!("AT.ID 7 {sequence} 0 INCR n")), format!("[0 {}]", sequence + 1));
     }
-    assert_eq!(subject.ask("AT.ID 7 1 INCR n"), "[1 2]");
-    assert!(subject.ask("AT.ID 7 0 INCR n").starts_with("-FORGOTTEN write 0"));
+    assert_eq!(subject.ask("AT.ID 7 1 0 INCR n"), "[1 2]");
+    assert!(subject.ask("AT.ID 7 0 0 INCR n").starts_with("-FORGOTTEN write 0"));
     assert_eq!(subject.ask("GET n"), format!("\"{}\"", REQUESTS_MAX + 1));
     subject.keyspace.verify(SLOT).unwrap();
 }
@@ -72,14 +73,14 @@ fn the_latest_writes_are_remembered_and_older_ones_are_never_done_again() {
 #[test]
 fn a_client_is_forgotten_when_it_was_silent_for_long_and_not_before() {
     let mut subject = Subject::new();
-    subject.ask("AT.ID 1 1 INCR n");
+    subject.ask("AT.ID 1 1 0 INCR n");
     subject.now_ms += SESSION_MS_MIN;
-    subject.ask("AT.ID 2 1 INCR n");
-    assert_eq!(subject.ask("AT.ID 1 1 INCR n"), "[1 1]");
+    subject.ask("AT.ID 2 1 0 INCR n");
+    assert_eq!(subject.ask("AT.ID 1 1 0 INCR n"), "[1 1]");
     subject.now_ms += SESSION_MS_MIN;
-    subject.ask("AT.ID 3 1 INCR n");
-    assert_eq!(subject.ask("AT.ID 2 1 INCR n"), "[1 2]");
-    assert_eq!(subject.ask("AT.ID 1 1 INCR n"), "[0 4]", "nobody knows it any more");
+    subject.ask("AT.ID 3 1 0 INCR n");
+    assert_eq!(subject.ask("AT.ID 2 1 0 INCR n"), "[1 2]");
+    assert_eq!(subject.ask("AT.ID 1 1 0 INCR n"), "[0 4]", "nobody knows it any more");
     subject.keyspace.verify(SLOT).unwrap();
 }
 
@@ -87,29 +88,29 @@ fn a_client_is_forgotten_when_it_was_silent_for_long_and_not_before() {
 fn clients_beyond_those_that_are_remembered_are_refused_until_some_are_forgotten() {
     let mut subject = Subject::new();
     for client in 0..SESSIONS_MAX {
-        assert_eq!(subject.ask(&format!("AT.ID {client:x} 1 SET k v")), "[0 +OK]");
+        assert_eq!(subject.ask(&format!("AT.ID {client:x} 1 0 SET k v")), "[0 +OK]");
     }
-    assert!(subject.ask("AT.ID ffff 1 SET k w").starts_with("-TRYAGAIN"));
+    assert!(subject.ask("AT.ID fffff 1 0 SET k w").starts_with("-TRYAGAIN"));
     assert_eq!(subject.ask("GET k"), "\"v\"", "nothing was changed");
-    assert_eq!(subject.ask("AT.ID 5 2 SET k w"), "[0 +OK]", "who is known goes on");
+    assert_eq!(subject.ask("AT.ID 5 2 0 SET k w"), "[0 +OK]", "who is known goes on");
     subject.now_ms += 2 * SESSION_MS_MIN;
-    assert_eq!(subject.ask("AT.ID ffff 1 SET k w"), "[0 +OK]");
+    assert_eq!(subject.ask("AT.ID fffff 1 0 SET k w"), "[0 +OK]");
     subject.keyspace.verify(SLOT).unwrap();
 }
 
 #[test]
 fn what_is_remembered_moves_with_the_slot_and_outlives_its_keys() {
     let (mut from, mut to) = (Subject::new(), Subject::new());
-    from.ask("AT.ID 1 1 INCR n");
+    from.ask("AT.ID 1 1 0 INCR n");
     assert_eq!(from.ask("FLUSHALL"), "+OK");
-    assert_eq!(from.ask("AT.ID 1 1 INCR n"), "[1 1]");
+    assert_eq!(from.ask("AT.ID 1 1 0 INCR n"), "[1 1]");
     let (cells, is_last) = from.keyspace.exporter(SLOT).next(1 << 20).unwrap();
     assert!(is_last);
     let (applied, time_ms) = (from.keyspace.applied(SLOT), from.keyspace.time_ms(SLOT));
     to.keyspace.install(SLOT, applied, time_ms, &cells).unwrap();
     assert_eq!(to.keyspace.digest(SLOT).unwrap(), from.keyspace.digest(SLOT).unwrap());
     to.applied = applied;
-    assert_eq!(to.ask("AT.ID 1 1 INCR n"), "[1 1]");
+    assert_eq!(to.ask("AT.ID 1 1 0 INCR n"), "[1 1]");
     to.keyspace.verify(SLOT).unwrap();
     to.keyspace.install(SLOT, Applied::default(), 0, &Vec::new()).unwrap();
     to.keyspace.verify(SLOT).unwrap();
@@ -117,7 +118,7 @@ fn what_is_remembered_moves_with_the_slot_and_outlives_its_keys() {
 
 #[test]
 fn keys_are_found_behind_the_name_of_the_write() {
-    let words: [&[u8]; 6] = [b"COMMAND", b"GETKEYS", b"AT.ID", b"1", b"1", b"MSET"];
+    let words: [&[u8]; 7] = [b"COMMAND", b"GETKEYS", b"AT.ID", b"1", b"1", b"0", b"MSET"];
     let all = [&words[..], &[b"a", b"1", b"b", b"2"]].concat();
     let mut bytes = Vec::new();
     atoll_resp::write_request(&mut bytes, &all);

@@ -2,8 +2,10 @@
 //!
 //! A partition is a hash to clients of Redis, and its sort keys are the fields.
 //!
-//! Invariant: a write is sent once. Whoever answered that it is not the one to ask, or that nothing happened, is asked
-//! again; where nobody answered, the outcome is unknown.
+//! Every write has a name under which its slot does it once: its caller's, or one of ours. So a write that nobody answered
+//! is sent again, to whoever has the slot by then.
+//!
+//! Invariant: a write is never done twice; where nobody answers until patience is over, its outcome is unknown.
 
 mod answer;
 mod connection;
@@ -12,6 +14,7 @@ mod nodes;
 mod options;
 mod request;
 mod scan;
+mod session;
 mod store;
 mod wait;
 

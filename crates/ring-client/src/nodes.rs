@@ -1,6 +1,6 @@
 //! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
 //!
-//! Invariant: what was sent and not answered is not sent again unless it only reads, or is done once however often it is asked.
+//! Invariant: what is sent again only reads, or has a name under which it is done once.
 
 use crate::answer::{Refused, bracketed, meaning};
 use crate::connection::{Connection, written};
@@ -48,8 +48,6 @@ pub(crate) struct Nodes {
 /// What became of a write on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
-    /// Whether it is done once however often it is asked for, so that it may be sent again.
-    is_done_once: bool,
     /// Whether it may have arrived, and was not answered.
     is_sent: AtomicBool,
     /// Whether an earlier try may have arrived, and was not answered.
@@ -57,10 +55,6 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(is_done_once: bool) -> Self {
-        Self { is_done_once, ..Self::default() }
-    }
-
     fn doubt(&self) {
         self.is_doubtful.store(true, Ordering::SeqCst);
     }
@@ -140,7 +134,6 @@ impl Nodes {
         let begin = || sending.into_iter().for_each(|sending| sending.is_sent.store(true, Ordering::SeqCst));
         let refused =
             || sending.into_iter().for_each(|sending| sending.is_sent.store(false, Ordering::SeqCst));
-        let is_repeatable = sending.is_none_or(|sending| sending.is_done_once);
         let ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         loop {
@@ -152,12 +145,9 @@ impl Nodes {
                     refused();
                     match meaning(&text, what, &self.place) {
                         // Asking again tells.
-                        Refused::Unknown(reason) if is_repeatable => {
+                        Refused::Unknown(reason) => {
                             sending.into_iter().for_each(Sending::doubt);
                             (reason, None)
-                        }
-                        Refused::Unknown(reason) => {
-                            return Err(StoreError::Unknown { what, reason, source: None });
                         }
                         Refused::Failed(error) => return Err(error),
                         Refused::Moved(address) => {
@@ -176,10 +166,6 @@ impl Nodes {
                 Ok(value) => return Ok(value),
                 Err(Silent::Stranger) => {
                     return Err(StoreError::Unauthenticated { place: self.place.clone() });
-                }
-                Err(Silent::Sent(error)) if !is_repeatable => {
-                    let reason = format!("the connection to {target} was lost before the answer");
-                    return Err(StoreError::Unknown { what, reason, source: Some(Arc::new(error)) });
                 }
                 Err(silent) => {
                     if let (Silent::Sent(_), Some(sending)) = (&silent, sending) {

@@ -8,8 +8,8 @@ use std::ops::Bound;
 /// A request as it is sent.
 pub(crate) type Written = Vec<u8>;
 
-/// `AT.BATCH`, done once where the request has a name.
-pub(crate) fn batch(batch: &Batch, request: Option<RequestId>) -> Written {
+/// `AT.BATCH`, done once; of the writes of this client before `floor` none is asked for again.
+pub(crate) fn batch(batch: &Batch, request: RequestId, floor: u64) -> Written {
     let mut ends = Vec::new();
     for mutation in &batch.mutations {
         if let Mutation::DeleteRange(range) = mutation {
@@ -17,11 +17,9 @@ pub(crate) fn batch(batch: &Batch, request: Option<RequestId>) -> Written {
         }
     }
     let mut ends = ends.iter();
-    let id = request.map(|RequestId { client, sequence }| [format!("{client:x}"), sequence.to_string()]);
-    let mut words: Vec<&[u8]> = Vec::new();
-    if let Some([client, sequence]) = &id {
-        words.extend([&b"AT.ID"[..], client.as_bytes(), sequence.as_bytes()]);
-    }
+    let [client, sequence, floor] =
+        [format!("{:x}", request.client), request.sequence.to_string(), floor.to_string()];
+    let mut words: Vec<&[u8]> = vec![b"AT.ID", client.as_bytes(), sequence.as_bytes(), floor.as_bytes()];
     words.extend([&b"AT.BATCH"[..], &batch.partition]);
     for condition in &batch.conditions {
         match condition {

@@ -2,6 +2,7 @@
 
 use crate::nodes::{Nodes, Sending};
 use crate::options::RingOptions;
+use crate::session::Names;
 use crate::wait::{self, Glances};
 use crate::{listing, request, scan};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
     pub(crate) glances: Glances,
+    names: Names,
     durability: Durability,
     /// The latest time that a node told.
     latest: AtomicU64,
@@ -52,9 +54,9 @@ impl RingStore {
         nodes.refresh().await?;
         let answer = nodes.ask("open", None, &[b"CONFIG", b"GET", b"append*"]).await?;
         let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
-        let (latest, is_closed, glances) = Default::default();
+        let (latest, is_closed, glances, names) = Default::default();
         let limits = Limits::CONTRACT;
-        let shared = Shared { nodes, limits, watches, glances, durability, latest, is_closed };
+        let shared = Shared { nodes, limits, watches, glances, names, durability, latest, is_closed };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -129,11 +131,18 @@ impl Shared {
             return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
         }
         let durability = self.capabilities().durability_for(options.durability)?;
-        let request = request::batch(&batch, options.request);
-        let sending = Sending::new(options.request.is_some());
+        let name = options.request.is_none().then(|| self.names.take());
+        let request = match (&name, options.request) {
+            (Some(name), _) => request::batch(&batch, name.request, name.request.sequence),
+            (None, Some(request)) => request::batch(&batch, request, 0),
+            (None, None) => return Err(self.nodes.odd("write")),
+        };
+        let sending = Sending::default();
         let writing = self.nodes.write(&batch.partition, &request, &sending);
         let answer = within(options.deadline, "write", Some(&sending), &self.nodes.place, writing).await;
-        let outcome = answer.and_then(|answer| self.outcome(&batch, options, &answer));
+        let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
+        // That a write without a name was sent twice is nothing to the caller.
+        let outcome = outcome.map(|repeated| repeated && name.is_none());
         let outcome = outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
             // An earlier try may be on its way still, and what was refused now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
@@ -150,18 +159,11 @@ impl Shared {
     }
 
     /// Whether a write had been done before, by what a node answered.
-    fn outcome(&self, batch: &Batch, options: WriteOptions, answer: &Value) -> Result<bool, StoreError> {
-        let (repeated, answer) = match (options.request, answer) {
-            (None, answer) => (false, answer),
-            (Some(_), Value::Array(parts)) => match &parts[..] {
-                [Value::Integer(repeated), answer] => (*repeated != 0, answer),
-                _ => return Err(self.nodes.odd("write")),
-            },
-            (Some(_), _) => return Err(self.nodes.odd("write")),
-        };
-        match answer {
-            Value::Simple(_) => Ok(repeated),
-            Value::Array(parts) => Err(self.conflict(batch, parts)),
+    fn outcome(&self, batch: &Batch, answer: &Value) -> Result<bool, StoreError> {
+        let Value::Array(parts) = answer else { return Err(self.nodes.odd("write")) };
+        match &parts[..] {
+            [Value::Integer(repeated), Value::Simple(_)] => Ok(*repeated != 0),
+            [Value::Integer(_), Value::Array(parts)] => Err(self.conflict(batch, parts)),
             _ => Err(self.nodes.odd("write")),
         }
     }

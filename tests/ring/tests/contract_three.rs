@@ -15,7 +15,7 @@ use atoll_conformance::{SharedStore, Subject};
 use atoll_replica::{GroupOptions, NodeId, Options};
 use atoll_ring::{LocalGroup, Node, NodeOptions, Others};
 use atoll_ring_client::{RingOptions, RingStore};
-use atoll_store::{PartitionQuery, Store, StoreError, WriteOptions};
+use atoll_store::StoreError;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,20 +55,7 @@ impl Subject for ThreeNodes {
         Box::pin(async move {
             let seeds = self.nodes.iter().map(|node| node.address().to_string()).collect();
             let store = RingStore::open(RingOptions::of(seeds)).await?;
-            // To begin another ring for each check would take longer than the checks.
-            let mut query = PartitionQuery::prefix(*b"");
-            loop {
-                let page = store.partition_keys(query.clone()).await?;
-                for partition in &page.partitions {
-                    store.delete_partition(partition, WriteOptions::default()).await?;
-                }
-                query.resume = page.resume;
-                if query.resume.is_none() {
-                    break;
-                }
-            }
-            let store: SharedStore = Arc::new(store);
-            Ok(store)
+            common::reuse(store).await
         })
     }
 

@@ -50,7 +50,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
             return Err(Refusal::Limit { what: "an answer that is remembered", actual, most }.into());
         }
         let mut session = kept.clone().unwrap_or_default();
-        session.remember(once.sequence, answer);
+        session.remember(once.sequence, once.floor, answer);
         self.keep(once.client, &name, kept.is_some(), session)
     }
 

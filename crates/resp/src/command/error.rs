@@ -38,6 +38,9 @@ pub enum CommandError {
     /// A client of a request that is done once is no number of 128 bits.
     #[error("a client is 1 to 32 hexadecimal digits")]
     RequestClient,
+    /// A floor that is no number, or above the write itself.
+    #[error("a floor is a number that is not above that of the write")]
+    Floor,
     /// A command that cannot be one that is done once.
     #[error("AT.ID takes a command that changes keys of one slot, and '{name}' does not")]
     NotOnce {

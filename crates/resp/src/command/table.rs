@@ -75,8 +75,8 @@ impl Keys {
     const ONE: Self = Self { first: 1, last: 1, step: 1 };
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
-    /// Of a command that stands behind three arguments: as most are, with one key as its first argument.
-    pub(super) const OF_INNER: Self = Self { first: 4, last: 4, step: 1 };
+    /// Of a command that stands behind four arguments: as most are, with one key as its first argument.
+    pub(super) const OF_INNER: Self = Self { first: 5, last: 5, step: 1 };
 
     /// The same keys, of a command that so many arguments stand before.
     fn behind(self, arguments: u8) -> Self {
@@ -197,7 +197,7 @@ pub const COMMANDS: &[Specification] = &[
     row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),
     row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
-    row("at.id", -5, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
+    row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
     row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
