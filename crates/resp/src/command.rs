@@ -15,6 +15,7 @@ mod own;
 mod server;
 mod strings;
 mod table;
+mod watch;
 
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
@@ -24,6 +25,7 @@ pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand,
 pub use server::{ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification, find};
+pub use watch::{Expected, WatchRequest};
 
 use crate::Request;
 use arguments::Arguments;
@@ -237,6 +239,10 @@ pub enum Command<'a> {
     // The store contract.
     /// `AT.ID`: a write that is done once, however often it is asked for.
     Once(Once<'a>),
+    /// `AT.WAIT` and `AT.WATCH`: until a field is as it has to be.
+    Watch(WatchRequest<'a>),
+    /// `AT.UNWATCH`: lets go of the watch of this connection that is called so.
+    Unwatch(u64),
     /// What Redis does not have.
     Own(OwnCommand<'a>),
 }

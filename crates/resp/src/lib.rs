@@ -25,9 +25,9 @@ mod writer;
 
 pub use command::{
     Authentication, COMMANDS, ClientRequest, ClusterRequest, Command, CommandError, CommandRequest, Deadline,
-    ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange, Flag, Group, Hello, Keys, Once,
-    OwnCommand, Pairs, Part, RangeRequest, ScanRequest, SetAnswer, SetCondition, SetLifetime, SetRequest,
-    Specification, Unit, find,
+    Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange, Flag, Group, Hello, Keys,
+    Once, OwnCommand, Pairs, Part, RangeRequest, ScanRequest, SetAnswer, SetCondition, SetLifetime,
+    SetRequest, Specification, Unit, WatchRequest, find,
 };
 pub use error::ProtocolError;
 pub use limits::Limits;

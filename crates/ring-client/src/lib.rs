@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod lines;
 mod listing;
 mod nodes;
 mod options;

@@ -289,7 +289,12 @@ impl Nodes {
         self.owners.lock().get(usize::from(slot)).cloned().flatten()
     }
 
-    fn set_owner(&self, slot: Option<u16>, address: &Address) {
+    /// Whom to ask about a slot.
+    pub(crate) fn owner_or_seed(&self, slot: u16) -> Address {
+        self.owner(slot).unwrap_or_else(|| self.seed())
+    }
+
+    pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
         let mut owners = self.owners.lock();
         if let Some(owner) = slot.and_then(|slot| owners.get_mut(usize::from(slot))) {
             *owner = Some(Arc::clone(address));
@@ -303,7 +308,7 @@ impl Nodes {
     }
 
     /// A node that does not answer is asked for nothing until somebody names it again.
-    fn forget(&self, address: &Address) {
+    pub(crate) fn forget(&self, address: &Address) {
         self.idle.lock().remove(address);
         self.owners
             .lock()

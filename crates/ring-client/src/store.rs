@@ -1,10 +1,10 @@
 //! The store: limits and deadlines in front of the calls, and what they share.
 
+use crate::lines::Lines;
 use crate::nodes::{Nodes, Sending};
 use crate::options::RingOptions;
 use crate::session::Names;
-use crate::wait::{self, Glances};
-use crate::{listing, request, scan};
+use crate::{listing, request, scan, wait};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
 use atoll_store::watch::Watches;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
-    pub(crate) glances: Glances,
+    pub(crate) lines: Lines,
     names: Names,
     durability: Durability,
     /// The latest time that a node told.
@@ -54,9 +54,9 @@ impl RingStore {
         nodes.refresh().await?;
         let answer = nodes.ask("open", None, &[b"CONFIG", b"GET", b"append*"]).await?;
         let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
-        let (latest, is_closed, glances, names) = Default::default();
+        let (latest, is_closed, lines, names) = Default::default();
         let limits = Limits::CONTRACT;
-        let shared = Shared { nodes, limits, watches, glances, names, durability, latest, is_closed };
+        let shared = Shared { nodes, limits, watches, lines, names, durability, latest, is_closed };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -104,7 +104,7 @@ impl Shared {
             durability_default: self.durability,
             cheap_scans_across_large_values: true,
             waiters_max: self.nodes.options.waiters_max,
-            wait_latency: Duration::from_millis(25),
+            wait_latency: Duration::from_micros(300),
             parallelism_best: PARALLELISM,
             round_trip: Duration::from_micros(200),
             request_memory: Duration::from_millis(SESSION_MS_MIN),
@@ -143,19 +143,14 @@ impl Shared {
         let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
         // That a write without a name was sent twice is nothing to the caller.
         let outcome = outcome.map(|repeated| repeated && name.is_none());
-        let outcome = outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
+        outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
             // An earlier try may be on its way still, and what was refused now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
                 let reason = format!("an earlier try was not answered, and the last one was: {error}");
                 StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }
             }
             error => error,
-        });
-        // Whatever came of it, it may be there.
-        if !matches!(&outcome, Err(error) if error.outcome() == Outcome::Refused) {
-            self.watches.wrote(&batch);
-        }
-        outcome
+        })
     }
 
     /// Whether a write had been done before, by what a node answered.
@@ -302,6 +297,7 @@ impl Store for RingStore {
         Box::pin(async move {
             self.shared.is_closed.store(true, Ordering::SeqCst);
             self.shared.watches.close();
+            self.shared.lines.close();
             self.shared.nodes.close();
             Ok(())
         })

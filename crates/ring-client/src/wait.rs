@@ -1,110 +1,22 @@
-//! Waits: what this client writes wakes its waits at once; what others write is found by looking at the cells in turn, one
-//! task for all of them. This is a first step: a node cannot be asked to tell yet.
+//! Waits: the node that has the cell tells when it is as it has to be.
 //!
-//! Invariant: while a waiter waits, what was glanced at last is what it read, or unknown; a glance at anything else wakes it.
-//! Invariant: nothing is looked at for which nobody waits.
+//! Invariant: a wait outlives the node that it waits at; whoever has the cell by then is asked.
 
+use crate::answer::{Refused, meaning};
+use crate::lines::Told;
 use crate::store::Shared;
-use atoll_store::{Buffer, ByteRange, Cell, Expectation, PartitionKey, SortKey, StoreError, Waited};
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Weak};
+use atoll_keyspace::slot_of;
+use atoll_store::{Buffer, ByteRange, Cell, Expectation, StoreError, Waited};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between one look at all cells and the next.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long a node is asked to wait at a time.
+const TURN: Duration = Duration::from_secs(3600);
 
-/// What is waited for.
-#[derive(Default)]
-pub(crate) struct Glances {
-    cells: Mutex<Cells>,
-}
-
-#[derive(Default)]
-struct Cells {
-    seen: HashMap<(PartitionKey, SortKey), Seen>,
-    /// Whether a task looks at them.
-    is_looked_at: bool,
-}
-
-#[derive(Default)]
-struct Seen {
-    waiters: usize,
-    last: Option<u64>,
-}
-
-fn fingerprint(value: Option<&Buffer>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.map(Buffer::as_slice).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// One waiter; dropping it ends the looking if it was the last.
-struct Waiter<'a> {
-    shared: &'a Arc<Shared>,
-    key: (PartitionKey, SortKey),
-}
-
-impl<'a> Waiter<'a> {
-    fn join(shared: &'a Arc<Shared>, cell: Cell<'_>) -> Self {
-        let key = (cell.partition.to_vec(), cell.sort.to_vec());
-        let mut cells = shared.glances.cells.lock();
-        if !std::mem::replace(&mut cells.is_looked_at, true) {
-            tokio::spawn(glance(Arc::downgrade(shared)));
-        }
-        cells.seen.entry(key.clone()).or_default().waiters += 1;
-        drop(cells);
-        Self { shared, key }
-    }
-
-    fn saw(&self, value: Option<&Buffer>) {
-        if let Some(seen) = self.shared.glances.cells.lock().seen.get_mut(&self.key) {
-            seen.last = seen.last.filter(|&last| last == fingerprint(value));
-        }
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        let mut cells = self.shared.glances.cells.lock();
-        if let Some(seen) = cells.seen.get_mut(&self.key) {
-            seen.waiters -= 1;
-            if seen.waiters == 0 {
-                cells.seen.remove(&self.key);
-            }
-        }
-    }
-}
-
-/// Looks at all cells that are waited for, again and again, until there are none.
-async fn glance(shared: Weak<Shared>) {
-    loop {
-        tokio::time::sleep(PAUSE).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let keys: Vec<_> = shared.glances.cells.lock().seen.keys().cloned().collect();
-        for key in &keys {
-            let cell = Cell::new(&key.0, &key.1);
-            // A node that does not answer now may do so next time; a waiter that reads is told.
-            let Ok(value) = shared.get(cell, ByteRange::ALL).await else { continue };
-            let now = Some(fingerprint(value.as_ref()));
-            let is_changed = match shared.glances.cells.lock().seen.get_mut(key) {
-                Some(seen) => std::mem::replace(&mut seen.last, now) != now,
-                None => false,
-            };
-            if is_changed {
-                shared.watches.wrote_cell(cell);
-            }
-        }
-        let mut cells = shared.glances.cells.lock();
-        if cells.seen.is_empty() || shared.is_closed() {
-            // Whoever comes after this begins anew.
-            cells.is_looked_at = false;
-            return;
-        }
-    }
-}
+/// Before a node is asked again that could not wait.
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// The contract's `wait`.
 pub(crate) async fn wait(
@@ -114,21 +26,83 @@ pub(crate) async fn wait(
     time_out: Duration,
 ) -> Result<Waited, StoreError> {
     let watch = shared.watches.watch(cell)?;
-    let waiter = Waiter::join(shared, cell);
     let ends = Instant::now().checked_add(time_out);
     // The first look happens however short the time is.
-    let mut current = shared.get(cell, ByteRange::ALL).await?;
-    waiter.saw(current.as_ref());
+    let current = shared.get(cell, ByteRange::ALL).await?;
+    if expectation.is_met(current.as_deref()) {
+        return Ok(Waited::Met(current));
+    }
     let watching = async {
-        while !expectation.is_met(current.as_deref()) {
-            watch.changed().await?;
-            current = shared.get(cell, ByteRange::ALL).await?;
-            waiter.saw(current.as_ref());
+        tokio::select! {
+            met = watch_for(shared, cell, &expectation, ends) => met,
+            // Nothing wakes it but the end of the store.
+            closed = watch.changed() => match closed {
+                Err(closed) => Err(closed),
+                Ok(()) => Err(shared.unavailable("the store was closed")),
+            },
         }
-        Ok(Waited::Met(current))
     };
     match ends {
         None => watching.await,
         Some(ends) => tokio::time::timeout_at(ends, watching).await.unwrap_or(Ok(Waited::TimedOut)),
+    }
+}
+
+async fn watch_for(
+    shared: &Arc<Shared>,
+    cell: Cell<'_>,
+    expectation: &Expectation,
+    ends: Option<Instant>,
+) -> Result<Waited, StoreError> {
+    let (slot, nodes) = (slot_of(cell.partition), &shared.nodes);
+    let mut words: Vec<&[u8]> = vec![cell.partition, cell.sort];
+    match expectation {
+        Expectation::Equals(Some(value)) => words.extend([&b"EQ"[..], value]),
+        Expectation::Differs(Some(value)) => words.extend([&b"NE"[..], value]),
+        Expectation::Equals(None) => words.push(b"ABSENT"),
+        Expectation::Differs(None) => words.push(b"PRESENT"),
+    }
+    let (mut pause, mut troubled_since) = (PAUSE_FIRST, None);
+    loop {
+        let left = ends.map_or(TURN, |ends| ends.saturating_duration_since(Instant::now())).min(TURN);
+        // Rounded up: it is this side that says when the time is over.
+        let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        let target = nodes.owner_or_seed(slot);
+        let trouble = match shared.lines.wait(&nodes.options, &target, milliseconds, &words).await {
+            Told::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
+            Told::Long => {
+                let current = shared.get(cell, ByteRange::ALL).await?;
+                if expectation.is_met(current.as_deref()) {
+                    return Ok(Waited::Met(current));
+                }
+                continue;
+            }
+            Told::TimeOut => {
+                troubled_since = None;
+                continue;
+            }
+            Told::Refused(text) => match meaning(&text, "wait", &nodes.place) {
+                Refused::Failed(error) => return Err(error),
+                Refused::Moved(address) => {
+                    nodes.set_owner(Some(slot), &Arc::from(address));
+                    "it is sent from node to node".to_owned()
+                }
+                Refused::Later(reason) | Refused::Unknown(reason) => reason,
+            },
+            Told::Lost(reason) => {
+                nodes.forget(&target);
+                reason
+            }
+        };
+        let since = *troubled_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > nodes.options.patience {
+            return Err(shared.unavailable(&trouble));
+        }
+        if nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target) {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            // Where nobody tells, the next round asks whoever is known.
+            let _ = nodes.refresh().await;
+        }
     }
 }

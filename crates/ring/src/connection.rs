@@ -193,6 +193,7 @@ impl Connection {
             Ok(0) => {
                 // What it asked for is answered, though it will ask nothing more.
                 self.session.is_ending = true;
+                here.slots.watches().give_up(self.session.key);
                 Ok(0)
             }
             Ok(count) => {

@@ -13,6 +13,7 @@ use crate::peer::Spoken;
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
 use crate::table::SlotTable;
+use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_keyspace::{Keyspace, Overdue};
 use atoll_replica::{Incarnation, Input, Moment, NodeId, Table, Ticket, Version};
@@ -180,6 +181,12 @@ impl Copied {
             true => self.copies.write(slot, now, request, keys, (ticket, protocol)),
             false => self.copies.read(slot, now, request, keys, (ticket, protocol)),
         };
+        self.note(done);
+    }
+
+    /// Has somebody told when a field is as it has to be.
+    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) {
+        let done = self.copies.watch(slot, now, watch);
         self.note(done);
     }
 

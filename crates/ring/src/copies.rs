@@ -12,11 +12,12 @@ use crate::clock::Now;
 use crate::group::GroupMember;
 use crate::log::{SlotLog, position_of};
 use crate::peer::{Peers, Spoken};
+use crate::watches::{Touched, Watch};
 use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
 use atoll_replica::{
     Effect, Entry, Incarnation, Input, NodeId, Options, Position, Refusal, Replica, Slot, Survived, Ticket,
 };
-use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser};
+use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
 use moves::Moves;
 use std::collections::{HashMap, VecDeque};
@@ -26,6 +27,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 enum Waiting {
     Write { slot: u16, protocol: Protocol },
     Read { slot: u16, request: Vec<u8>, protocol: Protocol },
+    Watch { slot: u16, watch: Box<Watch> },
 }
 
 /// The copies of this node.
@@ -39,6 +41,10 @@ pub(crate) struct Copies {
     waiting: HashMap<Ticket, Waiting>,
     /// Replies that are ready, for whoever waits for these tickets.
     answers: Vec<(Ticket, Vec<u8>)>,
+    /// Watches that may begin, or why not.
+    watched: Vec<(Watch, Option<String>)>,
+    /// What was written.
+    pub(crate) touched: Touched,
     /// What was handed to the log and is not durable as was chosen.
     handed: Vec<(Slot, Position)>,
     inputs: VecDeque<Input>,
@@ -61,6 +67,7 @@ impl Copies {
         peers: Peers,
     ) -> Self {
         let (waiting, answers, handed, inputs, effects, moves) = Default::default();
+        let (watched, touched) = Default::default();
         Self {
             keyspace,
             peers,
@@ -69,6 +76,8 @@ impl Copies {
             group: None,
             waiting,
             answers,
+            watched,
+            touched,
             handed,
             inputs,
             effects,
@@ -136,6 +145,19 @@ impl Copies {
         let request = Body::request_bytes(request);
         self.waiting.insert(ticket, Waiting::Read { slot, request, protocol });
         self.step(now, Input::Read { slot: Slot(slot.into()), ticket, keys })
+    }
+
+    /// Somebody waits for a field; whether that may begin comes with [`Copies::take_watched`].
+    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) -> Result<(), NodeError> {
+        self.own_tickets += 1;
+        let (ticket, keys) = (Ticket(self.own_tickets), vec![number_of(watch.key())]);
+        self.waiting.insert(ticket, Waiting::Watch { slot, watch: Box::new(watch) });
+        self.step(now, Input::Read { slot: Slot(slot.into()), ticket, keys })
+    }
+
+    /// Watches that may begin, or why not, each once.
+    pub(crate) fn take_watched(&mut self) -> Vec<(Watch, Option<String>)> {
+        std::mem::take(&mut self.watched)
     }
 
     /// What another node said.
@@ -210,7 +232,7 @@ impl Copies {
         let waiting = ticket.and_then(|ticket| self.waiting.remove(&ticket));
         let protocol = match waiting {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
-            None => Protocol::Resp2,
+            Some(Waiting::Watch { .. }) | None => Protocol::Resp2,
         };
         let mut reply = Vec::new();
         let number = number_of_slot(slot);
@@ -220,9 +242,15 @@ impl Copies {
                 let command = request.as_ref().and_then(|request| Command::of(request).ok());
                 let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
                 self.keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
+                if let Some(request) = request.filter(|_| self.touched.is_wanted) {
+                    let specification = request.get(0).and_then(find);
+                    let keys = specification.map(|known| known.keys_of(&request).places(request.len()));
+                    self.touched.touch(keys.into_iter().flatten().filter_map(|place| request.get(place)));
+                }
             }
             Body::Expiry(keys) => {
                 let keys: Vec<_> = keys.iter().map(|(key, deadline)| (key.as_slice(), *deadline)).collect();
+                self.touched.touch(keys.iter().map(|(key, _)| *key));
                 self.keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
             }
             Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
@@ -237,8 +265,13 @@ impl Copies {
     }
 
     fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
-        let Some(Waiting::Read { slot, request: bytes, protocol }) = self.waiting.remove(&ticket) else {
-            return Ok(());
+        let (slot, bytes, protocol) = match self.waiting.remove(&ticket) {
+            Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
+            Some(Waiting::Watch { watch, .. }) => {
+                self.watched.push((*watch, None));
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
         let request = self.parser.parse(&bytes).ok().flatten();
         let command = request.as_ref().and_then(|request| Command::of(request).ok());
@@ -283,11 +316,22 @@ impl Copies {
 
     fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
         let Some(waiting) = self.waiting.remove(&ticket) else { return };
-        let (Waiting::Write { slot, protocol } | Waiting::Read { slot, protocol, .. }) = waiting;
+        let (slot, protocol, watch) = match waiting {
+            Waiting::Write { slot, protocol } | Waiting::Read { slot, protocol, .. } => {
+                (slot, protocol, None)
+            }
+            Waiting::Watch { slot, watch } => (slot, Protocol::Resp2, Some(watch)),
+        };
         let mut reply = Vec::new();
         let mut writer = ReplyWriter::new(&mut reply, protocol);
         refusals::write(refusal, slot, self.replica.table(), &mut writer);
-        self.answers.push((ticket, reply));
+        match watch {
+            None => self.answers.push((ticket, reply)),
+            Some(watch) => {
+                let why = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+                self.watched.push((*watch, Some(why.trim_end().to_owned())));
+            }
+        }
     }
 
     fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {

@@ -148,6 +148,7 @@ impl EventLoop {
         }
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
         self.here.slots.settle(self.here.now, self.poll.registry())?;
+        self.here.slots.look_at_watches(self.here.now, &self.here.table)?;
         self.fill();
         let mut answered = std::mem::take(&mut self.answered);
         for key in answered.drain(..) {
@@ -176,6 +177,20 @@ impl EventLoop {
                 self.answered.push(key_of(ticket));
             }
         }
+        let (answers, pushes) = self.here.slots.watches().take_told();
+        for (ticket, reply) in answers {
+            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
+            if connection.outbox.fill(ticket, |target, _| target.extend_from_slice(&reply)) {
+                self.answered.push(key_of(ticket));
+            }
+        }
+        for (key, session, push) in pushes {
+            let connection = self.connections.get_mut(key);
+            if let Some(connection) = connection.filter(|connection| connection.session.id == session) {
+                connection.outbox.target().extend_from_slice(&push);
+                self.answered.push(key);
+            }
+        }
         while let Some(Asked::Clients(ticket)) = self.here.asked.pop() {
             let text = clients::list(&self.connections, self.here.now.moment);
             let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
@@ -188,6 +203,7 @@ impl EventLoop {
 
     fn end(&mut self, key: usize, end: End) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.here.slots.watches().end_connection(key);
         let _ = self.poll.registry().deregister(&mut connection.socket);
         let metrics = &self.here.metrics;
         metrics.connections.set(self.connections.len() as u64);

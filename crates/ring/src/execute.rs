@@ -7,6 +7,7 @@ mod connection;
 mod info;
 mod keys;
 mod server;
+mod watch;
 
 use crate::connection::{End, Outbox, Session};
 use crate::here::Here;
@@ -87,6 +88,8 @@ impl Executor<'_> {
             Command::Time => self.time(),
             // What was acknowledged is on every copy in sync already: there is nothing to wait for.
             Command::Wait { .. } => self.writer().integer(0),
+            Command::Watch(request) => self.watch(request),
+            Command::Unwatch(id) => self.unwatch(*id),
             command => self.about_keys(request, known, command),
         }
     }

@@ -77,6 +77,8 @@ struct State {
     nonces: u64,
     /// The table that everybody was told of.
     told: Version,
+    /// Nodes that nobody waits for.
+    gone: Vec<NodeId>,
     is_over: bool,
 }
 
@@ -100,6 +102,7 @@ impl LocalGroup {
             members: BTreeMap::new(),
             nonces: 0,
             told: Version(0),
+            gone: Vec::new(),
             is_over: false,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), silence });
@@ -128,6 +131,11 @@ impl LocalGroup {
         decision
     }
 
+    /// Nobody waits for this node any more: its copies are made elsewhere, unless it begins again.
+    pub fn give_up(&self, node: NodeId) {
+        self.shared.lock().gone.push(node);
+    }
+
     /// Waits until the table is as is wanted, for so long at most; whether it is.
     pub fn wait(&self, most: Duration, is_wanted: impl Fn(&Table) -> bool) -> bool {
         let state = self.shared.lock();
@@ -153,7 +161,7 @@ impl Shared {
         for line in state.members.values() {
             (line.said)(GroupSaid::Heard(line.clock.now().moment));
         }
-        for change in state.group.plan(&[]) {
+        for change in state.group.plan(&state.gone) {
             state.group.apply(change);
         }
         state.publish();
@@ -203,6 +211,7 @@ impl GroupDoor for LocalGroup {
         let Joining { node, address, survived, clock, said } = joining;
         let mut state = self.shared.lock();
         state.nonces += 1;
+        state.gone.retain(|gone| *gone != node);
         let nonce = state.nonces;
         if let Decision::Registered { incarnation } =
             state.group.apply(Change::Register { node, nonce, address, survived })

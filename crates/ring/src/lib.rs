@@ -29,6 +29,7 @@ mod execute;
 mod slots;
 mod syncing;
 mod table;
+mod watches;
 
 // What a node of several does.
 mod copied;

@@ -40,6 +40,8 @@ pub(crate) struct Metrics {
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_refused: Counter,
     pub(crate) connections_dropped: Counter,
+    /// Fields that are waited for.
+    pub(crate) watches: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
     pub(crate) connection_bytes: Counter,
@@ -66,6 +68,7 @@ impl Default for Metrics {
             connections_accepted: Counter::default(),
             connections_refused: Counter::default(),
             connections_dropped: Counter::default(),
+            watches: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             connection_bytes: Counter::default(),

@@ -9,6 +9,8 @@ use crate::clock::Now;
 use crate::copied::Copied;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
+use crate::table::SlotTable;
+use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
@@ -36,6 +38,9 @@ pub(crate) struct Slots {
     memory_bytes_max: u64,
     /// Answers that came after all, each for whoever has the ticket.
     answers: Vec<(Ticket, Vec<u8>)>,
+    watches: Watches,
+    /// What was written here, where nobody else has a say in it.
+    touched: Touched,
 }
 
 /// Who has a say in what happens to slots.
@@ -128,6 +133,7 @@ impl Slots {
     ) -> Result<Self, NodeError> {
         let barrier = engine.tree("barrier")?;
         let (unchecked_bytes, is_out_of_memory, is_unsettled, answers) = Default::default();
+        let (watches, touched) = Default::default();
         Ok(Self {
             home,
             engine: engine.clone(),
@@ -139,6 +145,8 @@ impl Slots {
             is_out_of_memory,
             memory_bytes_max,
             answers,
+            watches,
+            touched,
         })
     }
 
@@ -155,6 +163,8 @@ impl Slots {
         let next = next(keyspace, asking.slot);
         self.is_unsettled = true;
         let applied = keyspace.apply(asking.slot, next, time_ms, asking.command, protocol, reply.target);
+        let keys = asking.keys.places(asking.request.len());
+        self.touched.touch(keys.filter_map(|place| asking.request.get(place)));
         if let Err(error) = applied {
             self.fail(&error, reply);
         }
@@ -232,6 +242,7 @@ impl Slots {
         };
         let next = next(keyspace, slot);
         self.is_unsettled = true;
+        self.touched.touch(overdue.iter().map(|key| key.key.as_slice()));
         let mut count = Vec::new();
         keyspace.apply_expiry(slot, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
     }
@@ -272,6 +283,40 @@ impl Slots {
         batch.put(&self.barrier, b"0", b"");
         self.engine.write(&batch, durability)?;
         Ok(())
+    }
+
+    /// Tells whoever waits for something, once that is settled.
+    pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) -> Result<(), NodeError> {
+        let (keyspace, touched) = match &mut self.home {
+            Home::Alone(keyspace) => (&**keyspace, &mut self.touched),
+            Home::Copied(copied) => {
+                for (watch, refused) in copied.copies.take_watched() {
+                    match refused {
+                        None => self.watches.begin(watch),
+                        Some(why) => self.watches.refuse(&watch, &why),
+                    }
+                }
+                (&copied.copies.keyspace, &mut copied.copies.touched)
+            }
+        };
+        self.metrics.watches.set(self.watches.len() as u64);
+        if self.watches.is_empty() {
+            *touched = Touched::default();
+            return Ok(());
+        }
+        Ok(self.watches.look(now, keyspace, table, touched)?)
+    }
+
+    /// Has somebody told when a field is as it has to be.
+    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) {
+        match &mut self.home {
+            Home::Alone(_) => self.watches.begin(watch),
+            Home::Copied(copied) => copied.watch(slot, now, watch),
+        }
+    }
+
+    pub(crate) fn watches(&mut self) -> &mut Watches {
+        &mut self.watches
     }
 
     /// What the poll told of other nodes.

@@ -1,7 +1,7 @@
 //! The table of all commands: what is told to clients about them, and how their arguments are read.
 
 use super::arguments::Arguments;
-use super::{Command, CommandError, connection, expiry, hashes, keys, once, own, server, strings};
+use super::{Command, CommandError, connection, expiry, hashes, keys, once, own, server, strings, watch};
 use crate::Request;
 
 /// One command.
@@ -73,6 +73,8 @@ pub struct Keys {
 impl Keys {
     pub(super) const NONE: Self = Self { first: 0, last: 0, step: 0 };
     const ONE: Self = Self { first: 1, last: 1, step: 1 };
+    const SECOND: Self = Self { first: 2, last: 2, step: 1 };
+    const THIRD: Self = Self { first: 3, last: 3, step: 1 };
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
     /// Of a command that stands behind four arguments: as most are, with one key as its first argument.
@@ -181,6 +183,7 @@ const fn row(
 
 const READ: &[Flag] = &[Flag::ReadOnly, Flag::Fast];
 const READ_ALL: &[Flag] = &[Flag::ReadOnly];
+const WAIT: &[Flag] = &[Flag::ReadOnly, Flag::Blocking];
 const SET: &[Flag] = &[Flag::Write, Flag::DenyOom];
 const SET_FAST: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Fast];
 const CHANGE: &[Flag] = &[Flag::Write, Flag::Fast];
@@ -199,6 +202,9 @@ pub const COMMANDS: &[Specification] = &[
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
     row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
+    row("at.unwatch", 2, FAST, Keys::NONE, Group::Hash, "Lets go of a watch.", watch::unwatch),
+    row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field is as it has to be.", watch::wait),
+    row("at.watch", -6, WAIT, Keys::THIRD, Group::Hash, "Tells when a field is as it has to be.", watch::watch),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
     row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
     row("cluster", -2, READ_ALL, Keys::NONE, Group::Cluster, "Tells which node has which slots.", server::cluster),

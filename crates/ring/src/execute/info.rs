@@ -84,7 +84,7 @@ impl Executor<'_> {
             ("connected_clients", self.sum(|metrics| &metrics.connections).to_string()),
             ("maxclients", self.here.limits().connections_max.to_string()),
             ("clients_memory", self.sum(|metrics| &metrics.connection_bytes).to_string()),
-            ("blocked_clients", "0".to_owned()),
+            ("blocked_clients", self.sum(|metrics| &metrics.watches).to_string()),
         ]
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -22,6 +22,7 @@ const ROWS: [Row; 15] = [
     }),
     ("received_bytes_total", "counter", "Bytes from clients.", |metrics| &metrics.received_bytes),
     ("sent_bytes_total", "counter", "Bytes to clients.", |metrics| &metrics.sent_bytes),
+    ("watches", "gauge", "Fields that are waited for.", |metrics| &metrics.watches),
     ("connection_memory_bytes", "gauge", "Memory of connections.", |metrics| &metrics.connection_bytes),
     ("error_replies_total", "counter", "Requests answered with an error.", |metrics| &metrics.errors),
     ("failed_commands_total", "counter", "Requests that the store failed at.", |metrics| &metrics.failures),

@@ -1,0 +1,99 @@
+//! Waiting for a field to have a value, or to have another one.
+//!
+//! ```text
+//! AT.WAIT  milliseconds key field EQ value | NE value | ABSENT | PRESENT       [1, value or nil], or [0, nil] in the end
+//! AT.WATCH id milliseconds key field EQ value | NE value | ABSENT | PRESENT    OK, and once a push in version 3:
+//!                                                                              [at.watch, id, 1, value or nil], [.., 0, nil]
+//!                                                                              in the end, or [.., -1, why not]
+//! AT.UNWATCH id                                                                how many were let go of
+//! ```
+//! `PRESENT` is any value; `NE` also holds where there is none.
+
+use super::arguments::{Arguments, is_word};
+use super::{Command, CommandError};
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchRequest<'a> {
+    /// Which of those of its connection, if it is told by a push.
+    pub id: Option<u64>,
+    /// How long, in milliseconds.
+    pub milliseconds: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The field.
+    pub field: &'a [u8],
+    /// What its value has to be.
+    pub expected: Expected<&'a [u8]>,
+}
+
+/// What a value has to be; none where there is to be no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected<V> {
+    /// This one.
+    Equals(Option<V>),
+    /// Any other one.
+    Differs(Option<V>),
+}
+
+impl<V: AsRef<[u8]>> Expected<V> {
+    /// Whether a value is as it has to be.
+    pub fn is_met(&self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Equals(expected) => expected.as_ref().map(AsRef::as_ref) == value,
+            Self::Differs(former) => former.as_ref().map(AsRef::as_ref) != value,
+        }
+    }
+}
+
+/// `AT.WAIT`.
+pub(super) fn wait<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    request(None, arguments).map(Command::Watch)
+}
+
+/// `AT.WATCH`.
+pub(super) fn watch<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let id = natural(arguments)?;
+    request(Some(id), arguments).map(Command::Watch)
+}
+
+/// `AT.UNWATCH`.
+pub(super) fn unwatch<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    natural(arguments).map(Command::Unwatch)
+}
+
+fn request<'a>(id: Option<u64>, arguments: &mut Arguments<'a>) -> Result<WatchRequest<'a>, CommandError> {
+    let milliseconds = natural(arguments)?;
+    let (key, field, word) = (arguments.next(), arguments.next(), arguments.next());
+    let expected = match word {
+        word if is_word(word, "EQ") => Expected::Equals(Some(arguments.behind_word()?)),
+        word if is_word(word, "NE") => Expected::Differs(Some(arguments.behind_word()?)),
+        word if is_word(word, "ABSENT") => Expected::Equals(None),
+        word if is_word(word, "PRESENT") => Expected::Differs(None),
+        _ => return Err(CommandError::Syntax),
+    };
+    arguments.end()?;
+    Ok(WatchRequest { id, milliseconds, key, field, expected })
+}
+
+fn natural(arguments: &mut Arguments<'_>) -> Result<u64, CommandError> {
+    u64::try_from(arguments.integer()?).map_err(|_| CommandError::Integer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_met_or_is_not() {
+        let (a, b) = (Some(&b"a"[..]), Some(&b"b"[..]));
+        for (expected, met) in [
+            (Expected::Equals(a), [true, false, false]),
+            (Expected::Differs(a), [false, true, true]),
+            (Expected::Equals(None), [false, false, true]),
+            (Expected::Differs(None), [true, true, false]),
+        ] {
+            assert_eq!([a, b, None].map(|value| expected.is_met(value)), met, "{expected:?}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Lines to nodes, one to each, on which they tell of fields that are waited for.
+//!
+//! Invariant: whoever waits on a line is told once, also when the line breaks.
+
+use crate::connection::written;
+use crate::options::RingOptions;
+use atoll_resp::{Limits, ReplyParser, Value};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+
+/// The lines of a store.
+#[derive(Default)]
+pub(crate) struct Lines {
+    open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Wish>>>,
+    last: AtomicU64,
+}
+
+/// What a node told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// It is as it has to be, and this is the value.
+    Met(Option<Vec<u8>>),
+    /// It is as it has to be, and to be read.
+    Long,
+    /// The node waited for as long as it was asked to.
+    TimeOut,
+    /// It cannot be waited for there, in the words of the node.
+    Refused(Vec<u8>),
+    /// The line broke, or never was one.
+    Lost(String),
+}
+
+enum Wish {
+    Watch { id: u64, request: Vec<u8>, told: oneshot::Sender<Told> },
+    Unwatch(u64),
+}
+
+/// Somebody who waits; dropping it ends that at the node as well.
+struct Waiter<'a> {
+    line: &'a mpsc::UnboundedSender<Wish>,
+    id: u64,
+    is_told: bool,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            // Where the line is broken there is nothing to end.
+            let _ = self.line.send(Wish::Unwatch(self.id));
+        }
+    }
+}
+
+impl Lines {
+    /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its value has to be.
+    pub(crate) async fn wait(
+        &self,
+        options: &RingOptions,
+        address: &Arc<str>,
+        milliseconds: u64,
+        words: &[&[u8]],
+    ) -> Told {
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (number, time) = (id.to_string(), milliseconds.to_string());
+        let request = written(&[&[b"AT.WATCH", number.as_bytes(), time.as_bytes()], words].concat());
+        let (told, waits) = oneshot::channel();
+        let line = self.line(options, address);
+        let broke = || Told::Lost(format!("the connection to {address} was lost"));
+        if line.send(Wish::Watch { id, request, told }).is_err() {
+            self.open.lock().remove(address);
+            return broke();
+        }
+        let mut waiter = Waiter { line: &line, id, is_told: false };
+        let told = waits.await;
+        waiter.is_told = true;
+        told.unwrap_or_else(|_| broke())
+    }
+
+    fn line(&self, options: &RingOptions, address: &Arc<str>) -> mpsc::UnboundedSender<Wish> {
+        let mut open = self.open.lock();
+        if let Some(line) = open.get(address).filter(|line| !line.is_closed()) {
+            return line.clone();
+        }
+        let (line, wishes) = mpsc::unbounded_channel();
+        let (address, options) = (Arc::clone(address), options.clone());
+        open.insert(Arc::clone(&address), line.clone());
+        tokio::spawn(async move {
+            let mut waiting = Waiting { wishes, told: HashMap::new(), answers: VecDeque::new() };
+            let ended = waiting.run(&address, &options).await;
+            let why = ended.err().map_or_else(|| "it is closed".to_owned(), |error| error.to_string());
+            waiting.end(&format!("no answer from {address}: {why}"));
+        });
+        line
+    }
+
+    /// Ends all lines.
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+}
+
+/// Who waits on one line.
+struct Waiting {
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    told: HashMap<u64, oneshot::Sender<Told>>,
+    /// Whose requests are not answered yet, in order; none for those that nobody waits for.
+    answers: VecDeque<Option<u64>>,
+}
+
+/// Room for what arrives at a time.
+const ROOM: usize = 16 << 10;
+
+impl Waiting {
+    /// Until the line breaks or nobody is left who could wish for anything.
+    async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
+        let connecting = tokio::time::timeout(options.connect_time_out, TcpStream::connect(address));
+        let mut stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
+        stream.set_nodelay(true)?;
+        stream.write_all(&greeting(options)).await?;
+        self.answers.push_back(None);
+        let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
+        loop {
+            tokio::select! {
+                wish = self.wishes.recv() => {
+                    let Some(wish) = wish else { return Ok(()) };
+                    let mut requests = Vec::new();
+                    self.take(wish, &mut requests);
+                    while let Ok(more) = self.wishes.try_recv() {
+                        self.take(more, &mut requests);
+                    }
+                    stream.write_all(&requests).await?;
+                }
+                read = stream.read_buf(&mut arrived) => {
+                    if read? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+                    loop {
+                        let (used, value) = parser.parse(&arrived).map_err(wrong)?;
+                        arrived.drain(..used);
+                        let Some(value) = value else { break };
+                        self.hear(value)?;
+                    }
+                    arrived.reserve(ROOM);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, wish: Wish, requests: &mut Vec<u8>) {
+        match wish {
+            Wish::Watch { id, request, told } => {
+                self.told.insert(id, told);
+                self.answers.push_back(Some(id));
+                requests.extend(request);
+            }
+            Wish::Unwatch(id) => {
+                if self.told.remove(&id).is_some() {
+                    self.answers.push_back(None);
+                    requests.extend(written(&[b"AT.UNWATCH", id.to_string().as_bytes()]));
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, value: Value) -> io::Result<()> {
+        if let Value::Push(parts) = value {
+            let mut parts = parts.into_iter().skip(1);
+            let (Some(Value::Integer(id)), Some(Value::Integer(state)), Some(value)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                return Ok(());
+            };
+            let bytes = if let Value::String(bytes) = value { Some(bytes) } else { None };
+            let told = match state {
+                0 => Told::TimeOut,
+                1 => Told::Met(bytes),
+                2 => Told::Long,
+                _ => Told::Refused(bytes.unwrap_or_default()),
+            };
+            if let Some(waits) = self.told.remove(&id.unsigned_abs()) {
+                let _ = waits.send(told);
+            }
+            return Ok(());
+        }
+        match (self.answers.pop_front(), value) {
+            (Some(Some(id)), Value::Error(text)) => {
+                if let Some(waits) = self.told.remove(&id) {
+                    let _ = waits.send(Told::Refused(text));
+                }
+                Ok(())
+            }
+            // It does not let anybody in who greets like this.
+            (Some(None), Value::Error(text)) if self.answers.iter().all(Option::is_some) => {
+                self.told.drain().for_each(|(_, waits)| drop(waits.send(Told::Refused(text.clone()))));
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells everybody that the line is no more.
+    fn end(&mut self, why: &str) {
+        self.wishes.close();
+        while let Ok(wish) = self.wishes.try_recv() {
+            if let Wish::Watch { id, told, .. } = wish {
+                self.told.insert(id, told);
+            }
+        }
+        self.told.drain().for_each(|(_, waits)| drop(waits.send(Told::Lost(why.to_owned()))));
+    }
+}
+
+fn greeting(options: &RingOptions) -> Vec<u8> {
+    match &options.token {
+        None => written(&["HELLO", "3"]),
+        Some(token) => written(&["HELLO", "3", "AUTH", "default", token.as_str()]),
+    }
+}

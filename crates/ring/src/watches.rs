@@ -1,0 +1,337 @@
+//! Who waits for fields to have other values, and is told when they have.
+//!
+//! What writes touch is noted, and looked at once when the round is settled: a watch costs nothing while nobody writes to
+//! its key.
+//!
+//! Invariant: whoever waits is told once, of a value that was settled while it waited.
+//! Invariant: watches take bounded memory, and none outlives its time or its connection.
+
+use crate::clock::Now;
+use crate::table::{Route, SlotTable};
+use atoll_errors::ErrorKind;
+use atoll_keyspace::{Keyspace, KeyspaceError, OwnCommand, Part, ReadOutcome, slot_of};
+use atoll_replica::{Ticket, Version};
+use atoll_resp::{Expected, Protocol, ReplyWriter, WatchRequest};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Memory for watches, in bytes.
+const BYTES_MAX: usize = 512 << 20;
+
+/// What a watch takes beside its key, field and value, about.
+const WATCH_BYTES: usize = 320;
+
+/// Longest value that is told; longer ones are to be read.
+const TOLD_BYTES_MAX: u64 = 1 << 20;
+
+/// Longest time that somebody waits, in milliseconds: a day.
+const MILLISECONDS_MAX: u64 = 86_400_000;
+
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    /// What the answer is called, if it is one; it also tells the connection.
+    pub(crate) ticket: Ticket,
+    /// The place of the connection.
+    pub(crate) connection: usize,
+    /// The number of the connection.
+    pub(crate) session: u64,
+    pub(crate) protocol: Protocol,
+    /// What a push is called, if that is how it is told.
+    pub(crate) id: Option<u64>,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    waiter: Waiter,
+    key: Arc<[u8]>,
+    field: Box<[u8]>,
+    expected: Expected<Box<[u8]>>,
+    ends_us: u64,
+}
+
+/// What connections are told without having asked just now: the place and number of each, and the bytes.
+pub(crate) type Push = (usize, u64, Vec<u8>);
+
+/// Keys that were written.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// Whether anybody wants to know.
+    pub(crate) is_wanted: bool,
+    keys: HashSet<Vec<u8>>,
+    /// Whether it may have been any of them.
+    all: bool,
+}
+
+impl Touched {
+    /// These were written.
+    pub(crate) fn touch<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+        if !self.is_wanted {
+            return;
+        }
+        let mut count = 0;
+        self.keys.extend(keys.inspect(|_| count += 1).map(<[u8]>::to_vec));
+        // A command without keys is about all of them.
+        self.all |= count == 0;
+    }
+}
+
+/// Who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    all: HashMap<u64, Watch>,
+    by_key: HashMap<Arc<[u8]>, Vec<u64>>,
+    by_end: BTreeSet<(u64, u64)>,
+    by_connection: HashMap<usize, HashSet<u64>>,
+    /// Those that nobody has looked at yet.
+    begun: Vec<u64>,
+    last: u64,
+    bytes: usize,
+    seen: Version,
+    answers: Vec<(Ticket, Vec<u8>)>,
+    pushes: Vec<Push>,
+}
+
+/// What is told.
+enum Told<'a> {
+    Met(Option<&'a [u8]>),
+    /// It is as it has to be, and too long.
+    Long,
+    TimeOut,
+    /// It cannot be waited for here.
+    Refused(&'a str),
+}
+
+impl Watch {
+    pub(crate) fn new(request: &WatchRequest<'_>, waiter: Waiter, now: Now) -> Self {
+        let us = request.milliseconds.min(MILLISECONDS_MAX) * 1000;
+        let boxed = |value: Option<&[u8]>| value.map(Box::from);
+        let expected = match request.expected {
+            Expected::Equals(value) => Expected::Equals(boxed(value)),
+            Expected::Differs(value) => Expected::Differs(boxed(value)),
+        };
+        let ends_us = now.moment.after(us).0;
+        Self { waiter, key: request.key.into(), field: request.field.into(), expected, ends_us }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn bytes(&self) -> usize {
+        let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
+        WATCH_BYTES + self.key.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
+impl Watches {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Watches from now on; what it waits for is looked at in this round.
+    pub(crate) fn begin(&mut self, watch: Watch) {
+        if self.bytes + watch.bytes() > BYTES_MAX {
+            let limit = ErrorKind::Limit.names().resp;
+            return self
+                .tell(&watch.waiter, &Told::Refused(&format!("{limit} too many watches at this node")));
+        }
+        self.last += 1;
+        let number = self.last;
+        self.bytes += watch.bytes();
+        self.by_key.entry(Arc::clone(&watch.key)).or_default().push(number);
+        self.by_end.insert((watch.ends_us, number));
+        self.by_connection.entry(watch.waiter.connection).or_default().insert(number);
+        self.begun.push(number);
+        self.all.insert(number, watch);
+    }
+
+    /// It cannot be waited for here.
+    pub(crate) fn refuse(&mut self, watch: &Watch, why: &str) {
+        self.tell(&watch.waiter, &Told::Refused(why));
+    }
+
+    /// Lets go of those of a connection that are called so; how many there were.
+    pub(crate) fn end_id(&mut self, connection: usize, id: u64) -> i64 {
+        let numbers = self.by_connection.get(&connection).into_iter().flatten();
+        let is_it = |number: &&u64| self.all.get(number).is_some_and(|watch| watch.waiter.id == Some(id));
+        let ended: Vec<_> = numbers.filter(is_it).copied().collect();
+        ended.iter().for_each(|&number| drop(self.remove(number)));
+        ended.len() as i64
+    }
+
+    /// A connection asks for nothing more: its waits are over.
+    pub(crate) fn give_up(&mut self, connection: usize) {
+        for number in self.by_connection.remove(&connection).unwrap_or_default() {
+            if let Some(watch) = self.remove(number) {
+                self.tell(&watch.waiter, &Told::TimeOut);
+            }
+        }
+    }
+
+    /// A connection ended.
+    pub(crate) fn end_connection(&mut self, connection: usize) {
+        for number in self.by_connection.remove(&connection).unwrap_or_default() {
+            self.remove(number);
+        }
+    }
+
+    /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be called when
+    /// everything that was written is settled.
+    pub(crate) fn look(
+        &mut self,
+        now: Now,
+        keyspace: &Keyspace,
+        table: &SlotTable,
+        touched: &mut Touched,
+    ) -> Result<(), KeyspaceError> {
+        let mut numbers = std::mem::take(&mut self.begun);
+        match std::mem::take(&mut touched.all) {
+            true => numbers.extend(self.all.keys()),
+            false => {
+                let keys = touched.keys.iter().filter_map(|key| self.by_key.get(&key[..]));
+                numbers.extend(keys.flatten());
+            }
+        }
+        touched.keys.clear();
+        for number in numbers {
+            self.look_at(number, now, keyspace)?;
+        }
+        while let Some(&(ends_us, number)) =
+            self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.moment.0)
+        {
+            self.by_end.remove(&(ends_us, number));
+            if let Some(watch) = self.remove(number) {
+                self.tell(&watch.waiter, &Told::TimeOut);
+            }
+        }
+        if std::mem::replace(&mut self.seen, table.version()) != table.version() {
+            self.look_at_table(table);
+        }
+        touched.is_wanted = !self.is_empty();
+        Ok(())
+    }
+
+    fn look_at(&mut self, number: u64, now: Now, keyspace: &Keyspace) -> Result<(), KeyspaceError> {
+        let Some(watch) = self.all.get(&number) else { return Ok(()) };
+        let get = OwnCommand::Get { key: &watch.key, field: &watch.field, part: Part::ALL };
+        let (slot, mut reply) = (slot_of(&watch.key), Vec::new());
+        let outcome = keyspace.read_own(slot, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
+        let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+        let told = match (outcome, reply.first()) {
+            // It will be deleted soon, and then it is looked at again.
+            (ReadOutcome::Expired(_), _) => return Ok(()),
+            (ReadOutcome::Answered, Some(b'-')) => Told::Refused(text.trim_end()),
+            (ReadOutcome::Answered, _) => {
+                let value = string_of(&reply);
+                if !watch.expected.is_met(value) {
+                    return Ok(());
+                }
+                let is_long = value.is_some_and(|value| value.len() as u64 > TOLD_BYTES_MAX);
+                if is_long { Told::Long } else { Told::Met(value) }
+            }
+        };
+        if let Some(watch) = self.remove(number) {
+            self.tell(&watch.waiter, &told);
+        }
+        Ok(())
+    }
+
+    /// What another node has by now is to be waited for there.
+    fn look_at_table(&mut self, table: &SlotTable) {
+        let mut gone: HashMap<u64, String> = HashMap::new();
+        for (key, numbers) in &self.by_key {
+            let slot = slot_of(key);
+            let why = match table.route(slot) {
+                Route::Here => continue,
+                Route::There(address) => {
+                    format!("MOVED {slot} {}:{}", address.clients.host, address.clients.port)
+                }
+                Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
+            };
+            gone.extend(numbers.iter().map(|&number| (number, why.clone())));
+        }
+        for (number, why) in gone {
+            if let Some(watch) = self.remove(number) {
+                self.tell(&watch.waiter, &Told::Refused(&why));
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Watch> {
+        let watch = self.all.remove(&number)?;
+        self.bytes = self.bytes.saturating_sub(watch.bytes());
+        self.by_end.remove(&(watch.ends_us, number));
+        if let Some(numbers) = self.by_key.get_mut(&watch.key) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_key.remove(&watch.key);
+            }
+        }
+        if let Some(numbers) = self.by_connection.get_mut(&watch.waiter.connection) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.by_connection.remove(&watch.waiter.connection);
+            }
+        }
+        Some(watch)
+    }
+
+    fn tell(&mut self, waiter: &Waiter, told: &Told<'_>) {
+        let mut reply = Vec::new();
+        let mut writer = ReplyWriter::new(&mut reply, waiter.protocol);
+        match (waiter.id, told) {
+            (Some(id), _) => {
+                writer.push(4);
+                writer.string(b"at.watch");
+                writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
+            }
+            (None, Told::Refused(why)) => {
+                let (word, text) = why.split_once(' ').unwrap_or((why, ""));
+                writer.error(word, text);
+            }
+            (None, _) => writer.array(2),
+        }
+        match told {
+            Told::Refused(_) if waiter.id.is_none() => {}
+            Told::Refused(why) => {
+                writer.integer(-1);
+                writer.string(why.as_bytes());
+            }
+            Told::TimeOut | Told::Met(None) | Told::Long => {
+                writer.integer(match told {
+                    Told::TimeOut => 0,
+                    Told::Long => 2,
+                    _ => 1,
+                });
+                writer.null();
+            }
+            Told::Met(Some(value)) => {
+                writer.integer(1);
+                writer.string(value);
+            }
+        }
+        match waiter.id {
+            Some(_) => self.pushes.push((waiter.connection, waiter.session, reply)),
+            None => self.answers.push((waiter.ticket, reply)),
+        }
+    }
+
+    /// Answers and pushes since the last time, each once.
+    pub(crate) fn take_told(&mut self) -> (Vec<(Ticket, Vec<u8>)>, Vec<Push>) {
+        (std::mem::take(&mut self.answers), std::mem::take(&mut self.pushes))
+    }
+}
+
+/// The string that a reply is; none for none.
+fn string_of(reply: &[u8]) -> Option<&[u8]> {
+    let end = reply.iter().position(|&byte| byte == b'\n')?;
+    reply.get(end + 1..)?.strip_suffix(b"\r\n")
+}
