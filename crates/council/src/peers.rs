@@ -30,6 +30,9 @@ pub(crate) const VERSION: u8 = 1;
 /// How long a member may take to let somebody in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long what was sent may stay unacknowledged, in milliseconds: the kernel's own patience doubles with each try.
+const SILENCE_MS: u32 = 2_000;
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
@@ -81,6 +84,8 @@ pub(crate) async fn connect(address: SocketAddr, options: &CouncilOptions) -> Re
         let io = |source| WireError::Io { action: "connect", source };
         let stream = TcpStream::connect(address).await.map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
+        // Without it a connection through a cut network is only given up later.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
         Client::connect(stream, limits(), greeting(options)).await.map(|(client, _)| client)
     };
     match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {

@@ -72,6 +72,8 @@ pub enum Command<'a> {
     FlushAll,
     /// `SCAN`.
     Scan(ScanRequest<'a>),
+    /// `AT.SCAN`: as `SCAN`, in the order of slots, up to the first one that this node does not have.
+    ScanRun(ScanRequest<'a>),
     /// `TIME`.
     Time,
     /// `WAIT`: until so many copies have what this connection wrote, or so many milliseconds, 0 for ever.

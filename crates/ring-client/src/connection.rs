@@ -19,8 +19,7 @@ const ROOM: usize = 64 << 10;
 
 impl Connection {
     pub(crate) async fn connect(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let stream = open(address).await?;
         Ok(Self { stream, parser: ReplyParser::new(Limits::default()), arrived: Vec::new() })
     }
 
@@ -49,6 +48,18 @@ impl Connection {
             }
         }
     }
+}
+
+/// How long what was sent may stay unacknowledged, in milliseconds: whose host is cut off is asked no longer.
+const SILENCE_MS: u32 = 3_000;
+
+/// A connection to a node.
+pub(crate) async fn open(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    // Without it the node is only given up later.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
+    Ok(stream)
 }
 
 /// A request as it is sent.

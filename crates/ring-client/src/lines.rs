@@ -2,7 +2,7 @@
 //!
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 
-use crate::connection::written;
+use crate::connection::{open, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;
@@ -11,7 +11,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 /// The lines of a store.
@@ -119,9 +118,8 @@ const ROOM: usize = 16 << 10;
 impl Waiting {
     /// Until the line breaks or nobody is left who could wish for anything.
     async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
-        let connecting = tokio::time::timeout(options.connect_time_out, TcpStream::connect(address));
+        let connecting = tokio::time::timeout(options.connect_time_out, open(address));
         let mut stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
-        stream.set_nodelay(true)?;
         stream.write_all(&greeting(options)).await?;
         self.answers.push_back(None);
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));

@@ -1,39 +1,29 @@
-//! Partition keys, node by node: a page says at which node the next one goes on, and where there.
+//! Partition keys in the order of their slots: each page is asked for where its first slot is by then.
 //!
-//! A split is a range of slots. What moves from one node to another during a listing may be missed by it, or told twice.
+//! A split is a range of slots.
+//!
+//! Invariant: a page is complete up to the slot at which the next one begins, whatever moves meanwhile.
 
+use crate::connection::written;
 use crate::store::Shared;
-use atoll_keyspace::{SLOTS, slot_of};
+use atoll_keyspace::{SLOTS, ScanPage as Page, slot_of};
 use atoll_resp::Value;
 use atoll_store::{PartitionPage, PartitionQuery, Place, Split, StoreError, Token};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Numbers of a slot in a cursor of `SCAN`.
-const PER_SLOT: u64 = 1 << 32;
-
 /// One page.
 pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<PartitionPage, StoreError> {
-    let place = query.check()?.map(|last| Position::of(&last)).transpose()?;
     let slots = query.split.as_ref().map_or(Ok(0..=SLOTS - 1), |split| slots_of(&split.token))?;
-    let begin = u64::from(*slots.start()) * PER_SLOT;
-    if place.is_none() {
-        shared.nodes.wait_for_owners(slots.clone()).await?;
-    }
-    let mut at = match place {
-        Some(place) => place,
-        None => match shared.nodes.addresses().first() {
-            Some(first) => Position { node: first.to_string(), cursor: begin, told: Vec::new() },
-            None => return Err(shared.unavailable("no node has a slot")),
-        },
-    };
-    let count = query.limit.clamp(1, 1000);
-    let words = [at.cursor.to_string(), count.to_string()];
+    let begin = || Position { cursor: Page::cursor_of(*slots.start()), told: Vec::new() };
+    let mut at = query.check()?.map_or_else(|| Ok(begin()), |last| Position::of(&last))?;
+    let words = [at.cursor.to_string(), query.limit.clamp(1, 1000).to_string()];
     let [cursor, count] = &words;
     let pattern = pattern(&query.prefix);
     let request: [&[u8]; 8] =
-        [b"SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes(), b"TYPE", b"hash", b"MATCH", &pattern];
-    let answer = shared.nodes.ask("listing", Some(&at.node), &request).await?;
+        [b"AT.SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes(), b"TYPE", b"hash", b"MATCH", &pattern];
+    let slot = Page::slot_of(at.cursor);
+    let answer = shared.nodes.read_slot("listing", slot, &written(&request)).await?;
     let (next, mut keys) = read(answer).ok_or_else(|| shared.nodes.odd("listing"))?;
     keys.retain(|key| slots.contains(&slot_of(key)) && *key > at.told);
     keys.sort_unstable();
@@ -44,21 +34,14 @@ pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<Parti
         page.resume = Some(query.token_after(&at.bytes()));
         return Ok(page);
     }
-    let is_done = next == 0 || next / PER_SLOT > u64::from(*slots.end());
-    let behind = if is_done {
-        let nodes = shared.nodes.addresses();
-        let node = nodes.into_iter().find(|node| **node > *at.node);
-        node.map(|node| Position { node: node.to_string(), cursor: begin, told: Vec::new() })
-    } else {
-        Some(Position { node: at.node, cursor: next, told: Vec::new() })
-    };
+    let is_done = next == 0 || Page::slot_of(next) > *slots.end();
+    let behind = (!is_done).then(|| Position { cursor: next, told: Vec::new() });
     page.resume = behind.map(|behind| query.token_after(&behind.bytes()));
     Ok(page)
 }
 
 /// Where a listing goes on.
 struct Position {
-    node: String,
     cursor: u64,
     /// The last key that was told of the page that begins there.
     told: Vec<u8>,
@@ -66,19 +49,12 @@ struct Position {
 
 impl Position {
     fn bytes(&self) -> Vec<u8> {
-        let length = u16::try_from(self.node.len()).unwrap_or(u16::MAX);
-        [&self.cursor.to_be_bytes()[..], &length.to_be_bytes(), self.node.as_bytes(), &self.told].concat()
+        [&self.cursor.to_be_bytes()[..], &self.told].concat()
     }
 
     fn of(bytes: &[u8]) -> Result<Self, StoreError> {
-        let read = || {
-            let (cursor, rest) = bytes.split_first_chunk()?;
-            let (length, rest) = rest.split_first_chunk()?;
-            let (node, told) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
-            let node = String::from_utf8(node.to_vec()).ok()?;
-            Some(Self { node, cursor: u64::from_be_bytes(*cursor), told: told.to_vec() })
-        };
-        read().ok_or_else(|| foreign("resume token"))
+        let (cursor, told) = bytes.split_first_chunk().ok_or_else(|| foreign("resume token"))?;
+        Ok(Self { cursor: u64::from_be_bytes(*cursor), told: told.to_vec() })
     }
 }
 

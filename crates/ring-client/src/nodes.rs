@@ -100,7 +100,17 @@ impl Nodes {
         partition: &[u8],
         request: &[u8],
     ) -> Result<Value, StoreError> {
-        self.call(what, Some(slot_of(partition)), None, request, None).await
+        self.read_slot(what, slot_of(partition), request).await
+    }
+
+    /// Reads at the node that has a slot.
+    pub(crate) async fn read_slot(
+        &self,
+        what: &'static str,
+        slot: u16,
+        request: &[u8],
+    ) -> Result<Value, StoreError> {
+        self.call(what, Some(slot), request, None).await
     }
 
     /// Writes at the node that has the slot of a partition.
@@ -110,24 +120,18 @@ impl Nodes {
         request: &[u8],
         sending: &Sending,
     ) -> Result<Value, StoreError> {
-        self.call("write", Some(slot_of(partition)), None, request, Some(sending)).await
+        self.call("write", Some(slot_of(partition)), request, Some(sending)).await
     }
 
-    /// Reads at this node, or at any.
-    pub(crate) async fn ask(
-        &self,
-        what: &'static str,
-        address: Option<&str>,
-        words: &[&[u8]],
-    ) -> Result<Value, StoreError> {
-        self.call(what, None, address.map(Address::from), &written(words), None).await
+    /// Reads at any node.
+    pub(crate) async fn ask(&self, what: &'static str, words: &[&[u8]]) -> Result<Value, StoreError> {
+        self.call(what, None, &written(words), None).await
     }
 
     async fn call(
         &self,
         what: &'static str,
         slot: Option<u16>,
-        asked: Option<Address>,
         request: &[u8],
         sending: Option<&Sending>,
     ) -> Result<Value, StoreError> {
@@ -138,8 +142,7 @@ impl Nodes {
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
-            let target =
-                sent_on.take().or_else(|| asked.clone()).or_else(owner).unwrap_or_else(|| self.seed());
+            let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
             let trouble = match self.once(&target, request, begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
@@ -259,25 +262,6 @@ impl Nodes {
             .map_or_else(|| "no node was named".to_owned(), |error| format!("no node answers: {error}"));
         let source = last.map(|error| Arc::new(error) as Source);
         Err(StoreError::Unavailable { place: self.place.clone(), reason, source })
-    }
-
-    /// Waits until somebody serves each of these slots: what nobody serves would be missing from a listing.
-    pub(crate) async fn wait_for_owners(
-        &self,
-        slots: std::ops::RangeInclusive<u16>,
-    ) -> Result<(), StoreError> {
-        let ends = Instant::now() + self.options.patience;
-        let mut pause = PAUSE_FIRST;
-        loop {
-            self.refresh().await?;
-            let Some(slot) = slots.clone().find(|&slot| self.owner(slot).is_none()) else { return Ok(()) };
-            if Instant::now() >= ends {
-                let reason = format!("no node serves slot {slot} now");
-                return Err(StoreError::Unavailable { place: self.place.clone(), reason, source: None });
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
     }
 
     /// The nodes that have slots, in the order of their addresses.

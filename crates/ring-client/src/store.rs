@@ -52,7 +52,7 @@ impl RingStore {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);
         nodes.refresh().await?;
-        let answer = nodes.ask("open", None, &[b"CONFIG", b"GET", b"append*"]).await?;
+        let answer = nodes.ask("open", &[b"CONFIG", b"GET", b"append*"]).await?;
         let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
         let (latest, is_closed, lines, names) = Default::default();
         let limits = Limits::CONTRACT;
@@ -182,7 +182,7 @@ impl Shared {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.check_open()?;
-        let answer = self.nodes.ask("clock", None, &[b"TIME"]).await?;
+        let answer = self.nodes.ask("clock", &[b"TIME"]).await?;
         let Value::Array(parts) = &answer else { return Err(self.nodes.odd("clock")) };
         let number = |part: Option<&Value>| std::str::from_utf8(part?.bytes()?).ok()?.parse::<u64>().ok();
         match (number(parts.first()), number(parts.get(1))) {

@@ -85,6 +85,7 @@ impl Executor<'_> {
             Command::DbSize => self.dbsize(),
             Command::FlushAll => self.flush_all(request, known.keys, command),
             Command::Scan(request) => self.scan(request),
+            Command::ScanRun(request) => self.scan_run(request),
             Command::Time => self.time(),
             // What was acknowledged is on every copy in sync already: there is nothing to wait for.
             Command::Wait { .. } => self.writer().integer(0),

@@ -27,6 +27,20 @@ pub struct ScanPage {
     pub keys: Vec<Vec<u8>>,
 }
 
+impl ScanPage {
+    /// The cursor that begins at a slot; 0, the end, behind the last one.
+    #[must_use]
+    pub fn cursor_of(slot: u16) -> u64 {
+        u64::from(slot % SLOTS) * HASHES
+    }
+
+    /// The slot that a cursor goes on in; behind the last one if there is no such slot.
+    #[must_use]
+    pub fn slot_of(cursor: u64) -> u16 {
+        u16::try_from(cursor / HASHES).unwrap_or(SLOTS).min(SLOTS)
+    }
+}
+
 /// Most parts that the keys of a slot are gone through in.
 const PARTS: u64 = 64;
 

@@ -160,6 +160,15 @@ pub(super) fn flushall<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>,
 }
 
 pub(super) fn scan<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    scan_request(arguments).map(Command::Scan)
+}
+
+/// `AT.SCAN`: takes what `SCAN` takes.
+pub(super) fn scan_run<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    scan_request(arguments).map(Command::ScanRun)
+}
+
+fn scan_request<'a>(arguments: &mut Arguments<'a>) -> Result<ScanRequest<'a>, CommandError> {
     let cursor = std::str::from_utf8(arguments.next()).ok().and_then(|text| text.parse().ok());
     let cursor = cursor.ok_or(CommandError::Cursor)?;
     let mut request = ScanRequest { cursor, pattern: None, count: SCAN_COUNT, kind: None };
@@ -175,7 +184,7 @@ pub(super) fn scan<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Com
             _ => return Err(CommandError::Syntax),
         }
     }
-    Ok(Command::Scan(request))
+    Ok(request)
 }
 
 pub(super) fn time<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {

@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
-use atoll_keyspace::KeyspaceError;
+use atoll_keyspace::{KeyspaceError, SLOTS, ScanPage};
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
@@ -35,14 +35,37 @@ impl Executor<'_> {
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
         match self.here.slots.scan(self.here.now, request, |slot| table.route(slot) == Route::Here) {
+            Ok(page) => self.write_page(&page),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// `AT.SCAN`: of slots beside each other whose primary is here. What it says is complete up to its cursor.
+    pub(super) fn scan_run(&mut self, request: &ScanRequest<'_>) {
+        let first = ScanPage::slot_of(request.cursor);
+        if first >= SLOTS {
+            return self.error("ERR", "invalid cursor");
+        }
+        if !self.is_here(first) {
+            return;
+        }
+        let table = self.here.table.clone();
+        let end = (first..SLOTS).find(|&slot| table.route(slot) != Route::Here).unwrap_or(SLOTS);
+        match self.here.slots.scan(self.here.now, request, |slot| slot < end) {
             Ok(page) => {
-                let mut writer = self.writer();
-                writer.array(2);
-                writer.string(page.cursor.to_string().as_bytes());
-                write_keys(&mut writer, &page.keys);
+                let is_over = page.cursor == 0 || ScanPage::slot_of(page.cursor) >= end;
+                let cursor = if is_over { ScanPage::cursor_of(end) } else { page.cursor };
+                self.write_page(&ScanPage { cursor, ..page });
             }
             Err(error) => self.fail(&error),
         }
+    }
+
+    fn write_page(&mut self, page: &ScanPage) {
+        let mut writer = self.writer();
+        writer.array(2);
+        writer.string(page.cursor.to_string().as_bytes());
+        write_keys(&mut writer, &page.keys);
     }
 
     /// `CLUSTER GETKEYSINSLOT`.

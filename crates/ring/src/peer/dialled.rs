@@ -19,11 +19,18 @@ pub(super) struct Dialled {
     out: Vec<u8>,
     sent: usize,
     retry_at: Moment,
+    /// By when a socket that is not open yet is given up.
+    open_by: Moment,
     body: Vec<u8>,
 }
 
 /// How long a node that cannot be reached is left alone.
 const RETRY_US: u64 = 100_000;
+
+/// How long a connection may take to open, and how long what was sent may stay unacknowledged. The kernel's own patience
+/// doubles with each try: after a cut of minutes it would be minutes until the nodes speak again.
+const SILENCE_US: u64 = 1_000_000;
+const SILENCE_MS: u32 = 2_000;
 
 /// What is kept for a node that is not connected: what is older is said again by whoever needs it.
 const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
@@ -39,6 +46,7 @@ impl Dialled {
             out,
             sent: 0,
             retry_at: Moment::default(),
+            open_by: Moment::default(),
             body,
         }
     }
@@ -90,8 +98,12 @@ impl Dialled {
         now: Moment,
         registry: &Registry,
     ) {
+        if self.socket.is_some() && !self.is_open && now >= self.open_by {
+            self.hang_up(registry);
+        }
         if self.socket.is_none() && now >= self.retry_at {
             self.retry_at = now.after(RETRY_US);
+            self.open_by = now.after(SILENCE_US);
             self.dial(greeting, secret, token, registry);
         }
         if self.is_writable && self.waiting_bytes() > 0 && self.send().is_err() {
@@ -102,6 +114,8 @@ impl Dialled {
     fn dial(&mut self, greeting: Greeting, secret: Option<&Token>, token: mio::Token, registry: &Registry) {
         let Ok(mut socket) = TcpStream::connect(self.address) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
+        // Without it the connection is only given up later.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, SILENCE_MS);
         if socket.set_nodelay(true).is_err() || registry.register(&mut socket, token, interest).is_err() {
             return;
         }
