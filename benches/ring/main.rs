@@ -8,6 +8,7 @@ mod cut;
 mod machine;
 mod phases;
 mod report;
+mod schedules;
 mod servers;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -44,6 +45,9 @@ enum Verb {
     /// Cut and heal, where namespaces may be made.
     #[command(hide = true)]
     Cut { folder: PathBuf, clusters: String, times: String, out: PathBuf },
+    /// Random schedules, where namespaces may be made.
+    #[command(hide = true)]
+    Schedules { folder: PathBuf, spec: String, out: PathBuf },
     /// A task on one host.
     #[command(hide = true)]
     Task { task: String, out: PathBuf },
@@ -72,6 +76,12 @@ struct RunArguments {
     /// So many keys instead, one round of a moment: to try the bench itself.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     records: Option<u32>,
+    /// So many random schedules instead of 20; 1 with `--schedule-seed`.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    schedules: Option<u64>,
+    /// The seed of the first random schedule, to see one again.
+    #[arg(long, value_name = "SEED")]
+    schedule_seed: Option<u64>,
     /// The program of Atoll.
     #[arg(long, value_name = "FILE")]
     atoll: Option<PathBuf>,
@@ -86,10 +96,12 @@ enum Phase {
     Always,
     /// A host is cut off and healed.
     Cut,
+    /// Cuts, kills and pauses at random.
+    Schedules,
 }
 
 impl Phase {
-    const ALL: [Self; 3] = [Self::Throughput, Self::Always, Self::Cut];
+    const ALL: [Self; 4] = [Self::Throughput, Self::Always, Self::Cut, Self::Schedules];
 }
 
 fn main() -> ExitCode {
@@ -102,6 +114,10 @@ fn main() -> ExitCode {
         Verb::Cut { folder, clusters, times, out } => {
             servers::end_with_parent();
             run_cut(&folder, &clusters, &times, &out)
+        }
+        Verb::Schedules { folder, spec, out } => {
+            servers::end_with_parent();
+            run_schedules(&folder, &spec, &out)
         }
         Verb::Task { task, out } => {
             servers::end_with_parent();
@@ -119,7 +135,13 @@ fn main() -> ExitCode {
 }
 
 fn run_cut(folder: &Path, clusters: &str, times: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
-    cut::inside(folder, clusters, serde_json::from_str(times)?, out)?;
+    let clusters: Vec<cut::Whose> = serde_json::from_str(clusters)?;
+    cut::inside(folder, &clusters, serde_json::from_str(times)?, out)?;
+    Ok(true)
+}
+
+fn run_schedules(folder: &Path, spec: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
+    schedules::inside(folder, &serde_json::from_str(spec)?, out)?;
     Ok(true)
 }
 
@@ -152,6 +174,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
         if arguments.phases.is_empty() || arguments.phases.contains(&phase) {
             measured.push(match phase {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
+                Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
         }
@@ -222,6 +245,26 @@ fn run_cut_phase(peers: bool, scale: Scale, place: &Place) -> Result<Measured, B
     let is_right = findings.measured.iter().all(|of| of.name != "atoll" || of.lost() == 0);
     let (rows, detail) = (cut::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Cut, rows, detail, is_right })
+}
+
+/// Random schedules on such hosts.
+fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let count = match (arguments.schedules, arguments.schedule_seed) {
+        (Some(count), _) => count,
+        (None, Some(_)) => 1,
+        (None, None) if arguments.quick || arguments.records.is_some() => schedules::COUNT_QUICK,
+        (None, None) => schedules::COUNT,
+    };
+    let seed = arguments.schedule_seed.unwrap_or(schedules::SEED);
+    eprintln!("random schedules: about half a minute for each of {count}");
+    let found = schedules::run(seed, count, place);
+    let findings = found.unwrap_or_else(|error| schedules::Findings {
+        outcomes: Vec::new(),
+        missing: Some(phases::with_sources(&error)),
+    });
+    schedules::print(&findings);
+    let (rows, detail) = (schedules::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Schedules, rows, detail, is_right: schedules::is_right(&findings) })
 }
 
 fn write_files(

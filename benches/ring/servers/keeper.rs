@@ -81,6 +81,17 @@ impl Kept {
         self.process
     }
 
+    /// Sends the process a signal, as `kill` does.
+    pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
+        // The number may be another one's as soon as the keeper has seen the end of its process.
+        if self.ended().is_some() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let process = i32::try_from(self.process).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(process.ok_or(io::ErrorKind::NotFound)?, signal)?;
+        Ok(())
+    }
+
     /// How it ended; none while it runs.
     pub fn ended(&mut self) -> Option<String> {
         self.keeper.try_wait().ok().flatten().map(|status| format!("it ended with {status}"))
