@@ -125,7 +125,12 @@ impl Cluster for AtollRing {
         for host in 0..HOSTS {
             self.start_node(host)?;
         }
-        wait_until_well("the making of a ring of Atoll", START_TIME_MAX, || self.is_whole())
+        wait_until_well("the making of a ring of Atoll", START_TIME_MAX, || {
+            if let Some((host, how)) = self.ended().into_iter().next() {
+                return Err(CutError::Ended { host, how });
+            }
+            self.is_whole()
+        })
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {

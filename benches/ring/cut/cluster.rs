@@ -55,18 +55,21 @@ pub fn wait_until(
     Ok(())
 }
 
-/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience.
+/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience. A node that
+/// ended by itself is not waited for.
 pub fn wait_until_well(
     what: &str,
     most: Duration,
     mut is_so: impl FnMut() -> Result<bool, CutError>,
 ) -> Result<(), CutError> {
     let mut last = None;
-    let waited = wait_until(what, most, || {
-        Ok(is_so().unwrap_or_else(|error| {
+    let waited = wait_until(what, most, || match is_so() {
+        Err(error @ CutError::Ended { .. }) => Err(error),
+        Err(error) => {
             last = Some(error);
-            false
-        }))
+            Ok(false)
+        }
+        looked => looked,
     });
     match (waited, last) {
         (Err(CutError::TooLong { what, seconds }), Some(last)) => {
@@ -94,5 +97,8 @@ mod tests {
         };
         wait_until_well("a thing", Duration::from_secs(60), is_well_at_the_third).unwrap();
         assert_eq!(looks, 3);
+        let has_ended = || Err(CutError::Ended { host: 1, how: String::new() });
+        let waited = wait_until_well("a thing", Duration::from_secs(60), has_ended);
+        assert!(matches!(waited, Err(CutError::Ended { host: 1, .. })));
     }
 }

@@ -79,6 +79,14 @@ pub enum CutError {
         /// Why not.
         source: io::Error,
     },
+    /// A node ended by itself.
+    #[error("the node of host {host} ended by itself: {how}")]
+    Ended {
+        /// Where.
+        host: usize,
+        /// How, and its last words.
+        how: String,
+    },
     /// Something did not come to its end.
     #[error("{what} took more than {seconds} s")]
     TooLong {

@@ -136,8 +136,10 @@ pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let output = fs::OpenOptions::new().create(true).append(true).open(log)?;
     let errors = output.try_clone()?;
-    let started =
-        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    let mut command = Command::new(program);
+    // Atoll refuses options that it does not know, and this one is of the bench.
+    command.args(arguments).env_remove(crate::FOLDER_VARIABLE);
+    let started = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
     let mut child =
         started.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     // Through this the process is reached even if its number is used again.
