@@ -49,6 +49,9 @@ pub fn print(findings: &Findings) {
         occurrences(findings).into_iter().map(|(name, count)| format!("{name} {count}")).collect();
     println!("  {}", shown.join(", "));
     println!("  {:.1} % of the writes ended definitely", definite(findings) * 100.0);
+    if let Some(calm) = median(findings.outcomes.iter().filter_map(|outcome| outcome.calm_seconds)) {
+        println!("  writing every slot once takes {calm:.1} s when nothing is the matter, the median");
+    }
     if let Some(why) = &findings.missing {
         println!("  missing: {why}");
     }

@@ -321,6 +321,7 @@ fn outcome(seed: u64) -> Outcome {
     Outcome {
         plan: Plan::of(seed),
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },
+        calm_seconds: Some(0.5),
         served_seconds: Some(seed as f64 / 10.0),
         whole_seconds: Some(3.0),
         told: Vec::new(),

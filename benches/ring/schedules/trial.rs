@@ -31,6 +31,8 @@ pub struct Outcome {
     pub plan: Plan,
     /// What clients did and found.
     pub counts: Counts,
+    /// Seconds that it takes to write each slot of a ring that is well, with nobody beside it.
+    pub calm_seconds: Option<f64>,
     /// Seconds from the end of the last fault until each slot took a write.
     pub served_seconds: Option<f64>,
     /// And until every slot had all its copies.
@@ -59,6 +61,7 @@ pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
     let mut outcome = Outcome {
         plan: plan.clone(),
         counts: Counts::default(),
+        calm_seconds: None,
         served_seconds: None,
         whole_seconds: None,
         told: Vec::new(),
@@ -86,7 +89,9 @@ pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
 }
 
 fn play(plan: &Plan, stage: &mut Stage, book: &Arc<Book>, outcome: &mut Outcome) -> Result<(), CutError> {
-    let stop = AtomicBool::new(false);
+    let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
+    wait_until_served(stage, plan.seed)?;
+    outcome.calm_seconds = Some(begun_at.elapsed().as_secs_f64());
     std::thread::scope(|scope| {
         let started = start_clients(scope, stage, book, plan.seed, &stop);
         let played = started.and_then(|()| {
