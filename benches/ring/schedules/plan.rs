@@ -210,12 +210,22 @@ impl Plan {
 
     /// Whether more than one host is in trouble at some moment.
     pub fn has_majority_gone(&self) -> bool {
-        self.moments().into_iter().any(|at_ms| {
-            let mut hosts: Vec<usize> = self.active(at_ms).iter().map(|fault| fault.host).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
-            hosts.len() > 1
-        })
+        self.most_in_trouble(|_| true) > 1
+    }
+
+    /// How many nodes are dead at once, at most.
+    pub fn most_dead(&self) -> usize {
+        self.most_in_trouble(|kind| kind == Kind::Kill)
+    }
+
+    fn most_in_trouble(&self, is_meant: impl Fn(Kind) -> bool) -> usize {
+        let hosts = |at_ms: u64| {
+            let active = self.active(at_ms);
+            let is_hit =
+                |host: &usize| active.iter().any(|fault| fault.host == *host && is_meant(fault.kind));
+            (0..HOSTS).filter(is_hit).count()
+        };
+        self.moments().into_iter().map(hosts).max().unwrap_or(0)
     }
 }
 

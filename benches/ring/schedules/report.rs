@@ -1,7 +1,7 @@
 //! What comes out of random schedules: a line for each, how often everything occurred, and the bars.
 
 use super::plan::{Keeping, Kind, Share};
-use super::{Findings, Outcome};
+use super::{Findings, HOSTS, Outcome};
 use crate::report::{Row, median};
 use std::collections::BTreeMap;
 
@@ -80,6 +80,8 @@ fn occurrences(findings: &Findings) -> BTreeMap<&'static str, usize> {
             add("kills in memory", usize::from(is_memory && fault.kind == Kind::Kill));
         }
         add(if is_memory { "schedules at memory" } else { "schedules at flushed" }, 1);
+        add("schedules with most nodes killed at once", usize::from(plan.most_dead() > HOSTS / 2));
+        add("schedules with all nodes killed at once", usize::from(plan.most_dead() == HOSTS));
         let is_majority = plan.share == Share::Majority && plan.has_majority_gone();
         add("schedules with a majority gone", usize::from(is_majority));
     }

@@ -22,7 +22,8 @@ const WHOLE_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
 /// Clients go on for so long when everything serves again.
 const GO_ON: Duration = Duration::from_millis(500);
-const LAST_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the looks at the end wait for one answer.
+const LOOK_PATIENCE: Duration = Duration::from_millis(700);
 
 /// What came of a schedule.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -172,7 +173,7 @@ fn on_host<T: Send>(
     seed: u64,
 ) -> Result<T, CutError> {
     let network = stage.ring.hosts().network(host)?;
-    let asker = Asker::new(&stage.ring.addresses(), AtollRing::TOKEN, LAST_PATIENCE, seed);
+    let asker = Asker::new(&stage.ring.addresses(), AtollRing::TOKEN, LOOK_PATIENCE, seed);
     let enter = CutError::io(format!("enter host {host}"));
     let done = std::thread::scope(|scope| {
         scope.spawn(move || network.enter().map_err(enter).map(|()| work(asker))).join()
