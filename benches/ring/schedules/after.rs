@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 256;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Writes a key of every slot, until each was acknowledged.
-pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Result<(), CutError> {
+/// Writes a key of every slot, until each was acknowledged; in words, what held the last ones up.
+pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Result<String, CutError> {
     let keys = keys_of_all_slots().into_iter();
     let mut left: Vec<(usize, String)> = keys.map(|key| (slot_of(key.as_bytes()), key)).collect();
     let until = Instant::now() + most;
@@ -37,8 +37,11 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
                     if answer.is_served() {
                         continue;
                     }
-                    if let Answer::Refused(said) | Answer::Unknown(said) = answer {
-                        words = said;
+                    // Who only sends on holds nobody up.
+                    if let Answer::Refused(said) | Answer::Unknown(said) = answer
+                        && !said.starts_with("MOVED")
+                    {
+                        words = format!("node {node}: {said}");
                     }
                     let Request::Set(key, _) = request else { continue };
                     left.push((*slot, key.clone()));
@@ -49,7 +52,7 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
             std::thread::sleep(PAUSE);
         }
     }
-    Ok(())
+    Ok(words)
 }
 
 /// Looks every key up that was ever written.

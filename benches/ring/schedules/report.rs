@@ -10,6 +10,9 @@ const COUNT_TO_SEE_ALL: usize = 20;
 /// Of the writes, so many must have ended definitely.
 const DEFINITE_MIN: f64 = 0.6;
 
+/// If it takes longer until every slot serves, it is told what held the last ones up.
+const LONG_SECONDS: f64 = 3.0;
+
 /// One schedule, as it ends.
 pub fn print_one(outcome: &Outcome) {
     let (counts, plan) = (&outcome.counts, &outcome.plan);
@@ -30,6 +33,10 @@ pub fn print_one(outcome: &Outcome) {
         seconds(outcome.served_seconds),
         seconds(outcome.whole_seconds),
     );
+    if outcome.served_seconds.is_some_and(|seconds| seconds > LONG_SECONDS) && !outcome.held_up_by.is_empty()
+    {
+        println!("             held up by {}", outcome.held_up_by);
+    }
     if outcome.is_well() {
         return;
     }

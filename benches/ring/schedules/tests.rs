@@ -294,7 +294,7 @@ fn every_slot_is_written_wherever_it_is_served_and_one_that_nobody_serves_is_tol
     assert_eq!(held.lock().unwrap().len(), crate::cut::SLOTS);
     let mut alone = Asker::new(&[node(Flaw::None, 16_000, nowhere, &held)], "t", PATIENCE, 1);
     let error = write_every_slot(&mut alone, 1, Duration::from_millis(300)).unwrap_err().to_string();
-    assert!(error.contains("384 are not") && error.contains("MOVED"), "{error}");
+    assert!(error.contains("384 are not"), "{error}");
     assert_eq!(cluster_info(first, "t", PATIENCE).unwrap(), "hi");
 }
 
@@ -325,6 +325,7 @@ fn outcome(seed: u64) -> Outcome {
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },
         calm_seconds: Some(0.5),
         served_seconds: Some((seed % 100) as f64 / 10.0),
+        held_up_by: String::new(),
         whole_seconds: Some(3.0),
         told: Vec::new(),
         problem: None,

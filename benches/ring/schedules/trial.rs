@@ -36,6 +36,8 @@ pub struct Outcome {
     pub calm_seconds: Option<f64>,
     /// Seconds from the end of the last fault until each slot took a write.
     pub served_seconds: Option<f64>,
+    /// What held the last slots up, in the words of whoever was asked.
+    pub held_up_by: String,
     /// And until every slot had all its copies.
     pub whole_seconds: Option<f64>,
     /// What went wrong, in words.
@@ -64,6 +66,7 @@ pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
         counts: Counts::default(),
         calm_seconds: None,
         served_seconds: None,
+        held_up_by: String::new(),
         whole_seconds: None,
         told: Vec::new(),
         problem: None,
@@ -97,7 +100,7 @@ fn play(plan: &Plan, stage: &mut Stage, book: &Arc<Book>, outcome: &mut Outcome)
         let started = start_clients(scope, stage, book, plan.seed, &stop);
         let played = started.and_then(|()| {
             let healed_at = make_happen(plan, stage)?;
-            wait_until_served(stage, plan.seed)?;
+            outcome.held_up_by = wait_until_served(stage, plan.seed)?;
             outcome.served_seconds = Some(healed_at.elapsed().as_secs_f64());
             let is_whole = || {
                 stage.look_for_crashes()?;
@@ -161,7 +164,7 @@ fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
     Ok(Instant::now())
 }
 
-fn wait_until_served(stage: &mut Stage, seed: u64) -> Result<(), CutError> {
+fn wait_until_served(stage: &mut Stage, seed: u64) -> Result<String, CutError> {
     on_host(stage, 1, |mut asker| write_every_slot(&mut asker, HOSTS, SERVED_TIME_MAX), seed)?
 }
 
