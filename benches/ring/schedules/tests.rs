@@ -324,7 +324,7 @@ fn outcome(seed: u64) -> Outcome {
         plan: Plan::of(seed),
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },
         calm_seconds: Some(0.5),
-        served_seconds: Some((seed % 100) as f64 / 10.0),
+        served_seconds: Some((seed % 270) as f64 / 10.0),
         held_up_by: String::new(),
         whole_seconds: Some(3.0),
         told: Vec::new(),

@@ -23,7 +23,7 @@ const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
 /// Clients go on for so long when everything serves again.
 const GO_ON: Duration = Duration::from_millis(500);
 /// How long the looks at the end wait for one answer.
-const LOOK_PATIENCE: Duration = Duration::from_millis(700);
+const LOOK_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// What came of a schedule.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
