@@ -8,6 +8,7 @@ mod cut;
 mod machine;
 mod phases;
 mod report;
+mod schedules;
 mod servers;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -19,6 +20,9 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Names the folder for what servers write.
+const FOLDER_VARIABLE: &str = "ATOLL_BENCH_DIR";
 
 /// The bench of the ring.
 #[derive(Parser)]
@@ -44,6 +48,9 @@ enum Verb {
     /// Cut and heal, where namespaces may be made.
     #[command(hide = true)]
     Cut { folder: PathBuf, clusters: String, times: String, out: PathBuf },
+    /// Random schedules, where namespaces may be made.
+    #[command(hide = true)]
+    Schedules { folder: PathBuf, spec: String, out: PathBuf },
     /// A task on one host.
     #[command(hide = true)]
     Task { task: String, out: PathBuf },
@@ -72,6 +79,12 @@ struct RunArguments {
     /// So many keys instead, one round of a moment: to try the bench itself.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     records: Option<u32>,
+    /// So many random schedules instead of 20; 1 with `--schedule-seed`.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    schedules: Option<u64>,
+    /// The seed of the first random schedule, to see one again.
+    #[arg(long, value_name = "SEED")]
+    schedule_seed: Option<u64>,
     /// The program of Atoll.
     #[arg(long, value_name = "FILE")]
     atoll: Option<PathBuf>,
@@ -86,10 +99,12 @@ enum Phase {
     Always,
     /// A host is cut off and healed.
     Cut,
+    /// Cuts, kills and pauses at random.
+    Schedules,
 }
 
 impl Phase {
-    const ALL: [Self; 3] = [Self::Throughput, Self::Always, Self::Cut];
+    const ALL: [Self; 4] = [Self::Throughput, Self::Always, Self::Cut, Self::Schedules];
 }
 
 fn main() -> ExitCode {
@@ -102,6 +117,10 @@ fn main() -> ExitCode {
         Verb::Cut { folder, clusters, times, out } => {
             servers::end_with_parent();
             run_cut(&folder, &clusters, &times, &out)
+        }
+        Verb::Schedules { folder, spec, out } => {
+            servers::end_with_parent();
+            run_schedules(&folder, &spec, &out)
         }
         Verb::Task { task, out } => {
             servers::end_with_parent();
@@ -119,7 +138,13 @@ fn main() -> ExitCode {
 }
 
 fn run_cut(folder: &Path, clusters: &str, times: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
-    cut::inside(folder, clusters, serde_json::from_str(times)?, out)?;
+    let clusters: Vec<cut::Whose> = serde_json::from_str(clusters)?;
+    cut::inside(folder, &clusters, serde_json::from_str(times)?, out)?;
+    Ok(true)
+}
+
+fn run_schedules(folder: &Path, spec: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
+    schedules::inside(folder, &serde_json::from_str(spec)?, out)?;
     Ok(true)
 }
 
@@ -146,12 +171,16 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     let is_trial = arguments.records.is_some();
     let facts = MachineFacts::gather(&place.folder, !is_trial && raise_priority());
     report::print_machine(&facts);
-    let calm = calm(scale);
+    // Schedules are judged by what is right, and the more is going on beside them the better.
+    let is_measuring = arguments.phases.iter().any(|phase| *phase != Phase::Schedules);
+    let is_measuring = is_measuring || arguments.phases.is_empty();
+    let calm = if is_measuring { calm(scale) } else { Calm::Calm };
     let mut measured = Vec::new();
     for phase in Phase::ALL {
         if arguments.phases.is_empty() || arguments.phases.contains(&phase) {
             measured.push(match phase {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
+                Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
         }
@@ -224,6 +253,26 @@ fn run_cut_phase(peers: bool, scale: Scale, place: &Place) -> Result<Measured, B
     Ok(Measured { phase: Phase::Cut, rows, detail, is_right })
 }
 
+/// Random schedules on such hosts.
+fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let count = match (arguments.schedules, arguments.schedule_seed) {
+        (Some(count), _) => count,
+        (None, Some(_)) => 1,
+        (None, None) if arguments.quick || arguments.records.is_some() => schedules::COUNT_QUICK,
+        (None, None) => schedules::COUNT,
+    };
+    let seed = arguments.schedule_seed.unwrap_or(schedules::SEED);
+    eprintln!("random schedules: about half a minute for each of {count}");
+    let found = schedules::run(seed, count, place);
+    let findings = found.unwrap_or_else(|error| schedules::Findings {
+        outcomes: Vec::new(),
+        missing: Some(phases::with_sources(&error)),
+    });
+    schedules::print(&findings);
+    let (rows, detail) = (schedules::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Schedules, rows, detail, is_right: schedules::is_right(&findings) })
+}
+
 fn write_files(
     arguments: &RunArguments,
     facts: &MachineFacts,
@@ -251,7 +300,7 @@ impl WorkFolder {
     const PREFIX: &str = "atoll-bench-ring-";
 
     fn new() -> Result<Self, Box<dyn Error>> {
-        let parent = match std::env::var_os("ATOLL_BENCH_DIR").map(PathBuf::from) {
+        let parent = match std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) {
             Some(folder) => folder,
             // Beside the profile folder that holds this program.
             None => std::env::current_exe()?

@@ -7,7 +7,11 @@ use crate::house::{self, Tree};
 use crate::{cargo, rooms, run, workspace};
 
 /// Crates outside the workspace, which `--workspace` does not reach.
-const OUTSIDE: &[&str] = &["benches/Cargo.toml", "fuzz/Cargo.toml"];
+const OUTSIDE: &[&str] = &["benches/Cargo.toml", "benches/ring/Cargo.toml", "fuzz/Cargo.toml"];
+/// Those of them that lints are asked about, and the features that hide no code; the fuzzers are built by the verb that runs
+/// them.
+const LINTED: &[(&str, &[&str])] =
+    &[("benches/Cargo.toml", &["--features", "tables"]), ("benches/ring/Cargo.toml", &[])];
 
 /// Runs every check, even after one has failed.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -65,14 +69,17 @@ fn lints() -> Result<(), Failure> {
         .args(["clippy", "--workspace", "--all-targets"])
         .args(cargo::locked())
         .args(["--", "-D", "warnings"]);
-    let whole = run::step("cargo clippy, no warnings", &mut command).map(drop);
-    // The fuzzers are built by the verb that runs them.
-    let mut benches = cargo::building()?;
-    benches
-        .args(["clippy", "--manifest-path", "benches/Cargo.toml", "--all-targets", "--features", "tables"])
-        .args(cargo::locked())
-        .args(["--", "-D", "warnings"]);
-    whole.and(run::step("cargo clippy (benches/Cargo.toml), no warnings", &mut benches).map(drop))
+    let mut result = run::step("cargo clippy, no warnings", &mut command).map(drop);
+    for (manifest, features) in LINTED {
+        let mut one = cargo::building()?;
+        one.args(["clippy", "--manifest-path", manifest, "--all-targets"])
+            .args(*features)
+            .args(cargo::locked())
+            .args(["--", "-D", "warnings"]);
+        result =
+            result.and(run::step(&format!("cargo clippy ({manifest}), no warnings"), &mut one).map(drop));
+    }
+    result
 }
 
 fn documentation() -> Result<(), Failure> {
@@ -82,4 +89,21 @@ fn documentation() -> Result<(), Failure> {
         .args(cargo::locked())
         .env("RUSTDOCFLAGS", "-D warnings");
     run::step("cargo doc, no warnings", &mut command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_outside_is_there_and_whatever_is_linted_is_formatted() {
+        let root = workspace::root().unwrap();
+        for manifest in OUTSIDE {
+            assert!(root.join(manifest).is_file(), "{manifest}");
+        }
+        for (manifest, _) in LINTED {
+            assert!(OUTSIDE.contains(manifest), "{manifest}");
+        }
+        assert!(OUTSIDE.contains(&"benches/ring/Cargo.toml"));
+    }
 }

@@ -1,52 +1,109 @@
-//! Atoll as its users set it up: three nodes in memory, three copies of everything.
+//! Atoll as its users set it up: three nodes, three copies of everything, in memory or in folders.
 
 use super::CutError;
-use super::cluster::{Cluster, HOSTS, wait_until};
-use super::hosts::{Hosts, output};
+use super::cluster::{Cluster, HOSTS, wait_until_well};
+use super::hosts::Hosts;
+use crate::schedules::{Keeping, cluster_info};
 use crate::servers::Kept;
+use rustix::process::Signal;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PORT: u16 = 7379;
 /// For a bench alone, on a network that only the bench is on.
 const TOKEN: &str = "a-token-of-the-bench-alone";
 const START_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a node may take to say what it thinks of the ring.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a killed process may take to be gone.
+const GONE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The ring.
 pub struct AtollRing {
     hosts: Hosts,
     folder: PathBuf,
     program: PathBuf,
-    servers: Vec<Kept>,
+    keeping: Keeping,
+    nodes: [Option<Kept>; HOSTS],
+    /// How often each was started.
+    lives: [u32; HOSTS],
 }
 
 impl AtollRing {
     /// Not started yet.
-    pub fn on(hosts: Hosts, folder: PathBuf, program: PathBuf) -> Self {
-        Self { hosts, folder, program, servers: Vec::new() }
+    pub fn on(hosts: Hosts, folder: PathBuf, program: PathBuf, keeping: Keeping) -> Self {
+        Self { hosts, folder, program, keeping, nodes: Default::default(), lives: [0; HOSTS] }
     }
 
-    fn start_node(&mut self, host: usize, nodes: &str) -> Result<(), CutError> {
+    /// What clients show.
+    pub const TOKEN: &str = TOKEN;
+
+    /// Starts a node, for the first time or with what it kept; what it writes goes to a log of this life.
+    pub fn start_node(&mut self, host: usize) -> Result<(), CutError> {
         let mut command = self.hosts.within(host);
         command.push(self.program.clone().into());
         let listen = format!("{}:{PORT}", Hosts::address(host));
-        let words = ["ring", "serve", "--memory", "--listen", &listen, "--nodes", nodes, "--token-file"];
+        let nodes: Vec<_> = self.addresses().iter().map(SocketAddr::to_string).collect();
+        let words = ["ring", "serve", "--listen", &listen, "--nodes", &nodes.join(","), "--token-file"];
         command.extend(words.map(OsString::from));
         command.push(self.folder.join("token").into());
-        self.servers.push(Kept::start(&command, &self.folder.join(format!("node-{host}.log")))?);
+        match self.keeping {
+            Keeping::Memory => command.push("--memory".into()),
+            Keeping::Flushed => {
+                command.extend(["--durability", "flushed", "--store"].map(OsString::from));
+                command.push(self.folder.join(format!("store-{host}")).into());
+            }
+        }
+        self.lives[host] += 1;
+        let log = self.folder.join(format!("node-{host}-life-{}.log", self.lives[host]));
+        self.nodes[host] = Some(Kept::start(&command, &log)?);
         Ok(())
     }
 
-    fn ask(&self, host: usize, words: &[&str]) -> Result<String, CutError> {
-        let mut command = self.hosts.within(host);
-        let (address, port) = (Hosts::address(host).to_string(), PORT.to_string());
-        let program = ["redis-cli", "--no-auth-warning", "-a", TOKEN, "-h", &address, "-p", &port];
-        command.extend(program.map(OsString::from));
-        command.extend(words.iter().map(OsString::from));
-        output(&command)
+    /// Kills a node and waits until its process is gone.
+    pub fn kill_node(&mut self, host: usize) -> Result<(), CutError> {
+        let Some(mut node) = self.nodes[host].take() else { return Ok(()) };
+        node.signal(Signal::KILL).map_err(CutError::io(format!("kill the node of host {host}")))?;
+        let start = Instant::now();
+        while node.ended().is_none() {
+            if start.elapsed() > GONE_TIME_MAX {
+                let what = format!("the end of the node of host {host}");
+                return Err(CutError::TooLong { what, seconds: GONE_TIME_MAX.as_secs() });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Sends a node a signal; to none that does not run.
+    pub fn signal_node(&mut self, host: usize, signal: Signal) -> Result<(), CutError> {
+        let Some(node) = &mut self.nodes[host] else { return Ok(()) };
+        node.signal(signal).map_err(CutError::io(format!("send a signal to the node of host {host}")))
+    }
+
+    /// Nodes that ended by themselves, and their last words.
+    pub fn ended(&mut self) -> Vec<(usize, String)> {
+        let nodes = self.nodes.iter_mut().enumerate();
+        let told = nodes.filter_map(|(host, node)| {
+            let node = node.as_mut()?;
+            Some((host, format!("{}; its last words: {}", node.ended()?, node.last_words())))
+        });
+        told.collect()
+    }
+
+    /// What the node of a host says of the ring, asked on its own host, which no cut concerns.
+    fn info(&self, host: usize) -> Result<String, CutError> {
+        let network = self.hosts.network(host)?;
+        let ask = || {
+            network.enter()?;
+            cluster_info((Hosts::address(host), PORT).into(), TOKEN, LOOK_TIME_MAX)
+        };
+        let said = std::thread::scope(|scope| scope.spawn(ask).join());
+        let said = said.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+        said.map_err(CutError::io(format!("ask the node of host {host}")))
     }
 }
 
@@ -65,11 +122,15 @@ impl Cluster for AtollRing {
         let token = token.open(self.folder.join("token"));
         let written = token.and_then(|mut file| std::io::Write::write_all(&mut file, TOKEN.as_bytes()));
         written.map_err(CutError::io("write a token"))?;
-        let nodes: Vec<_> = self.addresses().iter().map(SocketAddr::to_string).collect();
         for host in 0..HOSTS {
-            self.start_node(host, &nodes.join(","))?;
+            self.start_node(host)?;
         }
-        wait_until("the making of a ring of Atoll", START_TIME_MAX, || Ok(self.is_whole().unwrap_or(false)))
+        wait_until_well("the making of a ring of Atoll", START_TIME_MAX, || {
+            if let Some((host, how)) = self.ended().into_iter().next() {
+                return Err(CutError::Ended { host, how });
+            }
+            self.is_whole()
+        })
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
@@ -83,7 +144,7 @@ impl Cluster for AtollRing {
     /// Every slot has its primary, and three copies in sync.
     fn is_whole(&self) -> Result<bool, CutError> {
         for host in 0..HOSTS {
-            let info = self.ask(host, &["CLUSTER", "INFO"])?;
+            let info = self.info(host)?;
             let is_told = |line: &str| info.lines().any(|one| one.trim() == line);
             let lines = ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_copies_in_sync_min:3"];
             if !lines.into_iter().all(is_told) {
@@ -94,6 +155,6 @@ impl Cluster for AtollRing {
     }
 
     fn stop(&mut self) {
-        self.servers.clear();
+        self.nodes = Default::default();
     }
 }

@@ -54,3 +54,51 @@ pub fn wait_until(
     }
     Ok(())
 }
+
+/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience. A node that
+/// ended by itself is not waited for.
+pub fn wait_until_well(
+    what: &str,
+    most: Duration,
+    mut is_so: impl FnMut() -> Result<bool, CutError>,
+) -> Result<(), CutError> {
+    let mut last = None;
+    let waited = wait_until(what, most, || match is_so() {
+        Err(error @ CutError::Ended { .. }) => Err(error),
+        Err(error) => {
+            last = Some(error);
+            Ok(false)
+        }
+        looked => looked,
+    });
+    match (waited, last) {
+        (Err(CutError::TooLong { what, seconds }), Some(last)) => {
+            let what =
+                format!("{what} (at the last look that failed: {})", crate::phases::with_sources(&last));
+            Err(CutError::TooLong { what, seconds })
+        }
+        (waited, _) => waited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_fails_is_told_when_patience_ends_and_forgotten_when_it_turns_out_well() {
+        let fails = || Err(CutError::NothingServed);
+        let error = wait_until_well("a thing", Duration::ZERO, fails).unwrap_err().to_string();
+        assert!(error.contains("a thing") && error.contains(&CutError::NothingServed.to_string()), "{error}");
+        let mut looks = 0;
+        let is_well_at_the_third = || {
+            looks += 1;
+            if looks < 3 { Err(CutError::NothingServed) } else { Ok(true) }
+        };
+        wait_until_well("a thing", Duration::from_secs(60), is_well_at_the_third).unwrap();
+        assert_eq!(looks, 3);
+        let has_ended = || Err(CutError::Ended { host: 1, how: String::new() });
+        let waited = wait_until_well("a thing", Duration::from_secs(60), has_ended);
+        assert!(matches!(waited, Err(CutError::Ended { host: 1, .. })));
+    }
+}

@@ -1,15 +1,16 @@
 //! The experiment: start, write on both sides, cut, wait, heal, look everything up.
 
 use super::atoll_ring::AtollRing;
-use super::cluster::{Cluster, HOSTS, wait_until};
+use super::cluster::{Cluster, HOSTS, wait_until_well};
 use super::hosts::Hosts;
 use super::redis_cluster::RedisCluster;
-use super::{CutError, Task, beside, count, milliseconds_now, paced};
+use super::{CutError, Task, beside, child, count, milliseconds_now, paced};
 use crate::machine::MachineTime;
-use crate::servers::{Place, own_child};
+use crate::schedules::Keeping;
+use crate::servers::Place;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// The host that is cut off; the paced client and whoever counts are on another one.
@@ -89,34 +90,49 @@ pub struct Findings {
     pub missing: Vec<(String, String)>,
 }
 
+/// Whose cluster is cut.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Whose {
+    /// Ours, by this program.
+    Atoll(PathBuf),
+    /// The rival's.
+    Redis,
+}
+
+impl Whose {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Atoll(_) => "atoll",
+            Self::Redis => "redis",
+        }
+    }
+}
+
 /// Runs the phase in a child that may make namespaces, as root or in a namespace of users of its own.
 pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutError> {
-    let mut command: Vec<OsString> = Vec::new();
-    if !rustix::process::getuid().is_root() {
-        command.extend(["unshare", "--user", "--map-root-user", "--"].map(OsString::from));
-    }
     let out = place.folder.join("cut.json");
-    let atoll = place.atoll.as_ref().map(|program| format!("atoll={}", program.display()));
-    let redis = peers.then(|| "redis".to_owned());
-    let clusters = atoll.into_iter().chain(redis).collect::<Vec<_>>().join(",");
-    let times = serde_json::to_string(&times).map_err(|error| CutError::io("tell")(error.into()))?;
-    let words =
-        ["cut".into(), place.folder.clone().into(), clusters.into(), times.into(), out.clone().into()];
-    let child = spawn(command, &words)?;
-    wait_for(child, "the whole experiment", TIME_MAX)?;
-    read(&out)
+    let clusters: Vec<Whose> =
+        place.atoll.iter().cloned().map(Whose::Atoll).chain(peers.then_some(Whose::Redis)).collect();
+    let told = [child::text(&clusters)?, child::text(&times)?].map(OsString::from);
+    let words = [vec!["cut".into(), place.folder.clone().into()], told.into(), vec![out.clone().into()]];
+    let child = child::spawn(child::before(), &words.concat())?;
+    child::wait_for(child, "the whole experiment", TIME_MAX)?;
+    child::read(&out)
 }
 
 /// The phase itself: each cluster in turn, on hosts of its own.
-pub fn inside(folder: &Path, clusters: &str, times: Times, out: &Path) -> Result<(), CutError> {
+pub fn inside(folder: &Path, clusters: &[Whose], times: Times, out: &Path) -> Result<(), CutError> {
     let mut findings = Findings::default();
-    for name in clusters.split(',').filter(|name| !name.is_empty()) {
-        let folder = folder.join(format!("cut-{}", name.split('=').next().unwrap_or(name)));
+    for whose in clusters {
+        let folder = folder.join(format!("cut-{}", whose.name()));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a cluster"))?;
         let found = Hosts::make(HOSTS, &folder).and_then(|hosts| {
-            let mut cluster: Box<dyn Cluster> = match name.split_once('=') {
-                Some((_, program)) => Box::new(AtollRing::on(hosts, folder.clone(), program.into())),
-                None => Box::new(RedisCluster::on(hosts, folder.clone())),
+            let mut cluster: Box<dyn Cluster> = match whose {
+                Whose::Atoll(program) => {
+                    Box::new(AtollRing::on(hosts, folder.clone(), program.clone(), Keeping::Memory))
+                }
+                Whose::Redis => Box::new(RedisCluster::on(hosts, folder.clone())),
             };
             let found = experiment(&mut *cluster, times, &folder);
             cluster.stop();
@@ -124,14 +140,12 @@ pub fn inside(folder: &Path, clusters: &str, times: Times, out: &Path) -> Result
         });
         match found {
             Ok(found) => findings.measured.push(found),
-            Err(error) => findings.missing.push((
-                name.split('=').next().unwrap_or(name).to_owned(),
-                crate::phases::with_sources(&error),
-            )),
+            Err(error) => {
+                findings.missing.push((whose.name().to_owned(), crate::phases::with_sources(&error)));
+            }
         }
     }
-    let text = serde_json::to_string(&findings).map_err(|error| CutError::io("tell")(error.into()))?;
-    std::fs::write(out, text).map_err(CutError::io("write what was found"))
+    std::fs::write(out, child::text(&findings)?).map_err(CutError::io("write what was found"))
 }
 
 fn experiment(cluster: &mut dyn Cluster, times: Times, folder: &Path) -> Result<OfCluster, CutError> {
@@ -160,7 +174,7 @@ fn experiment(cluster: &mut dyn Cluster, times: Times, folder: &Path) -> Result<
     let paced: paced::Report = paced.result(run_ms)?;
     let healed_at = Instant::now();
     cluster.heal(CUT)?;
-    wait_until("a whole cluster after the network healed", WHOLE_AGAIN_MAX, || cluster.is_whole())?;
+    wait_until_well("a whole cluster after the network healed", WHOLE_AGAIN_MAX, || cluster.is_whole())?;
     let whole_again_seconds = healed_at.elapsed().as_secs_f64();
     let look_up = |letter, numbers: &[u64]| look_up(cluster, letter, numbers, folder);
     let last_ms = beside.last_ms()?;
@@ -190,8 +204,8 @@ fn look_up(
     folder: &Path,
 ) -> Result<count::Report, CutError> {
     let numbers = folder.join(format!("acknowledged-{letter}.json"));
-    let text = serde_json::to_string(acknowledged).map_err(|error| CutError::io("tell")(error.into()))?;
-    std::fs::write(&numbers, text).map_err(CutError::io("write what was acknowledged"))?;
+    std::fs::write(&numbers, child::text(&acknowledged)?)
+        .map_err(CutError::io("write what was acknowledged"))?;
     let addresses = cluster.addresses();
     let task =
         Task::Count(count::Spec { addresses, token: cluster.token(), letter, numbers, run_ms: COUNT_MS_MAX });
@@ -206,43 +220,16 @@ struct Running {
 
 impl Running {
     fn start(task: &Task, hosts: &Hosts, host: usize, folder: &Path) -> Result<Self, CutError> {
-        let text = serde_json::to_string(task).map_err(|error| CutError::io("tell")(error.into()))?;
         let out = folder.join(format!("result-{host}.json"));
-        let child = spawn(hosts.within(host), &["task".into(), text.into(), out.clone().into()])?;
+        let child = child::spawn(
+            hosts.within(host),
+            &["task".into(), child::text(task)?.into(), out.clone().into()],
+        )?;
         Ok(Self { child, out })
     }
 
     fn result<T: serde::de::DeserializeOwned>(self, run_ms: u64) -> Result<T, CutError> {
-        wait_for(self.child, "a child on a host", Duration::from_millis(run_ms) + CHILD_GRACE)?;
-        read(&self.out)
+        child::wait_for(self.child, "a child on a host", Duration::from_millis(run_ms) + CHILD_GRACE)?;
+        child::read(&self.out)
     }
-}
-
-/// Starts this program once more, behind the words of another one; it ends when this one does.
-fn spawn(before: Vec<OsString>, words: &[OsString]) -> Result<Child, CutError> {
-    let mut command = own_child(&before)?;
-    command.args(words).stdin(Stdio::piped());
-    command.spawn().map_err(CutError::io("start a child"))
-}
-
-fn wait_for(mut child: Child, what: &str, most: Duration) -> Result<(), CutError> {
-    // Its standard input stays open: when that ends, the child does.
-    let ended = wait_until(what, most, || {
-        let status = child.try_wait().map_err(CutError::io(format!("wait for {what}")))?;
-        match status {
-            None => Ok(false),
-            Some(status) if status.success() => Ok(true),
-            Some(status) => Err(CutError::Command { what: what.to_owned(), words: status.to_string() }),
-        }
-    });
-    if ended.is_err() {
-        drop(child.kill());
-        drop(child.wait());
-    }
-    ended
-}
-
-fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, CutError> {
-    let text = std::fs::read_to_string(file).map_err(CutError::io(format!("read {}", file.display())))?;
-    serde_json::from_str(&text).map_err(|source| CutError::Result { file: file.to_owned(), source })
 }

@@ -6,9 +6,14 @@
 use super::CutError;
 use crate::servers::Kept;
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// The address of a network card that no host has: what is sent there vanishes.
+const NOBODY: &str = "02:00:00:00:00:ff";
 
 /// The hosts and the switch between them.
 pub struct Hosts {
@@ -63,11 +68,38 @@ impl Hosts {
         self.ip(&self.switch, &format!("link set port{host} up"))
     }
 
+    /// What a host sends to another one vanishes from now on, or no longer; the other direction stays as it is.
+    pub fn block(&self, from: usize, to: usize, is_blocked: bool) -> Result<(), CutError> {
+        let (within, to) = (&self.hosts[from], Self::address(to));
+        if is_blocked {
+            return self
+                .ip(within, &format!("neigh replace {to} lladdr {NOBODY} dev card{from} nud permanent"));
+        }
+        self.ip(within, &format!("neigh del {to} dev card{from}"))
+    }
+
+    /// The network of a host, for threads that enter it.
+    pub fn network(&self, host: usize) -> Result<Network, CutError> {
+        let link = format!("/proc/{}/ns/net", self.hosts[host].process());
+        File::open(&link).map(Network).map_err(CutError::io(format!("open {link}")))
+    }
+
     fn ip(&self, within_what: &Kept, words: &str) -> Result<(), CutError> {
         let mut command = within(within_what);
         command.push("ip".into());
         command.extend(words.split(' ').map(Into::into));
         output(&command).map(drop)
+    }
+}
+
+/// The network of a host.
+pub struct Network(File);
+
+impl Network {
+    /// Whatever this thread opens from now on is on that host.
+    pub fn enter(&self) -> std::io::Result<()> {
+        let kind = rustix::thread::LinkNameSpaceType::Network;
+        Ok(rustix::thread::move_into_link_name_space(self.0.as_fd(), Some(kind))?)
     }
 }
 

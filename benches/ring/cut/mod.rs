@@ -6,6 +6,7 @@
 
 mod atoll_ring;
 mod beside;
+mod child;
 mod cluster;
 mod count;
 mod experiment;
@@ -19,8 +20,14 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use experiment::{Findings, Times, inside, run};
+pub use atoll_ring::AtollRing;
+pub use beside::authentication;
+pub use child::{before, read, spawn, text, wait_for};
+pub use cluster::{Cluster, HOSTS, wait_until_well};
+pub use experiment::{Findings, Times, Whose, inside, run};
+pub use hosts::Hosts;
 pub use report::{print, rows};
+pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of};
 
 use crate::servers::StartError;
 use std::io;
@@ -71,6 +78,14 @@ pub enum CutError {
         #[source]
         /// Why not.
         source: io::Error,
+    },
+    /// A node ended by itself.
+    #[error("the node of host {host} ended by itself: {how}")]
+    Ended {
+        /// Where.
+        host: usize,
+        /// How, and its last words.
+        how: String,
     },
     /// Something did not come to its end.
     #[error("{what} took more than {seconds} s")]

@@ -1,7 +1,7 @@
 //! Redis 7 as its users set it up: three primaries, three replicas, made by `redis-cli --cluster create`.
 
 use super::CutError;
-use super::cluster::{Cluster, HOSTS, wait_until};
+use super::cluster::{Cluster, HOSTS, wait_until_well};
 use super::hosts::{Hosts, output};
 use crate::servers::Kept;
 use std::ffi::OsString;
@@ -78,11 +78,11 @@ impl Cluster for RedisCluster {
         for (host, port) in Self::all() {
             self.start_server(host, port)?;
         }
-        wait_until("the start of six servers", START_TIME_MAX, || {
-            Ok(Self::all().all(|(host, port)| self.ask(host, port, &["PING"]).is_ok()))
+        wait_until_well("the start of six servers", START_TIME_MAX, || {
+            Self::all().try_for_each(|(host, port)| self.ask(host, port, &["PING"]).map(drop)).map(|()| true)
         })?;
         self.create()?;
-        wait_until("the making of a cluster of Redis", START_TIME_MAX, || self.is_whole())
+        wait_until_well("the making of a cluster of Redis", START_TIME_MAX, || self.is_whole())
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {

@@ -35,7 +35,7 @@ pub fn moved(words: &[u8]) -> Option<(usize, SocketAddr)> {
 pub fn table(address: SocketAddr, token: Option<&str>) -> io::Result<Vec<SocketAddr>> {
     let mut stream = connect(address, token)?;
     let mut serves = vec![address; SLOTS];
-    for batch in one_key_for_each().chunks(BATCH) {
+    for batch in keys_of_all_slots().chunks(BATCH) {
         let mut request = Vec::new();
         batch.iter().for_each(|key| Protocol::Resp.write(Operation::Get, key.as_bytes(), b"", &mut request));
         stream.write_all(&request)?;
@@ -63,7 +63,8 @@ pub fn table(address: SocketAddr, token: Option<&str>) -> io::Result<Vec<SocketA
     Ok(serves)
 }
 
-fn one_key_for_each() -> Vec<String> {
+/// A key of each slot.
+pub fn keys_of_all_slots() -> Vec<String> {
     let mut keys: Vec<Option<String>> = vec![None; SLOTS];
     let (mut found, mut number) = (0, 0);
     while found < SLOTS {

@@ -81,6 +81,17 @@ impl Kept {
         self.process
     }
 
+    /// Sends the process a signal, as `kill` does.
+    pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
+        // The number may be another one's as soon as the keeper has seen the end of its process.
+        if self.ended().is_some() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let process = i32::try_from(self.process).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(process.ok_or(io::ErrorKind::NotFound)?, signal)?;
+        Ok(())
+    }
+
     /// How it ended; none while it runs.
     pub fn ended(&mut self) -> Option<String> {
         self.keeper.try_wait().ok().flatten().map(|status| format!("it ended with {status}"))
@@ -125,8 +136,10 @@ pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let output = fs::OpenOptions::new().create(true).append(true).open(log)?;
     let errors = output.try_clone()?;
-    let started =
-        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    let mut command = Command::new(program);
+    // Atoll refuses options that it does not know, and this one is of the bench.
+    command.args(arguments).env_remove(crate::FOLDER_VARIABLE);
+    let started = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
     let mut child =
         started.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     // Through this the process is reached even if its number is used again.

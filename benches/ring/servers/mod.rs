@@ -210,6 +210,7 @@ fn command(
 /// Whether this program has the verb that serves.
 fn offers_serve(program: &Path) -> bool {
     let mut asked = Command::new(program);
+    asked.env_remove(crate::FOLDER_VARIABLE);
     asked.args(["ring", "serve", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     asked.status().is_ok_and(|status| status.success())
 }

@@ -20,6 +20,10 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             requirements::networks("hosts that can be cut off")?;
         }
     }
+    // Without them there would be nothing to tell.
+    if is_named(&words, "schedules") {
+        requirements::networks("hosts that can be cut off")?;
+    }
     let atoll = program("atoll", &["--package", "atoll"])?;
     let bench = program(PROGRAM, &["--manifest-path", MANIFEST])?;
     let mut command = Command::new(bench);
@@ -30,12 +34,21 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Whether the words ask for a phase: without `--phases` they ask for all.
 fn wants(words: &[String], phase: &str) -> bool {
-    let at = words.iter().position(|word| word == "--phases" || word.starts_with("--phases="));
-    let named = at.and_then(|at| match words[at].strip_prefix("--phases=") {
+    named(words).is_none_or(|named| named.split(',').any(|name| name == phase))
+}
+
+/// Whether they ask for it by its name.
+fn is_named(words: &[String], phase: &str) -> bool {
+    named(words).is_some() && wants(words, phase)
+}
+
+/// The phases that words ask for.
+fn named(words: &[String]) -> Option<String> {
+    let at = words.iter().position(|word| word == "--phases" || word.starts_with("--phases="))?;
+    match words[at].strip_prefix("--phases=") {
         Some(named) => Some(named.to_owned()),
         None => words.get(at + 1).cloned(),
-    });
-    named.is_none_or(|named| named.split(',').any(|name| name == phase))
+    }
 }
 
 /// Builds a program, optimised.
@@ -83,5 +96,8 @@ mod tests {
         assert!(!wants(&words("--phases throughput"), "cut"));
         assert!(wants(&words("--phases=cut"), "cut"));
         assert!(!wants(&words("--phases=always --peers"), "cut"));
+        assert!(is_named(&words("--phases cut,schedules"), "schedules"));
+        assert!(!is_named(&words("--phases cut"), "schedules"));
+        assert!(!is_named(&words("--peers"), "schedules"));
     }
 }

@@ -1,0 +1,110 @@
+//! Random schedules: cuts, kills and pauses at random, while clients on every host write and read, and then a judge.
+//!
+//! Each schedule is a ring of its own on three hosts. When its last fault has ended, every slot must serve again, and every
+//! acknowledged write must be there; meanwhile no read may have found less than what was known before it began.
+
+mod after;
+mod asker;
+mod book;
+mod lane;
+mod plan;
+mod report;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+pub use asker::cluster_info;
+pub use plan::Keeping;
+pub use report::{is_right, print, rows};
+pub use trial::Outcome;
+
+use crate::cut::{CutError, before, read, spawn, text, wait_for};
+use crate::phases::with_sources;
+use crate::servers::Place;
+use plan::Plan;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How many hosts there are, each with a node.
+const HOSTS: usize = crate::cut::HOSTS;
+/// How many schedules the bar is about.
+pub const COUNT: u64 = 20;
+/// How many make a first look.
+pub const COUNT_QUICK: u64 = 3;
+/// The seed of the first, where none is named: in the twenty from here on everything occurs, nodes killed all at once included.
+pub const SEED: u64 = 271;
+/// The longest that one schedule may take, with all the waiting at its end.
+const TIME_MAX: Duration = Duration::from_secs(360);
+
+/// Which schedules to run.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Spec {
+    /// Atoll's program.
+    pub program: PathBuf,
+    /// The first seed.
+    pub seed: u64,
+    /// How many, each with the seed behind that of the last.
+    pub count: u64,
+    /// Where what a failed schedule left is put.
+    pub kept: PathBuf,
+}
+
+/// What the phase found.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Findings {
+    /// By schedule.
+    pub outcomes: Vec<Outcome>,
+    /// Why there are none, or not all.
+    pub missing: Option<String>,
+}
+
+/// Runs schedules in a child that may make namespaces; each is told as it ends.
+pub fn run(seed: u64, count: u64, place: &Place) -> Result<Findings, CutError> {
+    let Some(program) = place.atoll.clone() else {
+        let missing = Some("not offered yet: no program of Atoll was named".to_owned());
+        return Ok(Findings { outcomes: Vec::new(), missing });
+    };
+    let kept = place.folder.parent().unwrap_or(&place.folder).to_owned();
+    let spec = Spec { program, seed, count, kept };
+    let out = place.folder.join("schedules.json");
+    let words = ["schedules".into(), place.folder.clone().into(), text(&spec)?.into(), out.clone().into()];
+    let child = spawn(before(), &words)?;
+    let ended =
+        wait_for(child, "all schedules", TIME_MAX.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
+    // What was written before an end too early is told as well.
+    match (ended, read::<Findings>(&out)) {
+        (Ok(()), found) => found,
+        (Err(error), Ok(found)) => Ok(Findings { missing: Some(with_sources(&error)), ..found }),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// The phase itself, where namespaces may be made.
+pub fn inside(folder: &Path, spec: &Spec, out: &Path) -> Result<(), CutError> {
+    let mut findings = Findings::default();
+    for seed in (0..spec.count).map(|number| spec.seed.wrapping_add(number)) {
+        let folder = folder.join(format!("schedule-{seed}"));
+        std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a schedule"))?;
+        let mut outcome = trial::run(&Plan::of(seed), &spec.program, &folder);
+        if outcome.is_well() {
+            std::fs::remove_dir_all(&folder).map_err(CutError::io("remove the folder of a schedule"))?;
+        } else {
+            outcome.kept = keep(&folder, &spec.kept.join(format!("schedule-{seed}-failed")), &outcome);
+        }
+        report::print_one(&outcome);
+        findings.outcomes.push(outcome);
+        std::fs::write(out, text(&findings)?).map_err(CutError::io("write what was found"))?;
+    }
+    Ok(())
+}
+
+/// Puts what a schedule left where the bench does not tidy up; where that is.
+fn keep(folder: &Path, kept: &Path, outcome: &Outcome) -> Option<PathBuf> {
+    if kept.exists() {
+        std::fs::remove_dir_all(kept).ok()?;
+    }
+    std::fs::rename(folder, kept).ok()?;
+    std::fs::write(kept.join("outcome.json"), serde_json::to_string_pretty(outcome).ok()?).ok()?;
+    Some(kept.to_owned())
+}

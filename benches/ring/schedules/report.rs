@@ -1,0 +1,171 @@
+//! What comes out of random schedules: a line for each, how often everything occurred, and the bars.
+
+use super::plan::{Keeping, Kind, Share};
+use super::{Findings, HOSTS, Outcome};
+use crate::report::{Row, median};
+use std::collections::BTreeMap;
+
+/// From so many schedules on, a fault that never occurred is a failure.
+const COUNT_TO_SEE_ALL: usize = 20;
+/// Of the writes, so many must have ended definitely.
+const DEFINITE_MIN: f64 = 0.6;
+
+/// If it takes longer until every slot serves, it is told what held the last ones up.
+const LONG_SECONDS: f64 = 3.0;
+
+/// One schedule, as it ends.
+pub fn print_one(outcome: &Outcome) {
+    let (counts, plan) = (&outcome.counts, &outcome.plan);
+    let seconds = |of: Option<f64>| of.map_or("never".to_owned(), |seconds| format!("{seconds:.1} s"));
+    println!(
+        "  seed {:>4}  {}\n             {} acknowledged, {} refused, {} unknown, {} reads; lost {}, stale {}, foreign {}, \
+         unanswered {}; serves after {}, whole after {}",
+        plan.seed,
+        plan,
+        counts.acknowledged,
+        counts.refused,
+        counts.unknown,
+        counts.reads,
+        counts.lost,
+        counts.stale,
+        counts.foreign,
+        counts.unanswered,
+        seconds(outcome.served_seconds),
+        seconds(outcome.whole_seconds),
+    );
+    if outcome.served_seconds.is_some_and(|seconds| seconds > LONG_SECONDS) && !outcome.held_up_by.is_empty()
+    {
+        println!("             held up by {}", outcome.held_up_by);
+    }
+    if outcome.is_well() {
+        return;
+    }
+    for words in outcome.problem.iter().chain(&outcome.crashes).chain(&outcome.told) {
+        println!("             {words}");
+    }
+    if let Some(kept) = &outcome.kept {
+        println!("             logs and stores are kept in {}", kept.display());
+    }
+    println!("             again: cargo xtask bench ring --phases schedules --schedule-seed {}", plan.seed);
+}
+
+/// How often everything occurred.
+pub fn print(findings: &Findings) {
+    println!("Random schedules: {} of them", findings.outcomes.len());
+    let shown: Vec<String> =
+        occurrences(findings).into_iter().map(|(name, count)| format!("{name} {count}")).collect();
+    println!("  {}", shown.join(", "));
+    println!("  {:.1} % of the writes ended definitely", definite(findings) * 100.0);
+    if let Some(calm) = median(findings.outcomes.iter().filter_map(|outcome| outcome.calm_seconds)) {
+        println!("  writing every slot once takes {calm:.1} s when nothing is the matter, the median");
+    }
+    if let Some(why) = &findings.missing {
+        println!("  missing: {why}");
+    }
+    println!("  one again: cargo xtask bench ring --phases schedules --schedule-seed N\n");
+}
+
+/// Whether nothing of Atoll's was wrong.
+pub fn is_right(findings: &Findings) -> bool {
+    let is_whole = findings.missing.is_none() || findings.outcomes.is_empty();
+    is_whole && findings.outcomes.iter().all(Outcome::is_well) && unseen(findings).is_empty()
+}
+
+/// How often each fault occurred, and in which rings.
+fn occurrences(findings: &Findings) -> BTreeMap<&'static str, usize> {
+    let mut occurrences: BTreeMap<&'static str, usize> =
+        Kind::ALL.into_iter().map(|kind| (kind.name(), 0)).collect();
+    let others =
+        ["kills in memory", "schedules at memory", "schedules at flushed", "schedules with a majority gone"];
+    occurrences.extend(others.map(|name| (name, 0)));
+    let mut add = |name: &'static str, count: usize| *occurrences.entry(name).or_default() += count;
+    for outcome in &findings.outcomes {
+        let plan = &outcome.plan;
+        let is_memory = plan.keeping == Keeping::Memory;
+        for fault in &plan.faults {
+            add(fault.kind.name(), 1);
+            add("kills in memory", usize::from(is_memory && fault.kind == Kind::Kill));
+        }
+        add(if is_memory { "schedules at memory" } else { "schedules at flushed" }, 1);
+        add("schedules with most nodes killed at once", usize::from(plan.most_dead() > HOSTS / 2));
+        add("schedules with all nodes killed at once", usize::from(plan.most_dead() == HOSTS));
+        let is_majority = plan.share == Share::Majority && plan.has_majority_gone();
+        add("schedules with a majority gone", usize::from(is_majority));
+    }
+    occurrences
+}
+
+/// What never occurred, though it had to.
+fn unseen(findings: &Findings) -> Vec<&'static str> {
+    if findings.outcomes.len() < COUNT_TO_SEE_ALL {
+        return Vec::new();
+    }
+    occurrences(findings).into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+}
+
+fn definite(findings: &Findings) -> f64 {
+    let sum = |of: fn(&Outcome) -> u64| findings.outcomes.iter().map(of).sum::<u64>() as f64;
+    let known = sum(|outcome| outcome.counts.acknowledged + outcome.counts.refused);
+    known / (known + sum(|outcome| outcome.counts.unknown)).max(1.0)
+}
+
+/// What spoils every bar, if anything does.
+fn spoiled(findings: &Findings) -> Option<String> {
+    if let Some(why) = &findings.missing {
+        return Some(why.clone());
+    }
+    let unseen = unseen(findings);
+    if !unseen.is_empty() {
+        return Some(format!("never occurred: {}", unseen.join(", ")));
+    }
+    let foreign: u64 = findings.outcomes.iter().map(|outcome| outcome.counts.foreign).sum();
+    if foreign > 0 {
+        return Some(format!("{foreign} reads found what was never written, or was refused"));
+    }
+    let unanswered: u64 = findings.outcomes.iter().map(|outcome| outcome.counts.unanswered).sum();
+    if unanswered > 0 {
+        return Some(format!("{unanswered} keys that nobody answers for"));
+    }
+    let told = |outcome: &Outcome| {
+        let why = outcome.problem.iter().chain(&outcome.crashes).next()?;
+        Some(format!("seed {}: {why}", outcome.plan.seed))
+    };
+    if let Some(why) = findings.outcomes.iter().find_map(told) {
+        return Some(why);
+    }
+    if findings.outcomes.iter().any(|outcome| outcome.counts.acknowledged == 0) {
+        return Some("a schedule in which nothing was acknowledged".to_owned());
+    }
+    (definite(findings) < DEFINITE_MIN).then(|| "most writes have no known outcome".to_owned())
+}
+
+/// The bars of this phase.
+pub fn rows(findings: &Findings) -> Vec<Row> {
+    let spoiled = spoiled(findings);
+    let is_measured = !findings.outcomes.is_empty();
+    let sum = |of: fn(&Outcome) -> u64| findings.outcomes.iter().map(of).sum::<u64>() as f64;
+    let row = |row: Row, figure: Option<f64>| {
+        let mut row = row;
+        row.peers = figure.map(|figure| ("atoll".to_owned(), figure)).into_iter().collect();
+        row.judged(figure, spoiled.clone())
+    };
+    let served = || findings.outcomes.iter().filter_map(|outcome| outcome.served_seconds);
+    vec![
+        row(
+            Row::at_most("random schedules: acknowledged writes lost", "writes", 0.0, None),
+            is_measured.then(|| sum(|outcome| outcome.counts.lost)),
+        ),
+        row(
+            Row::at_most("random schedules: reads that found less than was known", "reads", 0.0, None),
+            is_measured.then(|| sum(|outcome| outcome.counts.stale)),
+        ),
+        row(
+            Row::at_most("random schedules: every slot serves again, the longest", "s", 10.0, None),
+            served().reduce(f64::max),
+        ),
+        row(
+            Row::at_most("random schedules: every slot serves again, the median", "s", 5.0, None),
+            median(served()),
+        ),
+    ]
+}

@@ -1,0 +1,185 @@
+//! One schedule from its beginning to its verdict, on hosts of its own.
+
+use super::after::{look_up, write_every_slot};
+use super::asker::Asker;
+use super::book::{Book, Counts};
+use super::lane::Lane;
+use super::plan::Plan;
+use super::stage::Stage;
+use super::{HOSTS, with_sources};
+use crate::cut::{AtollRing, Cluster, CutError, Hosts, wait_until_well};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a long one.
+const PATIENCE_MS: [u64; 5] = [400, 400, 1_000, 2_500, 6_000];
+/// How long it may take until every slot is served again after everything has healed.
+const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
+/// And until all copies are in sync.
+const WHOLE_TIME_MAX: Duration = Duration::from_secs(60);
+const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
+/// Clients go on for so long when everything serves again.
+const GO_ON: Duration = Duration::from_millis(500);
+/// How long the looks at the end wait for one answer.
+const LOOK_PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// What came of a schedule.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Outcome {
+    /// The schedule.
+    pub plan: Plan,
+    /// What clients did and found.
+    pub counts: Counts,
+    /// Seconds that it takes to write each slot of a ring that is well, with nobody beside it.
+    pub calm_seconds: Option<f64>,
+    /// Seconds from the end of the last fault until each slot took a write.
+    pub served_seconds: Option<f64>,
+    /// What held the last slots up, in the words of whoever was asked.
+    pub held_up_by: String,
+    /// And until every slot had all its copies.
+    pub whole_seconds: Option<f64>,
+    /// What went wrong, in words.
+    pub told: Vec<String>,
+    /// Why it did not come to its end, if it did not.
+    pub problem: Option<String>,
+    /// Nodes that ended by themselves.
+    pub crashes: Vec<String>,
+    /// Where logs and stores of a schedule lie that went wrong.
+    pub kept: Option<PathBuf>,
+}
+
+impl Outcome {
+    /// Whether nothing went wrong.
+    pub fn is_well(&self) -> bool {
+        let counts = &self.counts;
+        let bad = counts.lost + counts.stale + counts.foreign + counts.unanswered;
+        bad == 0 && self.problem.is_none() && self.crashes.is_empty()
+    }
+}
+
+/// Runs a schedule.
+pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
+    let mut outcome = Outcome {
+        plan: plan.clone(),
+        counts: Counts::default(),
+        calm_seconds: None,
+        served_seconds: None,
+        held_up_by: String::new(),
+        whole_seconds: None,
+        told: Vec::new(),
+        problem: None,
+        crashes: Vec::new(),
+        kept: None,
+    };
+    let book = Arc::new(Book::new(HOSTS * PATIENCE_MS.len()));
+    let begun = Hosts::make(HOSTS, folder).and_then(|hosts| {
+        let mut ring = AtollRing::on(hosts, folder.to_owned(), program.to_owned(), plan.keeping);
+        ring.start()?;
+        Ok(Stage::with(ring))
+    });
+    let ended = begun.and_then(|mut stage| {
+        let ended = play(plan, &mut stage, &book, &mut outcome);
+        let looked = stage.look_for_crashes();
+        outcome.crashes = std::mem::take(&mut stage.crashes);
+        stage.ring.stop();
+        ended.and(looked)
+    });
+    outcome.problem = ended.err().map(|error| with_sources(&error));
+    outcome.counts = book.counts();
+    outcome.told = book.told();
+    outcome
+}
+
+fn play(plan: &Plan, stage: &mut Stage, book: &Arc<Book>, outcome: &mut Outcome) -> Result<(), CutError> {
+    let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
+    wait_until_served(stage, plan.seed)?;
+    outcome.calm_seconds = Some(begun_at.elapsed().as_secs_f64());
+    std::thread::scope(|scope| {
+        let started = start_clients(scope, stage, book, plan.seed, &stop);
+        let played = started.and_then(|()| {
+            let healed_at = make_happen(plan, stage)?;
+            outcome.held_up_by = wait_until_served(stage, plan.seed)?;
+            outcome.served_seconds = Some(healed_at.elapsed().as_secs_f64());
+            let is_whole = || {
+                stage.look_for_crashes()?;
+                stage.ring.is_whole()
+            };
+            wait_until_well(
+                "until all copies are in sync after everything healed",
+                WHOLE_TIME_MAX,
+                is_whole,
+            )?;
+            outcome.whole_seconds = Some(healed_at.elapsed().as_secs_f64());
+            std::thread::sleep(GO_ON);
+            Ok(())
+        });
+        stop.store(true, SeqCst);
+        played
+    })?;
+    on_host(stage, 0, |mut asker| look_up(&mut asker, book, LOOK_UP_TIME_MAX), plan.seed)
+}
+
+fn start_clients<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    stage: &Stage,
+    book: &Arc<Book>,
+    seed: u64,
+    stop: &'scope AtomicBool,
+) -> Result<(), CutError> {
+    let nodes = stage.ring.addresses();
+    for number in 0..HOSTS * PATIENCE_MS.len() {
+        let network = stage.ring.hosts().network(number % HOSTS)?;
+        let patience = Duration::from_millis(PATIENCE_MS[number / HOSTS]);
+        let seed = seed.wrapping_mul(1_000).wrapping_add(number as u64);
+        let asker = Asker::new(&nodes, AtollRing::TOKEN, patience, seed);
+        let lane = Lane::new(number, asker, Arc::clone(book), seed);
+        scope.spawn(move || {
+            // A thread that is on no host finds no node, which shows as a schedule in which nothing is acknowledged.
+            if network.enter().is_ok() {
+                lane.run(stop);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Has each fault begin and end in its time; the moment at which the last one ended.
+fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
+    let start = Instant::now();
+    let mut delayed = Duration::ZERO;
+    for moment_ms in plan.moments() {
+        let due = start + delayed + Duration::from_millis(moment_ms);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        if plan.needs_all_copies(moment_ms) {
+            let waits_from = Instant::now();
+            wait_until_well("until all copies are in sync before a kill", WHOLE_TIME_MAX, || {
+                stage.ring.is_whole()
+            })?;
+            delayed += waits_from.elapsed();
+        }
+        stage.make(&plan.active(moment_ms))?;
+    }
+    Ok(Instant::now())
+}
+
+fn wait_until_served(stage: &mut Stage, seed: u64) -> Result<String, CutError> {
+    on_host(stage, 1, |mut asker| write_every_slot(&mut asker, HOSTS, SERVED_TIME_MAX), seed)?
+}
+
+/// Does something as a client on a host.
+fn on_host<T: Send>(
+    stage: &Stage,
+    host: usize,
+    work: impl FnOnce(Asker) -> T + Send,
+    seed: u64,
+) -> Result<T, CutError> {
+    let network = stage.ring.hosts().network(host)?;
+    let asker = Asker::new(&stage.ring.addresses(), AtollRing::TOKEN, LOOK_PATIENCE, seed);
+    let enter = CutError::io(format!("enter host {host}"));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(move || network.enter().map_err(enter).map(|()| work(asker))).join()
+    });
+    done.unwrap_or_else(|_| Err(CutError::NothingServed))
+}
