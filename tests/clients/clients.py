@@ -6,7 +6,7 @@ A client is a program in a folder of its own, with the files in which clients of
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -59,11 +59,14 @@ class Client:
     checks: tuple[str, ...] = CHECKS
     # A program without a look at its own writes cannot tell what was lost.
     looks_up: bool = True
-    modules: tuple[str, ...] = field(default=())
+    modules: tuple[str, ...] = ()
+
+    # If it is not called like the client.
+    folder: str = ""
 
     @property
-    def folder(self) -> Path:
-        return HERE / self.name
+    def place(self) -> Path:
+        return HERE / (self.folder or self.name)
 
     def missing(self) -> list[str]:
         """What this machine lacks for it, each with what installs it."""
@@ -71,17 +74,20 @@ class Client:
         modules = [module for module in self.modules if not has_module(module)]
         return [f"{name} is missing; install it with: {install(name)}" for name in programs + modules]
 
+    def built_in(self, built: Path) -> Path:
+        return built / (self.folder or self.name)
+
     def command(self, built: Path) -> list[str]:
-        return [word.format(built=built / self.name, python=sys.executable) for word in self.call]
+        return [word.format(built=self.built_in(built), python=sys.executable) for word in self.call]
 
     def make(self, built: Path, log: Path) -> bool:
         """Builds it; what was said lies in the log."""
-        folder = built / self.name
+        folder = self.built_in(built)
         folder.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
             for step in self.build:
                 words = [word.format(built=folder) for word in step]
-                ended = subprocess.run(words, cwd=self.folder, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+                ended = subprocess.run(words, cwd=self.place, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
                 if ended.returncode != 0:
                     return False
         return True
@@ -95,12 +101,13 @@ def has_module(name: str) -> bool:
     return subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True).returncode == 0
 
 
-def of_maven(name: str) -> Client:
+def of_java(name: str, program: str) -> Client:
     return Client(
         name,
+        folder="java",
         needs=("mvn", "java", "javac"),
-        build=(("mvn", "--batch-mode", "--quiet", "-DbuildFolder={built}", "package"),),
-        call=("java", "-cp", "{built}/classes:{built}/dependency/*", "Conformance"),
+        build=(("mvn", "--batch-mode", "--quiet", "-DbuildFolder={built}", "compile"),),
+        call=("java", "-cp", "{built}/classes:{built}/dependency/*", program),
     )
 
 
@@ -118,8 +125,8 @@ CLIENTS = (
         build=(("npm", "ci", "--no-audit", "--no-fund"),),
         call=("node", "conformance.js"),
     ),
-    of_maven("jedis"),
-    of_maven("lettuce"),
+    of_java("jedis", "JedisTrial"),
+    of_java("lettuce", "LettuceTrial"),
     Client(
         "redis-rs",
         needs=("cargo",),

@@ -36,7 +36,7 @@ class Told:
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*client.command(built), ",".join(ring.addresses())],
-                cwd=client.folder,
+                cwd=client.place,
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
