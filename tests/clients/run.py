@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clients import CLIENTS, Client
 from judge import findings
-from ring import JOINING, Ring, RingError
+from ring import JOINING, NODES, Ring, RingError
 
 # Writes go on for so long at least, whatever happens to the nodes meanwhile.
 LOAD_SECONDS = 15
@@ -72,13 +72,16 @@ class Told:
             return self.process.wait()
 
 
-def trial(client: Client, ring: Ring, killed: int, built: Path, log: Path) -> tuple[dict[str, object], list[str]]:
+def trial(
+    client: Client, ring: Ring, killed: int, place: Path, *, kill_first: bool
+) -> tuple[dict[str, object], list[str]]:
     """Runs a client at a fresh ring; what it told, and what is wrong with it."""
-    told = Told(client, ring, built, log)
+    log = place / f"{client.name}.log"
+    told = Told(client, ring, place / "built", log)
     try:
         if not told.next(CHECKS_SECONDS_MAX).get("under_way"):
             return {}, [f"no writes came about: {last_line(log)}"]
-        happened = kill_and_join(ring, killed)
+        happened = come_and_go(ring, killed, kill_first=kill_first)
         told.end_load()
         result = told.next(ENDS_SECONDS_MAX)
     finally:
@@ -91,14 +94,16 @@ def trial(client: Client, ring: Ring, killed: int, built: Path, log: Path) -> tu
     return {**result, **happened}, found
 
 
-def kill_and_join(ring: Ring, killed: int) -> dict[str, object]:
-    """What happens to the nodes while a client writes."""
+def come_and_go(ring: Ring, killed: int, *, kill_first: bool) -> dict[str, object]:
+    """What happens to the nodes while a client writes: a fourth joins, and one is killed while slots move to it."""
     began = time.monotonic()
     time.sleep(CALM_SECONDS)
-    ring.kill(killed)
-    ring.wait_until(lambda: ring.slots_led().get(ring.address(killed), 0) == 0, "take over from the killed node")
-    taken_over = time.monotonic() - began - CALM_SECONDS
-    ring.join()
+    events = {"join": ring.join, "kill": lambda: ring.kill(killed)}
+    took = {}
+    for name in sorted(events, reverse=kill_first):
+        started = time.monotonic()
+        events[name]()
+        took[f"{name}_ms"] = round((time.monotonic() - started) * 1000)
     # Wherever its slots are, the client has to find out.
     until = time.monotonic() + ENDS_SECONDS_MAX / 3
     while not calls_at_the_joined(ring) and time.monotonic() < until:
@@ -106,8 +111,8 @@ def kill_and_join(ring: Ring, killed: int) -> dict[str, object]:
     time.sleep(max(CALM_SECONDS, began + LOAD_SECONDS - time.monotonic()))
     return {
         "killed": killed,
-        "taken_over_ms": round(taken_over * 1000),
-        "slots_of_the_joined": ring.slots_led().get(ring.address(JOINING), 0),
+        **took,
+        "slots_of_the_joined": ring.slots_of(JOINING),
         "calls_at_the_joined": calls_at_the_joined(ring),
         "load_seconds": round(time.monotonic() - began, 1),
     }
@@ -122,16 +127,17 @@ def last_line(log: Path) -> str:
     return f"{lines[-1]} ({log})" if lines else f"it said nothing ({log})"
 
 
-def tried(client: Client, killed: int, atoll: Path, place: Path) -> tuple[dict[str, object], list[str]]:
+def tried(client: Client, killed: int, given: argparse.Namespace) -> tuple[dict[str, object], list[str]]:
     """Builds a client and runs it at a ring of its own; one that shows a fault leaves the ring's folder behind."""
+    place = given.folder
     folder = place / "rings" / client.name
     shutil.rmtree(folder, ignore_errors=True)
     log = place / f"{client.name}.log"
     if not client.make(place / "built", log):
         return {}, [f"it could not be built: {last_line(log)}"]
     try:
-        with Ring(atoll, folder) as ring:
-            result, found = trial(client, ring, killed, place / "built", log)
+        with Ring(given.atoll, folder) as ring:
+            result, found = trial(client, ring, killed, place, kill_first=given.kill_first)
     except RingError as error:
         result, found = {}, [str(error)]
     if not found:
@@ -149,7 +155,7 @@ def line_of(client: Client, result: dict[str, object], found: list[str]) -> str:
         f"acknowledged {result.get('acknowledged')}",
         f"lost {result.get('lost') if client.looks_up else '-'}",
         f"longest gap {result.get('longest_gap_ms')} ms",
-        f"node {result.get('killed')} killed",
+        f"node {result.get('killed')} killed ({result.get('kill_ms')} ms)",
         f"{result.get('calls_at_the_joined')} writes to the node that joined",
     ]
     return f"  {verdict} " + ", ".join(words)
@@ -161,6 +167,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("clients", nargs="*", metavar="CLIENT", help=f"of {', '.join(names)}; all if none is named")
     parser.add_argument("--atoll", type=Path, required=True, help="the program")
     parser.add_argument("--folder", type=Path, required=True, help="where to build and to keep what is written")
+    parser.add_argument("--kill-first", action="store_true", help="kill before the other joins; takes half a minute more")
     parser.add_argument("--all", action="store_true", help="a client that cannot be tried here is a failure")
     parser.add_argument("--json", type=Path, help="write what was seen to this file")
     given = parser.parse_args()
@@ -172,8 +179,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = arguments()
-    place = given.folder.resolve()
-    place.mkdir(parents=True, exist_ok=True)
+    given.atoll, given.folder = given.atoll.resolve(), given.folder.resolve()
+    given.folder.mkdir(parents=True, exist_ok=True)
     passed, failed, skipped, results = 0, 0, 0, []
     for at, client in enumerate(CLIENTS):
         if given.clients and client.name not in given.clients:
@@ -185,7 +192,7 @@ def main() -> int:
             skipped += 1
             continue
         print(f"  ...  {client.name}", flush=True)
-        result, found = tried(client, at % 3 + 1, given.atoll.resolve(), place)
+        result, found = tried(client, at % NODES + 1, given)
         print(line_of(client, result, found), flush=True)
         for each in found:
             print(f"       {each}", flush=True)
