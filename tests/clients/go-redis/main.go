@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,7 +19,8 @@ var (
 )
 
 func connect(change func(*redis.ClusterOptions)) *redis.ClusterClient {
-	options := &redis.ClusterOptions{Addrs: nodes, Password: token}
+	// By default this client asks who leads what once a minute, and a failed connection is no reason to ask sooner.
+	options := &redis.ClusterOptions{Addrs: nodes, Password: token, ClusterStateReloadInterval: time.Second}
 	if change != nil {
 		change(options)
 	}

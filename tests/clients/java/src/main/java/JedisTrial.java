@@ -215,14 +215,11 @@ final class JedisTrial {
 
     private void moved() {
         Misled provider = new Misled(nodes, config().build());
+        HostAndPort leader = provider.getNode(JedisClusterCRC16.getSlot("moved"));
         try (RedisClusterClient misled = RedisClusterClient.builder().nodes(nodes).clientConfig(config().build())
             .connectionProvider(provider).build()) {
             Trial.same(misled.set("moved", "1"), "OK");
             Trial.same(misled.get("moved"), "1");
-        }
-        HostAndPort leader;
-        try (Connection connection = client.getConnectionFromSlot(JedisClusterCRC16.getSlot("moved"))) {
-            leader = HostAndPort.from(connection.toIdentityString().replaceAll(".*?([0-9.]+:[0-9]+).*", "$1"));
         }
         HostAndPort other = otherThan(leader, client.getClusterNodes().keySet());
         try (Jedis node = new Jedis(other, config().build())) {

@@ -14,6 +14,7 @@ import io.lettuce.core.ScanArgs;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.ClusterClientOptions;
+import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
@@ -26,6 +27,7 @@ import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.CommandType;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.protocol.ProtocolVersion;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -45,13 +47,20 @@ final class LettuceTrial {
     private LettuceTrial(String nodes) {
         this.nodes = Arrays.stream(nodes.split(",")).map(node -> uri(node, TOKEN)).toList();
         this.factory = RedisClusterClient.create(this.nodes);
+        // By default it looks who leads what when it is told of a move, and after some attempts at a node that is gone.
+        this.factory.setOptions(ClusterClientOptions.builder().topologyRefreshOptions(
+            ClusterTopologyRefreshOptions.builder().enableAllAdaptiveRefreshTriggers()
+                .adaptiveRefreshTriggersTimeout(Duration.ofSeconds(1)).enablePeriodicRefresh(Duration.ofSeconds(1))
+                .build()).build());
         this.connection = factory.connect();
         this.client = connection.sync();
     }
 
     private static RedisURI uri(String node, String token) {
         String[] parts = node.split(":");
-        return RedisURI.Builder.redis(parts[0], Integer.parseInt(parts[1])).withPassword(token.toCharArray()).build();
+        return RedisURI.Builder.redis(parts[0], Integer.parseInt(parts[1])).withPassword(token.toCharArray())
+            // What is asked of a node that is gone waits for it, by default for a minute.
+            .withTimeout(Duration.ofSeconds(2)).build();
     }
 
     public static void main(String[] arguments) throws Exception {
