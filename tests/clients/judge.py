@@ -6,7 +6,7 @@ Invariant: what is not told is not taken for granted: a missing or mistyped fiel
 from collections.abc import Iterable, Mapping
 
 # A load so small would show nothing.
-ACKNOWLEDGED_MIN = 500
+ACKNOWLEDGED_MIN = 200
 # The ring goes on after a second or two; clients may need some more until they look where.
 GAP_MS_MAX = 15_000
 

@@ -230,6 +230,7 @@ class Load:
         self.is_over = threading.Event()
         self.acknowledged = [[0] * KEYS for _ in range(WRITERS)]
         self.writes = [0] * WRITERS
+        self.asked = list(range(WRITERS))
         self.gaps = [0.0] * WRITERS
         self.stale = [0] * WRITERS
         self.met: Counter[str] = Counter()
@@ -237,17 +238,16 @@ class Load:
         self.under_way = threading.Barrier(WRITERS + 1)
 
     def again(self, writer: int, *command: str) -> str:
-        """Whom it asks is chosen in turn: a program that starts anew does not know who is gone."""
+        """Asks the node that answered last, or else the next: a program that starts anew does not know who is gone."""
         until = time.monotonic() + RETRY_SECONDS_MAX
-        attempt = writer
         while True:
             try:
-                return line(*command, node=NODES[attempt % len(NODES)])
+                return line(*command, node=NODES[self.asked[writer] % len(NODES)])
             except Refused as error:
                 self.met[str(error)[:80]] += 1
                 if time.monotonic() > until:
                     raise
-                attempt += 1
+                self.asked[writer] += 1
                 time.sleep(RETRY_SECONDS)
 
     def write(self, writer: int) -> None:

@@ -16,8 +16,9 @@ const UNDER_WAY: usize = 50;
 const RETRY: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-struct Writer {
+struct Writer<'a> {
     number: usize,
+    client: &'a ClusterClient,
     connection: ClusterConnection,
     acknowledged: [usize; KEYS],
     writes: usize,
@@ -26,11 +27,11 @@ struct Writer {
     met: BTreeMap<String, usize>,
 }
 
-impl Writer {
-    fn new(number: usize, client: &ClusterClient) -> RedisResult<Self> {
+impl<'a> Writer<'a> {
+    fn new(number: usize, client: &'a ClusterClient) -> RedisResult<Self> {
         let connection = client.get_connection()?;
         let (gap, met) = (Duration::ZERO, BTreeMap::new());
-        Ok(Self { number, connection, acknowledged: [0; KEYS], writes: 0, stale: 0, gap, met })
+        Ok(Self { number, client, connection, acknowledged: [0; KEYS], writes: 0, stale: 0, gap, met })
     }
 
     fn again<T>(&mut self, call: impl Fn(&mut ClusterConnection) -> RedisResult<T>) -> RedisResult<T> {
@@ -44,6 +45,13 @@ impl Writer {
                         return Err(error);
                     }
                     thread::sleep(RETRY);
+                    // A connection of this client goes on trying the node that is gone; pools of connections make
+                    // a new one as well.
+                    if error.is_io_error()
+                        && let Ok(fresh) = self.client.get_connection()
+                    {
+                        self.connection = fresh;
+                    }
                 }
             }
         }

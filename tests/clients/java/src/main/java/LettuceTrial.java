@@ -60,7 +60,7 @@ final class LettuceTrial {
         String[] parts = node.split(":");
         return RedisURI.Builder.redis(parts[0], Integer.parseInt(parts[1])).withPassword(token.toCharArray())
             // What is asked of a node that is gone waits for it, by default for a minute.
-            .withTimeout(Duration.ofSeconds(2)).build();
+            .withTimeout(Duration.ofSeconds(5)).build();
     }
 
     public static void main(String[] arguments) throws Exception {
