@@ -38,8 +38,8 @@ fn built(lines: &[String]) -> Option<PathBuf> {
     let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ours =
         messages.filter(|message| message.pointer("/target/name").and_then(Value::as_str) == Some("atoll"));
-    let programs = ours.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from));
-    programs.last()
+    let mut programs = ours.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from));
+    programs.next_back()
 }
 
 #[cfg(test)]

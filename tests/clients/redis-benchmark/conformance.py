@@ -16,8 +16,8 @@ from collections import Counter
 
 NODES = sys.argv[1].split(",")
 TOKEN = os.environ["REDISCLI_AUTH"]
-REQUESTS = 20_000
-RUN_SECONDS_MAX = 30
+REQUESTS = 5_000
+RUN_SECONDS_MAX = 60
 RETRY_SECONDS = 0.1
 
 CHECKS = {
