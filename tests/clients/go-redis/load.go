@@ -77,22 +77,20 @@ func (load *load) write(writer int, seen *seen) error {
 	for !load.isOver.Load() {
 		number := seen.writes + 1
 		key := fmt.Sprintf("load-%d-%d", writer, number%keys)
-		err := load.again(func() error { return load.client.Set(context.Background(), key, number, 0).Err() })
+		found, err := load.value(key)
+		if err != nil {
+			return err
+		}
+		if found != seen.acknowledged[number%keys] {
+			seen.stale++
+		}
+		err = load.again(func() error { return load.client.Set(context.Background(), key, number, 0).Err() })
 		if err != nil {
 			return err
 		}
 		seen.acknowledged[number%keys], seen.writes = number, number
 		now := time.Now()
 		seen.gap, last = max(seen.gap, now.Sub(last)), now
-		if number%16 == 0 {
-			found, err := load.value(key)
-			if err != nil {
-				return err
-			}
-			if found != number {
-				seen.stale++
-			}
-		}
 		if number == underWay {
 			load.began.Done()
 		}

@@ -34,12 +34,13 @@ async function write(client, writer, ending, onUnderWay, met) {
   while (!ending.isOver) {
     const number = seen.writes + 1;
     const key = `load-${writer}-${number % KEYS}`;
+    const found = await again(() => client.get(key), met);
+    if (Number(found) !== seen.acknowledged[number % KEYS]) seen.stale += 1;
     await again(() => client.set(key, number), met);
     seen.acknowledged[number % KEYS] = seen.writes = number;
     const now = Date.now();
     seen.gap = Math.max(seen.gap, now - last);
     last = now;
-    if (number % 16 === 0 && Number(await again(() => client.get(key), met)) !== number) seen.stale += 1;
     if (number === UNDER_WAY) onUnderWay();
   }
   return seen;

@@ -262,12 +262,12 @@ class Load:
         while not self.is_over.is_set():
             number = self.writes[writer] + 1
             key = f"load-{writer}-{number % KEYS}"
+            found = int(self.again(writer, "GET", key) or 0)
+            self.stale[writer] += found != self.acknowledged[writer][number % KEYS]
             same(self.again(writer, "SET", key, str(number)), "OK")
             self.acknowledged[writer][number % KEYS] = self.writes[writer] = number
             now = time.monotonic()
             self.gaps[writer], last = max(self.gaps[writer], now - last), now
-            if number % 16 == 0:
-                self.stale[writer] += self.again(writer, "GET", key) != str(number)
             if number == UNDER_WAY:
                 self.under_way.wait()
 

@@ -234,12 +234,12 @@ class Load:
         while not self.is_over.is_set():
             number = self.writes[writer] + 1
             key = f"load-{writer}-{number % KEYS}"
+            found = self.again(lambda key=key: self.client.get(key))
+            self.stale[writer] += int(found or 0) != self.acknowledged[writer][number % KEYS]
             self.again(lambda key=key, number=number: self.client.set(key, number))
             self.acknowledged[writer][number % KEYS] = self.writes[writer] = number
             now = time.monotonic()
             self.gaps[writer], last = max(self.gaps[writer], now - last), now
-            if number % 16 == 0:
-                self.stale[writer] += int(self.again(lambda key=key: self.client.get(key))) != number
             if number == UNDER_WAY:
                 self.under_way.wait()
 

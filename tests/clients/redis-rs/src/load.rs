@@ -73,14 +73,14 @@ impl<'a> Writer<'a> {
         while !is_over.load(Ordering::Relaxed) {
             let number = self.writes + 1;
             let (at, key) = (number % KEYS, self.key(number % KEYS));
+            if self.value(at)? != self.acknowledged[at] {
+                self.stale += 1;
+            }
             self.again(|connection| connection.set::<_, _, ()>(&key, number))?;
             self.acknowledged[at] = number;
             self.writes = number;
             self.gap = self.gap.max(last.elapsed());
             last = Instant::now();
-            if number.is_multiple_of(16) && self.value(at)? != number {
-                self.stale += 1;
-            }
             if number == UNDER_WAY {
                 began.send(())?;
             }

@@ -130,6 +130,9 @@ final class Trial {
         while (!isOver) {
             int number = seen.writes + 1;
             String key = "load-" + writer + "-" + number % KEYS;
+            if (value(key) != seen.acknowledged[number % KEYS]) {
+                seen.stale++;
+            }
             again(() -> {
                 cells.set(key, String.valueOf(number));
                 return null;
@@ -139,9 +142,6 @@ final class Trial {
             long now = System.nanoTime();
             seen.gapMs = Math.max(seen.gapMs, (now - last) / 1_000_000);
             last = now;
-            if (number % 16 == 0 && value(key) != number) {
-                seen.stale++;
-            }
             if (number == UNDER_WAY) {
                 began.countDown();
             }
