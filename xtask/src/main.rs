@@ -23,6 +23,7 @@ mod house;
 mod bench;
 mod cassandra;
 mod check;
+mod clients;
 mod demo;
 mod fuzz;
 mod ledger;

@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::{bench, cassandra, check, demo, fuzz, simulate, soak, test, venv, wheel};
+use crate::{bench, cassandra, check, clients, demo, fuzz, simulate, soak, test, venv, wheel};
 
 /// One thing that `cargo xtask` can do.
 pub struct Verb {
@@ -63,6 +63,12 @@ const VERBS: &[Verb] = &[
         usage: "cargo xtask cassandra up|down|status|kill|start|logs [NODE] [--nodes COUNT] [--heap SIZE] [--port NUMBER] [--auth] [--tls] [--keep] [--clock-ahead SECONDS]",
         about: "run a real Apache Cassandra on this machine",
         run: cassandra::run,
+    },
+    Verb {
+        name: "clients",
+        usage: "cargo xtask clients [CLIENT ...] [--kill-first] [--all] [--json FILE]",
+        about: "try stock clients of Redis at a ring, one node killed while another joins",
+        run: clients::run,
     },
     Verb {
         name: "venv",

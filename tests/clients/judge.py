@@ -1,0 +1,41 @@
+"""What a client told, judged: every check, and nothing lost.
+
+Invariant: what is not told is not taken for granted: a missing or mistyped field is a finding.
+"""
+
+from collections.abc import Iterable, Mapping
+
+# A load so small would show nothing.
+ACKNOWLEDGED_MIN = 200
+# The ring goes on after a second or two; clients may need some more until they look where.
+GAP_MS_MAX = 15_000
+
+
+def findings(told: Mapping[str, object], checks: Iterable[str], *, looks_up: bool = True) -> list[str]:
+    """Each thing that is not as it should be, in words."""
+    found = unlike(told, "checks", set(checks))
+    for field in ("client", "version"):
+        if not isinstance(told.get(field), str) or not told[field]:
+            found.append(f"no {field} is told")
+    if number(told, "acknowledged") < ACKNOWLEDGED_MIN:
+        found.append(f"{told.get('acknowledged')} writes were acknowledged; {ACKNOWLEDGED_MIN} is the least")
+    for field in ("lost", "stale") if looks_up else ():
+        if number(told, field) != 0:
+            found.append(f"{told.get(field)} acknowledged writes were {field}")
+    if not 0 <= number(told, "longest_gap_ms") <= GAP_MS_MAX:
+        found.append(f"a writer waited {told.get('longest_gap_ms')} ms; {GAP_MS_MAX} is the most")
+    return found
+
+
+def unlike(told: Mapping[str, object], field: str, expected: set[str]) -> list[str]:
+    listed = told.get(field)
+    passed = set(listed) if isinstance(listed, list) else set()
+    return [f"the check {name} was not made" for name in sorted(expected - passed)] + [
+        f"the check {name} is unknown" for name in sorted(passed - expected)
+    ]
+
+
+def number(told: Mapping[str, object], field: str) -> int:
+    """A count that was told; -1, which is never right, if it was not."""
+    value = told.get(field)
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1

@@ -1,0 +1,45 @@
+"""What the judge of the clients accepts, and each fault that it finds."""
+
+from judge import findings
+
+CHECKS = ("get", "set")
+GOOD = {
+    "client": "a client",
+    "version": "1.2.3",
+    "checks": ["set", "get"],
+    "acknowledged": 5_000,
+    "lost": 0,
+    "stale": 0,
+    "longest_gap_ms": 2_000,
+}
+
+
+def found(**changed: object) -> int:
+    return len(findings({**GOOD, **changed}, CHECKS))
+
+
+def test_a_client_that_lost_nothing_passes() -> None:
+    assert found() == 0
+
+
+def test_each_fault_is_found() -> None:
+    assert found(checks=["set"]) == 1
+    assert found(checks=["set", "get", "more"]) == 1
+    assert found(checks=None) == 2
+    assert found(version="") == 1
+    assert found(acknowledged=3) == 1
+    assert found(lost=1) == 1
+    assert found(stale=1) == 1
+    assert found(longest_gap_ms=60_000) == 1
+
+
+def test_what_is_not_told_is_a_fault() -> None:
+    for field in GOOD:
+        told = {name: value for name, value in GOOD.items() if name != field}
+        assert findings(told, CHECKS), field
+    assert found(lost=False) == 1
+    assert found(lost="0") == 1
+
+
+def test_who_cannot_look_up_is_not_asked_what_was_lost() -> None:
+    assert findings({**GOOD, "lost": None, "stale": None}, CHECKS, looks_up=False) == []
