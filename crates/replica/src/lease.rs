@@ -7,7 +7,7 @@
 //! stated error of rate.
 
 use crate::planted::{self, Bug};
-use crate::{Moment, NodeId, Options, Reads, Version};
+use crate::{Incarnation, Moment, NodeId, Options, Reads, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this node promised, and what it was promised.
@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Leases {
     /// Until when, by node.
     given: BTreeMap<NodeId, Moment>,
+    /// The question of each node that was answered last.
+    answered: BTreeMap<NodeId, Question>,
     /// The newest table that each node has told it knows: nothing which that table takes from it is served by it.
     known_by: BTreeMap<NodeId, Version>,
     held: BTreeMap<NodeId, Held>,
@@ -22,6 +24,14 @@ pub(crate) struct Leases {
     pub(crate) partners: BTreeSet<NodeId>,
     round: u64,
     asked_at: Moment,
+}
+
+/// What somebody asked to be promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) asked_in: Incarnation,
+    pub(crate) round: u64,
+    pub(crate) asked_at: Moment,
 }
 
 /// A promise to this node.
@@ -46,11 +56,19 @@ pub(crate) struct Need {
 
 impl Leases {
     /// Gives a promise.
-    pub(crate) fn give(&mut self, to: NodeId, now: Moment, options: &Options) {
+    pub(crate) fn give(&mut self, to: NodeId, question: Question, now: Moment, options: &Options) {
+        self.answered.insert(to, question);
         let length =
             if planted::is(Bug::PromiseNotLengthened) { options.lease_us } else { options.promise_us() };
         let until = self.given.entry(to).or_default();
         *until = now.after(length).max(*until);
+    }
+
+    /// The promises that stand, each with the question that it answered last. They stand under a newer table as well: whoever
+    /// leads by that one is told so at once, and need not ask again.
+    pub(crate) fn standing(&self, now: Moment) -> impl Iterator<Item = (NodeId, Question)> + '_ {
+        let stands = move |node: &NodeId| self.given.get(node).is_some_and(|&until| until > now);
+        self.answered.iter().filter(move |(node, _)| stands(node)).map(|(&node, &question)| (node, question))
     }
 
     pub(crate) fn heard_known(&mut self, node: NodeId, version: Version) {
@@ -93,7 +111,7 @@ impl Leases {
     pub(crate) fn hold(&mut self, from: NodeId, round: u64, asked_at: Moment, version: Version, now: Moment) {
         let held = Held { round, asked_at, heard_at: now, version };
         let newest = self.held.entry(from).or_insert(held);
-        if held.round >= newest.round {
+        if (held.round, held.version) >= (newest.round, newest.version) {
             *newest = held;
         }
     }
