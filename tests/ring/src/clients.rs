@@ -109,7 +109,15 @@ impl World {
         self.counts.bump("operations");
         self.counts.bump(work.name());
         say!(self, "client {client}: operation {operation} in slot {}: {work:?}", slot.0);
-        self.operations.push(Operation { slot, work, called, ended: None, place: None, applied: None });
+        self.operations.push(Operation {
+            slot,
+            work,
+            called,
+            took: (self.now, None),
+            ended: None,
+            place: None,
+            applied: None,
+        });
         self.begun += 1;
         self.clients[client].current = Some(Current { operation, attempt: 0, is_asked: false });
         self.after(patience_us, Event::GiveUp { client, operation });
@@ -248,6 +256,7 @@ impl World {
             self.clients[client].seen.insert((operation.slot, *cell), value.clone());
         }
         operation.ended = Some((moment, ended));
+        operation.took.1 = Some(self.now);
         let most = if self.clients[client].reads { READER_US } else { self.settings.thinking_us };
         let thinking = self.random.u64(..=most);
         self.after(thinking, Event::Begin { client });
