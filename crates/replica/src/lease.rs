@@ -76,7 +76,7 @@ impl Leases {
         *known = version.max(*known);
     }
 
-    /// Until when a table of this version, which takes a slot from this node, must wait.
+    /// Whether a table must wait that takes a slot from this node, since this version.
     pub(crate) fn binds(&self, to: NodeId, version: Version, now: Moment) -> bool {
         if planted::is(Bug::PromiseBroken) {
             return false;

@@ -83,8 +83,9 @@ impl Replica {
         let is_bound = |copy: &Replicated| {
             let primary = copy.configuration.primary;
             primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
-                pending.slot(copy.slot).primary != Some(primary)
-                    && self.leases.binds(primary, pending.version, now)
+                // Whoever knows the table in which that was decided serves the slot no more, whatever came since.
+                let pending = pending.slot(copy.slot);
+                pending.primary != Some(primary) && self.leases.binds(primary, pending.since, now)
             })
         };
         if now < self.quiet_until || self.slots.values().any(is_bound) {
