@@ -215,6 +215,9 @@ impl World {
         let (operation, attempt) = (current.operation, current.attempt);
         let slot = self.operations[operation].slot;
         let any = self.any_node();
+        // Where nothing fails a client that was sent nowhere asks who has what, and is told.
+        let told = self.is_planned.then(|| self.council.authority.table().slot(slot).primary).flatten();
+        let named = named.or(told);
         let near = self.clients[client].home.filter(|_| self.random.bool()).unwrap_or(any);
         self.clients[client].primaries[slot.0 as usize] = named.unwrap_or(near);
         self.counts.bump("tries_elsewhere");
