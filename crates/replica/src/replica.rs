@@ -43,8 +43,8 @@ pub struct Replica {
     slots: BTreeMap<Slot, Replicated>,
     /// What clients ask for in slots that this node is about to lead.
     early: BTreeMap<Slot, Held>,
-    /// Slots whose primary called in an epoch that this node does not know yet.
-    called: BTreeSet<Slot>,
+    /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
+    called: BTreeMap<Slot, Epoch>,
     /// Slots for which something is to be done when time passes.
     busy: BTreeSet<Slot>,
     leases: Leases,
@@ -66,7 +66,7 @@ impl Replica {
             pending: None,
             slots: BTreeMap::new(),
             early: BTreeMap::new(),
-            called: BTreeSet::new(),
+            called: BTreeMap::new(),
             busy: BTreeSet::new(),
             leases: Leases::default(),
             quiet_until: Moment::default(),
@@ -268,7 +268,8 @@ impl Replica {
     ) {
         let mine = self.table.slot(slot).epoch;
         if (epoch > mine || !self.slots.contains_key(&slot)) && (slot.0 as usize) < self.table.slots.len() {
-            self.called.insert(slot);
+            let called = self.called.entry(slot).or_default();
+            *called = epoch.max(*called);
         }
         if epoch > mine {
             return if epoch > self.known().slot(slot).epoch {

@@ -116,11 +116,21 @@ impl Replica {
             self.ask(now, effects);
         }
         self.promise_again(now, effects);
-        for slot in std::mem::take(&mut self.called) {
-            self.with(slot, now, effects, Replicated::call_back);
-        }
+        self.call_back(now, effects);
         led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
         self.look_at_early(now, effects);
+    }
+
+    /// Primaries that called in an epoch which this node knows by now are told where to begin.
+    fn call_back(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        for (slot, epoch) in std::mem::take(&mut self.called) {
+            let known = self.table.slot(slot).epoch;
+            if known >= epoch && self.slots.contains_key(&slot) {
+                self.with(slot, now, effects, Replicated::call_back);
+            } else if known <= epoch {
+                self.called.insert(slot, epoch);
+            }
+        }
     }
 
     fn reconfigure(
