@@ -22,6 +22,8 @@ pub(crate) struct Leases {
     held: BTreeMap<NodeId, Held>,
     /// Who is asked.
     pub(crate) partners: BTreeSet<NodeId>,
+    /// Who was asked before, and until when that promise may stand: told of each table meanwhile, for it to go by it.
+    former: BTreeMap<NodeId, Moment>,
     round: u64,
     asked_at: Moment,
 }
@@ -83,6 +85,26 @@ impl Leases {
         }
         let knows = self.known_by.get(&to).is_some_and(|&known| known >= version);
         !knows && self.given.get(&to).is_some_and(|&until| until > now)
+    }
+
+    /// Others are asked from now on.
+    pub(crate) fn ask_others(&mut self, partners: BTreeSet<NodeId>, now: Moment, options: &Options) {
+        let before = std::mem::replace(&mut self.partners, partners);
+        self.former.retain(|node, until| *until > now && !self.partners.contains(node));
+        let until = now.after(2 * options.promise_us());
+        let left = before.difference(&self.partners);
+        self.former.extend(left.map(|&node| (node, until)));
+    }
+
+    /// Whether somebody who is asked no more may still stand by a promise.
+    pub(crate) fn has_former(&self, now: Moment) -> bool {
+        self.former.values().any(|&until| until > now)
+    }
+
+    /// Who is to hear of the newest table.
+    pub(crate) fn audience(&self, now: Moment) -> impl Iterator<Item = NodeId> + '_ {
+        let former = self.former.iter().filter(move |(_, until)| **until > now).map(|(&node, _)| node);
+        self.partners.iter().copied().chain(former)
     }
 
     /// The round of questions that is sent now.

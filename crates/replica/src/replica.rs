@@ -310,7 +310,7 @@ impl Replica {
     fn ask(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let round = self.leases.next_round(now);
         let (asked_in, known) = (self.incarnation, self.known().version);
-        for &to in &self.leases.partners {
+        for to in self.leases.audience(now) {
             let message = Message::LeaseAsk { asked_in, round, asked_at: now, known };
             effects.push(Effect::Send { to, message });
         }

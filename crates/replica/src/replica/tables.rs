@@ -63,7 +63,7 @@ impl Replica {
         let loses = |slot: &Slot| table.slot(*slot).primary != Some(self.me);
         let renounces = self.slots.iter().any(|(slot, copy)| copy.primary.is_some() && loses(slot));
         self.pending = Some(table);
-        if renounces {
+        if renounces || self.leases.has_former(now) {
             // Who promised may go on at once: nothing that it takes from this node is served any more.
             self.ask(now, effects);
         }
@@ -110,11 +110,9 @@ impl Replica {
             let configuration = table.slot(*slot);
             configuration.in_sync.iter().chain(configuration.joining.iter()).collect::<Vec<_>>()
         };
-        let former = std::mem::take(&mut self.leases.partners);
-        self.leases.partners = led.iter().flat_map(copies).filter(|&node| node != self.me).collect();
-        if !former.is_subset(&self.leases.partners) || !self.leases.partners.is_empty() {
-            self.ask(now, effects);
-        }
+        let partners = led.iter().flat_map(copies).filter(|&node| node != self.me).collect();
+        self.leases.ask_others(partners, now, &self.options);
+        self.ask(now, effects);
         self.promise_again(now, effects);
         self.call_back(now, effects);
         led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
