@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use atoll_replica::{
-    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId, Options,
-    Position, Refusal, Replica, Slot, Survived, Ticket,
+    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId,
+    Options, Position, Refusal, Replica, Slot, Survived, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
