@@ -53,6 +53,10 @@ pub(crate) struct Agent {
 struct Known {
     incarnation: Option<Incarnation>,
     table: Option<Arc<Table>>,
+    /// Whether a table named this life of this node.
+    is_named: bool,
+    /// Whether it did, and the newest one does not: this node has left.
+    has_left: bool,
     /// The last heartbeat that was answered, and the table behind which that may be told.
     heard: Option<(Moment, Version)>,
     /// What was wrong last, so that it is told once.
@@ -181,6 +185,9 @@ impl Session<'_> {
         let mut unsure = 0;
         loop {
             every.tick().await;
+            if self.known().has_left {
+                return std::future::pending().await;
+            }
             let asked_at = (self.agent.clock)();
             match peers::ask(client, &heartbeat, HEARTBEAT_TIMEOUT).await {
                 Ok(Answer::Heard(version)) => {
@@ -189,6 +196,8 @@ impl Session<'_> {
                 }
                 Ok(Answer::Unsure) if unsure < UNSURE_MAX => unsure += 1,
                 Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
+                // Whoever was to leave is about to hear that it has.
+                Ok(Answer::OtherLife) if self.is_to_leave() => {}
                 Ok(Answer::OtherLife) => {
                     self.trouble(CouncilError::Replaced { node: self.agent.options.me });
                     return Next::Other;
@@ -196,6 +205,12 @@ impl Session<'_> {
                 _ => return Next::Other,
             }
         }
+    }
+
+    fn is_to_leave(&self) -> bool {
+        let known = self.known();
+        let member = known.table.as_ref().and_then(|table| table.members.get(&self.agent.options.me));
+        known.has_left || member.is_some_and(|member| member.is_leaving)
     }
 
     fn heard(&self, asked_at: Moment, version: Version) {
@@ -244,9 +259,19 @@ impl Session<'_> {
             return true;
         };
         known.table = Some(Arc::clone(&table));
-        self.tell(CouncilEvent::Table(table));
+        self.tell(CouncilEvent::Table(Arc::clone(&table)));
         self.tell_heard(&mut known);
+        self.tell_left(&mut known, &table);
         true
+    }
+
+    /// Tells once that the group took this node out.
+    fn tell_left(&self, known: &mut Known, table: &Table) {
+        let named = table.incarnation(self.agent.options.me);
+        known.is_named |= named.is_some() && named == known.incarnation;
+        if known.is_named && named.is_none() && !std::mem::replace(&mut known.has_left, true) {
+            self.tell(CouncilEvent::Left);
+        }
     }
 
     /// Sends what this node wishes.

@@ -30,6 +30,8 @@ pub enum CouncilEvent {
         /// When it asked, by its own clock.
         asked_at: Moment,
     },
+    /// This node has left the ring: it has no copies any more, and may stop. Tables still come.
+    Left,
     /// The log of this member counts in the group: another member without a folder may be restarted now.
     Seated,
     /// Something does not work; what can be tried again is.
@@ -101,8 +103,8 @@ impl Council {
         }
     }
 
-    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Lead`], [`Change::Recover`], [`Change::Copy`]
-    /// and [`Change::Drop`].
+    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Leave`], [`Change::Stay`], [`Change::HandOver`],
+    /// [`Change::Lead`], [`Change::Recover`], [`Change::Copy`] and [`Change::Drop`].
     ///
     /// # Errors
     /// [`CouncilError::Unanswered`] if it is not known whether it happened; otherwise it did not.

@@ -215,6 +215,8 @@ struct Reign {
     looked_at: Instant,
     planned_at: Option<Instant>,
     planned_for: Option<Version>,
+    /// Whether slots were to be handed over then.
+    hands_over: bool,
 }
 
 async fn look_after(shared: Arc<Shared>) {
@@ -237,7 +239,13 @@ async fn look_after(shared: Arc<Shared>) {
                 }
                 let now = Instant::now();
                 *shared.duties.nodes() = Nodes { led_since: Some(now), ..Nodes::default() };
-                none.insert(Reign { since: now, looked_at: now, planned_at: None, planned_for: None })
+                none.insert(Reign {
+                    since: now,
+                    looked_at: now,
+                    planned_at: None,
+                    planned_for: None,
+                    hands_over: false,
+                })
             }
         };
         let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
@@ -316,7 +324,9 @@ impl Shared {
     async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
         let is_unfounded = table.slots.iter().any(|slot| slot.epoch == Epoch(0));
         let is_time = reign.planned_at.is_none_or(|at| now >= at + PLAN_EVERY);
-        let is_wanted = is_unfounded && reign.planned_for != Some(table.version);
+        // Slots are handed over a few at a time: the next ones follow as soon as these are.
+        let is_handed_over = reign.hands_over && table.slots.iter().all(|slot| slot.successor.is_none());
+        let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
         if !is_time && !is_wanted {
             return;
         }
@@ -328,6 +338,7 @@ impl Shared {
         let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
         let mut changes = self.machine.group().plan(&gone);
         changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
+        reign.hands_over = changes.iter().any(|change| matches!(change, Change::HandOver { .. }));
         if changes.is_empty() {
             return;
         }

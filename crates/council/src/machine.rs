@@ -28,7 +28,7 @@ struct State {
     group: Group,
     applied: Option<LogIdOf>,
     membership: StoredMembership<SeatId, Seat>,
-    /// In which table each member of the ring came to be as it is.
+    /// In which table each member of the ring came to be as it is, those that left included.
     member_since: BTreeMap<NodeId, Version>,
     /// Updates to the newest table, by the table they begin with.
     updates: BTreeMap<Option<Version>, Arc<Vec<u8>>>,
@@ -76,9 +76,7 @@ impl Machine {
         let table = state.group.table();
         let update = match known {
             None => Update::whole(&table),
-            Some(since) => Update::since(&table, since, |node| {
-                state.member_since.get(&node).copied().unwrap_or(table.version)
-            }),
+            Some(since) => Update::since(&table, since, &state.member_since),
         };
         let update = Arc::new(update.to_bytes());
         if state.updates.len() < UPDATES_KEPT {
@@ -106,8 +104,8 @@ impl State {
     /// Notes which members are not as they were.
     fn compare(&mut self, before: &Table) {
         let now = self.group.table();
-        for (node, member) in &now.members {
-            if before.members.get(node) != Some(member) {
+        for node in before.members.keys().chain(now.members.keys()) {
+            if before.members.get(node) != now.members.get(node) {
                 self.member_since.insert(*node, now.version);
             }
         }

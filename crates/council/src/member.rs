@@ -54,7 +54,12 @@ pub(crate) struct Shared {
 
 /// Whether an operator may ask for this.
 pub(crate) fn may_be_asked(change: &Change) -> bool {
-    matches!(change, Change::Lead { .. } | Change::Recover { .. } | Change::Copy { .. } | Change::Drop { .. })
+    match change {
+        Change::Lead { .. } | Change::HandOver { .. } | Change::Recover { .. } => true,
+        Change::Copy { .. } | Change::Drop { .. } => true,
+        Change::Leave { .. } | Change::Stay { .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether a node may ask for this.

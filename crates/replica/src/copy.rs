@@ -6,7 +6,9 @@
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
-use crate::{Configuration, Effect, Entry, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage};
+use crate::{
+    Configuration, Effect, Entry, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage, Version,
+};
 
 /// What all copies of a node are given with each step.
 pub(crate) struct Around<'a> {
@@ -21,6 +23,8 @@ pub(crate) struct Around<'a> {
 pub(crate) struct Replicated {
     pub(crate) slot: Slot,
     pub(crate) configuration: Configuration,
+    /// A table in which the slot had this epoch, the first that this node knows.
+    pub(crate) epoch_since: Version,
     pub(crate) log: Log,
     /// All up to here is logged here at its class.
     pub(crate) logged: Sequence,
@@ -40,6 +44,7 @@ impl Replicated {
         Self {
             slot,
             configuration: Configuration::default(),
+            epoch_since: Version::default(),
             logged: log.last().sequence,
             committed: base.sequence,
             verified: base.sequence,
@@ -59,6 +64,9 @@ impl Replicated {
         let is_new_epoch = configuration.epoch != self.configuration.epoch;
         let is_other_branch = configuration.branch != self.configuration.branch;
         self.configuration = configuration;
+        if is_new_epoch {
+            self.epoch_since = configuration.since;
+        }
         if is_other_branch && !configuration.in_sync.contains(around.me) {
             // A loss was accepted: what this copy has may never have been, as far as the others know.
             self.begin_anew(around);
@@ -79,6 +87,13 @@ impl Replicated {
             }
             (false, Some(primary)) => primary.end(configuration.primary, around),
             (false, None) => {}
+        }
+    }
+
+    /// The primary of this epoch called before this node knew of the epoch: it is told where to begin.
+    pub(crate) fn call_back(&mut self, around: &mut Around<'_>) {
+        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
+            self.send(primary, SlotMessage::Rejected { hint: self.log.last().sequence }, around);
         }
     }
 

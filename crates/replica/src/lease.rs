@@ -7,7 +7,7 @@
 //! stated error of rate.
 
 use crate::planted::{self, Bug};
-use crate::{Moment, NodeId, Options, Reads, Version};
+use crate::{Incarnation, Moment, NodeId, Options, Reads, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this node promised, and what it was promised.
@@ -15,13 +15,25 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Leases {
     /// Until when, by node.
     given: BTreeMap<NodeId, Moment>,
+    /// The question of each node that was answered last.
+    answered: BTreeMap<NodeId, Question>,
     /// The newest table that each node has told it knows: nothing which that table takes from it is served by it.
     known_by: BTreeMap<NodeId, Version>,
     held: BTreeMap<NodeId, Held>,
     /// Who is asked.
     pub(crate) partners: BTreeSet<NodeId>,
+    /// Who was asked before, and until when that promise may stand: told of each table meanwhile, for it to go by it.
+    former: BTreeMap<NodeId, Moment>,
     round: u64,
     asked_at: Moment,
+}
+
+/// What somebody asked to be promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) asked_in: Incarnation,
+    pub(crate) round: u64,
+    pub(crate) asked_at: Moment,
 }
 
 /// A promise to this node.
@@ -46,11 +58,19 @@ pub(crate) struct Need {
 
 impl Leases {
     /// Gives a promise.
-    pub(crate) fn give(&mut self, to: NodeId, now: Moment, options: &Options) {
+    pub(crate) fn give(&mut self, to: NodeId, question: Question, now: Moment, options: &Options) {
+        self.answered.insert(to, question);
         let length =
             if planted::is(Bug::PromiseNotLengthened) { options.lease_us } else { options.promise_us() };
         let until = self.given.entry(to).or_default();
         *until = now.after(length).max(*until);
+    }
+
+    /// The promises that stand, each with the question that it answered last. They stand under a newer table as well: whoever
+    /// leads by that one is told so at once, and need not ask again.
+    pub(crate) fn standing(&self, now: Moment) -> impl Iterator<Item = (NodeId, Question)> + '_ {
+        let stands = move |node: &NodeId| self.given.get(node).is_some_and(|&until| until > now);
+        self.answered.iter().filter(move |(node, _)| stands(node)).map(|(&node, &question)| (node, question))
     }
 
     pub(crate) fn heard_known(&mut self, node: NodeId, version: Version) {
@@ -58,13 +78,33 @@ impl Leases {
         *known = version.max(*known);
     }
 
-    /// Until when a table of this version, which takes a slot from this node, must wait.
+    /// Whether a table must wait that takes a slot from this node, since this version.
     pub(crate) fn binds(&self, to: NodeId, version: Version, now: Moment) -> bool {
         if planted::is(Bug::PromiseBroken) {
             return false;
         }
         let knows = self.known_by.get(&to).is_some_and(|&known| known >= version);
         !knows && self.given.get(&to).is_some_and(|&until| until > now)
+    }
+
+    /// Others are asked from now on.
+    pub(crate) fn ask_others(&mut self, partners: BTreeSet<NodeId>, now: Moment, options: &Options) {
+        let before = std::mem::replace(&mut self.partners, partners);
+        self.former.retain(|node, until| *until > now && !self.partners.contains(node));
+        let until = now.after(2 * options.promise_us());
+        let left = before.difference(&self.partners);
+        self.former.extend(left.map(|&node| (node, until)));
+    }
+
+    /// Whether somebody who is asked no more may still stand by a promise.
+    pub(crate) fn has_former(&self, now: Moment) -> bool {
+        self.former.values().any(|&until| until > now)
+    }
+
+    /// Who is to hear of the newest table.
+    pub(crate) fn audience(&self, now: Moment) -> impl Iterator<Item = NodeId> + '_ {
+        let former = self.former.iter().filter(move |(_, until)| **until > now).map(|(&node, _)| node);
+        self.partners.iter().copied().chain(former)
     }
 
     /// The round of questions that is sent now.
@@ -93,7 +133,7 @@ impl Leases {
     pub(crate) fn hold(&mut self, from: NodeId, round: u64, asked_at: Moment, version: Version, now: Moment) {
         let held = Held { round, asked_at, heard_at: now, version };
         let newest = self.held.entry(from).or_insert(held);
-        if held.round >= newest.round {
+        if (held.round, held.version) >= (newest.round, newest.version) {
             *newest = held;
         }
     }

@@ -11,6 +11,7 @@
 //! Invariant: a read is answered only while every other in-sync copy promises that nobody else is primary.
 
 // What everybody knows, and who decides about it.
+mod changing;
 mod configurations;
 mod group;
 mod ids;
@@ -19,6 +20,7 @@ mod table;
 
 // What nodes say and do.
 mod copy;
+mod held;
 mod lease;
 mod log;
 mod message;

@@ -237,6 +237,27 @@ pub enum Proposal {
         /// Who.
         node: NodeId,
     },
+    /// Nothing is under way, and nothing is taken until the table is another one: the successor may lead. Refused unless the slot
+    /// is as it was in that table, so that a proposal that comes late finds nothing under way either.
+    HandOver {
+        /// The slot.
+        slot: Slot,
+        /// The epoch in which that is so.
+        epoch: Epoch,
+        /// The table in which the slot came to be as it is.
+        since: Version,
+        /// Who.
+        node: NodeId,
+    },
+    /// The successor is not to lead: nobody decided about that for too long. Refused unless the slot is as it was in that table.
+    Keep {
+        /// The slot.
+        slot: Slot,
+        /// The epoch in which that is so.
+        epoch: Epoch,
+        /// The table in which the slot came to be as it is.
+        since: Version,
+    },
 }
 
 /// Why nothing happened.

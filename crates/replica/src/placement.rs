@@ -1,14 +1,20 @@
 //! Where copies are to be: what the configuration group would change now, if anything.
 //!
 //! Each call gives a few changes that can be applied one by one; what has become of them is looked at in the next.
+//!
+//! Invariant: a node that leaves drops a copy only where those who stay have as many in sync as there can be.
 
+use crate::planted::{self, Bug};
 use crate::{COPIES_MAX, Change, Configuration, Copies, Epoch, Group, NodeId, Slot, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes that one call gives at most, slots that are founded aside.
 const CHANGES_MAX: usize = 1024;
 
-/// How many slots each node has a copy of, and leads.
+/// Slots that are being handed over at once: each of them takes no writes until the group has decided about all of them.
+const HANDED_OVER_MAX: usize = 256;
+
+/// How many slots each node has a copy of, and leads or is about to.
 #[derive(Clone, Copy, Default)]
 struct Load {
     copies: usize,
@@ -16,8 +22,8 @@ struct Load {
 }
 
 impl Group {
-    /// What is to be changed so that every slot has its copies, on nodes that are up, and none leads many more than another.
-    /// Slots are founded once as many nodes are there as each is to have copies.
+    /// What is to be changed so that every slot has its copies, on nodes that are up and stay, and none leads many more than
+    /// another. Slots are founded once as many nodes are there as each is to have copies.
     /// Nodes that are `gone` were not heard for so long that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
@@ -29,37 +35,53 @@ impl Group {
             }
             plan.look_at(slot, configuration);
         }
+        plan.take_out_those_that_left(&table);
         plan.changes
     }
 }
 
 struct Plan<'a> {
+    /// Nodes that are up and stay.
     loads: BTreeMap<NodeId, Load>,
+    leaving: BTreeSet<NodeId>,
+    /// Copies that a slot can have now.
     wanted: usize,
+    /// Copies in sync on nodes that stay, before one that leaves drops its own: nodes that may come back are waited for.
+    enough: usize,
     slots: u32,
     may_found: bool,
     gone: &'a [NodeId],
+    handed_over: usize,
     changes: Vec<Change>,
 }
 
 impl<'a> Plan<'a> {
     fn of(table: &Table, wanted: usize, gone: &'a [NodeId]) -> Self {
-        let up = table.members.iter().filter(|(_, member)| member.is_up);
+        let staying = table.members.iter().filter(|(_, member)| !member.is_leaving);
+        let there = staying.clone().filter(|(node, _)| !gone.contains(node)).count();
+        let up = staying.filter(|(_, member)| member.is_up);
         let mut loads: BTreeMap<NodeId, Load> = up.map(|(&node, _)| (node, Load::default())).collect();
+        let mut handed_over = 0;
         for configuration in table.slots.iter() {
+            let leads = configuration.successor.or(configuration.primary);
+            handed_over += usize::from(configuration.successor.is_some());
             for node in configuration.in_sync.iter().chain(configuration.joining.iter()) {
                 if let Some(load) = loads.get_mut(&node) {
                     load.copies += 1;
-                    load.leads += usize::from(configuration.primary == Some(node));
+                    load.leads += usize::from(leads == Some(node));
                 }
             }
         }
+        let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
         Self {
+            leaving: leaving.map(|(&node, _)| node).collect(),
             wanted: wanted.min(loads.len()),
+            enough: wanted.min(there).max(1),
             slots: u32::try_from(table.slots.len()).unwrap_or(u32::MAX),
             may_found: loads.len() >= wanted,
             loads,
             gone,
+            handed_over,
             changes: Vec::new(),
         }
     }
@@ -70,12 +92,15 @@ impl<'a> Plan<'a> {
                 self.found(slot)
             };
         }
-        if configuration.primary.is_none() {
+        let Some(primary) = configuration.primary else {
             // What is left of its copies may be all that there is of it.
             return;
-        }
-        let lost = configuration.joining.iter().find(|node| self.gone.contains(node));
-        let there = configuration.in_sync.len() + configuration.joining.len();
+        };
+        let is_lost = |node: &NodeId| self.gone.contains(node) || self.leaving.contains(node);
+        let lost = configuration.joining.iter().find(is_lost);
+        let stays = |node: &NodeId| !self.leaving.contains(node);
+        let in_sync = configuration.in_sync.iter().filter(stays).count();
+        let there = in_sync + configuration.joining.iter().filter(stays).count();
         if let Some(node) = lost {
             self.changes.push(Change::Drop { slot, node });
         } else if there < self.wanted {
@@ -83,10 +108,14 @@ impl<'a> Plan<'a> {
                 self.load(node, |load| load.copies += 1);
                 self.changes.push(Change::Copy { slot, node });
             }
-        } else if configuration.in_sync.len() > self.wanted {
+        } else if in_sync < configuration.in_sync.len() {
+            if in_sync >= self.enough {
+                self.leave(slot, configuration, primary);
+            }
+        } else if in_sync > self.wanted {
             self.drop_one(slot, configuration);
-        } else if configuration.joining.is_empty() {
-            self.balance(slot, configuration);
+        } else if configuration.joining.is_empty() && configuration.successor.is_none() {
+            self.balance(slot, configuration, primary);
         }
     }
 
@@ -103,10 +132,23 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// A node that leaves hands the slot over, and then its copy goes.
+    fn leave(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
+        if !self.leaving.contains(&primary) {
+            let leaving = configuration.in_sync.iter().find(|node| self.leaving.contains(node));
+            self.changes.extend(leaving.map(|node| Change::Drop { slot, node }));
+        } else if configuration.successor.is_none()
+            && let Some(node) = self.idlest(configuration)
+        {
+            self.hand_over(slot, configuration, node);
+        }
+    }
+
     /// One copy too many goes: that of whoever has most.
     fn drop_one(&mut self, slot: Slot, configuration: &Configuration) {
         let copies = |node: &NodeId| self.loads.get(node).map_or(0, |load| load.copies);
-        let others = configuration.in_sync.iter().filter(|&node| configuration.primary != Some(node));
+        let leads = [configuration.primary, configuration.successor];
+        let others = configuration.in_sync.iter().filter(|&node| !leads.contains(&Some(node)));
         if let Some(node) = others.max_by_key(copies) {
             self.load(node, |load| load.copies = load.copies.saturating_sub(1));
             self.changes.push(Change::Drop { slot, node });
@@ -114,14 +156,11 @@ impl<'a> Plan<'a> {
     }
 
     /// A copy that leads fewer slots takes this one, or a node that has fewer copies gets one.
-    fn balance(&mut self, slot: Slot, configuration: &Configuration) {
-        let Some(primary) = configuration.primary else { return };
+    fn balance(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
         let load = |node: NodeId| self.loads.get(&node).copied().unwrap_or_default();
-        let idlest = configuration.in_sync.iter().min_by_key(|&node| (load(node).leads, node));
+        let idlest = self.idlest(configuration);
         if let Some(node) = idlest.filter(|&node| load(node).leads + 1 < load(primary).leads) {
-            self.load(node, |load| load.leads += 1);
-            self.load(primary, |load| load.leads = load.leads.saturating_sub(1));
-            return self.changes.push(Change::Lead { slot, epoch: configuration.epoch, node });
+            return self.hand_over(slot, configuration, node);
         }
         let Some(node) = self.least_loaded(|node| !configuration.has(node)) else { return };
         let others = configuration.in_sync.iter().filter(|&other| other != primary);
@@ -132,12 +171,54 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// A few slots at a time: the others go on meanwhile.
+    fn hand_over(&mut self, slot: Slot, configuration: &Configuration, node: NodeId) {
+        if self.handed_over >= HANDED_OVER_MAX {
+            return;
+        }
+        self.handed_over += 1;
+        self.load(node, |load| load.leads += 1);
+        if let Some(primary) = configuration.primary {
+            self.load(primary, |load| load.leads = load.leads.saturating_sub(1));
+        }
+        self.changes.push(Change::HandOver { slot, epoch: configuration.epoch, node });
+    }
+
+    /// The in-sync copy that leads fewest slots, on a node that is up and stays.
+    fn idlest(&self, configuration: &Configuration) -> Option<NodeId> {
+        let is_any = planted::is(Bug::HandedToAny);
+        let joining = configuration.joining.iter().filter(|_| is_any);
+        let loads = configuration
+            .in_sync
+            .iter()
+            .chain(joining)
+            .filter_map(|node| Some((node, self.loads.get(&node)?)));
+        loads.min_by_key(|(node, load)| (load.leads, *node)).map(|(node, _)| node)
+    }
+
+    fn take_out_those_that_left(&mut self, table: &Table) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let copies =
+            |slot: &Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
+        let busy: BTreeSet<NodeId> = table.slots.iter().flat_map(copies).collect();
+        let is_free = |node: &&NodeId| !busy.contains(node) || planted::is(Bug::RemovedWithCopies);
+        let free = self.leaving.iter().filter(is_free);
+        let removed =
+            free.filter_map(|&node| Some(Change::Remove { node, incarnation: table.incarnation(node)? }));
+        self.changes.extend(removed);
+    }
+
     fn least_loaded(&self, may: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let free = self.loads.iter().filter(|(node, _)| may(**node));
         free.min_by_key(|(node, load)| (load.copies, **node)).map(|(&node, _)| node)
     }
 
+    /// Nodes that leave or are down are counted no more.
     fn load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
-        change(self.loads.entry(node).or_default());
+        if let Some(load) = self.loads.get_mut(&node) {
+            change(load);
+        }
     }
 }

@@ -59,11 +59,21 @@ pub enum Bug {
     OldProposalTaken,
     /// A slot is led by a copy that is not in sync.
     LedByJoining,
+    /// A slot is handed over to a copy that is not in sync.
+    HandedToAny,
+    /// A primary hands over while writes are under way.
+    HandedOverEarly,
+    /// A primary takes writes though it has asked for its successor to lead.
+    TakenBehindHandOver,
+    /// Writes that are under way when somebody else leads are refused, as if they could not happen any more.
+    UnderWayRefused,
+    /// A node that leaves is taken out of the table with the copies that it has.
+    RemovedWithCopies,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::AppliedOnReceipt,
         Self::NotTruncated,
         Self::ReadBeforeRecommit,
@@ -91,6 +101,11 @@ impl Bug {
         Self::FormerLifeHeard,
         Self::OldProposalTaken,
         Self::LedByJoining,
+        Self::HandedToAny,
+        Self::HandedOverEarly,
+        Self::TakenBehindHandOver,
+        Self::UnderWayRefused,
+        Self::RemovedWithCopies,
     ];
 }
 

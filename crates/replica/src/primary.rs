@@ -3,15 +3,20 @@
 //! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was proposed, that
 //! one as well.
 
+mod counting;
+mod hand_over;
+mod reads;
+
 use crate::copy::{Around, Replicated};
-use crate::lease::{Leases, Need};
+use crate::held::{Held, Request, Write};
+use crate::lease::Leases;
 use crate::planted::{self, Bug};
 use crate::{
-    Effect, Entry, Incarnation, Moment, NodeId, Position, Proposal, Refusal, Sequence, SlotMessage, Table,
-    Ticket, Version,
+    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, SlotMessage, Table, Ticket,
+    Version,
 };
+use hand_over::HandingOver;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// What is known of another copy.
 #[derive(Debug)]
@@ -64,6 +69,11 @@ pub(crate) struct Primary {
     under_way: VecDeque<(Sequence, Vec<u64>, usize)>,
     under_way_bytes: usize,
     reads: VecDeque<WaitingRead>,
+    /// Nothing new is taken while the slot is handed over; what comes waits here.
+    handing: Option<HandingOver>,
+    held: Held,
+    /// The slot is not handed over before: nobody decided about it for too long.
+    rests_until: Moment,
 }
 
 /// What a primary is told with each look at its slot.
@@ -74,6 +84,8 @@ pub(crate) struct Knowing<'a> {
     pub(crate) known: Version,
     /// Whether that one leaves the slot to this node.
     pub(crate) keeps: bool,
+    /// Who leads it by that table.
+    pub(crate) leads: Option<NodeId>,
     /// Whether the configuration group hears this node, so that it may serve alone.
     pub(crate) group_hears: bool,
 }
@@ -87,19 +99,24 @@ impl Primary {
         }
         primary.candidate = None;
         primary.dismissed_at = None;
+        primary.handing = None;
         primary.serves_behind = copy.log.last().sequence;
         primary
     }
 
-    /// Somebody else leads: nobody knows what becomes of writes that were under way.
-    pub(crate) fn end(self, leads: Option<NodeId>, around: &mut Around<'_>) {
+    /// Somebody else leads: nobody knows what becomes of writes that were under way, and what was held back never happened.
+    pub(crate) fn end(mut self, leads: Option<NodeId>, around: &mut Around<'_>) {
+        let refusal = Refusal::of(leads);
         for (_, ticket) in self.tickets {
-            around.effects.push(Effect::Unknown { ticket });
+            around.effects.push(match planted::is(Bug::UnderWayRefused) {
+                true => Effect::Refuse { ticket, refusal },
+                false => Effect::Unknown { ticket },
+            });
         }
-        let refusal = leads.map_or(Refusal::NoPrimary, |to| Refusal::Moved { to });
         for read in self.reads {
             around.effects.push(Effect::Refuse { ticket: read.ticket, refusal });
         }
+        self.held.refuse(refusal, around.effects);
     }
 
     pub(crate) fn ticket_of(&mut self, sequence: Sequence) -> Option<Ticket> {
@@ -136,7 +153,9 @@ impl Replicated {
     /// Whether nothing is to be done when time passes.
     pub(crate) fn is_idle(&self) -> bool {
         let Some(primary) = &self.primary else { return true };
-        primary.is_idle(self.committed, self.log.last().sequence) && self.configuration.joining.is_empty()
+        primary.is_idle(self.committed, self.log.last().sequence)
+            && self.configuration.joining.is_empty()
+            && !self.hands_over()
     }
 
     /// Other copies that there are now, and were not before, are asked what they have.
@@ -196,6 +215,9 @@ impl Replicated {
 
     /// A client writes.
     pub(crate) fn client_writes(&mut self, write: Write, around: &mut Around<'_>) {
+        if self.holds_back() {
+            return self.hold_back(Request::Write(write), around);
+        }
         let Write { ticket, time_ms, body, keys } = write;
         let last = self.log.last().sequence;
         let under_way = last.0 - self.committed.0;
@@ -346,61 +368,6 @@ impl Replicated {
                 && !planted::is(Bug::AdmittedAlone))
     }
 
-    /// A client reads.
-    pub(crate) fn client_reads(
-        &mut self,
-        ticket: Ticket,
-        keys: &[u64],
-        knowing: &Knowing<'_>,
-        around: &mut Around<'_>,
-    ) {
-        let Some(primary) = self.primary.as_mut() else { return };
-        let behind = keys.iter().filter_map(|key| primary.dirty.get(key)).max().copied().unwrap_or_default();
-        if primary.reads.len() >= around.options.under_way_max {
-            return around.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
-        }
-        let round = knowing.leases.coming_round();
-        primary.reads.push_back(WaitingRead { ticket, behind, round, since: around.now });
-        self.answer_reads(knowing, around);
-    }
-
-    /// Answers reads that wait for nothing any more.
-    pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
-        let Some(mut primary) = self.primary.take() else { return };
-        let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
-        let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
-        let serves = is_ready && keeps;
-        let waiting = std::mem::take(&mut primary.reads);
-        for read in waiting {
-            if serves
-                && read.behind <= self.committed
-                && self.has_leases(&primary, read.round, knowing, around)
-            {
-                around.effects.push(Effect::Read { ticket: read.ticket });
-            } else if around.now > read.since.after(around.options.read_wait_us) {
-                around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
-            } else {
-                primary.reads.push_back(read);
-            }
-        }
-        self.primary = Some(primary);
-    }
-
-    fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
-        let need = Need { since: self.configuration.since, known: knowing.known, round };
-        let mut counted =
-            primary.peers.iter().filter(|peer| self.must_have(primary, peer, around)).peekable();
-        if counted.peek().is_none() {
-            return knowing.group_hears;
-        }
-        counted.all(|peer| knowing.leases.is_held(peer.node, need, around.now, around.options))
-    }
-
-    /// Whether somebody waits to read.
-    pub(crate) fn has_reads(&self) -> bool {
-        self.primary.as_ref().is_some_and(|primary| !primary.reads.is_empty())
-    }
-
     /// Time passed: sends again, tells what is committed, counts copies in, reports those that do not answer.
     pub(crate) fn tick(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
@@ -411,7 +378,20 @@ impl Replicated {
         self.report(&mut primary, knowing, around);
         self.primary = Some(primary);
         self.advance(around);
+        self.look(knowing, around);
+    }
+
+    /// Something changed: reads may be answered, and the slot may be handed over.
+    pub(crate) fn look(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        if self.hands_over() {
+            self.hand_over(knowing, around);
+        }
         self.answer_reads(knowing, around);
+    }
+
+    /// Whether somebody waits to read, or the slot is to be handed over.
+    pub(crate) fn has_to_look(&self) -> bool {
+        self.has_reads() || self.hands_over()
     }
 
     fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
@@ -428,69 +408,4 @@ impl Replicated {
             self.send_entries(primary, at, true, around);
         }
     }
-
-    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in.
-    fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
-        let last = self.log.last().sequence;
-        let is_near = |peer: &&Peer| {
-            let member = knowing.table.members.get(&peer.node);
-            self.configuration.joining.contains(peer.node)
-                && peer.matched.0 + around.options.nearly_caught_up >= last.0
-                && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.suspect_us))
-                && peer.is_known
-                && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
-        };
-        if primary.candidate.is_none() {
-            primary.candidate = primary.peers.iter().find(is_near).map(|peer| Candidate {
-                node: peer.node,
-                incarnation: peer.incarnation,
-                since: around.now,
-                proposed_at: None,
-            });
-        }
-        let Some(candidate) = &mut primary.candidate else { return };
-        let Some(peer) = primary.peers.iter().find(|peer| peer.node == candidate.node) else { return };
-        // What came before this epoch may have been acknowledged, also what is not committed again yet.
-        let needs = self.committed.max(primary.serves_behind);
-        let is_there = peer.matched >= needs || planted::is(Bug::AdmittedEarly);
-        let is_due = candidate.proposed_at.is_none_or(|at| around.now >= at.after(around.options.resend_us));
-        let (slot, epoch) = (self.slot, self.configuration.epoch);
-        let Candidate { node, incarnation, since, proposed_at } = *candidate;
-        let is_same_life = peer.incarnation == incarnation;
-        if is_there && is_due && is_same_life {
-            candidate.proposed_at = Some(around.now);
-            around.effects.push(Effect::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
-        } else if proposed_at.is_none() && around.now >= since.after(around.options.suspect_us) {
-            // Nobody was asked yet, so it can be given up.
-            primary.candidate = None;
-        }
-    }
-
-    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have counted in.
-    fn report(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
-        let patience = around.options.suspect_us;
-        let is_due = primary.dismissed_at.is_none_or(|at| around.now >= at.after(patience / 2));
-        if !is_due {
-            return;
-        }
-        let waits = !primary.reads.is_empty();
-        let is_silent = |peer: &&Peer| {
-            let owes = peer.owes_since.is_some_and(|since| around.now >= since.after(patience));
-            let granted_at = knowing.leases.heard_at(peer.node).unwrap_or_default().max(peer.heard_at);
-            let owes_lease = waits && around.now >= granted_at.after(2 * patience);
-            self.must_have(primary, peer, around) && (owes || owes_lease)
-        };
-        let Some(node) = primary.peers.iter().find(is_silent).map(|peer| peer.node) else { return };
-        primary.dismissed_at = Some(around.now);
-        let (slot, epoch) = (self.slot, self.configuration.epoch);
-        around.effects.push(Effect::Propose(Proposal::Dismiss { slot, epoch, node }));
-    }
-}
-
-/// What a client wants to be written.
-pub(crate) struct Write {
-    pub(crate) ticket: Ticket,
-    pub(crate) time_ms: u64,
-    pub(crate) body: Arc<[u8]>,
-    pub(crate) keys: Vec<u64>,
 }

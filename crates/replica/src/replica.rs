@@ -3,13 +3,17 @@
 //! Invariant: a table is accepted as a whole, and only when no promise stands against it; older ones never.
 //! Invariant: what a node says counts only in the life that the table names.
 
+mod clients;
+mod tables;
+
 use crate::copy::{Around, Replicated};
-use crate::lease::Leases;
+use crate::held::{Held, Request, Write};
+use crate::lease::{Leases, Question};
 use crate::planted::{self, Bug};
-use crate::primary::{Knowing, Write};
+use crate::primary::Knowing;
 use crate::{
-    Configuration, Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position,
-    Reads, Refusal, Sequence, Slot, SlotMessage, Table, Ticket, Version,
+    Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position, Reads, Sequence,
+    Slot, SlotMessage, Table,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +41,10 @@ pub struct Replica {
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
     slots: BTreeMap<Slot, Replicated>,
+    /// What clients ask for in slots that this node is about to lead.
+    early: BTreeMap<Slot, Held>,
+    /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
+    called: BTreeMap<Slot, Epoch>,
     /// Slots for which something is to be done when time passes.
     busy: BTreeSet<Slot>,
     leases: Leases,
@@ -57,6 +65,8 @@ impl Replica {
             table: Arc::new(Table::default()),
             pending: None,
             slots: BTreeMap::new(),
+            early: BTreeMap::new(),
+            called: BTreeMap::new(),
             busy: BTreeSet::new(),
             leases: Leases::default(),
             quiet_until: Moment::default(),
@@ -88,12 +98,15 @@ impl Replica {
                 }
             }
             Input::Write { slot, ticket, time_ms, body, keys } => {
-                self.client_writes(slot, Write { ticket, time_ms, body, keys }, now, effects);
+                let write = Write { ticket, time_ms, body, keys };
+                self.client_asks(slot, Request::Write(write), now, effects);
             }
-            Input::Read { slot, ticket, keys } => self.client_reads(slot, ticket, &keys, now, effects),
+            Input::Read { slot, ticket, keys } => {
+                self.client_asks(slot, Request::Read { ticket, keys }, now, effects);
+            }
             Input::Logged { slot, position } => {
                 self.with(slot, now, effects, |copy, around| copy.logged(position, around));
-                self.look_at_reads(slot, now, effects);
+                self.look_at(slot, now, effects);
             }
             Input::Installed { slot, position, time_ms } => {
                 self.with(slot, now, effects, |copy, around| {
@@ -194,6 +207,7 @@ impl Replica {
             leases: &self.leases,
             known: known.version,
             keeps: self.pending.is_none() || known.slot(slot).primary == Some(self.me),
+            leads: known.slot(slot).primary,
             group_hears,
         };
         act(&mut copy, &knowing, &mut Around { me: self.me, now, options: &self.options, effects });
@@ -209,9 +223,9 @@ impl Replica {
         }
     }
 
-    fn look_at_reads(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {
-        if self.slots.get(&slot).is_some_and(Replicated::has_reads) {
-            self.with_knowing(slot, now, effects, Replicated::answer_reads);
+    fn look_at(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {
+        if self.slots.get(&slot).is_some_and(Replicated::has_to_look) {
+            self.with_knowing(slot, now, effects, Replicated::look);
         }
     }
 
@@ -221,7 +235,7 @@ impl Replica {
             Message::LeaseAsk { asked_in, round, asked_at, known } => {
                 self.leases.heard_known(from, known);
                 self.try_accept(now, effects);
-                self.promise(from, Promise { asked_in, round, asked_at, known }, now, effects);
+                self.promise(from, Question { asked_in, round, asked_at }, known, now, effects);
             }
             Message::LeaseGrant { asked_in, round, asked_at, version } => {
                 if asked_in != self.incarnation {
@@ -232,7 +246,7 @@ impl Replica {
                     self.fetch(now, effects);
                 }
                 let waiting: Vec<_> = self.busy.iter().copied().collect();
-                waiting.into_iter().for_each(|slot| self.look_at_reads(slot, now, effects));
+                waiting.into_iter().for_each(|slot| self.look_at(slot, now, effects));
                 self.ask_again(now, effects);
             }
             Message::TableIs { version } => {
@@ -241,34 +255,6 @@ impl Replica {
                 }
             }
         }
-    }
-
-    /// Promises, unless a table waits that takes something from whoever asks.
-    fn promise(&mut self, to: NodeId, promise: Promise, now: Moment, effects: &mut Vec<Effect>) {
-        let Promise { asked_in, round, asked_at, known } = promise;
-        let mine = self.known().version;
-        if known > mine {
-            self.fetch(now, effects);
-        } else if known < mine {
-            effects.push(Effect::Send { to, message: Message::TableIs { version: mine } });
-        }
-        let waits = self.pending.as_ref().is_some_and(|pending| self.takes_from(to, pending));
-        if waits && !planted::is(Bug::PromiseBroken) {
-            return;
-        }
-        if self.options.reads == Reads::Leases {
-            self.leases.give(to, now, &self.options);
-        }
-        let version = self.table.version;
-        let message = Message::LeaseGrant { asked_in, round, asked_at, version };
-        effects.push(Effect::Send { to, message });
-    }
-
-    /// Whether a table takes a slot of which this node has a copy from that node.
-    fn takes_from(&self, node: NodeId, table: &Table) -> bool {
-        self.slots.iter().any(|(&slot, copy)| {
-            copy.configuration.primary == Some(node) && table.slot(slot).primary != Some(node)
-        })
     }
 
     fn hear_of_slot(
@@ -281,6 +267,10 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         let mine = self.table.slot(slot).epoch;
+        if (epoch > mine || !self.slots.contains_key(&slot)) && (slot.0 as usize) < self.table.slots.len() {
+            let called = self.called.entry(slot).or_default();
+            *called = epoch.max(*called);
+        }
         if epoch > mine {
             return if epoch > self.known().slot(slot).epoch {
                 self.fetch(now, effects)
@@ -301,49 +291,12 @@ impl Replica {
             SlotMessage::Appended { matched } => copy.appended(from, matched, around),
             SlotMessage::Rejected { hint } => copy.rejected(from, hint, around),
         });
-        self.look_at_reads(slot, now, effects);
-    }
-
-    fn client_writes(&mut self, slot: Slot, write: Write, now: Moment, effects: &mut Vec<Effect>) {
-        match self.refusal(slot) {
-            Some(refusal) => effects.push(Effect::Refuse { ticket: write.ticket, refusal }),
-            None => self.with(slot, now, effects, |copy, around| copy.client_writes(write, around)),
-        }
-        self.look_at_reads(slot, now, effects);
-    }
-
-    fn client_reads(
-        &mut self,
-        slot: Slot,
-        ticket: Ticket,
-        keys: &[u64],
-        now: Moment,
-        effects: &mut Vec<Effect>,
-    ) {
-        if let Some(refusal) = self.refusal(slot) {
-            return effects.push(Effect::Refuse { ticket, refusal });
-        }
-        self.with_knowing(slot, now, effects, |copy, knowing, around| {
-            copy.client_reads(ticket, keys, knowing, around);
-        });
-        if self.slots.get(&slot).is_some_and(Replicated::has_reads) {
-            self.ask_again(now, effects);
-        }
-    }
-
-    /// Why this node cannot take a request for a slot, if it cannot.
-    fn refusal(&self, slot: Slot) -> Option<Refusal> {
-        match self.known().slot(slot).primary {
-            Some(primary) if primary == self.me && self.leads(slot) => None,
-            // This node leads as soon as promises let it.
-            Some(primary) if primary == self.me => Some(Refusal::NoLease),
-            Some(to) => Some(Refusal::Moved { to }),
-            None => Some(Refusal::NoPrimary),
-        }
+        self.look_at(slot, now, effects);
     }
 
     fn tick(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.try_accept(now, effects);
+        self.look_at_early(now, effects);
         let busy: Vec<_> = self.busy.iter().copied().collect();
         for slot in busy {
             self.with_knowing(slot, now, effects, Replicated::tick);
@@ -357,7 +310,7 @@ impl Replica {
     fn ask(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let round = self.leases.next_round(now);
         let (asked_in, known) = (self.incarnation, self.known().version);
-        for &to in &self.leases.partners {
+        for to in self.leases.audience(now) {
             let message = Message::LeaseAsk { asked_in, round, asked_at: now, known };
             effects.push(Effect::Send { to, message });
         }
@@ -370,90 +323,4 @@ impl Replica {
             self.ask(now, effects);
         }
     }
-
-    /// A table came.
-    fn hear_of(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
-        if table.version <= self.known().version {
-            return;
-        }
-        let loses = |slot: &Slot| table.slot(*slot).primary != Some(self.me);
-        let renounces = self.slots.iter().any(|(slot, copy)| copy.primary.is_some() && loses(slot));
-        self.pending = Some(table);
-        if renounces {
-            // Who promised may go on at once: nothing that it takes from this node is served any more.
-            self.ask(now, effects);
-        }
-        self.try_accept(now, effects);
-    }
-
-    /// Goes by the newest table, once no promise stands against it.
-    fn try_accept(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(pending) = &self.pending else { return };
-        let is_bound = |copy: &Replicated| {
-            let primary = copy.configuration.primary;
-            primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
-                pending.slot(copy.slot).primary != Some(primary)
-                    && self.leases.binds(primary, pending.version, now)
-            })
-        };
-        if now < self.quiet_until || self.slots.values().any(is_bound) {
-            return;
-        }
-        let Some(table) = self.pending.take() else { return };
-        self.accept(table, now, effects);
-    }
-
-    fn accept(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
-        let before = std::mem::replace(&mut self.table, table);
-        let table = Arc::clone(&self.table);
-        for (slot, configuration) in table.slots.changed(&before.slots) {
-            self.reconfigure(slot, configuration, now, effects);
-        }
-        let led: Vec<Slot> =
-            self.slots.values().filter(|copy| copy.primary.is_some()).map(|copy| copy.slot).collect();
-        for &slot in &led {
-            self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
-        }
-        let copies = |slot: &Slot| {
-            let configuration = table.slot(*slot);
-            configuration.in_sync.iter().chain(configuration.joining.iter()).collect::<Vec<_>>()
-        };
-        let former = std::mem::take(&mut self.leases.partners);
-        self.leases.partners = led.iter().flat_map(copies).filter(|&node| node != self.me).collect();
-        if !former.is_subset(&self.leases.partners) || !self.leases.partners.is_empty() {
-            self.ask(now, effects);
-        }
-        led.into_iter().for_each(|slot| self.look_at_reads(slot, now, effects));
-    }
-
-    fn reconfigure(
-        &mut self,
-        slot: Slot,
-        configuration: Configuration,
-        now: Moment,
-        effects: &mut Vec<Effect>,
-    ) {
-        if configuration.has(self.me) {
-            let fresh = || Replicated::new(slot, Position::default(), 0, Vec::new());
-            self.slots.entry(slot).or_insert_with(fresh);
-            self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
-            return;
-        }
-        if let Some(mut copy) = self.slots.remove(&slot) {
-            copy.reconfigure(
-                configuration,
-                &mut Around { me: self.me, now, options: &self.options, effects },
-            );
-            effects.push(Effect::Forget { slot });
-        }
-        self.busy.remove(&slot);
-    }
-}
-
-/// What somebody asked to be promised.
-struct Promise {
-    asked_in: Incarnation,
-    round: u64,
-    asked_at: Moment,
-    known: Version,
 }

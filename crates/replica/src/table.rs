@@ -27,6 +27,8 @@ pub struct Configuration {
     pub branch: Version,
     /// Who takes writes and answers reads; none while the slot is down.
     pub primary: Option<NodeId>,
+    /// Who is to be primary next, once the primary has nothing under way: one of the in-sync copies.
+    pub successor: Option<NodeId>,
     /// Who has every acknowledged write, the primary included.
     pub in_sync: Copies,
     /// Who is catching up and does not count.
@@ -40,6 +42,8 @@ pub struct Member {
     pub incarnation: Incarnation,
     /// Whether the configuration group hears it.
     pub is_up: bool,
+    /// Whether it is to have no copies any more, and then to be gone.
+    pub is_leaving: bool,
     /// Where clients and nodes reach it, as text; what it means is for the runtime.
     pub address: String,
 }
@@ -49,7 +53,7 @@ pub struct Member {
 pub struct Table {
     /// Counts its changes.
     pub version: Version,
-    /// All nodes that there are.
+    /// All nodes that there are, those that left aside.
     pub members: BTreeMap<NodeId, Member>,
     /// One for each slot.
     pub slots: Configurations,

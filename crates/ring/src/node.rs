@@ -240,7 +240,7 @@ fn table_of_one(name: NodeName, clients: HostPort) -> Table {
     let me = NodeId(1);
     let mut table = Table::empty(SLOTS.into());
     let address = NodeAddress { name, peers: clients.clone(), clients }.to_string();
-    table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, address });
+    table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
     for slot in &mut table.slots {
         *slot = Configuration {
             epoch: Epoch(1),

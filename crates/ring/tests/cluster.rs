@@ -51,7 +51,12 @@ fn halves(own: NodeAddress, version: u64) -> Table {
         peers: HostPort { host: "10.1.2.3".to_owned(), port: 17000 },
     };
     for (id, address) in [(1, own), (2, other)] {
-        let member = Member { incarnation: Incarnation(1), is_up: true, address: address.to_string() };
+        let member = Member {
+            incarnation: Incarnation(1),
+            is_up: true,
+            is_leaving: false,
+            address: address.to_string(),
+        };
         table.members.insert(NodeId(id), member);
     }
     for (slot, configuration) in (0..SLOTS).zip(&mut table.slots) {

@@ -47,6 +47,8 @@ pub struct Case {
     pub flaw: Option<Flaw>,
     /// How reads make sure, if the seed is not to choose.
     pub reads: Option<Reads>,
+    /// Nothing fails; nodes join and leave, and slots move.
+    pub is_planned: bool,
     /// A mistake of the protocol.
     #[cfg(feature = "planted")]
     pub bug: Option<atoll_replica::Bug>,
@@ -57,6 +59,12 @@ impl Case {
     #[must_use]
     pub fn flawed(flaw: Flaw) -> Self {
         Self { flaw: Some(flaw), ..Self::default() }
+    }
+
+    /// A run in which nothing fails.
+    #[must_use]
+    pub fn planned() -> Self {
+        Self { is_planned: true, ..Self::default() }
     }
 
     /// Whether nothing is planted.

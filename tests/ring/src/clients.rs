@@ -109,7 +109,15 @@ impl World {
         self.counts.bump("operations");
         self.counts.bump(work.name());
         say!(self, "client {client}: operation {operation} in slot {}: {work:?}", slot.0);
-        self.operations.push(Operation { slot, work, called, ended: None, place: None, applied: None });
+        self.operations.push(Operation {
+            slot,
+            work,
+            called,
+            took: (self.now, None),
+            ended: None,
+            place: None,
+            applied: None,
+        });
         self.begun += 1;
         self.clients[client].current = Some(Current { operation, attempt: 0, is_asked: false });
         self.after(patience_us, Event::GiveUp { client, operation });
@@ -207,6 +215,9 @@ impl World {
         let (operation, attempt) = (current.operation, current.attempt);
         let slot = self.operations[operation].slot;
         let any = self.any_node();
+        // Where nothing fails a client that was sent nowhere asks who has what, and is told.
+        let told = self.is_planned.then(|| self.council.authority.table().slot(slot).primary).flatten();
+        let named = named.or(told);
         let near = self.clients[client].home.filter(|_| self.random.bool()).unwrap_or(any);
         self.clients[client].primaries[slot.0 as usize] = named.unwrap_or(near);
         self.counts.bump("tries_elsewhere");
@@ -248,6 +259,7 @@ impl World {
             self.clients[client].seen.insert((operation.slot, *cell), value.clone());
         }
         operation.ended = Some((moment, ended));
+        operation.took.1 = Some(self.now);
         let most = if self.clients[client].reads { READER_US } else { self.settings.thinking_us };
         let thinking = self.random.u64(..=most);
         self.after(thinking, Event::Begin { client });

@@ -41,6 +41,8 @@ pub(crate) const EXPECTED: &[&str] = &[
     "admissions_proposed",
     "admissions",
     "dismissals_proposed",
+    "hand_overs_proposed",
+    "hand_overs_given_up",
     "dismissals",
     "transfers",
     "transfers_lost",
@@ -55,6 +57,9 @@ pub(crate) const EXPECTED: &[&str] = &[
     "copies_begun",
     "copies_dropped",
     "primaries_moved",
+    "slots_handed_over",
+    "slots_kept",
+    "nodes_left",
     "nodes_failed",
     "slots_lost",
     "slots_recovered",
@@ -92,6 +97,8 @@ pub(crate) const EXPECTED: &[&str] = &[
     "faults_moved_and_killed",
     "faults_copy_moved",
     "faults_copy_dropped",
+    "faults_leave",
+    "faults_stay",
     "ended_while_paused",
 ];
 

@@ -52,6 +52,7 @@ impl World {
         self.network.calm();
         self.council.away_until = 0;
         for node in self.node_ids() {
+            self.decide(Change::Stay { node });
             self.node_mut(node).disk.stalls_until = 0;
             self.resume(node);
             self.after(1_000, Event::Start { node });
@@ -61,8 +62,9 @@ impl World {
     /// A slot that is not as it should be, and how; of those that are lost for good nothing is asked.
     fn wrong_slot(&self) -> Option<String> {
         let table = self.council.authority.table();
-        let wanted = self.settings.copies.min(self.settings.nodes as usize);
-        let wrong = self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
+        let nodes = if self.is_planned { table.members.len() } else { self.settings.nodes as usize };
+        let wanted = self.settings.copies.min(nodes);
+        self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
             let configuration = table.slot(slot);
             let leads = |node: NodeId| {
                 let process = self.node(node).process.as_ref();
@@ -72,11 +74,7 @@ impl World {
             let is_whole = configuration.in_sync.len() == wanted && configuration.joining.is_empty();
             (!has_primary || !is_whole)
                 .then(|| format!("slot {} stays without a primary or a copy: {configuration:?}", slot.0))
-        });
-        // A primary that is about to hand its slot over may have to say that it does not know.
-        let still =
-            || self.council.authority.plan(&[]).first().map(|change| format!("still to do: {change:?}"));
-        wrong.or_else(still)
+        })
     }
 
     /// Whether all that had everything of the slot have lost it.

@@ -33,7 +33,8 @@ impl World {
             70..=76 => self.move_primary(),
             77..=79 => self.move_primaries(),
             80..=83 => self.move_copy(),
-            84..=86 => self.drop_copy(),
+            84..=85 => self.drop_copy(),
+            86 => self.leave_or_stay(node),
             // Two things at once that belong together.
             87..=92 => self.cut_off_and_move(),
             93..=96 => self.pause_and_move(),
@@ -260,8 +261,17 @@ impl World {
         if others.is_empty() || self.now < self.council.away_until {
             return None;
         }
+        let epoch = configuration.epoch;
         let node = others[self.random.usize(..others.len())];
-        self.decide(Change::Lead { slot, epoch: configuration.epoch, node });
+        match self.random.u8(..8) {
+            0..=3 => self.decide(Change::Lead { slot, epoch, node }),
+            4..=6 => self.decide(Change::HandOver { slot, epoch, node }),
+            // To one that may not have everything: that is refused.
+            _ => {
+                let node = configuration.joining.iter().next().unwrap_or(node);
+                self.decide(Change::HandOver { slot, epoch, node })
+            }
+        };
         Some(primary)
     }
 
@@ -327,6 +337,21 @@ impl World {
             self.after(back, Event::Start { node });
         }
         self.move_slot(slot);
+    }
+
+    /// A node is to leave, or the one that is to leave stays.
+    fn leave_or_stay(&mut self, node: NodeId) {
+        if self.now < self.council.away_until {
+            return;
+        }
+        let table = self.council.authority.table();
+        let leaving = table.members.iter().find(|(_, member)| member.is_leaving).map(|(&node, _)| node);
+        let change = match leaving {
+            Some(node) => Change::Stay { node },
+            None => Change::Leave { node },
+        };
+        self.counts.bump(if leaving.is_some() { "faults_stay" } else { "faults_leave" });
+        self.decide(change);
     }
 
     fn move_copy(&mut self) {

@@ -116,6 +116,7 @@ mod tests {
             slot: Slot(0),
             work,
             called,
+            took: (0, None),
             ended: Some((returned, Ended::Told(answer))),
             place: Some(Sequence(place)),
             applied,

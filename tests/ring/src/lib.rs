@@ -30,6 +30,7 @@ mod clients;
 mod ending;
 mod faults;
 mod lives;
+mod peace;
 mod runtime;
 mod serving;
 mod world;

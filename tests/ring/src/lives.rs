@@ -206,6 +206,15 @@ impl World {
         }
     }
 
+    /// A node that the group took out stops, and is back after a while.
+    pub(crate) fn stop_who_left(&mut self, node: NodeId) {
+        if self.council.authority.table().incarnation(node).is_none() && self.node(node).process.is_some() {
+            self.end(node, Ending::Stopped);
+            let away = self.random.u64(5_000..self.settings.away_us_max);
+            self.after(away, Event::Start { node });
+        }
+    }
+
     // The group.
 
     /// Something comes to the group.
@@ -231,6 +240,8 @@ impl World {
                 let name = match proposal {
                     Proposal::Admit { .. } => "admissions",
                     Proposal::Dismiss { .. } => "dismissals",
+                    Proposal::HandOver { .. } => "slots_handed_over",
+                    Proposal::Keep { .. } => "slots_kept",
                 };
                 if self.decide(Change::Propose(proposal)) == Decision::Changed {
                     self.counts.bump(name);
@@ -276,6 +287,10 @@ impl World {
     pub(crate) fn decide(&mut self, change: Change) -> Decision {
         let before = self.council.authority.table();
         let text = self.trace.is_some().then(|| format!("{change:?}"));
+        let removed = match &change {
+            Change::Remove { node, .. } => Some(*node),
+            _ => None,
+        };
         let is_loss = matches!(&change, Change::Register { survived: Survived::Nothing, .. });
         let decision = self.council.authority.decide(change);
         let table = self.council.authority.table();
@@ -293,6 +308,7 @@ impl World {
             say!(self, "  slot {} is {is:?}", slot.0);
             if is.primary != was.primary && is.primary.is_some() && was.primary.is_some() {
                 self.counts.bump("fail_overs_and_moves");
+                self.moves.push((slot, self.now));
             }
             if is.in_sync.is_empty() && !was.in_sync.is_empty() {
                 self.counts.bump("slots_lost");
@@ -300,6 +316,9 @@ impl World {
                     self.break_promise(format!("slot {} has no copy in sync, and nobody lost it", slot.0));
                 }
             }
+        }
+        if let Some(node) = removed {
+            self.after(LEFT_US, Event::Left { node });
         }
         if self.settings.pushes_tables {
             for node in self.node_ids() {
@@ -329,7 +348,8 @@ impl World {
             let name = match change {
                 Change::Copy { .. } => "copies_begun",
                 Change::Drop { .. } => "copies_dropped",
-                Change::Lead { .. } => "primaries_moved",
+                Change::HandOver { .. } => "primaries_moved",
+                Change::Remove { .. } => "nodes_left",
                 _ => "slots_founded",
             };
             if self.decide(change) == Decision::Changed {
@@ -338,6 +358,9 @@ impl World {
         }
     }
 }
+
+/// How long a node that left goes on, and says who has what.
+const LEFT_US: u64 = 100_000;
 
 /// How often the group looks at what is to be where.
 const PLAN_EVERY_US: u64 = 300_000;

@@ -39,6 +39,9 @@ struct Cli {
     /// How reads make sure; if not given, each seed chooses.
     #[arg(long)]
     reads: Option<ReadsWord>,
+    /// Nothing fails; nodes join and leave, and slots move.
+    #[arg(long)]
+    planned: bool,
     /// Plant this mistake around the protocol.
     #[arg(long)]
     flaw: Option<String>,
@@ -91,6 +94,7 @@ fn case_of(cli: &Cli) -> Result<Case, String> {
     Ok(Case {
         flaw,
         reads,
+        is_planned: cli.planned,
         #[cfg(feature = "planted")]
         bug,
     })
@@ -141,7 +145,10 @@ fn run_chunks(cli: &Cli, case: &Case) -> ExitCode {
         total.add(tally);
     }
     let never = total.counts.never();
-    let is_judged = total.seeds >= CHUNK;
+    if cli.planned {
+        println!("{}", total.pauses_in_words());
+    }
+    let is_judged = total.seeds >= CHUNK && !cli.planned;
     if is_judged && !never.is_empty() {
         eprintln!("never occurred in {} seeds: {}", total.seeds, never.join(" "));
     }
@@ -160,5 +167,8 @@ fn replay_command(seed: u64, cli: &Cli) -> String {
         Some(ReadsWord::Confirmed) => " --reads confirmed",
     };
     let (flaw, bug) = (named("flaw", &cli.flaw), named("bug", &cli.bug));
-    format!("cargo run --release -p atoll-ring-simulation{features} -- --seed {seed}{reads}{flaw}{bug}")
+    let planned = if cli.planned { " --planned" } else { "" };
+    format!(
+        "cargo run --release -p atoll-ring-simulation{features} -- --seed {seed}{planned}{reads}{flaw}{bug}"
+    )
 }

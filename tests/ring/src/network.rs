@@ -40,7 +40,7 @@ const JITTER_US: u64 = 300;
 impl Network {
     pub(crate) fn new(settings: &Settings, random: &mut Rng) -> Self {
         let ends = settings.nodes as usize + 1;
-        let far = [200, 1_000, 4_000][random.usize(..3)];
+        let far = [200, 1_000, 4_000][random.usize(..3)].min(settings.far_us_max);
         let way = |random: &mut Rng| Way { base_us: random.u64(50..=far), ..Way::default() };
         Self {
             ends,

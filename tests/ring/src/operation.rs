@@ -35,6 +35,8 @@ pub(crate) struct Operation {
     pub(crate) slot: Slot,
     pub(crate) work: Work,
     pub(crate) called: u64,
+    /// When, by true time in microseconds, it was asked for, and when it ended.
+    pub(crate) took: (u64, Option<u64>),
     pub(crate) ended: Option<(u64, Ended)>,
     /// A write: its place in the order of the slot. A read: the last place that it saw.
     pub(crate) place: Option<Sequence>,

@@ -32,6 +32,10 @@ pub(crate) enum Event {
     Mend { faults: u64 },
     /// A node that was stopped starts.
     Start { node: NodeId },
+    /// A node that left the ring stops.
+    Left { node: NodeId },
+    /// An operator has something moved.
+    Operator,
     /// A paused node goes on.
     Resume { node: NodeId, pause: u64 },
 }

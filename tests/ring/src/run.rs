@@ -23,6 +23,8 @@ pub struct Outcome {
     /// How many operations clients began, and how many ended so that they knew what happened.
     pub operations: usize,
     pub definite: usize,
+    /// Of a run in which nothing fails: how long the slowest request around each move of a slot took, in microseconds.
+    pub pauses_us: Vec<u64>,
     /// A sum over everything that happened, in its order.
     pub digest: u64,
 }
@@ -82,6 +84,9 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 impl World {
     fn run(&mut self, case: &Case) -> Result<(), String> {
+        if case.is_planned {
+            return self.run_in_peace();
+        }
         self.run_chaos()?;
         self.run_healing()?;
         let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
@@ -100,6 +105,7 @@ impl World {
         let (operations, definite) = (asked.count(), definite.count());
         let mut digest = self.digest;
         self.books.iter().for_each(|book| digest.add(book.digest(book.last()).unwrap_or_default()));
-        Outcome { counts: self.counts.clone(), operations, definite, digest: digest.0 }
+        let pauses_us = if self.is_planned { self.pauses_us() } else { Vec::new() };
+        Outcome { counts: self.counts.clone(), operations, definite, pauses_us, digest: digest.0 }
     }
 }

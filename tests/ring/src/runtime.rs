@@ -88,6 +88,8 @@ impl World {
                 let name = match proposal {
                     Proposal::Admit { .. } => "admissions_proposed",
                     Proposal::Dismiss { .. } => "dismissals_proposed",
+                    Proposal::HandOver { .. } => "hand_overs_proposed",
+                    Proposal::Keep { .. } => "hand_overs_given_up",
                 };
                 self.counts.bump(name);
                 self.ask_group(node, Asking::Propose(proposal));

@@ -15,7 +15,7 @@ impl World {
         let slot = self.operations[operation].slot;
         if self.node_mut(node).begun().is_none() {
             // Nobody listens: the client is told so, or not.
-            if self.random.bool() {
+            if self.is_planned || self.random.bool() {
                 self.reply(node, client, operation, attempt, Told::NobodyListens);
             }
             return;
@@ -207,7 +207,15 @@ impl World {
             let work = Work::Expire { cell, put };
             say!(self, "{node}: operation {operation} in slot {}: {work:?}", slot.0);
             self.counts.bump(work.name());
-            self.operations.push(Operation { slot, work, called, ended: None, place: None, applied: None });
+            self.operations.push(Operation {
+                slot,
+                work,
+                called,
+                took: (self.now, None),
+                ended: None,
+                place: None,
+                applied: None,
+            });
             self.request(node, Waiting { slot, operation, client: None });
         }
     }

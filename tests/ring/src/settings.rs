@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) late_ppm: u32,
     /// Whether what one node says to another arrives in order.
     pub(crate) is_ordered: bool,
+    /// How long the way from one machine to another takes at most.
+    pub(crate) far_us_max: u64,
     /// The longest time between two faults.
     pub(crate) fault_us_max: u64,
     /// How long a node that died stays away at most.
@@ -54,6 +56,47 @@ const WILD_PPM: u32 = 400_000;
 
 impl Settings {
     pub(crate) fn draw(random: &mut Rng, case: &Case) -> Self {
+        let settings = Self::draw_any(random, case);
+        if case.is_planned { settings.in_peace(random) } else { settings }
+    }
+
+    /// The same, where nothing fails and machines are near each other; with times as they are by default.
+    fn in_peace(self, random: &mut Rng) -> Self {
+        let copies = self.copies.max(2);
+        let (in_sync_min, lease_us) = (random.usize(1..=2), 1_000_000);
+        let options = Options {
+            lease_us,
+            tick_us: 20_000,
+            in_sync_min,
+            suspect_us: 1_000_000,
+            resend_us: 200_000,
+            read_wait_us: 3_000_000,
+            under_way_max: 4096,
+            under_way_bytes_max: 16 << 20,
+            ..self.options
+        };
+        Self {
+            nodes: random.u32(4..=6),
+            slots: 4,
+            copies,
+            clients: 8,
+            operations: 1_500,
+            options,
+            silence_us: 2 * lease_us,
+            pushes_tables: true,
+            loss_ppm: 0,
+            doubled_ppm: 0,
+            late_ppm: 0,
+            is_ordered: true,
+            far_us_max: 500,
+            disk_us_max: self.disk_us_max.min(3_000),
+            patience_us: 2_000_000,
+            thinking_us: 5_000,
+            ..self
+        }
+    }
+
+    fn draw_any(random: &mut Rng, case: &Case) -> Self {
         let nodes = random.u32(3..=5);
         let copies = one_of(random, &[1, 2, 2, 2, 3, 3, 3, 3, 3, 3]);
         let durability = one_of(
@@ -87,6 +130,7 @@ impl Settings {
             doubled_ppm: one_of(random, &[0, 5_000, 30_000]),
             late_ppm: one_of(random, &[0, 5_000, 30_000]),
             is_ordered: random.bool(),
+            far_us_max: u64::MAX,
             fault_us_max: (options.lease_us * one_of(random, &[2, 4, 6]) / 2).max(350_000),
             away_us_max: (5 * options.lease_us).min(1_500_000),
             disk_us_max: one_of(random, &[500, 3_000, 12_000]),

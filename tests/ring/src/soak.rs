@@ -22,6 +22,8 @@ pub struct Tally {
     pub violations: Vec<Violation>,
     /// What occurred how often.
     pub counts: Counts,
+    /// For how long slots that moved were not served at most, in microseconds, each time, in order.
+    pub pauses_us: Vec<u64>,
 }
 
 impl Tally {
@@ -54,6 +56,26 @@ impl Tally {
         self.violations.extend(other.violations);
         self.violations.sort_by_key(|violation| violation.seed);
         self.counts.add(&other.counts);
+        self.pauses_us.extend(other.pauses_us);
+        self.pauses_us.sort_unstable();
+    }
+
+    /// That of so many thousandths of all moves which slots were not served for longest.
+    #[must_use]
+    pub fn pause_us(&self, thousandths: usize) -> u64 {
+        let at = (self.pauses_us.len() * thousandths / 1000).min(self.pauses_us.len().saturating_sub(1));
+        self.pauses_us.get(at).copied().unwrap_or_default()
+    }
+
+    /// How long slots that moved were not served.
+    #[must_use]
+    pub fn pauses_in_words(&self) -> String {
+        let ms = |thousandths| self.pause_us(thousandths) as f64 / 1000.0;
+        let (half, most, longest) = (ms(500), ms(990), ms(1000));
+        format!(
+            "{} moves of a slot: the slowest request around each took {half:.1} ms (p50), {most:.1} ms (p99), {longest:.1} ms (longest)",
+            self.pauses_us.len()
+        )
     }
 
     fn take(&mut self, seed: u64, case: &Case) -> bool {
@@ -64,6 +86,7 @@ impl Tally {
                 self.operations += outcome.operations as u64;
                 self.definite += outcome.definite as u64;
                 self.counts.add(&outcome.counts);
+                self.pauses_us.extend(outcome.pauses_us);
                 true
             }
             Err(violation) => {

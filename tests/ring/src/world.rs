@@ -41,6 +41,8 @@ pub(crate) enum Phase {
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) flaw: Option<Flaw>,
+    /// Whether nothing fails, and slots move because somebody wants it.
+    pub(crate) is_planned: bool,
     pub(crate) random: Rng,
     pub(crate) now: u64,
     pub(crate) queue: Queue,
@@ -63,6 +65,8 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     pub(crate) digest: Digest,
     pub(crate) trace: Option<Vec<String>>,
+    /// Slots that got another primary, and when.
+    pub(crate) moves: Vec<(Slot, u64)>,
     /// The first promise that was broken.
     pub(crate) broken: Option<String>,
 }
@@ -82,6 +86,7 @@ impl World {
             clients: (0..settings.clients).map(|_| Client::new(&settings, &mut random)).collect(),
             books: (0..settings.slots).map(|_| Book::default()).collect(),
             flaw: case.flaw,
+            is_planned: case.is_planned,
             now: BEGINNING_US,
             queue: Queue::default(),
             phase: Phase::Chaos,
@@ -94,11 +99,16 @@ impl World {
             counts: Counts::default(),
             digest: Digest::default(),
             trace: is_traced.then(Vec::new),
+            moves: Vec::new(),
             broken: None,
             settings,
             random,
         };
-        world.begin_everything();
+        if case.is_planned {
+            world.begin_in_peace();
+        } else {
+            world.begin_everything();
+        }
         world
     }
 
@@ -154,6 +164,8 @@ impl World {
                 }
             }
             Event::Start { node } => self.start(node),
+            Event::Left { node } => self.stop_who_left(node),
+            Event::Operator => self.operator_acts(),
             Event::Resume { node, pause } => {
                 if self.node(node).pauses == pause {
                     self.resume(node);

@@ -46,6 +46,25 @@ fn clocks_may_go_as_they_like_where_reads_are_confirmed() {
     assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false));
 }
 
+/// Seeds in which nothing fails, and of a thousand moves of a slot so many must be as short as is promised.
+const PEACE_SEEDS: u64 = 200;
+const SHORT_THOUSANDTHS: usize = 990;
+/// For how long a slot that moves is not served at most.
+const PAUSE_US_MAX: u64 = 50_000;
+
+#[test]
+fn where_nothing_fails_nodes_join_and_leave_and_every_request_is_answered_soon() {
+    let tally = run_seeds(0, PEACE_SEEDS, &Case::planned(), false);
+    println!("{}", tally.pauses_in_words());
+    assert_nothing_broken(&tally);
+    for name in ["nodes_left", "restarts", "slots_handed_over", "copies_dropped"] {
+        assert!(tally.counts.of(name) > PEACE_SEEDS, "{name}: {}", tally.counts.of(name));
+    }
+    assert_eq!(tally.counts.of("writes_unknown_to_a_former_primary"), 0);
+    assert!(tally.pauses_us.len() as u64 > 10 * PEACE_SEEDS);
+    assert!(tally.pause_us(SHORT_THOUSANDTHS) <= PAUSE_US_MAX, "{}", tally.pauses_in_words());
+}
+
 /// Seeds after which a mistake around the protocol counts as missed.
 const FLAW_SEEDS: u64 = 4000;
 

@@ -12,6 +12,15 @@ const COPY: u8 = 6;
 const DROP: u8 = 7;
 const LEAD: u8 = 8;
 const RECOVER: u8 = 9;
+const HAND_OVER: u8 = 10;
+const LEAVE: u8 = 11;
+const STAY: u8 = 12;
+const REMOVE: u8 = 13;
+
+const ADMIT: u8 = 1;
+const DISMISS: u8 = 2;
+const HANDED_OVER: u8 = 3;
+const KEEP: u8 = 4;
 
 impl Coded for Change {
     const BYTES_MIN: usize = 2;
@@ -37,10 +46,14 @@ impl Coded for Change {
                 put_pair(LEAD, slot, epoch, out);
                 node.put(out);
             }
-            Self::Recover { slot } => {
-                out.push(RECOVER);
-                slot.put(out);
+            Self::HandOver { slot, epoch, node } => {
+                put_pair(HAND_OVER, slot, epoch, out);
+                node.put(out);
             }
+            Self::Recover { slot } => put_one(RECOVER, slot, out),
+            Self::Leave { node } => put_one(LEAVE, node, out),
+            Self::Stay { node } => put_one(STAY, node, out),
+            Self::Remove { node, incarnation } => put_pair(REMOVE, node, incarnation, out),
         }
     }
 
@@ -61,10 +74,23 @@ impl Coded for Change {
             LEAD => {
                 Self::Lead { slot: Coded::take(from)?, epoch: Coded::take(from)?, node: Coded::take(from)? }
             }
+            HAND_OVER => Self::HandOver {
+                slot: Coded::take(from)?,
+                epoch: Coded::take(from)?,
+                node: Coded::take(from)?,
+            },
             RECOVER => Self::Recover { slot: Coded::take(from)? },
+            LEAVE => Self::Leave { node: Coded::take(from)? },
+            STAY => Self::Stay { node: Coded::take(from)? },
+            REMOVE => Self::Remove { node: Coded::take(from)?, incarnation: Coded::take(from)? },
             _ => return Err(from.damaged("an unknown change")),
         })
     }
+}
+
+fn put_one(kind: u8, only: &impl Coded, out: &mut Vec<u8>) {
+    out.push(kind);
+    only.put(out);
 }
 
 fn put_pair(kind: u8, first: &impl Coded, second: &impl Coded, out: &mut Vec<u8>) {
@@ -79,22 +105,36 @@ impl Coded for Proposal {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Admit { slot, epoch, node, incarnation } => {
-                put_pair(1, slot, epoch, out);
+                put_pair(ADMIT, slot, epoch, out);
                 (*node, *incarnation).put(out);
             }
             Self::Dismiss { slot, epoch, node } => {
-                put_pair(2, slot, epoch, out);
+                put_pair(DISMISS, slot, epoch, out);
                 node.put(out);
+            }
+            Self::HandOver { slot, epoch, since, node } => {
+                put_pair(HANDED_OVER, slot, epoch, out);
+                (*since, *node).put(out);
+            }
+            Self::Keep { slot, epoch, since } => {
+                put_pair(KEEP, slot, epoch, out);
+                since.put(out);
             }
         }
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let kind = from.byte()?;
-        let (slot, epoch, node) = (Coded::take(from)?, Coded::take(from)?, Coded::take(from)?);
+        let (slot, epoch) = (Coded::take(from)?, Coded::take(from)?);
         match kind {
-            1 => Ok(Self::Admit { slot, epoch, node, incarnation: Coded::take(from)? }),
-            2 => Ok(Self::Dismiss { slot, epoch, node }),
+            ADMIT => {
+                Ok(Self::Admit { slot, epoch, node: Coded::take(from)?, incarnation: Coded::take(from)? })
+            }
+            DISMISS => Ok(Self::Dismiss { slot, epoch, node: Coded::take(from)? }),
+            HANDED_OVER => {
+                Ok(Self::HandOver { slot, epoch, since: Coded::take(from)?, node: Coded::take(from)? })
+            }
+            KEEP => Ok(Self::Keep { slot, epoch, since: Coded::take(from)? }),
             _ => Err(from.damaged("an unknown proposal")),
         }
     }
@@ -174,7 +214,7 @@ impl Coded for Decision {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use atoll_replica::{Epoch, Incarnation, Sequence, Slot};
+    use atoll_replica::{Epoch, Incarnation, Sequence, Slot, Version};
 
     /// One of each.
     pub(crate) fn changes() -> Vec<Change> {
@@ -191,11 +231,17 @@ pub(crate) mod tests {
             Change::Hear { node, incarnation },
             Change::Propose(Proposal::Admit { slot, epoch, node, incarnation }),
             Change::Propose(Proposal::Dismiss { slot, epoch, node }),
+            Change::Propose(Proposal::HandOver { slot, epoch, since: Version(77_000), node }),
+            Change::Propose(Proposal::Keep { slot, epoch, since: Version(u64::MAX) }),
             Change::Found { slot, copies },
             Change::Copy { slot, node },
             Change::Drop { slot, node },
             Change::Lead { slot, epoch, node },
             Change::Recover { slot },
+            Change::HandOver { slot, epoch, node },
+            Change::Leave { node },
+            Change::Stay { node },
+            Change::Remove { node, incarnation },
         ]
     }
 

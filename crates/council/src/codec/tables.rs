@@ -7,6 +7,7 @@
 
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{Configuration, Epoch, Member, NodeId, Slot, Table, Version};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A table, or what makes one of an older one.
@@ -19,6 +20,8 @@ pub(crate) struct Update {
     /// Of a whole table how many slots there are; otherwise 0.
     slots: u32,
     members: Vec<(NodeId, Member)>,
+    /// Members that left.
+    left: Vec<NodeId>,
     changed: Vec<(Slot, Configuration)>,
 }
 
@@ -31,21 +34,26 @@ impl Update {
             version: table.version,
             slots: table.slots.len() as u32,
             members: table.members.iter().map(|(node, member)| (*node, member.clone())).collect(),
+            left: Vec::new(),
             changed: founded
                 .filter(|(_, configuration)| *configuration != Configuration::default())
                 .collect(),
         }
     }
 
-    /// What is not in a table of version `since`. `member_since` says in which table a member came to be as it is.
-    pub(crate) fn since(table: &Table, since: Version, member_since: impl Fn(NodeId) -> Version) -> Self {
+    /// What is not in a table of version `since`. `members_since` says in which table each of those that are there, or were once, came to
+    /// be as it is.
+    pub(crate) fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
         let slots = (0..).map(Slot).zip(table.slots.iter());
-        let members = table.members.iter().filter(|(node, _)| member_since(**node) > since);
+        let is_newer = |node: &NodeId| members_since.get(node).is_none_or(|&changed| changed > since);
+        let members = table.members.iter().filter(|(node, _)| is_newer(node));
+        let is_gone = |node: &NodeId| !table.members.contains_key(node) && is_newer(node);
         Self {
             since: Some(since),
             version: table.version,
             slots: 0,
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
+            left: members_since.keys().copied().filter(is_gone).collect(),
             changed: slots.filter(|(_, slot)| slot.since > since).map(|(slot, now)| (slot, *now)).collect(),
         }
     }
@@ -62,6 +70,7 @@ impl Update {
         }
         table.version = self.version;
         table.members.extend(self.members);
+        self.left.iter().for_each(|node| drop(table.members.remove(node)));
         for (slot, configuration) in self.changed {
             *table.slots.get_mut(slot.0 as usize)? = configuration;
         }
@@ -86,6 +95,7 @@ impl Coded for Update {
         }
         self.version.put(out);
         self.members.put(out);
+        self.left.put(out);
         (self.changed.len() as u64).put(out);
         let mut next = 0;
         for (slot, configuration) in &self.changed {
@@ -105,7 +115,7 @@ impl Coded for Update {
         if slots > SLOTS_MAX {
             return Err(from.damaged("more slots than there can be"));
         }
-        let (version, members) = (Coded::take(from)?, Coded::take(from)?);
+        let (version, members, left) = (Coded::take(from)?, Coded::take(from)?, Coded::take(from)?);
         let count = from.count(Configuration::BYTES_MIN + 1)?;
         let mut changed = Vec::with_capacity(count);
         let mut next = 0_u32;
@@ -114,7 +124,7 @@ impl Coded for Update {
             next = slot.wrapping_add(1);
             changed.push((Slot(slot), Configuration::take(from)?));
         }
-        Ok(Self { since, version, slots, members, changed })
+        Ok(Self { since, version, slots, members, left, changed })
     }
 }
 
@@ -122,12 +132,12 @@ impl Coded for Update {
 pub(crate) const SLOTS_MAX: u32 = 1 << 20;
 
 impl Coded for Configuration {
-    const BYTES_MIN: usize = 6;
+    const BYTES_MIN: usize = 7;
 
     fn put(&self, out: &mut Vec<u8>) {
         (self.epoch, self.since).put(out);
         self.branch.put(out);
-        self.primary.put(out);
+        (self.primary, self.successor).put(out);
         (self.in_sync, self.joining).put(out);
     }
 
@@ -138,6 +148,7 @@ impl Coded for Configuration {
             since,
             branch: Coded::take(from)?,
             primary: Coded::take(from)?,
+            successor: Coded::take(from)?,
             in_sync: Coded::take(from)?,
             joining: Coded::take(from)?,
         })
@@ -145,16 +156,22 @@ impl Coded for Configuration {
 }
 
 impl Coded for Member {
-    const BYTES_MIN: usize = 3;
+    const BYTES_MIN: usize = 4;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.incarnation.put(out);
         self.is_up.put(out);
+        self.is_leaving.put(out);
         self.address.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self { incarnation: Coded::take(from)?, is_up: Coded::take(from)?, address: Coded::take(from)? })
+        Ok(Self {
+            incarnation: Coded::take(from)?,
+            is_up: Coded::take(from)?,
+            is_leaving: Coded::take(from)?,
+            address: Coded::take(from)?,
+        })
     }
 }
 
@@ -162,7 +179,6 @@ impl Coded for Member {
 mod tests {
     use super::*;
     use atoll_replica::{Change, Group, GroupOptions, Proposal, Survived};
-    use std::collections::BTreeMap;
 
     fn register(group: &mut Group, node: u32, nonce: u64) {
         let (node, address) = (NodeId(node), format!("127.0.0.1:{}", 7000 + node));
@@ -203,23 +219,22 @@ mod tests {
             for round in 0..20 {
                 change_somehow(&mut group, &mut random, round);
                 let (before, now) = (Arc::clone(&tables.last().unwrap().0), group.table());
-                for (node, member) in &now.members {
-                    if before.members.get(node) != Some(member) {
+                for node in before.members.keys().chain(now.members.keys()) {
+                    if before.members.get(node) != now.members.get(node) {
                         member_since.insert(*node, now.version);
                     }
                 }
                 tables.push((now, member_since.clone()));
             }
             let (newest, since) = tables.last().unwrap().clone();
-            let since = |node| since.get(&node).copied().unwrap_or_default();
             for (older, _) in &tables {
-                let update = sent(&Update::since(&newest, older.version, since));
+                let update = sent(&Update::since(&newest, older.version, &since));
                 for (known, _) in tables.iter().filter(|(known, _)| known.version >= older.version) {
                     let now = update.clone().apply(Some(known));
                     assert_eq!(now.as_ref(), Some(&newest), "seed {seed}");
                 }
             }
-            let update = Update::since(&newest, newest.version, since);
+            let update = Update::since(&newest, newest.version, &since);
             assert!(update.apply(Some(&tables[0].0)).is_none() || tables[0].0.version == newest.version);
         }
     }
@@ -231,12 +246,16 @@ mod tests {
             let node = NodeId(random.u32(1..6));
             let incarnation = table.incarnation(node).unwrap_or_default();
             let epoch = table.slot(slot).epoch;
-            match random.u8(..6) {
+            match random.u8(..10) {
                 0 => register(group, node.0, 100 + round),
                 1 => drop(group.apply(Change::Fail { node, incarnation })),
                 2 => drop(group.apply(Change::Hear { node, incarnation })),
                 3 => drop(group.apply(Change::Copy { slot, node })),
                 4 => drop(group.apply(Change::Propose(Proposal::Dismiss { slot, epoch, node }))),
+                5 => drop(group.apply(Change::HandOver { slot, epoch, node })),
+                6 => drop(group.apply(Change::Leave { node })),
+                7 => drop(group.apply(Change::Stay { node })),
+                8 => drop(group.apply(Change::Remove { node, incarnation })),
                 _ => drop(group.apply(Change::Lead { slot, epoch, node })),
             }
         }
@@ -249,7 +268,11 @@ mod tests {
         let epoch = before.slot(Slot(9_999)).epoch;
         let node = before.slot(Slot(9_999)).in_sync.as_slice()[1];
         group.apply(Change::Propose(Proposal::Dismiss { slot: Slot(9_999), epoch, node }));
-        let update = Update::since(&group.table(), before.version, |_| Version(0));
+        let update = Update::since(
+            &group.table(),
+            before.version,
+            &(1..=3).map(|node| (NodeId(node), Version(0))).collect(),
+        );
         assert!(update.to_bytes().len() <= 64, "{}", update.to_bytes().len());
     }
 

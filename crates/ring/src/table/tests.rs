@@ -13,7 +13,7 @@ fn table() -> Table {
         let name = NodeName::new(format!("{id:040x}").as_bytes()).unwrap();
         let host = |port| HostPort { host: format!("10.0.0.{id}"), port };
         let address = NodeAddress { name, clients: host(7379), peers: host(17379) }.to_string();
-        let member = Member { incarnation: Incarnation(1), is_up: id != 3, address };
+        let member = Member { incarnation: Incarnation(1), is_up: id != 3, is_leaving: false, address };
         table.members.insert(NodeId(id), member);
     }
     for (slot, configuration) in (0..).zip(&mut table.slots) {

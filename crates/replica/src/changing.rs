@@ -1,0 +1,279 @@
+//! A table on its way to the next one: what each change makes of it.
+//!
+//! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets it.
+
+use crate::planted::{self, Bug};
+use crate::{
+    Configuration, Copies, Epoch, Incarnation, Member, NodeId, Proposal, Slot, Survived, Table, Version,
+};
+use std::collections::BTreeMap;
+
+/// A table on its way to the next one.
+pub(crate) struct Changing {
+    table: Table,
+    is_changed: bool,
+    /// How many slots each node leads, once somebody asked.
+    leads: Option<BTreeMap<NodeId, i64>>,
+}
+
+impl Changing {
+    pub(crate) fn of(table: &Table) -> Self {
+        let mut table = table.clone();
+        table.version = table.version.next();
+        Self { table, is_changed: false, leads: None }
+    }
+
+    pub(crate) fn end(self) -> Option<Table> {
+        self.is_changed.then_some(self.table)
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        self.table.members.get(&node).is_some_and(|member| member.is_up)
+    }
+
+    /// Changes a slot; with another primary or other in-sync copies it is another epoch.
+    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Configuration)) {
+        let version = self.table.version;
+        let Some(now) = self.table.slots.get_mut(slot.0 as usize) else { return };
+        let before = *now;
+        change(now);
+        if now.primary != before.primary || now.successor.is_some_and(|node| !now.may_succeed(node)) {
+            now.successor = None;
+        }
+        if *now == before {
+            return;
+        }
+        if now.primary != before.primary || now.in_sync != before.in_sync {
+            now.epoch = now.epoch.max(before.epoch.next());
+        }
+        now.since = version;
+        self.is_changed = true;
+        let (former, next) = (before.primary, now.primary);
+        if let Some(leads) = self.leads.as_mut().filter(|_| former != next) {
+            former.into_iter().for_each(|node| *leads.entry(node).or_default() -= 1);
+            next.into_iter().for_each(|node| *leads.entry(node).or_default() += 1);
+        }
+    }
+
+    fn each_slot(&mut self, mut change: impl FnMut(&mut Self, Slot)) {
+        (0..self.table.slots.len() as u32).for_each(|slot| change(self, Slot(slot)));
+    }
+
+    /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise it has to catch up.
+    pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
+        self.table.members.insert(node, member);
+        self.is_changed = true;
+        let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
+        self.each_slot(|table, slot| {
+            if !table.table.slot(slot).in_sync.contains(node) {
+                return;
+            }
+            table.change(slot, |configuration| {
+                if !has_everything {
+                    configuration.demote(node);
+                }
+                configuration.epoch = configuration.epoch.next();
+            });
+            table.settle(slot);
+        });
+    }
+
+    pub(crate) fn hear(&mut self, node: NodeId, incarnation: Incarnation, is_up: bool) {
+        let Some(member) = self.table.members.get_mut(&node) else { return };
+        if member.incarnation != incarnation || member.is_up == is_up {
+            return;
+        }
+        member.is_up = is_up;
+        self.is_changed = true;
+        self.each_slot(|table, slot| {
+            if table.table.slot(slot).in_sync.contains(node) {
+                table.settle(slot);
+            }
+        });
+    }
+
+    /// In-sync copies that nobody hears have to catch up later, if others are heard; and one who is heard leads.
+    fn settle(&mut self, slot: Slot) {
+        let in_sync = self.table.slot(slot).in_sync;
+        let up: Vec<_> = in_sync.iter().filter(|&node| self.is_up(node)).collect();
+        let Some(&first) = up.first() else { return };
+        let leads = self.leads.get_or_insert_with(|| {
+            let mut leads = BTreeMap::new();
+            for primary in self.table.slots.iter().filter_map(|configuration| configuration.primary) {
+                *leads.entry(primary).or_default() += 1;
+            }
+            leads
+        });
+        let led = |node: &NodeId| (leads.get(node).copied().unwrap_or_default(), *node);
+        let chosen = up.iter().copied().min_by_key(led).unwrap_or(first);
+        self.change(slot, |configuration| {
+            in_sync.iter().filter(|node| !up.contains(node)).for_each(|node| configuration.demote(node));
+            if configuration.primary.is_none_or(|primary| !up.contains(&primary)) {
+                configuration.primary = Some(chosen);
+            }
+        });
+    }
+
+    pub(crate) fn propose(&mut self, proposal: Proposal) {
+        let (slot, epoch) = match proposal {
+            Proposal::Admit { slot, epoch, .. }
+            | Proposal::Dismiss { slot, epoch, .. }
+            | Proposal::HandOver { slot, epoch, .. }
+            | Proposal::Keep { slot, epoch, .. } => (slot, epoch),
+        };
+        if self.table.slot(slot).epoch != epoch && !planted::is(Bug::OldProposalTaken) {
+            return;
+        }
+        match proposal {
+            Proposal::Admit { node, incarnation, .. } => {
+                if self.table.incarnation(node) != Some(incarnation) || !self.is_up(node) {
+                    return;
+                }
+                self.change(slot, |configuration| {
+                    if configuration.joining.remove(node) {
+                        configuration.in_sync.insert(node);
+                    }
+                });
+            }
+            Proposal::Dismiss { node, .. } => self.change(slot, |configuration| {
+                if configuration.primary != Some(node) {
+                    configuration.demote(node);
+                    // Also where it was not in sync: whoever asked waits for this epoch to end.
+                    configuration.epoch = epoch.next();
+                }
+            }),
+            Proposal::HandOver { since, node, .. } => self.take_over(slot, since, node),
+            Proposal::Keep { since, .. } => self.change(slot, |configuration| {
+                if configuration.since == since {
+                    configuration.successor = None;
+                }
+            }),
+        }
+    }
+
+    /// What was proposed before the slot changed in any way counts for nothing: since then the primary may have taken writes.
+    fn take_over(&mut self, slot: Slot, since: Version, node: NodeId) {
+        if !self.is_up(node) {
+            return;
+        }
+        self.change(slot, |configuration| {
+            if configuration.since == since && configuration.successor == Some(node) {
+                if planted::is(Bug::HandedToAny) && configuration.joining.remove(node) {
+                    configuration.in_sync.insert(node);
+                }
+                configuration.primary = Some(node);
+            }
+        });
+    }
+
+    pub(crate) fn found(&mut self, slot: Slot, copies: Copies) {
+        self.change(slot, |configuration| {
+            if configuration.epoch == Epoch(0) {
+                configuration.in_sync = copies;
+                configuration.primary = copies.iter().next();
+            }
+        });
+    }
+
+    pub(crate) fn copy(&mut self, slot: Slot, node: NodeId) {
+        let stays = self.table.members.get(&node).is_some_and(|member| !member.is_leaving);
+        if stays && !self.table.slot(slot).has(node) {
+            self.change(slot, |configuration| {
+                configuration.joining.insert(node);
+            });
+        }
+    }
+
+    pub(crate) fn drop_copy(&mut self, slot: Slot, node: NodeId) {
+        self.change(slot, |configuration| {
+            let is_last = configuration.in_sync.len() == 1 && configuration.in_sync.contains(node);
+            if configuration.primary == Some(node) || is_last {
+                return;
+            }
+            if configuration.joining.remove(node) | configuration.in_sync.remove(node) {
+                // Whoever leads may have asked for it to be counted in: that must not come true when it is back one day.
+                configuration.epoch = configuration.epoch.next();
+            }
+        });
+    }
+
+    pub(crate) fn lead(&mut self, slot: Slot, epoch: Epoch, node: NodeId) {
+        let is_up = self.is_up(node);
+        self.change(slot, |configuration| {
+            let may = configuration.in_sync.contains(node)
+                || (planted::is(Bug::LedByJoining) && configuration.joining.contains(node));
+            if configuration.epoch == epoch && may && is_up {
+                configuration.joining.remove(node);
+                configuration.in_sync.insert(node);
+                configuration.primary = Some(node);
+            }
+        });
+    }
+
+    pub(crate) fn hand_over(&mut self, slot: Slot, epoch: Epoch, node: NodeId) {
+        if !self.is_up(node) {
+            return;
+        }
+        self.change(slot, |configuration| {
+            if configuration.epoch == epoch && configuration.may_succeed(node) {
+                configuration.successor = Some(node);
+            }
+        });
+    }
+
+    pub(crate) fn leave(&mut self, node: NodeId, is_leaving: bool) {
+        let Some(member) = self.table.members.get_mut(&node) else { return };
+        self.is_changed |= member.is_leaving != is_leaving;
+        member.is_leaving = is_leaving;
+    }
+
+    /// Whether it was taken out.
+    pub(crate) fn remove(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        let is_leaving = |member: &Member| member.is_leaving && member.incarnation == incarnation;
+        let may = self.table.members.get(&node).is_some_and(is_leaving);
+        let has_copies =
+            self.table.slots.iter().any(|slot| slot.has(node)) && !planted::is(Bug::RemovedWithCopies);
+        if !may || has_copies {
+            return false;
+        }
+        self.is_changed = true;
+        self.table.members.remove(&node).is_some()
+    }
+
+    /// The one who leads then has what it has: the log of a node that was catching up, or nothing.
+    pub(crate) fn recover(&mut self, slot: Slot) {
+        let configuration = self.table.slot(slot);
+        if configuration.epoch == Epoch(0) || configuration.in_sync.iter().any(|node| self.is_up(node)) {
+            return;
+        }
+        let all = self.table.members.iter().filter(|(_, member)| !member.is_leaving).map(|(&node, _)| node);
+        let chosen = configuration.joining.iter().chain(all).find(|&node| self.is_up(node));
+        let Some(chosen) = chosen else { return };
+        let branch = self.table.version;
+        self.change(slot, |configuration| {
+            configuration.branch = branch;
+            configuration.joining.remove(chosen);
+            configuration.in_sync = Copies::of(&[chosen]);
+            configuration.primary = Some(chosen);
+            configuration.epoch = configuration.epoch.next();
+        });
+    }
+}
+
+impl Configuration {
+    /// Whether a node may be named as the one who leads next.
+    fn may_succeed(&self, node: NodeId) -> bool {
+        let is_any = planted::is(Bug::HandedToAny) && self.has(node);
+        self.primary.is_some_and(|primary| primary != node) && (self.in_sync.contains(node) || is_any)
+    }
+
+    /// A copy has to catch up from now on.
+    fn demote(&mut self, node: NodeId) {
+        if self.in_sync.remove(node) {
+            self.joining.insert(node);
+        }
+        if self.primary == Some(node) {
+            self.primary = None;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Requests that are held back while a slot changes hands: nothing has happened for them yet.
+//!
+//! Invariant: they are bounded in number and in bytes, and leave in the order in which they came.
+
+use crate::{Effect, Moment, Options, Refusal, Ticket};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What a client wants to be written.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) ticket: Ticket,
+    pub(crate) time_ms: u64,
+    pub(crate) body: Arc<[u8]>,
+    pub(crate) keys: Vec<u64>,
+}
+
+/// What a client wants.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Write(Write),
+    Read { ticket: Ticket, keys: Vec<u64> },
+}
+
+/// Requests of one slot.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    requests: VecDeque<(Moment, Request)>,
+    bytes: usize,
+    /// What the writes among them may change: a read of one of these keys stays behind them.
+    keys: BTreeSet<u64>,
+}
+
+impl Request {
+    pub(crate) fn ticket(&self) -> Ticket {
+        match self {
+            Self::Write(Write { ticket, .. }) | Self::Read { ticket, .. } => *ticket,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.body.len(),
+            Self::Read { .. } => 0,
+        }
+    }
+
+    pub(crate) fn refuse(&self, refusal: Refusal, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Refuse { ticket: self.ticket(), refusal });
+    }
+}
+
+impl Held {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether a write of one of these keys is held back.
+    pub(crate) fn writes_any(&self, keys: &[u64]) -> bool {
+        keys.iter().any(|key| self.keys.contains(key))
+    }
+
+    /// Takes one in, if there is room.
+    pub(crate) fn push(
+        &mut self,
+        request: Request,
+        now: Moment,
+        options: &Options,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.requests.len() >= options.under_way_max || self.bytes >= options.under_way_bytes_max {
+            return request.refuse(Refusal::Busy, effects);
+        }
+        self.bytes += request.bytes();
+        if let Request::Write(write) = &request {
+            self.keys.extend(&write.keys);
+        }
+        self.requests.push_back((now, request));
+    }
+
+    /// All of them, to be done now.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Request> + use<> {
+        std::mem::take(self).requests.into_iter().map(|(_, request)| request)
+    }
+
+    /// None of them happens here.
+    pub(crate) fn refuse(&mut self, refusal: Refusal, effects: &mut Vec<Effect>) {
+        self.take().for_each(|request| request.refuse(refusal, effects));
+    }
+
+    /// Refuses those that came before a moment.
+    pub(crate) fn refuse_older(&mut self, than: Moment, refusal: Refusal, effects: &mut Vec<Effect>) {
+        while self.requests.front().is_some_and(|(came, _)| *came < than)
+            && let Some((_, request)) = self.requests.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(request.bytes());
+            request.refuse(refusal, effects);
+        }
+        if self.requests.is_empty() {
+            self.keys.clear();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Who is counted in and who is not: what a primary asks the configuration group for.
+//!
+//! Invariant: from the moment a copy was proposed, the primary goes on only with it, until the epoch is another one.
+
+use super::{Candidate, Knowing, Peer, Primary};
+use crate::copy::{Around, Replicated};
+use crate::planted::{self, Bug};
+use crate::{Effect, Proposal};
+
+impl Replicated {
+    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in.
+    pub(super) fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let last = self.log.last().sequence;
+        let is_near = |peer: &&Peer| {
+            let member = knowing.table.members.get(&peer.node);
+            self.configuration.joining.contains(peer.node)
+                && peer.matched.0 + around.options.nearly_caught_up >= last.0
+                && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.suspect_us))
+                && peer.is_known
+                && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
+        };
+        if primary.candidate.is_none() {
+            primary.candidate = primary.peers.iter().find(is_near).map(|peer| Candidate {
+                node: peer.node,
+                incarnation: peer.incarnation,
+                since: around.now,
+                proposed_at: None,
+            });
+        }
+        let Some(candidate) = &mut primary.candidate else { return };
+        let Some(peer) = primary.peers.iter().find(|peer| peer.node == candidate.node) else { return };
+        // What came before this epoch may have been acknowledged, also what is not committed again yet.
+        let needs = self.committed.max(primary.serves_behind);
+        let is_there = peer.matched >= needs || planted::is(Bug::AdmittedEarly);
+        let is_due = candidate.proposed_at.is_none_or(|at| around.now >= at.after(around.options.resend_us));
+        let (slot, epoch) = (self.slot, self.configuration.epoch);
+        let Candidate { node, incarnation, since, proposed_at } = *candidate;
+        let is_same_life = peer.incarnation == incarnation;
+        if is_there && is_due && is_same_life {
+            candidate.proposed_at = Some(around.now);
+            around.effects.push(Effect::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
+        } else if proposed_at.is_none() && around.now >= since.after(around.options.suspect_us) {
+            // Nobody was asked yet, so it can be given up.
+            primary.candidate = None;
+        }
+    }
+
+    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have counted in.
+    pub(super) fn report(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let patience = around.options.suspect_us;
+        let is_due = primary.dismissed_at.is_none_or(|at| around.now >= at.after(patience / 2));
+        if !is_due {
+            return;
+        }
+        let waits = !primary.reads.is_empty();
+        let is_silent = |peer: &&Peer| {
+            let owes = peer.owes_since.is_some_and(|since| around.now >= since.after(patience));
+            let granted_at = knowing.leases.heard_at(peer.node).unwrap_or_default().max(peer.heard_at);
+            let owes_lease = waits && around.now >= granted_at.after(2 * patience);
+            self.must_have(primary, peer, around) && (owes || owes_lease)
+        };
+        let Some(node) = primary.peers.iter().find(is_silent).map(|peer| peer.node) else { return };
+        primary.dismissed_at = Some(around.now);
+        let (slot, epoch) = (self.slot, self.configuration.epoch);
+        around.effects.push(Effect::Propose(Proposal::Dismiss { slot, epoch, node }));
+    }
+}

@@ -1,0 +1,139 @@
+//! How a primary hands its slot over: it takes nothing new, waits until nothing is under way, and says so to the group.
+//!
+//! Source: the pause at the end of a slot's migration in Valkey 9, with the group's decision in place of the target's.
+//!
+//! Invariant: what came meanwhile has not happened; it is refused with the name of the next primary, or taken if there is none.
+//! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows another one, it may go on.
+
+use super::{Knowing, Peer, Primary};
+use crate::copy::{Around, Replicated};
+use crate::held::Request;
+use crate::planted::{self, Bug};
+use crate::{Effect, Moment, NodeId, Proposal, Refusal, Version};
+
+/// A slot on its way to the next primary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandingOver {
+    /// The table in which the slot came to be as it is.
+    since: Version,
+    began_at: Moment,
+    proposed_at: Option<Moment>,
+}
+
+impl Refusal {
+    /// For requests that go to whoever leads.
+    pub(crate) fn of(leads: Option<NodeId>) -> Self {
+        leads.map_or(Self::NoPrimary, |to| Self::Moved { to })
+    }
+}
+
+impl Replicated {
+    /// Whether the slot is to be handed over, or something is held back since it was.
+    pub(crate) fn hands_over(&self) -> bool {
+        let holds = |primary: &Primary| primary.handing.is_some() || !primary.held.is_empty();
+        self.primary.as_ref().is_some_and(|primary| self.configuration.successor.is_some() || holds(primary))
+    }
+
+    /// Whether what is asked for now waits until the slot is handed over.
+    pub(super) fn holds_back(&self) -> bool {
+        let handing = self.primary.as_ref().and_then(|primary| primary.handing);
+        handing.is_some_and(|handing| handing.proposed_at.is_none() || !planted::is(Bug::TakenBehindHandOver))
+    }
+
+    /// Whether a read has to stay behind writes that are held back.
+    pub(super) fn is_behind_held(&self, keys: &[u64]) -> bool {
+        self.primary.as_ref().is_some_and(|primary| primary.held.writes_any(keys))
+    }
+
+    pub(super) fn hold_back(&mut self, request: Request, around: &mut Around<'_>) {
+        if let Some(primary) = self.primary.as_mut() {
+            primary.held.push(request, around.now, around.options, around.effects);
+        }
+    }
+
+    /// Goes on with handing the slot over.
+    pub(super) fn hand_over(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let Some(mut primary) = self.primary.take() else { return };
+        if !knowing.keeps {
+            primary.held.refuse(Refusal::of(knowing.leads), around.effects);
+        } else if let Some(to) = self.configuration.successor {
+            self.drain(&mut primary, to, knowing, around);
+        } else {
+            primary.handing = None;
+        }
+        let goes_on = knowing.keeps && primary.handing.is_none();
+        let released = goes_on.then(|| primary.held.take());
+        self.primary = Some(primary);
+        for request in released.into_iter().flatten() {
+            match request {
+                Request::Write(write) => self.client_writes(write, around),
+                Request::Read { ticket, keys } => self.client_reads(ticket, &keys, knowing, around),
+            }
+        }
+    }
+
+    fn drain(&self, primary: &mut Primary, to: NodeId, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+        let (now, since) = (around.now, self.configuration.since);
+        let mut handing = match primary.handing {
+            Some(handing) if handing.since == since => handing,
+            // Other copies, or another epoch: what was proposed counts for nothing.
+            Some(handing) => HandingOver { since, proposed_at: None, ..handing },
+            None if now >= primary.rests_until && self.is_ready(primary, to, knowing, around) => {
+                HandingOver { since, began_at: now, proposed_at: None }
+            }
+            None => return,
+        };
+        let patience_us = around.options.suspect_us;
+        primary.handing = None;
+        if now >= handing.began_at.after(patience_us) {
+            // Should the group decide all the same, then nobody knows of what is under way then; nothing is lost.
+            primary.rests_until = now.after(2 * patience_us);
+            return;
+        }
+        let is_done = self.committed == self.log.last().sequence || planted::is(Bug::HandedOverEarly);
+        let is_due = handing.proposed_at.is_none_or(|at| now >= at.after(around.options.resend_us));
+        if is_done && is_due {
+            let is_late = handing.proposed_at.is_some() && now >= handing.began_at.after(patience_us / 2);
+            handing.proposed_at = Some(now);
+            self.tell_committed(primary, around);
+            let (slot, epoch) = (self.slot, self.configuration.epoch);
+            around.effects.push(Effect::Propose(match is_late {
+                true => Proposal::Keep { slot, epoch, since },
+                false => Proposal::HandOver { slot, epoch, since, node: to },
+            }));
+            if is_late {
+                primary.rests_until = now.after(2 * patience_us);
+            }
+        }
+        primary.handing = Some(handing);
+    }
+
+    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up.
+    fn is_ready(&self, primary: &Primary, to: NodeId, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        let answers = |peer: &Peer| {
+            let member = knowing.table.members.get(&peer.node);
+            peer.is_known
+                && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.resend_us))
+                && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
+        };
+        let is_next = |peer: &Peer| {
+            let near = around.options.nearly_caught_up;
+            peer.node == to && peer.matched.0 + near >= self.committed.0
+        };
+        let is_in_sync = |peer: &&Peer| self.configuration.in_sync.contains(peer.node);
+        knowing.group_hears
+            && self.committed >= primary.serves_behind
+            && primary.peers.iter().any(is_next)
+            && primary.peers.iter().filter(is_in_sync).all(answers)
+    }
+
+    /// Whoever leads next knows what is committed, and so serves at once.
+    fn tell_committed(&self, primary: &mut Primary, around: &mut Around<'_>) {
+        for at in 0..primary.peers.len() {
+            let told = primary.peers.get(at).map(|peer| peer.committed_told);
+            if told.is_some_and(|told| told < self.committed) {
+                self.send_entries(primary, at, true, around);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What clients ask for: who leads a slot takes it, who is about to lead it holds it back, everybody else says who does.
+//!
+//! Invariant: what is held back is taken or refused when this node leads, when it will not, or after a while.
+
+use super::Replica;
+use crate::copy::Replicated;
+use crate::held::Request;
+use crate::{Effect, Moment, Refusal, Slot};
+
+/// Where a request belongs.
+enum Place {
+    Here,
+    /// Here, as soon as a promise or the former primary lets it.
+    HereSoon,
+    Elsewhere(Refusal),
+}
+
+impl Replica {
+    pub(super) fn client_asks(
+        &mut self,
+        slot: Slot,
+        request: Request,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        match self.place(slot) {
+            Place::Here => self.take(slot, request, now, effects),
+            Place::HereSoon => self.early.entry(slot).or_default().push(request, now, &self.options, effects),
+            Place::Elsewhere(refusal) => request.refuse(refusal, effects),
+        }
+    }
+
+    fn take(&mut self, slot: Slot, request: Request, now: Moment, effects: &mut Vec<Effect>) {
+        match request {
+            Request::Write(write) => {
+                self.with(slot, now, effects, |copy, around| copy.client_writes(write, around));
+                self.look_at(slot, now, effects);
+            }
+            Request::Read { ticket, keys } => {
+                self.with_knowing(slot, now, effects, |copy, knowing, around| {
+                    copy.client_reads(ticket, &keys, knowing, around);
+                });
+                if self.slots.get(&slot).is_some_and(Replicated::has_reads) {
+                    self.ask_again(now, effects);
+                }
+            }
+        }
+    }
+
+    fn place(&self, slot: Slot) -> Place {
+        let known = self.known().slot(slot);
+        if known.primary == Some(self.me) {
+            return if self.leads(slot) { Place::Here } else { Place::HereSoon };
+        }
+        match known.successor == Some(self.me) {
+            true => Place::HereSoon,
+            false => Place::Elsewhere(Refusal::of(known.primary)),
+        }
+    }
+
+    /// Takes or refuses what was held back, where it is known by now which.
+    pub(super) fn look_at_early(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let slots: Vec<Slot> = self.early.keys().copied().collect();
+        for slot in slots {
+            let Some(mut held) = self.early.remove(&slot) else { continue };
+            match self.place(slot) {
+                Place::Here => held.take().for_each(|request| self.take(slot, request, now, effects)),
+                Place::Elsewhere(refusal) => held.refuse(refusal, effects),
+                Place::HereSoon => {
+                    let (us, refusal) = self.patience(slot);
+                    held.refuse_older(Moment(now.0.saturating_sub(us)), refusal, effects);
+                    if !held.is_empty() {
+                        self.early.insert(slot, held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long a request waits here until this node leads its slot, and what it is told then.
+    fn patience(&self, slot: Slot) -> (u64, Refusal) {
+        match self.known().slot(slot).primary {
+            Some(primary) if primary != self.me => (self.options.resend_us, Refusal::Moved { to: primary }),
+            _ => (self.options.read_wait_us, Refusal::NoLease),
+        }
+    }
+}

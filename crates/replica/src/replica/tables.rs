@@ -1,0 +1,156 @@
+//! Tables that come: when this node goes by them, what it promised until then, and what changes with them.
+//!
+//! Invariant: a table is gone by only when no promise of this node stands against it.
+
+use super::Replica;
+use crate::copy::{Around, Replicated};
+use crate::lease::Question;
+use crate::planted::{self, Bug};
+use crate::{Configuration, Effect, Message, Moment, NodeId, Position, Reads, Slot, Table, Version};
+use std::sync::Arc;
+
+impl Replica {
+    /// Promises, unless a table waits that takes something from whoever asks.
+    pub(super) fn promise(
+        &mut self,
+        to: NodeId,
+        question: Question,
+        known: Version,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mine = self.known().version;
+        if known > mine {
+            self.fetch(now, effects);
+        } else if known < mine {
+            effects.push(Effect::Send { to, message: Message::TableIs { version: mine } });
+        }
+        let waits = self.pending.as_ref().is_some_and(|pending| self.takes_from(to, pending));
+        if waits && !planted::is(Bug::PromiseBroken) {
+            return;
+        }
+        if self.options.reads == Reads::Leases {
+            self.leases.give(to, question, now, &self.options);
+        }
+        self.grant(to, question, effects);
+    }
+
+    fn grant(&self, to: NodeId, question: Question, effects: &mut Vec<Effect>) {
+        let Question { asked_in, round, asked_at } = question;
+        let message = Message::LeaseGrant { asked_in, round, asked_at, version: self.table.version };
+        effects.push(Effect::Send { to, message });
+    }
+
+    /// Promises stand under the table that this node goes by now; whoever they were given to may need just that.
+    fn promise_again(&self, now: Moment, effects: &mut Vec<Effect>) {
+        for (to, question) in self.leases.standing(now) {
+            self.grant(to, question, effects);
+        }
+    }
+
+    /// Whether a table takes a slot of which this node has a copy from that node.
+    fn takes_from(&self, node: NodeId, table: &Table) -> bool {
+        self.slots.iter().any(|(&slot, copy)| {
+            copy.configuration.primary == Some(node) && table.slot(slot).primary != Some(node)
+        })
+    }
+
+    /// A table came.
+    pub(super) fn hear_of(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
+        if table.version <= self.known().version {
+            return;
+        }
+        let loses = |slot: &Slot| table.slot(*slot).primary != Some(self.me);
+        let renounces = self.slots.iter().any(|(slot, copy)| copy.primary.is_some() && loses(slot));
+        self.pending = Some(table);
+        if renounces || self.leases.has_former(now) {
+            // Who promised may go on at once: nothing that it takes from this node is served any more.
+            self.ask(now, effects);
+        }
+        self.try_accept(now, effects);
+        if renounces {
+            // What was held back for these slots is sent on, also while other promises keep the table waiting.
+            let led: Vec<Slot> =
+                self.slots.values().filter(|copy| copy.hands_over()).map(|copy| copy.slot).collect();
+            led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+        }
+        self.look_at_early(now, effects);
+    }
+
+    /// Goes by the newest table, once no promise stands against it.
+    pub(super) fn try_accept(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(pending) = &self.pending else { return };
+        let is_bound = |copy: &Replicated| {
+            let primary = copy.configuration.primary;
+            primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
+                // Whoever knows the table in which that was decided serves the slot no more, whatever came since.
+                let pending = pending.slot(copy.slot);
+                pending.primary != Some(primary) && self.leases.binds(primary, pending.since, now)
+            })
+        };
+        if now < self.quiet_until || self.slots.values().any(is_bound) {
+            return;
+        }
+        let Some(table) = self.pending.take() else { return };
+        self.accept(table, now, effects);
+    }
+
+    fn accept(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
+        let before = std::mem::replace(&mut self.table, table);
+        let table = Arc::clone(&self.table);
+        for (slot, configuration) in table.slots.changed(&before.slots) {
+            self.reconfigure(slot, configuration, now, effects);
+        }
+        let led: Vec<Slot> =
+            self.slots.values().filter(|copy| copy.primary.is_some()).map(|copy| copy.slot).collect();
+        for &slot in &led {
+            self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
+        }
+        let copies = |slot: &Slot| {
+            let configuration = table.slot(*slot);
+            configuration.in_sync.iter().chain(configuration.joining.iter()).collect::<Vec<_>>()
+        };
+        let partners = led.iter().flat_map(copies).filter(|&node| node != self.me).collect();
+        self.leases.ask_others(partners, now, &self.options);
+        self.ask(now, effects);
+        self.promise_again(now, effects);
+        self.call_back(now, effects);
+        led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+        self.look_at_early(now, effects);
+    }
+
+    /// Primaries that called in an epoch which this node knows by now are told where to begin.
+    fn call_back(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        for (slot, epoch) in std::mem::take(&mut self.called) {
+            let known = self.table.slot(slot).epoch;
+            if known >= epoch && self.slots.contains_key(&slot) {
+                self.with(slot, now, effects, Replicated::call_back);
+            } else if known <= epoch {
+                self.called.insert(slot, epoch);
+            }
+        }
+    }
+
+    fn reconfigure(
+        &mut self,
+        slot: Slot,
+        configuration: Configuration,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        if configuration.has(self.me) {
+            let fresh = || Replicated::new(slot, Position::default(), 0, Vec::new());
+            self.slots.entry(slot).or_insert_with(fresh);
+            self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
+            return;
+        }
+        if let Some(mut copy) = self.slots.remove(&slot) {
+            copy.reconfigure(
+                configuration,
+                &mut Around { me: self.me, now, options: &self.options, effects },
+            );
+            effects.push(Effect::Forget { slot });
+        }
+        self.busy.remove(&slot);
+    }
+}
