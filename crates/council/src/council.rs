@@ -109,21 +109,36 @@ impl Council {
     /// # Errors
     /// [`CouncilError::Unanswered`] if it is not known whether it happened; otherwise it did not.
     pub fn change(&self, change: Change) -> Result<Decision, CouncilError> {
+        let answered = self.send(change)?;
+        match answered.recv_timeout(CHANGE_TIMEOUT) {
+            Ok(decided) => decided,
+            Err(RecvTimeoutError::Timeout) => Err(CouncilError::Unanswered),
+            Err(RecvTimeoutError::Disconnected) => Err(CouncilError::Unanswered),
+        }
+    }
+
+    fn send(
+        &self,
+        change: Change,
+    ) -> Result<blocking::Receiver<Result<Decision, CouncilError>>, CouncilError> {
         if !member::may_be_asked(&change) {
             return Err(CouncilError::NotAsked { problem: "the group decides about this by itself" });
         }
         let (answer, answered) = blocking::sync_channel(1);
         let until = tokio::time::Instant::now() + CHANGE_TIMEOUT;
         match self.commands.try_send(Command::Change { change, until, answer }) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(CouncilError::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(CouncilError::Stopped),
+            Ok(()) => Ok(answered),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(CouncilError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(CouncilError::Stopped),
         }
-        match answered.recv_timeout(CHANGE_TIMEOUT) {
-            Ok(decided) => decided,
-            Err(RecvTimeoutError::Timeout) => Err(CouncilError::Unanswered),
-            Err(RecvTimeoutError::Disconnected) => Err(CouncilError::Unanswered),
-        }
+    }
+
+    /// As [`Council::change`], and waits for nothing: what comes of it is in the next table.
+    ///
+    /// # Errors
+    /// [`CouncilError`] if nobody was asked.
+    pub fn ask(&self, change: Change) -> Result<(), CouncilError> {
+        self.send(change).map(drop)
     }
 
     /// Asks for the newest table, which comes as an event if it is newer than the last one.

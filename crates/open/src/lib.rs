@@ -17,6 +17,7 @@ mod stores;
 mod upkeep;
 mod url;
 
+pub use atoll_ring_client::{NodeStatus, RingOperator, RingStatus};
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,
@@ -24,6 +25,7 @@ pub use maintenance::{
 };
 pub use options::{Mode, OpenOptions, Password};
 pub use ring::RingUrl;
+pub use stores::operate_ring;
 pub use upkeep::copy_last_complete;
 pub use url::{Location, StoreUrl, UrlError};
 

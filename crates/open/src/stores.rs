@@ -3,7 +3,7 @@
 use crate::upkeep::Upkeep;
 use crate::{CassandraUrl, Mode, OpenOptions, Opened, RingUrl};
 use atoll_embedded::{EmbeddedStore, StoreOptions};
-use atoll_ring_client::{RingOptions, RingStore};
+use atoll_ring_client::{RingOperator, RingOptions, RingStore};
 use atoll_store::StoreError;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,13 +89,26 @@ pub(crate) async fn open_cassandra(_: &CassandraUrl, _: &OpenOptions) -> Result<
 
 /// A ring of nodes.
 pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Opened, StoreError> {
-    let defaults = RingOptions::of(url.nodes.clone());
-    let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
-    let patience = url.time_out.unwrap_or(defaults.patience);
-    let ring = RingOptions { token, read_only: options.mode == Mode::Read, patience, ..defaults };
+    let ring = RingOptions { read_only: options.mode == Mode::Read, ..ring_options(url)? };
     let place = ring.place();
     let store = RingStore::open(ring).await?;
     Ok(Opened { store: Arc::new(store), maintenance: None, place })
+}
+
+/// What a URL says about a ring.
+fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
+    let defaults = RingOptions::of(url.nodes.clone());
+    let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
+    let patience = url.time_out.unwrap_or(defaults.patience);
+    Ok(RingOptions { token, patience, ..defaults })
+}
+
+/// A ring, to be looked after.
+///
+/// # Errors
+/// `invalid-input` if the file of the token cannot be read.
+pub fn operate_ring(url: &RingUrl) -> Result<RingOperator, StoreError> {
+    ring_options(url).map(RingOperator::new)
 }
 
 /// The first line of a file that holds a secret.

@@ -12,6 +12,7 @@ mod hashes;
 mod keys;
 mod once;
 mod own;
+mod ring;
 mod server;
 mod strings;
 mod table;
@@ -22,6 +23,7 @@ pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
 pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
+pub use ring::RingRequest;
 pub use server::{ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification, find};
@@ -66,6 +68,8 @@ pub enum Command<'a> {
     Info(Vec<&'a [u8]>),
     /// `CLUSTER`.
     Cluster(ClusterRequest<'a>),
+    /// `AT.RING`.
+    Ring(RingRequest),
     /// `DBSIZE`.
     DbSize,
     /// `FLUSHALL` and `FLUSHDB`.

@@ -12,6 +12,7 @@ mod connection;
 mod lines;
 mod listing;
 mod nodes;
+mod operate;
 mod options;
 mod request;
 mod scan;
@@ -19,5 +20,6 @@ mod session;
 mod store;
 mod wait;
 
+pub use operate::{NodeStatus, RingOperator, RingStatus};
 pub use options::RingOptions;
 pub use store::RingStore;

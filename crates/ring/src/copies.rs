@@ -15,7 +15,8 @@ use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
 use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
 use atoll_replica::{
-    Effect, Entry, Incarnation, Input, NodeId, Options, Position, Refusal, Replica, Slot, Survived, Ticket,
+    Change, Effect, Entry, Incarnation, Input, NodeId, Options, Position, Refusal, Replica, Slot, Survived,
+    Ticket,
 };
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
@@ -110,6 +111,12 @@ impl Copies {
     /// The line to the configuration group.
     pub(crate) fn set_group(&mut self, group: Box<dyn GroupMember>) {
         self.group = Some(group);
+    }
+
+    /// Asks the configuration group for changes; what comes of it is in the next table.
+    pub(crate) fn ask_group(&self, changes: Vec<Change>) {
+        let Some(group) = &self.group else { return };
+        changes.into_iter().for_each(|change| group.ask(change));
     }
 
     /// A client's write; its answer comes by its ticket.

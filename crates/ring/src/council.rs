@@ -6,7 +6,7 @@ use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
 use crate::token::Token;
 use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen, Secret};
-use atoll_replica::{GroupOptions, NodeId, Proposal};
+use atoll_replica::{Change, GroupOptions, NodeId, Proposal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -61,6 +61,12 @@ impl GroupDoor for CouncilGroup {
 impl GroupMember for Council {
     fn propose(&self, proposal: Proposal) {
         Self::propose(self, proposal);
+    }
+
+    fn ask(&self, change: Change) {
+        if let Err(error) = Self::ask(self, change) {
+            tracing::warn!(%error, "the configuration group was not asked");
+        }
     }
 
     fn fetch_table(&self) {

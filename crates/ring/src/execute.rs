@@ -82,6 +82,7 @@ impl Executor<'_> {
             Command::ConfigGet(patterns) => self.config_get(patterns),
             Command::Info(sections) => self.info(sections),
             Command::Cluster(request) => self.cluster(request),
+            Command::Ring(request) => self.ring(request),
             Command::DbSize => self.dbsize(),
             Command::FlushAll => self.flush_all(request, known.keys, command),
             Command::Scan(request) => self.scan(request),

@@ -55,6 +55,8 @@ pub trait GroupDoor: Send + Sync {
 pub trait GroupMember: Send {
     /// Asks for something; it may be lost.
     fn propose(&self, proposal: Proposal);
+    /// Asks for a change in the name of whoever runs the ring; it may be lost.
+    fn ask(&self, change: Change);
     /// Asks for the newest table; it may be lost.
     fn fetch_table(&self);
 }
@@ -237,6 +239,12 @@ impl GroupMember for LocalMember {
         let mut state = self.shared.lock();
         // Many come together, and one table tells of all of them a moment later.
         state.group.apply(Change::Propose(proposal));
+    }
+
+    fn ask(&self, change: Change) {
+        let mut state = self.shared.lock();
+        state.group.apply(change);
+        state.publish();
     }
 
     fn fetch_table(&self) {

@@ -14,7 +14,7 @@ use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
-use atoll_replica::Ticket;
+use atoll_replica::{Change, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use mio::Registry;
 use mio::event::Event;
@@ -312,6 +312,17 @@ impl Slots {
         match &mut self.home {
             Home::Alone(_) => self.watches.begin(watch),
             Home::Copied(copied) => copied.watch(slot, now, watch),
+        }
+    }
+
+    /// Asks the configuration group for changes.
+    pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
+        match &mut self.home {
+            Home::Alone(_) => Err("this node is the whole ring"),
+            Home::Copied(copied) => {
+                copied.copies.ask_group(changes);
+                Ok(())
+            }
         }
     }
 

@@ -28,8 +28,15 @@ struct TableNode {
     id: NodeId,
     address: NodeAddress,
     is_up: bool,
+    is_leaving: bool,
     /// The highest epoch of a slot that it leads.
     epoch: u64,
+    /// How many slots it leads.
+    leads: u16,
+    /// Of how many slots it has a copy in sync, those that it leads included.
+    in_sync: u16,
+    /// Of how many it is catching up.
+    joining: u16,
 }
 
 /// Slots beside each other that the same nodes have.
@@ -65,7 +72,9 @@ impl SlotTable {
             .iter()
             .filter_map(|(&id, member)| {
                 let address = member.address.parse().ok()?;
-                Some(TableNode { id, address, is_up: member.is_up, epoch: 0 })
+                let (epoch, leads, in_sync, joining) = Default::default();
+                let (is_up, is_leaving) = (member.is_up, member.is_leaving);
+                Some(TableNode { id, address, is_up, is_leaving, epoch, leads, in_sync, joining })
             })
             .take(usize::from(NONE))
             .collect();
@@ -77,6 +86,11 @@ impl SlotTable {
             *route = primary.unwrap_or(NONE);
             if let Some(node) = nodes.get_mut(usize::from(*route)) {
                 node.epoch = node.epoch.max(configuration.epoch.0);
+                node.leads += 1;
+            }
+            for node in &mut nodes {
+                node.in_sync += u16::from(configuration.in_sync.contains(node.id));
+                node.joining += u16::from(configuration.joining.contains(node.id));
             }
             let in_sync = configuration.in_sync;
             match ranges.last_mut() {

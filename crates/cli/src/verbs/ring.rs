@@ -1,6 +1,7 @@
 //! `atoll ring`: a node that answers clients of Redis.
 
 mod nodes;
+mod operate;
 mod up;
 
 use crate::{Failure, Session};
@@ -10,6 +11,7 @@ use atoll_ring::{ConnectionLimits, HostPort, Node, NodeError, NodeOptions, Persi
 use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
 use nodes::RingNodes;
+use operate::{Leave, Status, Stay};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +24,12 @@ pub enum RingVerb {
     Serve(RingServe),
     /// Run a ring of several nodes on this machine
     Up(RingUp),
+    /// Tell how a ring is: its nodes, and what each has
+    Status(Status),
+    /// Have a node leave a ring, while clients go on
+    Leave(Leave),
+    /// Keep a node that was leaving
+    Stay(Stay),
 }
 
 /// `atoll ring serve`
@@ -77,6 +85,9 @@ impl RingVerb {
         match self {
             Self::Serve(verb) => verb.run(session).await,
             Self::Up(verb) => verb.run(session).await,
+            Self::Status(verb) => verb.run(session).await,
+            Self::Leave(verb) => verb.run(session).await,
+            Self::Stay(verb) => verb.run(session).await,
         }
     }
 }

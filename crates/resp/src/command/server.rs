@@ -143,7 +143,7 @@ pub(super) fn cluster<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
     Ok(Command::Cluster(request))
 }
 
-fn slot(arguments: &mut Arguments<'_>) -> Result<u16, CommandError> {
+pub(super) fn slot(arguments: &mut Arguments<'_>) -> Result<u16, CommandError> {
     let number = arguments.integer()?;
     u16::try_from(number).ok().filter(|_| number < SLOTS).ok_or(CommandError::Slot)
 }

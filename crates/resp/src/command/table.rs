@@ -1,7 +1,9 @@
 //! The table of all commands: what is told to clients about them, and how their arguments are read.
 
 use super::arguments::Arguments;
-use super::{Command, CommandError, connection, expiry, hashes, keys, once, own, server, strings, watch};
+use super::{
+    Command, CommandError, connection, expiry, hashes, keys, once, own, ring, server, strings, watch,
+};
 use crate::Request;
 
 /// One command.
@@ -202,6 +204,7 @@ pub const COMMANDS: &[Specification] = &[
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
     row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
+    row("at.ring", -2, ADMIN, Keys::NONE, Group::Cluster, "Tells of the ring, and has nodes leave it.", ring::ring),
     row("at.scan", -2, READ_ALL, Keys::NONE, Group::Generic, "Keys of slots beside each other, some at a time.", server::scan_run),
     row("at.unwatch", 2, FAST, Keys::NONE, Group::Hash, "Lets go of a watch.", watch::unwatch),
     row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field is as it has to be.", watch::wait),

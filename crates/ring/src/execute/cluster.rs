@@ -2,12 +2,32 @@
 
 use super::Executor;
 use atoll_keyspace::slot_of;
-use atoll_resp::ClusterRequest;
+use atoll_replica::{Change, NodeId, Slot};
+use atoll_resp::{ClusterRequest, RingRequest};
 
 /// Keys of a slot that are listed at most.
 const KEYS_MAX: usize = 10_000;
 
 impl Executor<'_> {
+    /// `AT.RING`.
+    pub(super) fn ring(&mut self, request: &RingRequest) {
+        let changes = match request {
+            RingRequest::Status => {
+                let table = self.here.table.clone();
+                return table.write_status(&mut self.writer());
+            }
+            RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
+            RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],
+            RingRequest::Recover(slots) => {
+                slots.iter().map(|&slot| Change::Recover { slot: Slot(slot.into()) }).collect()
+            }
+        };
+        match self.here.slots.ask_group(changes) {
+            Ok(()) => self.writer().ok(),
+            Err(problem) => self.error("ERR", problem),
+        }
+    }
+
     pub(super) fn cluster(&mut self, request: &ClusterRequest<'_>) {
         let table = self.here.table.clone();
         match *request {

@@ -96,6 +96,35 @@ impl SlotTable {
         text
     }
 
+    /// `AT.RING STATUS`.
+    pub(crate) fn write_status(&self, writer: &mut ReplyWriter<'_>) {
+        let number = |writer: &mut ReplyWriter<'_>, name: &str, number: u64| {
+            writer.string(name.as_bytes());
+            writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
+        };
+        let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
+        writer.map(6);
+        number(writer, "node", me.map_or(0, |node| node.id.0.into()));
+        number(writer, "version", self.version.0);
+        number(writer, "slots", self.routes.len() as u64);
+        number(writer, "served", self.nodes.iter().map(|node| u64::from(node.leads)).sum());
+        let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);
+        number(writer, "copies_in_sync_min", copies as u64);
+        writer.string(b"nodes");
+        writer.array(self.nodes.len());
+        for node in &self.nodes {
+            writer.map(7);
+            number(writer, "node", node.id.0.into());
+            writer.string(b"address");
+            writer.string(node.address.clients.to_string().as_bytes());
+            number(writer, "up", node.is_up.into());
+            number(writer, "leaving", node.is_leaving.into());
+            number(writer, "leads", node.leads.into());
+            number(writer, "in_sync", node.in_sync.into());
+            number(writer, "catching_up", node.joining.into());
+        }
+    }
+
     /// `CLUSTER INFO`.
     pub(crate) fn info_text(&self) -> String {
         let assigned = self.routes.iter().filter(|&&place| place != super::NONE).count();

@@ -1,0 +1,52 @@
+//! What whoever runs a ring asks of it.
+//!
+//! ```text
+//! AT.RING STATUS               a map: which node this is, the version of the table, and of slots and nodes
+//! AT.RING LEAVE node           OK: what the node has goes elsewhere from now on, and then it is of the ring no more
+//! AT.RING STAY node            OK: it stays after all
+//! AT.RING RECOVER slot ...     OK: slots whose copies are all lost begin again with what is left of them, if anything
+//! ```
+//! OK says that it was asked for; `STATUS` tells what came of it.
+
+use super::arguments::{Arguments, is_word};
+use super::error::told;
+use super::{Command, CommandError};
+
+/// What whoever runs a ring asks of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RingRequest {
+    /// `STATUS`.
+    Status,
+    /// `LEAVE`, with the number of the node.
+    Leave(u32),
+    /// `STAY`, with the number of the node.
+    Stay(u32),
+    /// `RECOVER`, with the slots.
+    Recover(Vec<u16>),
+}
+
+/// `AT.RING`.
+pub(super) fn ring<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let request = match arguments.next() {
+        word if is_word(word, "STATUS") => RingRequest::Status,
+        word if is_word(word, "LEAVE") => RingRequest::Leave(node(arguments)?),
+        word if is_word(word, "STAY") => RingRequest::Stay(node(arguments)?),
+        word if is_word(word, "RECOVER") && arguments.left() > 0 => {
+            let mut slots = Vec::with_capacity(arguments.left());
+            while arguments.left() > 0 {
+                slots.push(super::server::slot(arguments)?);
+            }
+            RingRequest::Recover(slots)
+        }
+        word if is_word(word, "RECOVER") => {
+            return Err(CommandError::Arity { name: "at.ring|recover".to_owned() });
+        }
+        other => return Err(CommandError::UnknownPart { name: told(other), command: "AT.RING" }),
+    };
+    arguments.end()?;
+    Ok(Command::Ring(request))
+}
+
+fn node(arguments: &mut Arguments<'_>) -> Result<u32, CommandError> {
+    u32::try_from(arguments.integer()?).map_err(|_| CommandError::Integer)
+}

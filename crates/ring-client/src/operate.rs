@@ -1,0 +1,161 @@
+//! What whoever runs a ring asks of it: how it is, and that nodes leave.
+
+use crate::nodes::Nodes;
+use crate::options::RingOptions;
+use atoll_resp::Value;
+use atoll_store::StoreError;
+
+/// A ring, to be looked after.
+pub struct RingOperator {
+    nodes: Nodes,
+}
+
+/// How a ring is, as one of its nodes knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingStatus {
+    /// The node that answered.
+    pub node: u32,
+    /// Counts changes of who has what.
+    pub version: u64,
+    /// How many slots keys are divided into.
+    pub slots: u64,
+    /// How many of them have a node that answers for them.
+    pub served: u64,
+    /// How many copies in sync the slot has that has fewest.
+    pub copies_in_sync_min: u64,
+    /// All nodes, by their numbers.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: u32,
+    /// Where clients reach it.
+    pub address: String,
+    /// Whether the others hear it.
+    pub is_up: bool,
+    /// Whether what it has goes elsewhere.
+    pub is_leaving: bool,
+    /// How many slots it answers for.
+    pub leads: u64,
+    /// Of how many it has a copy in sync.
+    pub in_sync: u64,
+    /// Of how many its copy catches up.
+    pub catching_up: u64,
+}
+
+impl RingOperator {
+    /// Names a ring; nothing is asked yet.
+    #[must_use]
+    pub fn new(options: RingOptions) -> Self {
+        Self { nodes: Nodes::new(options) }
+    }
+
+    /// How the ring is.
+    ///
+    /// # Errors
+    /// `unavailable` if no node answers, `unauthenticated` if the token is not theirs.
+    pub async fn status(&self) -> Result<RingStatus, StoreError> {
+        let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
+        read(&answer).ok_or_else(|| self.nodes.odd("status"))
+    }
+
+    /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how far that is.
+    ///
+    /// # Errors
+    /// As [`RingOperator::status`]; `invalid-input` where one node is the whole ring.
+    pub async fn leave(&self, node: u32) -> Result<(), StoreError> {
+        self.ask(&[b"AT.RING", b"LEAVE", node.to_string().as_bytes()]).await
+    }
+
+    /// A node that was leaving stays.
+    ///
+    /// # Errors
+    /// As [`RingOperator::leave`].
+    pub async fn stay(&self, node: u32) -> Result<(), StoreError> {
+        self.ask(&[b"AT.RING", b"STAY", node.to_string().as_bytes()]).await
+    }
+
+    async fn ask(&self, words: &[&[u8]]) -> Result<(), StoreError> {
+        self.nodes.ask("ask the ring", words).await.map(drop)
+    }
+}
+
+/// What stands behind a name in a map.
+fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
+    let is_it = |name: &Value| name.bytes() == Some(wanted.as_bytes());
+    match map {
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value),
+        Value::Array(values) => values.chunks_exact(2).find(|pair| is_it(&pair[0])).map(|pair| &pair[1]),
+        _ => None,
+    }
+}
+
+fn number(map: &Value, wanted: &str) -> Option<u64> {
+    match find(map, wanted)? {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn read(answer: &Value) -> Option<RingStatus> {
+    let Value::Array(nodes) = find(answer, "nodes")? else { return None };
+    Some(RingStatus {
+        node: number(answer, "node")?.try_into().ok()?,
+        version: number(answer, "version")?,
+        slots: number(answer, "slots")?,
+        served: number(answer, "served")?,
+        copies_in_sync_min: number(answer, "copies_in_sync_min")?,
+        nodes: nodes.iter().map(read_node).collect::<Option<_>>()?,
+    })
+}
+
+fn read_node(node: &Value) -> Option<NodeStatus> {
+    Some(NodeStatus {
+        node: number(node, "node")?.try_into().ok()?,
+        address: String::from_utf8(find(node, "address")?.bytes()?.to_vec()).ok()?,
+        is_up: number(node, "up")? != 0,
+        is_leaving: number(node, "leaving")? != 0,
+        leads: number(node, "leads")?,
+        in_sync: number(node, "in_sync")?,
+        catching_up: number(node, "catching_up")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_in_both_versions_of_the_protocol() {
+        let name = |text: &str| Value::String(text.into());
+        let node = vec![
+            (name("node"), Value::Integer(2)),
+            (name("address"), name("10.0.0.1:7379")),
+            (name("up"), Value::Integer(1)),
+            (name("leaving"), Value::Integer(0)),
+            (name("leads"), Value::Integer(5461)),
+            (name("in_sync"), Value::Integer(16384)),
+            (name("catching_up"), Value::Integer(3)),
+        ];
+        let ring = |nodes| {
+            vec![
+                (name("node"), Value::Integer(1)),
+                (name("version"), Value::Integer(9)),
+                (name("slots"), Value::Integer(16384)),
+                (name("served"), Value::Integer(16384)),
+                (name("copies_in_sync_min"), Value::Integer(3)),
+                (name("nodes"), Value::Array(vec![nodes])),
+            ]
+        };
+        let flat = |pairs: Vec<(Value, Value)>| {
+            Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
+        };
+        let third = read(&Value::Map(ring(Value::Map(node.clone())))).unwrap();
+        assert_eq!(read(&flat(ring(flat(node)))), Some(third.clone()));
+        assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
+        assert_eq!(read(&Value::Map(Vec::new())), None);
+    }
+}
