@@ -198,7 +198,11 @@ fn serve(
         }
         while let Some((words, taken)) = parse_command(&heard) {
             heard.drain(..taken);
-            let is_faulty = commands.fetch_add(1, SeqCst) % 23 == 22;
+            // A key that is forgotten now and then is mostly written again; one that always is stays forgotten.
+            let is_faulty = match fault {
+                Flaw::Forgets => words[1].ends_with(b"3"),
+                _ => commands.fetch_add(1, SeqCst) % 23 == 22,
+            };
             let fault = if is_faulty { fault } else { Flaw::None };
             let tag: Vec<u8> = words[1].iter().copied().skip(1).take_while(|byte| *byte != b'}').collect();
             let slot = crate::cut::slot_of(if words[1].starts_with(b"{") { &tag } else { &words[1] });
