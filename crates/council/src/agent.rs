@@ -388,7 +388,8 @@ mod tests {
         assert!(session.take(&whole(3)) && session.take(&whole(2)));
         session.heard(Moment(30), Version(3));
         session.heard(Moment(25), Version(3));
-        let since = Update::since(&tables[3], tables[2].version, |node| Version(u64::from(node.0)));
+        let members_since = (1..=4).map(|node| (NodeId(node), Version(u64::from(node)))).collect();
+        let since = Update::since(&tables[3], tables[2].version, &members_since);
         assert!(session.take(&since.to_bytes()));
         let expected = ["table 1", "table 3", "heard 20", "heard 30", "heard 25", "table 4"];
         assert_eq!(*told.lock().unwrap(), expected);

@@ -54,12 +54,16 @@ pub(crate) struct Shared {
 
 /// Whether an operator may ask for this.
 pub(crate) fn may_be_asked(change: &Change) -> bool {
-    match change {
-        Change::Lead { .. } | Change::HandOver { .. } | Change::Recover { .. } => true,
-        Change::Copy { .. } | Change::Drop { .. } => true,
-        Change::Leave { .. } | Change::Stay { .. } => true,
-        _ => false,
-    }
+    matches!(
+        change,
+        Change::Leave { .. }
+            | Change::Stay { .. }
+            | Change::HandOver { .. }
+            | Change::Lead { .. }
+            | Change::Recover { .. }
+            | Change::Copy { .. }
+            | Change::Drop { .. }
+    )
 }
 
 /// Whether a node may ask for this.

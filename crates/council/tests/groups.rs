@@ -146,6 +146,19 @@ fn a_second_life_of_a_node_ends_the_first() {
 }
 
 #[test]
+fn a_node_that_leaves_is_told_so_and_is_none_of_the_ring_any_more() {
+    let (nodes, members) = group(3, 4, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let fourth = Node::start(options(4, &members, 4, None, None));
+    fourth.until("it is heard", |told| !told.heard.is_empty());
+    let leave = Change::Leave { node: NodeId(4) };
+    assert_eq!(nodes[0].council().change(leave).unwrap(), Decision::Changed);
+    fourth.until("it is told", |told| told.has_left);
+    nodes[0].until_table("it is gone", |table| !table.members.contains_key(&NodeId(4)));
+    assert!(fourth.told(|told| told.troubles.is_empty()), "that is no trouble");
+}
+
+#[test]
 fn a_slot_whose_copies_are_all_lost_goes_on_elsewhere_when_an_operator_says_so() {
     let (nodes, members) = group(3, 4, None);
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));

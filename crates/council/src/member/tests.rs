@@ -81,6 +81,7 @@ fn changes_that_are_the_groups_own_and_strangers_are_refused() {
         let (_council, _, client) = member().await;
         for change in [
             Change::Fail { node: NodeId(1), incarnation: Incarnation(1) },
+            Change::Remove { node: NodeId(1), incarnation: Incarnation(1) },
             Change::Found { slot: Slot(0), copies: atoll_replica::Copies::of(&[NodeId(1)]) },
             Change::Register {
                 node: NodeId(3),

@@ -21,6 +21,7 @@ pub struct Told {
     pub table: Option<Arc<Table>>,
     pub heard: Vec<Moment>,
     pub is_seated: bool,
+    pub has_left: bool,
     /// Who was down in any table.
     pub was_down: BTreeSet<NodeId>,
     pub troubles: Vec<CouncilError>,
@@ -59,6 +60,7 @@ impl Node {
                     assert!(before.is_none_or(|before| before.version < table.version), "tables grow");
                 }
                 CouncilEvent::Heard { asked_at } => told.heard.push(asked_at),
+                CouncilEvent::Left => told.has_left = true,
                 CouncilEvent::Seated => told.is_seated = true,
                 CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),
             }
