@@ -14,13 +14,18 @@ pub(crate) struct Changing {
     is_changed: bool,
     /// How many slots each node leads, once somebody asked.
     leads: Option<BTreeMap<NodeId, i64>>,
+    /// Who was chosen last to lead a slot.
+    chosen: Option<(Slot, NodeId)>,
 }
+
+/// Into how many runs of slots those are divided that others take over: clients are told of ranges, and of few soon.
+const RUNS: usize = 256;
 
 impl Changing {
     pub(crate) fn of(table: &Table) -> Self {
         let mut table = table.clone();
         table.version = table.version.next();
-        Self { table, is_changed: false, leads: None }
+        Self { table, is_changed: false, leads: None, chosen: None }
     }
 
     pub(crate) fn end(self) -> Option<Table> {
@@ -105,7 +110,11 @@ impl Changing {
             leads
         });
         let led = |node: &NodeId| (leads.get(node).copied().unwrap_or_default(), *node);
-        let chosen = up.iter().copied().min_by_key(led).unwrap_or(first);
+        let idlest = up.iter().copied().min_by_key(led).unwrap_or(first);
+        let run = |slot: Slot| slot.0 as usize / (self.table.slots.len() / RUNS).max(1);
+        let neighbour = self.chosen.filter(|&(other, node)| run(other) == run(slot) && up.contains(&node));
+        let chosen = neighbour.map_or(idlest, |(_, node)| node);
+        self.chosen = Some((slot, chosen));
         self.change(slot, |configuration| {
             in_sync.iter().filter(|node| !up.contains(node)).for_each(|node| configuration.demote(node));
             if configuration.primary.is_none_or(|primary| !up.contains(&primary)) {
@@ -275,5 +284,30 @@ impl Configuration {
         if self.primary == Some(node) {
             self.primary = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Change, Group, GroupOptions, Incarnation, NodeId, Survived};
+
+    #[test]
+    fn others_take_over_runs_of_slots_and_about_as_many_each() {
+        let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
+        for node in 1..=3 {
+            let survived = Survived::Nothing;
+            group.apply(Change::Register { node: NodeId(node), nonce: 1, address: String::new(), survived });
+        }
+        for change in group.plan(&[]) {
+            group.apply(change);
+        }
+        group.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
+        let table = group.table();
+        let primaries: Vec<_> = table.slots.iter().map(|slot| slot.primary).collect();
+        let leads = |node| primaries.iter().filter(|primary| **primary == Some(NodeId(node))).count();
+        assert_eq!((leads(1) + leads(3), leads(2)), (16_384, 0));
+        assert!(leads(1).abs_diff(leads(3)) <= 64, "{} {}", leads(1), leads(3));
+        let ranges = primaries.chunk_by(|one, other| one == other).count();
+        assert!(ranges <= 100, "{ranges}");
     }
 }
