@@ -368,7 +368,10 @@ pub(crate) fn appended<'a>(
             room[old.len()..len].copy_from_slice(new);
             return Appended::To(NewValue::Inline(&room[..len]));
         }
-        (Some(Stored::Inline(old)), _) => {
+        (Some(Stored::Inline(old)), Added::Bytes(new)) => {
+            return Appended::To(NewValue::Chain(Chain::begun(old, new, grows, backing, epoch)));
+        }
+        (Some(Stored::Inline(old)), Added::Piece(_)) => {
             front = Chain::One(Piece::waiting(Buffer::copy_from(old), epoch, backing));
             &front
         }

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
 
 pub(crate) use growing::Added;
-use growing::Resident;
+use growing::{FRONT, Resident};
 
 /// Values below this many bytes lie in leaf pages.
 pub(crate) const INLINE_BELOW: usize = 256;
@@ -78,6 +78,8 @@ struct PieceCell {
     counted: AtomicU64,
     /// Where the bytes were when they came into memory: only ever asked for, never read.
     bytes_at: AtomicPtr<u8>,
+    /// What it begins with, if it grows or did.
+    front: Option<[u8; FRONT]>,
 }
 
 impl PieceCell {
@@ -378,7 +380,10 @@ impl<'a> ValueRef<'a> {
         let whole = match self.stored {
             Stored::Inline(bytes) => Some(Buffer::copy_from(bytes)),
             // What still grows is not copied before somebody wants all of it.
-            Stored::Chain(Chain::One(piece)) => piece.ready_bytes(),
+            Stored::Chain(Chain::One(piece)) => {
+                piece.prefetch();
+                piece.ready_bytes()
+            }
             Stored::Chain(_) => None,
         };
         Value(match (whole, self.stored) {

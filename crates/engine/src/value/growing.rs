@@ -6,10 +6,11 @@
 use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece, PieceCell};
 use crate::backing::Backing;
 use crate::meter::Kind;
+use crate::prefetch::prefetch;
 use crate::threads::Mutex;
 use atoll_buffer::Buffer;
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Where the bytes of a piece are.
@@ -25,7 +26,13 @@ pub(super) enum Resident {
 }
 
 /// Parts of a piece that grows which are copied: longer ones are moved to where they can be shared.
-const FEW: u64 = 1024;
+const FEW: usize = 1024;
+
+/// Bytes of a piece that grows which are kept where its length is, so that who asks for no more needs no other line of memory.
+pub(super) const FRONT: usize = 24;
+
+/// Lines of memory that bytes which are added will most likely lie in.
+const PREFETCHED_AT_END: usize = 3;
 
 impl Resident {
     pub(super) fn bytes(&self) -> &[u8] {
@@ -72,6 +79,7 @@ impl PieceCell {
             resident: Mutex::default(),
             counted: AtomicU64::new(0),
             bytes_at: AtomicPtr::default(),
+            front: None,
         }
     }
 }
@@ -88,6 +96,7 @@ impl Piece {
         cell.seed = backing.store_id();
         cell.waiting_bytes = room as u64 + BUFFER_BYTES;
         *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
+        cell.front = bytes.first_chunk().copied().filter(|_| matches!(resident, Resident::Growing(_)));
         cell.resident = Mutex::new(resident);
         backing.meter().add(Kind::Waiting, cell.waiting_bytes);
         cell.waits_at = Some(Arc::clone(backing.meter()));
@@ -185,7 +194,7 @@ impl Chain {
         let tail = match added {
             Added::Piece(piece) if !is_joined => piece.clone(),
             _ if grows => {
-                let mut whole = Vec::with_capacity(len + len / 2);
+                let mut whole = Vec::with_capacity(2 * len);
                 parts.for_each(|part| whole.extend_from_slice(part));
                 Piece::waiting_as(Resident::Growing(whole), epoch, backing)
             }
@@ -198,14 +207,32 @@ impl Chain {
         (chain, is_joined && matches!(added, Added::Piece(_)))
     }
 
+    /// As [`Chain::appended`], to a value that lay in its leaf so far.
+    pub(crate) fn begun(old: &[u8], added: &[u8], grows: bool, backing: &Backing, epoch: u64) -> Self {
+        let len = old.len() + added.len();
+        Self::One(if grows {
+            let mut whole = Vec::with_capacity(2 * len);
+            whole.extend_from_slice(old);
+            whole.extend_from_slice(added);
+            Piece::waiting_as(Resident::Growing(whole), epoch, backing)
+        } else {
+            Piece::waiting(Buffer::concat(len, [old, added]), epoch, backing)
+        })
+    }
+
     /// A short part of one piece that grows; none if it is another one.
     pub(super) fn few_of_growing(&self, range: Range<u64>) -> Option<Buffer> {
-        let Self::One(piece) = self else { return None };
-        match &*piece.0.resident.lock() {
-            Resident::Growing(bytes)
-                if range.end - range.start <= FEW && range.end - range.start < bytes.len() as u64 =>
-            {
-                Some(Buffer::copy_from(&bytes[range.start as usize..range.end as usize]))
+        let Self::One(Piece(cell)) = self else { return None };
+        let (from, to) = (range.start as usize, range.end as usize);
+        if let Some(few) = cell.front.as_ref().and_then(|front| front.get(from..to)) {
+            // Whoever asks for no more than what a value begins with may be about to add to it.
+            let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
+            prefetch(end, PREFETCHED_AT_END);
+            return Some(Buffer::copy_from(few));
+        }
+        match &*cell.resident.lock() {
+            Resident::Growing(bytes) if to - from <= FEW && to - from < bytes.len() => {
+                Some(Buffer::copy_from(&bytes[from..to]))
             }
             _ => None,
         }
