@@ -193,7 +193,8 @@ impl Chain {
         let parts = fronts.iter().rev().map(Buffer::as_slice).chain(bytes);
         let tail = match added {
             Added::Piece(piece) if !is_joined => piece.clone(),
-            _ if grows => {
+            // What is added in pieces never grows in place, and room for it would stay empty.
+            Added::Bytes(_) if grows => {
                 let mut whole = Vec::with_capacity(2 * len);
                 parts.for_each(|part| whole.extend_from_slice(part));
                 Piece::waiting_as(Resident::Growing(whole), epoch, backing)
