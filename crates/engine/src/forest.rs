@@ -12,7 +12,7 @@ use crate::retired::RetiredList;
 use crate::search;
 use crate::slot::Slot;
 use crate::tree::{self, Edit, HashedKey, Run};
-use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
+use crate::value::{Added, Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
 use atoll_buffer::Buffer;
 use std::ops::{Bound, ControlFlow};
@@ -87,6 +87,7 @@ impl Drop for Forest {
 }
 
 /// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.
+#[derive(Clone)]
 pub(crate) enum NewValue<'a> {
     Inline(&'a [u8]),
     Chain(Chain),
@@ -293,27 +294,16 @@ impl TreeState {
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
         let current = search::get(&self.root, key.bytes).unwrap_or_default();
-        let front = match (current, added) {
-            (None, _) => return self.put(key, added, edit),
-            (Some(Stored::Inline(old)), NewValue::Inline(new)) if old.len() + new.len() < INLINE_BELOW => {
-                let joined = [old, *new].concat();
-                return self.put(key, &NewValue::Inline(&joined), edit);
+        let mut room = [0; INLINE_BELOW];
+        match appended(current, added, &mut room, false, (edit.backing, edit.epoch)) {
+            Appended::Nothing => Ok(()),
+            Appended::To(value) => self.put(key, &value, edit),
+            Appended::Joined(value, piece) => {
+                // It was joined at once; pieces of the old value are retired when they are replaced.
+                edit.retired.piece(&piece, edit.epoch);
+                self.put(key, &value, edit)
             }
-            (Some(Stored::Inline(&[])), _) => return self.put(key, added, edit),
-            (Some(Stored::Inline(old)), _) => Chain::One(piece_of(old, edit)),
-            (Some(Stored::Chain(chain)), _) => chain.clone(),
-        };
-        let added = match added {
-            NewValue::Inline([]) => return Ok(()),
-            NewValue::Inline(bytes) => piece_of(bytes, edit),
-            NewValue::Chain(chain) => chain.pieces()[0].clone(),
-        };
-        let (chain, left) = front.appended(added.clone(), edit.backing, edit.epoch);
-        if left.iter().any(|piece| piece.same(&added)) {
-            // It was joined at once; pieces of the old value are retired when they are replaced.
-            edit.retired.piece(&added, edit.epoch);
         }
-        self.put_run(&[(key, Stored::Chain(&chain))], edit)
     }
 
     fn delete_range(
@@ -346,6 +336,53 @@ impl TreeState {
     }
 }
 
+/// What an append makes of a value.
+pub(crate) enum Appended<'a> {
+    /// The value that there is, or none where there is none.
+    Nothing,
+    /// This.
+    To(NewValue<'a>),
+    /// This, in which a piece that was added is no more.
+    Joined(NewValue<'a>, Piece),
+}
+
+/// What `added` makes of a value; a short one is put together in `room`. A longer one `grows` in place next time.
+pub(crate) fn appended<'a>(
+    current: Option<Stored<'_>>,
+    added: &NewValue<'a>,
+    room: &'a mut [u8; INLINE_BELOW],
+    grows: bool,
+    (backing, epoch): (&Backing, u64),
+) -> Appended<'a> {
+    let last = match added {
+        NewValue::Inline([]) if current.is_some() => return Appended::Nothing,
+        NewValue::Inline(bytes) => Added::Bytes(bytes),
+        NewValue::Chain(chain) => Added::Piece(&chain.pieces()[0]),
+    };
+    let front;
+    let chain = match (current, last) {
+        (None | Some(Stored::Inline(&[])), _) => return Appended::To(added.clone()),
+        (Some(Stored::Inline(old)), Added::Bytes(new)) if old.len() + new.len() < INLINE_BELOW => {
+            let len = old.len() + new.len();
+            room[..old.len()].copy_from_slice(old);
+            room[old.len()..len].copy_from_slice(new);
+            return Appended::To(NewValue::Inline(&room[..len]));
+        }
+        (Some(Stored::Inline(old)), Added::Bytes(new)) => {
+            return Appended::To(NewValue::Chain(Chain::begun(old, new, grows, backing, epoch)));
+        }
+        (Some(Stored::Inline(old)), Added::Piece(_)) => {
+            front = Chain::One(Piece::waiting(Buffer::copy_from(old), epoch, backing));
+            &front
+        }
+        (Some(Stored::Chain(chain)), _) => chain,
+    };
+    match (chain.appended(last, grows, backing, epoch), last) {
+        ((whole, true), Added::Piece(piece)) => Appended::Joined(NewValue::Chain(whole), piece.clone()),
+        ((whole, _), _) => Appended::To(NewValue::Chain(whole)),
+    }
+}
+
 /// Reads the leaf whose range holds `key`.
 pub(crate) fn load_leaf(root: &Slot, key: &[u8], backing: &Backing) -> Result<(), EngineError> {
     let mut slot = root;
@@ -364,10 +401,6 @@ pub(crate) fn load_range(
     let visitor = |_: &[u8], _: Stored<'_>| ControlFlow::Continue(());
     let mut visit = Visit::new(range, Direction::Forward, visitor);
     visit.run(root, &mut |slot, _| load(slot)).map(|_| ())
-}
-
-fn piece_of(bytes: &[u8], edit: &Edit<'_>) -> Piece {
-    Piece::waiting(Buffer::copy_from(bytes), edit.epoch, edit.backing)
 }
 
 /// Indices of the puts in the order of their keys; those of one key in the order in which they came.

@@ -1,4 +1,4 @@
-//! Puts and deletes of one record in a leaf that stays where it is: they do not wait for each other.
+//! Puts, appends and deletes of one record in a leaf that stays where it is: they do not wait for each other.
 //!
 //! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere. It has the
 //! latch of its leaf from before its group is in the log until the record is in the leaf: changes of one leaf happen in
@@ -13,15 +13,15 @@
 
 use crate::EngineError;
 use crate::batch::{Action, Op};
-use crate::commit::{Visible, check_sizes};
-use crate::forest::{Count, Forest, NewValue, TreeState};
-use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
+use crate::commit::{Visible, check_size, check_sizes};
+use crate::forest::{Appended, Count, Forest, NewValue, TreeState, appended};
+use crate::leaf::{Full, HEAD_LINES, Leaf, SharedLeaf};
 use crate::log::Chores;
 use crate::node::Node;
 use crate::shared::Shared;
 use crate::threads::fence;
 use crate::tree::HashedKey;
-use crate::value::{Chain, INLINE_BELOW, Stored};
+use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,10 +30,10 @@ use std::sync::atomic::Ordering;
 const LONGEST: usize = 8 << 10;
 
 impl Shared {
-    /// Commits a put or a delete in place; none, and nothing done, where that is not possible.
+    /// Commits a put, an append or a delete in place; none, and nothing done, where that is not possible.
     pub(crate) fn write_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
         match op.action {
-            Action::Put(_, given) if given.bytes().len() <= LONGEST => {}
+            Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() <= LONGEST => {}
             Action::Delete(_) => {}
             _ => return Ok(None),
         }
@@ -48,7 +48,9 @@ impl Shared {
     }
 
     fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<Done>, EngineError> {
-        let (Action::Put(key, _) | Action::Delete(key)) = op.action else { return Ok(None) };
+        let (Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key)) = op.action else {
+            return Ok(None);
+        };
         let placing = self.writer.placing();
         self.check_writable()?;
         let forest = self.forest.read();
@@ -56,32 +58,62 @@ impl Shared {
         let Some((tree, leaf)) = leaf_to_change(&forest, op.tree, key.bytes) else { return Ok(None) };
         // While the first lines of the leaf are on their way.
         let (value, placed) = match op.action {
-            Action::Put(_, given) if given.bytes().len() < INLINE_BELOW => {
+            Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() < INLINE_BELOW => {
                 (Some(NewValue::Inline(given.bytes())), None)
             }
-            Action::Put(_, given) => {
+            Action::Put(_, given) | Action::Append(_, given) => {
                 let placed = self.place(given, forest.epoch, false)?;
                 (Some(placed.to_value()), Some(placed))
             }
             _ => (None, None),
         };
-        let value = value.as_ref().map(NewValue::stored);
+        let is_append = matches!(op.action, Action::Append(..));
         let mut latched = leaf.latched(&self.latches, &placing);
-        if !is_ours(latched.leaf(), &forest) {
-            return Ok(None);
-        }
-        let Some(edit) = Edit::of(latched.leaf(), key, value) else { return Ok(None) };
-        let Some(leaf) = latched.get_mut() else { return Ok(None) };
+        let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
+        let mut room = [0; INLINE_BELOW];
+        let (edit, joined) = match value {
+            Some(added) if is_append => self.append_to(leaf, key, &added, &mut room, forest.epoch)?,
+            value => (Edit::of(leaf, key, value), None),
+        };
+        let Some(edit) = edit else { return Ok(None) };
         let mut writer = placing.content();
         self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
-        if let Some(old) = edit.chain_that_goes(leaf) {
-            writer.retired.chain(old, None, forest.epoch);
+        if let Some((old, new)) = edit.chain_that_goes(leaf) {
+            writer.retired.chain(old, new, forest.epoch);
         }
+        joined.iter().for_each(|piece| writer.retired.piece(piece, forest.epoch));
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         let chores = writer.log.as_mut().map(|log| log.chores(&self.backing));
         drop(writer);
-        let left = edit.make(leaf, key, &tree.records);
+        // Of what was appended to, pieces may be part of the new value.
+        let left = edit.make(leaf, key, &tree.records, forest.epoch).filter(|_| !is_append);
         Ok(Some(Done { visible, waiting, chores, left }))
+    }
+
+    /// What an append does to its leaf, if the leaf takes it as it is, and the piece that it joined with others at once.
+    fn append_to<'a>(
+        &self,
+        leaf: &mut Leaf,
+        key: HashedKey<'_>,
+        added: &NewValue<'a>,
+        room: &'a mut [u8; INLINE_BELOW],
+        epoch: u64,
+    ) -> Result<(Option<Edit<'a>>, Option<Piece>), EngineError> {
+        let place = leaf.locate(key.bytes, usize::MAX);
+        let length = place.map_or(0, |slot| leaf.value(slot).len());
+        check_size("value", length + added.stored().len(), 0, VALUE_MAX)?;
+        if let (Ok(slot), NewValue::Inline(bytes)) = (place, added)
+            && leaf.can_grow(slot, epoch)
+        {
+            return Ok((Some(Edit::Grow(slot, bytes)), None));
+        }
+        let current = place.ok().map(|slot| leaf.value(slot));
+        let (value, joined) = match appended(current, added, room, true, (&self.backing, epoch)) {
+            Appended::Nothing => return Ok((None, None)),
+            Appended::To(value) => (value, None),
+            Appended::Joined(value, piece) => (value, Some(piece)),
+        };
+        Ok((Edit::at(place, leaf, key, value), joined))
     }
 
     /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but where its
@@ -126,44 +158,59 @@ struct Done {
 
 /// What a write in place does to its leaf.
 enum Edit<'a> {
-    Replace(usize, Stored<'a>),
-    Insert(usize, Stored<'a>),
+    Replace(usize, NewValue<'a>),
+    Insert(usize, NewValue<'a>),
     Remove(usize),
+    /// Adds bytes where the last ones of the value lie.
+    Grow(usize, &'a [u8]),
 }
 
 impl<'a> Edit<'a> {
     /// The edit, if the leaf takes it as it is; none for a delete of what is not there.
-    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<Stored<'a>>) -> Option<Self> {
+    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<NewValue<'a>>) -> Option<Self> {
         let place = leaf.locate(key.bytes, usize::MAX);
-        let Some(value) = value else {
-            return place.ok().filter(|&slot| leaf.spares(slot)).map(Self::Remove);
-        };
-        leaf.takes(place, key.bytes, &value).then_some(match place {
+        match value {
+            None => place.ok().filter(|&slot| leaf.spares(slot)).map(Self::Remove),
+            Some(value) => Self::at(place, leaf, key, value),
+        }
+    }
+
+    /// The same of a value, at the place of its key.
+    fn at(place: Result<usize, usize>, leaf: &Leaf, key: HashedKey<'_>, value: NewValue<'a>) -> Option<Self> {
+        leaf.takes(place, key.bytes, &value.stored()).then_some(match place {
             Ok(slot) => Self::Replace(slot, value),
             Err(slot) => Self::Insert(slot, value),
         })
     }
 
-    /// What leaves the tree with it.
-    fn chain_that_goes<'l>(&self, leaf: &'l Leaf) -> Option<&'l Chain> {
+    /// What leaves the tree with it, but for what it has in common with what comes instead.
+    fn chain_that_goes<'l>(&'l self, leaf: &'l Leaf) -> Option<(&'l Chain, Option<&'l Chain>)> {
         match self {
-            Self::Replace(slot, _) | Self::Remove(slot) => leaf.value(*slot).chain(),
-            Self::Insert(..) => None,
+            Self::Replace(slot, value) => Some((leaf.value(*slot).chain()?, value.stored().chain())),
+            Self::Remove(slot) => Some((leaf.value(*slot).chain()?, None)),
+            Self::Insert(..) | Self::Grow(..) => None,
         }
     }
 
     /// Makes it; what left the tree.
-    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count) -> Option<Chain> {
+    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count, epoch: u64) -> Option<Chain> {
         let done = match &self {
-            Self::Replace(slot, value) => leaf.replace(*slot, value),
+            Self::Replace(slot, value) => leaf.replace(*slot, &value.stored()),
             Self::Insert(slot, value) => {
-                leaf.insert_at(*slot, key.bytes, key.fingerprint, value).map(|()| None)
+                leaf.insert_at(*slot, key.bytes, key.fingerprint, &value.stored()).map(|()| None)
             }
             Self::Remove(slot) => Ok(leaf.remove(*slot)),
+            Self::Grow(slot, bytes) => {
+                if leaf.grow(*slot, bytes, epoch) {
+                    Ok(None)
+                } else {
+                    Err(Full)
+                }
+            }
         };
         let Ok(left) = done else { unreachable!("a leaf takes what it said it would") };
         match self {
-            Self::Replace(..) => {}
+            Self::Replace(..) | Self::Grow(..) => {}
             Self::Insert(..) => drop(records.add(1)),
             Self::Remove(_) => records.take_off(1),
         }

@@ -1,10 +1,13 @@
 //! Values: small ones lie in the leaf, longer ones are chains of pieces.
 //!
 //! A piece is immutable bytes that know where they live on disk (their *home*) and may be resident in
-//! memory. An append shares the pieces before it, so its cost does not depend on the value's length.
+//! memory. An append shares the pieces before it, so its cost does not depend on the value's length. The last piece of a
+//! value that nobody else has and no disk grows where it lies.
 //!
 //! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
+//! Invariant: a piece that more than one value, reader or list has does not change.
 
+mod growing;
 mod together;
 
 use crate::backing::Backing;
@@ -18,6 +21,9 @@ use atoll_buffer::Buffer;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
+
+pub(crate) use growing::Added;
+use growing::{FRONT, Resident};
 
 /// Values below this many bytes lie in leaf pages.
 pub(crate) const INLINE_BELOW: usize = 256;
@@ -50,31 +56,37 @@ pub(crate) const PIECE_BYTES: usize = 160;
 /// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the allocator adds.
 const BUFFER_BYTES: u64 = 96;
 
-/// Immutable bytes of a value.
+/// Bytes of a value, immutable for all who share them.
 #[derive(Clone)]
 pub(crate) struct Piece(Arc<PieceCell>);
 
 struct PieceCell {
     len: u32,
     birth: u64,
-    checksum: u64,
+    /// Reckoned when somebody asks, where it is not known from the beginning, and before it has a home.
+    checksum: OnceLock<u64>,
     /// Whether its bytes are in a log group that the disk does not have yet.
     in_log: bool,
-    /// Where its bytes count for as long as it has no home.
+    /// Where its bytes count for as long as it has no home, and for how many.
     waits_at: Option<Arc<Meter>>,
+    waiting_bytes: u64,
+    /// What the checksum begins with, where it is not known yet.
+    seed: u64,
     home: OnceLock<u64>,
-    resident: Mutex<Option<Buffer>>,
+    resident: Mutex<Resident>,
     /// What its bytes in memory count for, once somebody counts them.
     counted: AtomicU64,
     /// Where the bytes were when they came into memory: only ever asked for, never read.
     bytes_at: AtomicPtr<u8>,
+    /// What it begins with, if it grows or did.
+    front: Option<[u8; FRONT]>,
 }
 
 impl PieceCell {
     /// Takes its bytes off the meter, with its home or its end.
     fn wait_ended(&self) {
         if let Some(meter) = &self.waits_at {
-            meter.take_off(Kind::Waiting, u64::from(self.len) + BUFFER_BYTES);
+            meter.take_off(Kind::Waiting, self.waiting_bytes);
         }
     }
 }
@@ -90,54 +102,32 @@ impl Drop for PieceCell {
 impl Piece {
     /// A piece that lives only in memory, or will soon be told its home.
     pub(crate) fn resident(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, false, None)
+        Self::new(bytes, checksum, birth, false)
     }
 
     /// A piece that lives in memory until a checkpoint writes it.
     pub(crate) fn waiting(bytes: Buffer, birth: u64, backing: &Backing) -> Self {
-        let checksum = backing.checksum(&bytes);
-        backing.meter().add(Kind::Waiting, bytes.len() as u64 + BUFFER_BYTES);
-        Self::new(bytes, checksum, birth, false, Some(Arc::clone(backing.meter())))
+        Self::waiting_as(Resident::Whole(bytes), birth, backing)
     }
 
     /// A piece whose bytes are part of a log group that will soon be flushed.
     pub(crate) fn in_log(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, true, None)
+        Self::new(bytes, checksum, birth, true)
     }
 
-    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool, waits_at: Option<Arc<Meter>>) -> Self {
-        let (len, bytes_at) = (bytes.len() as u32, AtomicPtr::new(bytes.as_ptr().cast_mut()));
-        let (home, resident) = (OnceLock::new(), Mutex::new(Some(bytes)));
-        let counted = AtomicU64::new(0);
-        Self(Arc::new(PieceCell {
-            len,
-            birth,
-            checksum,
-            in_log,
-            waits_at,
-            home,
-            resident,
-            counted,
-            bytes_at,
-        }))
+    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool) -> Self {
+        let mut cell = PieceCell::of(bytes.len() as u32, checksum, birth);
+        cell.in_log = in_log;
+        *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
+        cell.resident = Mutex::new(Resident::Whole(bytes));
+        Self(Arc::new(cell))
     }
 
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
-        let (home, resident) = (OnceLock::from(home), Mutex::new(None));
-        let (in_log, waits_at, bytes_at) = (false, None, AtomicPtr::default());
-        let counted = AtomicU64::new(0);
-        Self(Arc::new(PieceCell {
-            len,
-            birth,
-            checksum,
-            in_log,
-            waits_at,
-            home,
-            resident,
-            counted,
-            bytes_at,
-        }))
+        let mut cell = PieceCell::of(len, checksum, birth);
+        cell.home = OnceLock::from(home);
+        Self(Arc::new(cell))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -149,7 +139,8 @@ impl Piece {
     }
 
     pub(crate) fn checksum(&self) -> u64 {
-        self.0.checksum
+        let reckon = || crate::checksum::checksum(self.0.seed, self.0.resident.lock().bytes());
+        *self.0.checksum.get_or_init(reckon)
     }
 
     /// Whether it may get a home although the current tree let go of it in `epoch`.
@@ -163,6 +154,8 @@ impl Piece {
     }
 
     pub(crate) fn settle(&self, offset: u64) {
+        // From here on its bytes may go from memory, and what they were must be known then.
+        self.checksum();
         // Settling twice would mean that two checkpoints wrote it at once; the first home stays true.
         if self.0.home.set(offset).is_ok() {
             self.0.wait_ended();
@@ -170,7 +163,16 @@ impl Piece {
     }
 
     pub(crate) fn resident_bytes(&self) -> Option<Buffer> {
-        self.0.resident.lock().clone()
+        self.0.resident.lock().whole()
+    }
+
+    /// The same, where nothing has to be copied for it.
+    fn ready_bytes(&self) -> Option<Buffer> {
+        self.0.resident.lock().ready()
+    }
+
+    fn is_resident(&self) -> bool {
+        !matches!(*self.0.resident.lock(), Resident::Absent)
     }
 
     /// Its bytes in memory count for so many more.
@@ -195,11 +197,11 @@ impl Piece {
 
     /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
     pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
-        let Some(bytes) = from.0.resident.lock().take() else { return };
+        let Some(bytes) = from.0.resident.lock().take().whole() else { return };
         backing.meter().take_off(Kind::Value, from.0.counted.swap(0, Ordering::Relaxed));
         self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         let allocated = bytes.allocated_bytes() as u64;
-        *self.0.resident.lock() = Some(bytes);
+        *self.0.resident.lock() = Resident::Whole(bytes);
         backing.admit(self.clone(), allocated);
     }
 
@@ -244,7 +246,7 @@ impl Piece {
 
     /// Refuses bytes read back that are not those of this piece.
     fn check(&self, bytes: &[u8], backing: &Backing) -> Result<(), EngineError> {
-        if backing.checksum(bytes) != self.0.checksum && !planted::is(Bug::ValueChecksumIgnored) {
+        if backing.checksum(bytes) != self.checksum() && !planted::is(Bug::ValueChecksumIgnored) {
             return Err(backing.corrupt(self.home().unwrap_or_default(), Damage::ValueChecksum));
         }
         Ok(())
@@ -256,7 +258,7 @@ impl Piece {
             return Ok(bytes);
         }
         let bytes = self.verify(backing)?;
-        *self.0.resident.lock() = Some(bytes.clone());
+        *self.0.resident.lock() = Resident::Whole(bytes.clone());
         self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         backing.admit(self.clone(), bytes.allocated_bytes() as u64);
         Ok(bytes)
@@ -312,29 +314,6 @@ impl Chain {
         }
         let pieces = self.pieces().iter();
         Self::from_pieces(pieces.map(|piece| if is_moved(piece) { to } else { piece }.clone()).collect())
-    }
-
-    /// This chain with `added` at its end, and the pieces that are no longer part of it.
-    ///
-    /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied
-    /// O(log n) times and leave O(log n) pieces.
-    pub(crate) fn appended(&self, added: Piece, backing: &Backing, epoch: u64) -> (Self, Vec<Piece>) {
-        let mut pieces = self.pieces().to_vec();
-        let mut left = Vec::new();
-        let mut tail = added;
-        while let Some(last) = pieces.last() {
-            let is_alone = tail.len() as usize >= ALONE_FROM;
-            let joins = !is_alone && last.len() < JOIN_BELOW && tail.len() >= last.len() / 2;
-            let (true, Some(front), Some(back)) = (joins, last.resident_bytes(), tail.resident_bytes())
-            else {
-                break;
-            };
-            let joined = Buffer::concat(front.len() + back.len(), [&front[..], &back[..]]);
-            left.extend(pieces.pop());
-            left.push(std::mem::replace(&mut tail, Piece::waiting(joined, epoch, backing)));
-        }
-        pieces.push(tail);
-        (Self::from_pieces(pieces), left)
     }
 }
 
@@ -400,7 +379,11 @@ impl<'a> ValueRef<'a> {
     pub fn to_value(&self) -> Value {
         let whole = match self.stored {
             Stored::Inline(bytes) => Some(Buffer::copy_from(bytes)),
-            Stored::Chain(Chain::One(piece)) => piece.resident_bytes(),
+            // What still grows is not copied before somebody wants all of it.
+            Stored::Chain(Chain::One(piece)) => {
+                piece.prefetch();
+                piece.ready_bytes()
+            }
             Stored::Chain(_) => None,
         };
         Value(match (whole, self.stored) {
@@ -467,7 +450,7 @@ impl Value {
     pub fn is_resident(&self) -> bool {
         match &self.0 {
             Kept::Whole(_) => true,
-            Kept::Chain { chain, .. } => chain.pieces().iter().all(|piece| piece.resident_bytes().is_some()),
+            Kept::Chain { chain, .. } => chain.pieces().iter().all(Piece::is_resident),
         }
     }
 
@@ -490,6 +473,9 @@ impl Value {
         }
         let Kept::Chain { chain, backing, .. } = &self.0 else { return Ok(Buffer::new()) };
         let (from, to) = (offset.min(self.len()), offset.saturating_add(len).min(self.len()));
+        if let Some(few) = chain.few_of_growing(from..to) {
+            return Ok(few);
+        }
         let (mut at, mut first, mut pieces) = (0, 0, Vec::new());
         for piece in chain.pieces() {
             let end = at + u64::from(piece.len());

@@ -1,8 +1,10 @@
 //! An event loop: one thread that waits for its sockets and gives each connection its turn.
 //!
 //! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the answers leave.
+//! Where that waits for a sync, the next rounds go on beside it, and the answers of this one are held until it is done.
 //!
 //! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
+//! Invariant: a connection whose answers are held has no turn: all that it was answered waits for one sync.
 
 use crate::NodeError;
 use crate::clients;
@@ -14,7 +16,8 @@ use crate::table::Route;
 use atoll_resp::ReplyWriter;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Registry, Token, Waker};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +50,8 @@ pub(crate) struct EventLoop {
     next: Vec<usize>,
     /// Whose answers leave at the end of this one.
     answered: Vec<usize>,
+    /// Whose answers are held, by the sync that they wait for, which are done in this order.
+    held: VecDeque<(u64, Vec<usize>)>,
     /// When time was looked after last, and how many commands were done by then.
     ticked_us: u64,
     ticked_commands: u64,
@@ -55,26 +60,39 @@ pub(crate) struct EventLoop {
     stop: Arc<AtomicBool>,
 }
 
+/// What a loop waits with.
+pub(crate) struct Waiting {
+    poll: Poll,
+    waker: Arc<Waker>,
+}
+
+impl Waiting {
+    pub(crate) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+}
+
 impl EventLoop {
     /// What a loop waits with, and what wakes it.
-    pub(crate) fn poll() -> io::Result<(Poll, Arc<Waker>)> {
+    pub(crate) fn poll() -> io::Result<(Waiting, Arc<Waker>)> {
         let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        Ok((poll, Arc::new(waker)))
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        Ok((Waiting { poll, waker: waker.clone() }, waker))
     }
 
     pub(crate) fn new(
-        poll: Poll,
+        Waiting { poll, waker }: Waiting,
         mut listener: Option<TcpListener>,
-        here: Here,
+        mut here: Here,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
+        here.slots.sync_beside(waker)?;
         if let Some(listener) = &mut listener {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
         let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
         let connections = Connections::default();
-        let has_waiting = false;
+        let (has_waiting, held) = Default::default();
         Ok(Self {
             poll,
             listener,
@@ -84,6 +102,7 @@ impl EventLoop {
             spare,
             next,
             answered,
+            held,
             ticked_us,
             ticked_commands,
             is_expiring,
@@ -107,6 +126,7 @@ impl EventLoop {
             self.here.look_at_clock();
             self.here.slots.hear(self.here.now, self.poll.registry())?;
             self.here.look_at_table();
+            self.release()?;
             self.accept();
             self.tick()?;
             self.round()?;
@@ -143,27 +163,60 @@ impl EventLoop {
         for &key in &turns {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.is_scheduled = false;
-            connection.work(&mut self.here, &mut self.spare);
-            self.answered.push(key);
+            // It remembers what the poll told, and has its turn once its answers have left.
+            if !connection.outbox.is_held() {
+                connection.work(&mut self.here, &mut self.spare);
+                self.answered.push(key);
+            }
         }
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
-        self.here.slots.settle(self.here.now, self.poll.registry())?;
+        let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
         self.here.slots.look_at_watches(self.here.now, &self.here.table)?;
         self.fill();
         let mut answered = std::mem::take(&mut self.answered);
-        for key in answered.drain(..) {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            match connection.answer(&mut self.here, &mut self.spare) {
-                Turn::Waits => {}
-                Turn::Again => self.schedule(key),
-                Turn::Over(end) => self.end(key, end),
-            }
+        if let Some(sync) = awaited {
+            self.hold(&mut answered, sync);
         }
+        answered.drain(..).for_each(|key| self.answer(key));
         self.answered = answered;
         let mut turns = turns;
         turns.clear();
         if self.next.is_empty() {
             self.next = turns;
+        }
+        Ok(())
+    }
+
+    /// Sends what a connection was answered.
+    fn answer(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.answer(&mut self.here, &mut self.spare) {
+            Turn::Waits => {}
+            Turn::Again => self.schedule(key),
+            Turn::Over(end) => self.end(key, end),
+        }
+    }
+
+    /// Takes those out whose answers have to wait for a sync.
+    fn hold(&mut self, answered: &mut Vec<usize>, sync: u64) {
+        let connections = &mut self.connections;
+        let has_to = |key: &mut usize| connections.get_mut(*key).is_some_and(|one| one.outbox.hold(sync));
+        let held: Vec<_> = answered.extract_if(.., has_to).collect();
+        if !held.is_empty() {
+            self.held.push_back((sync, held));
+        }
+    }
+
+    /// Sends what was held until syncs that are done by now.
+    fn release(&mut self) -> Result<(), NodeError> {
+        let synced = self.here.slots.synced()?;
+        while let Some((sync, held)) = self.held.pop_front_if(|(sync, _)| *sync <= synced) {
+            for key in held {
+                // Another one may have its place by now, and wait for a later sync.
+                if self.connections.get_mut(key).is_some_and(|one| one.outbox.release(sync)) {
+                    self.answer(key);
+                }
+            }
         }
         Ok(())
     }
@@ -293,3 +346,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,15 @@
 //!
 //! With one copy nobody has to agree: a write is applied and answered at once.
 //!
-//! Invariant: no answer to a write leaves before [`Slots::settle`] made the write as durable as was chosen.
+//! Invariant: no answer to a write leaves before the write is as durable as was chosen: [`Slots::settle`] sees to it, or says
+//! which sync the answer has to wait for. What is read may be as new, so its answer waits as well.
 
 use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
+use crate::syncer::Rounds;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
@@ -16,8 +18,8 @@ use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
 use atoll_replica::{Change, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
-use mio::Registry;
 use mio::event::Event;
+use mio::{Registry, Waker};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ pub(crate) struct Slots {
     barrier: Tree,
     /// Whether something was written since the last one.
     is_unsettled: bool,
+    /// Syncs beside the loop, if nobody is answered before one and nobody else has copies.
+    rounds: Option<Rounds>,
     /// Bytes that this loop was asked to write since somebody looked at how much memory is used.
     unchecked_bytes: u64,
     /// Whether more was used than may be.
@@ -141,6 +145,7 @@ impl Slots {
             metrics,
             barrier,
             is_unsettled,
+            rounds: None,
             unchecked_bytes,
             is_out_of_memory,
             memory_bytes_max,
@@ -264,25 +269,46 @@ impl Slots {
         self.is_out_of_memory = is_in_memory && self.engine.stats().memory_bytes > self.memory_bytes_max;
     }
 
-    /// Makes what was written so far as durable as was chosen.
-    pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+    /// Syncs beside the loop from now on, where it would wait for them.
+    pub(crate) fn sync_beside(&mut self, waker: Arc<Waker>) -> std::io::Result<()> {
+        if matches!((&self.home, self.persistence), (Home::Alone(_), Persistence::Always)) {
+            self.rounds = Some(Rounds::begin(self.engine.clone(), waker)?);
+        }
+        Ok(())
+    }
+
+    /// Makes what was written so far as durable as was chosen. If that is not done yet: the number of the sync that all
+    /// answers have to wait for.
+    pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
         if let Home::Copied(copied) = &mut self.home {
             copied.settle(now, registry)?;
             self.answers.extend(copied.take_answers());
-            return Ok(());
+            return Ok(None);
         }
-        if !std::mem::take(&mut self.is_unsettled) {
-            return Ok(());
+        let is_unsettled = std::mem::take(&mut self.is_unsettled);
+        if let Some(rounds) = &mut self.rounds {
+            if is_unsettled {
+                rounds.ask();
+            }
+            return Ok(rounds.awaited());
+        }
+        if !is_unsettled {
+            return Ok(None);
         }
         let durability = match self.persistence {
-            Persistence::Off => return Ok(()),
+            Persistence::Off => return Ok(None),
             Persistence::EverySecond => Durability::Flushed,
             Persistence::Always => Durability::Synced,
         };
         let mut batch = WriteBatch::new();
         batch.put(&self.barrier, b"0", b"");
         self.engine.write(&batch, durability)?;
-        Ok(())
+        Ok(None)
+    }
+
+    /// The number of the last sync that is done.
+    pub(crate) fn synced(&mut self) -> Result<u64, NodeError> {
+        self.rounds.as_mut().map_or(Ok(0), Rounds::synced)
     }
 
     /// Tells whoever waits for something, once that is settled.

@@ -2,6 +2,10 @@
 //!
 //! Invariant: an entry is said to be synced only after a sync that began behind its writing ended.
 
+mod rounds;
+
+pub(crate) use rounds::Rounds;
+
 use atoll_engine::{Engine, EngineError};
 use atoll_replica::{Position, Slot};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,21 +15,21 @@ use std::time::Duration;
 /// Entries of logs, by slot.
 pub(crate) type Logged = Vec<(Slot, Position)>;
 
-/// The thread, and the way to it.
-pub(crate) struct Syncer {
-    handed: Option<Sender<Logged>>,
+/// The thread, and the way to it. It is handed names of what was written, such as entries of logs.
+pub(crate) struct Syncer<T = (Slot, Position)> {
+    handed: Option<Sender<Vec<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// How often what nobody waits for is synced.
 const PERIOD: Duration = Duration::from_secs(1);
 
-impl Syncer {
+impl<T: Send + 'static> Syncer<T> {
     /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over is synced within
     /// a second or so.
     pub(crate) fn start(
         engine: Engine,
-        done: impl Fn(Result<Logged, EngineError>) + Send + 'static,
+        done: impl Fn(Result<Vec<T>, EngineError>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (handed, receiver) = channel();
         let thread = std::thread::Builder::new().name("atoll-ring-sync".to_owned());
@@ -34,7 +38,7 @@ impl Syncer {
     }
 
     /// These were written, and somebody waits until they are synced.
-    pub(crate) fn hand(&self, written: Logged) {
+    pub(crate) fn hand(&self, written: Vec<T>) {
         if let Some(handed) = &self.handed {
             // A thread that ended has told why.
             drop(handed.send(written));
@@ -42,7 +46,7 @@ impl Syncer {
     }
 }
 
-fn run(engine: &Engine, receiver: &Receiver<Logged>, done: &impl Fn(Result<Logged, EngineError>)) {
+fn run<T>(engine: &Engine, receiver: &Receiver<Vec<T>>, done: &impl Fn(Result<Vec<T>, EngineError>)) {
     loop {
         let mut written = match receiver.recv_timeout(PERIOD) {
             Ok(written) => written,
@@ -62,7 +66,7 @@ fn run(engine: &Engine, receiver: &Receiver<Logged>, done: &impl Fn(Result<Logge
     }
 }
 
-impl Drop for Syncer {
+impl<T> Drop for Syncer<T> {
     fn drop(&mut self) {
         self.handed = None;
         if let Some(thread) = self.thread.take() {

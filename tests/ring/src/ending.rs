@@ -62,7 +62,9 @@ impl World {
     /// A slot that is not as it should be, and how; of those that are lost for good nothing is asked.
     fn wrong_slot(&self) -> Option<String> {
         let table = self.council.authority.table();
-        let nodes = if self.is_planned { table.members.len() } else { self.settings.nodes as usize };
+        // Who was asked to leave, and did, is missed by nobody.
+        let may_leave = self.is_planned || self.counts.of("faults_leave") > 0;
+        let nodes = if may_leave { table.members.len() } else { self.settings.nodes as usize };
         let wanted = self.settings.copies.min(nodes);
         self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
             let configuration = table.slot(slot);

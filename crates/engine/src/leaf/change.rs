@@ -81,6 +81,24 @@ impl Leaf {
         old
     }
 
+    /// The chain of a slot, to be changed.
+    fn chain_mut(&mut self, slot: usize) -> Option<&mut Chain> {
+        let (at, header) = self.header(slot);
+        let start = at + RECORD_HEADER + (header & SUFFIX_MASK) as usize;
+        let index = (header & CHAIN_FLAG != 0).then(|| self.chain_index(start))?;
+        self.chains.get_mut(index)?.as_mut()
+    }
+
+    /// Whether bytes can be added to the value of a slot where its last ones lie.
+    pub(crate) fn can_grow(&mut self, slot: usize, epoch: u64) -> bool {
+        self.chain_mut(slot).is_some_and(|chain| chain.can_grow(epoch))
+    }
+
+    /// Adds bytes to the value of a slot where its last ones lie; whether that [could be](Self::can_grow).
+    pub(crate) fn grow(&mut self, slot: usize, added: &[u8], epoch: u64) -> bool {
+        self.chain_mut(slot).is_some_and(|chain| chain.grow(added, epoch))
+    }
+
     /// Whether a value can be put in place, at the slot that [`Leaf::locate`] names.
     pub(crate) fn takes(&self, place: Result<usize, usize>, key: &[u8], value: &Stored<'_>) -> bool {
         let fits = || self.has_room(key.len() - self.prefix_len as usize, value);

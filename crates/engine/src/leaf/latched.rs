@@ -27,11 +27,6 @@ impl SharedLeaf {
 }
 
 impl Latched<'_> {
-    /// The leaf, as it is.
-    pub(crate) fn leaf(&self) -> &Leaf {
-        self.leaf
-    }
-
     /// The leaf, to be changed, unless it is shared.
     pub(crate) fn get_mut(&mut self) -> Option<&mut Leaf> {
         if self.leaf.is_shared() {

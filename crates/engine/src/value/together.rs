@@ -3,6 +3,7 @@
 //! Invariant: whatever is read from the disk passes the checksum of its piece before anybody sees it.
 
 use super::Piece;
+use super::growing::Resident;
 use crate::EngineError;
 use crate::backing::Backing;
 use atoll_buffer::Buffer;
@@ -50,8 +51,9 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
     for piece in pieces {
         let end = at + piece.len() as usize;
         // One that was let go of meanwhile stays absent: nobody would count its bytes.
-        if let Some(bytes) = piece.0.resident.lock().as_mut() {
-            *bytes = whole.slice(at..end);
+        let mut resident = piece.0.resident.lock();
+        if !matches!(*resident, Resident::Absent) {
+            *resident = Resident::Whole(whole.slice(at..end));
         }
         at = end;
     }
@@ -93,7 +95,7 @@ fn copied(buffers: &[Buffer], range: Range<usize>) -> Buffer {
 
 /// How many of the first of these pieces are not in memory and follow each other on disk.
 fn absent_neighbours(pieces: &[&Piece]) -> usize {
-    let is_absent = |piece: &Piece| piece.resident_bytes().is_none();
+    let is_absent = |piece: &Piece| !piece.is_resident();
     let follows = |pair: &[&Piece]| {
         let end = pair[0].home().map(|home| home + u64::from(pair[0].len()));
         end.is_some() && end == pair[1].home() && is_absent(pair[1])
@@ -120,7 +122,7 @@ fn read_together(pieces: &[&Piece], backing: &Backing) -> Result<Buffer, EngineE
     for piece in pieces {
         let bytes = whole.slice(at..at + piece.len() as usize);
         at += bytes.len();
-        *piece.0.resident.lock() = Some(bytes);
+        *piece.0.resident.lock() = Resident::Whole(bytes);
         backing.admit((*piece).clone(), u64::from(piece.len()));
     }
     Ok(whole)

@@ -1,9 +1,10 @@
 //! What a connection is told, in the order in which it asked.
 //!
 //! A reply that is known is written at the end. One that comes later keeps its place, and what is known behind it
-//! waits for it.
+//! waits for it. What tells of something that could still be lost is held until the sync that it waits for is done.
 //!
 //! Invariant: replies leave in the order of their requests.
+//! Invariant: as long as it is held nothing leaves.
 
 use atoll_replica::Ticket;
 use atoll_resp::Protocol;
@@ -21,6 +22,8 @@ pub(crate) struct Outbox {
     behind: VecDeque<Place>,
     /// How many of these are awaited.
     awaited: usize,
+    /// The number of the sync that all of it waits for.
+    held_for: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -92,12 +95,34 @@ impl Outbox {
 
     /// Whether something could be sent now.
     pub(crate) fn has_ready(&self) -> bool {
+        self.has_unsent() && self.held_for.is_none()
+    }
+
+    fn has_unsent(&self) -> bool {
         self.sent < self.ready.len()
     }
 
     /// Whether nothing is left to be sent or awaited.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.has_ready() && self.behind.is_empty()
+        !self.has_unsent() && self.behind.is_empty()
+    }
+
+    /// Holds what there is to send until the sync of this number is done; whether there is anything.
+    pub(crate) fn hold(&mut self, sync: u64) -> bool {
+        if self.has_unsent() {
+            self.held_for = Some(sync);
+        }
+        self.is_held()
+    }
+
+    /// Whether it is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_for.is_some()
+    }
+
+    /// Says that the sync of this number is done; whether it was this one that was waited for.
+    pub(crate) fn release(&mut self, sync: u64) -> bool {
+        self.held_for.take_if(|held_for| *held_for == sync).is_some()
     }
 
     /// Memory that this takes beside itself.
@@ -138,7 +163,7 @@ impl Outbox {
             self.behind = VecDeque::new();
         }
         let is_lent = self.ready.capacity() <= bytes_max && self.ready.capacity() > 0;
-        if is_lent || !self.has_ready() {
+        if is_lent || !self.has_unsent() {
             let rest = self.ready[self.sent..].to_vec();
             let mut room = std::mem::replace(&mut self.ready, rest);
             self.sent = 0;
@@ -206,6 +231,21 @@ mod tests {
             assert_eq!(seen, expected, "round {round}");
             assert!(outbox.is_empty());
         }
+    }
+
+    #[test]
+    fn what_is_held_leaves_with_its_own_sync_and_with_no_earlier_one() {
+        let mut outbox = Outbox::default();
+        assert!(!outbox.hold(1), "there is nothing to hold");
+        say(&mut outbox, "a");
+        assert!(outbox.hold(2) && outbox.is_held() && !outbox.has_ready() && !outbox.is_empty());
+        assert!(!outbox.release(1));
+        assert_eq!((sent(&mut outbox).as_str(), outbox.unsent_bytes()), ("", 1));
+        outbox.give_back(1000);
+        assert!(outbox.hold(3), "what is held may have to wait for more");
+        assert!(!outbox.release(2) && outbox.release(3) && !outbox.release(3));
+        assert_eq!(sent(&mut outbox), "a");
+        assert!(outbox.is_empty());
     }
 
     #[test]

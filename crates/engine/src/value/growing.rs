@@ -1,0 +1,241 @@
+//! Values that grow: where their bytes lie, and what an append makes of their pieces.
+//!
+//! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept for that. What
+//! anybody else has, or any disk, stays as it is; the value then gets another piece, or a longer one in place of its last.
+
+use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece, PieceCell};
+use crate::backing::Backing;
+use crate::meter::Kind;
+use crate::prefetch::prefetch;
+use crate::threads::Mutex;
+use atoll_buffer::Buffer;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Where the bytes of a piece are.
+#[derive(Default)]
+pub(super) enum Resident {
+    /// On disk alone.
+    #[default]
+    Absent,
+    /// In memory, to be shared.
+    Whole(Buffer),
+    /// In memory, with room for more.
+    Growing(Vec<u8>),
+}
+
+/// Parts of a piece that grows which are copied: longer ones are moved to where they can be shared.
+const FEW: usize = 1024;
+
+/// Bytes of a piece that grows which are kept where its length is, so that who asks for no more needs no other line of memory.
+pub(super) const FRONT: usize = 24;
+
+/// Lines of memory that bytes which are added will most likely lie in.
+const PREFETCHED_AT_END: usize = 3;
+
+impl Resident {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Absent => &[],
+            Self::Whole(bytes) => bytes,
+            Self::Growing(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, moved to where they can be shared; none if they are on disk alone.
+    pub(super) fn whole(&mut self) -> Option<Buffer> {
+        if let Self::Growing(bytes) = self {
+            *self = Self::Whole(Buffer::copy_from(bytes));
+        }
+        self.ready()
+    }
+
+    /// The bytes, if they lie where they can be shared.
+    pub(super) fn ready(&self) -> Option<Buffer> {
+        match self {
+            Self::Whole(bytes) => Some(bytes.clone()),
+            Self::Absent | Self::Growing(_) => None,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+}
+
+impl PieceCell {
+    /// One of nothing, which waits for nothing.
+    pub(super) fn of(len: u32, checksum: u64, birth: u64) -> Self {
+        Self {
+            len,
+            birth,
+            checksum: OnceLock::from(checksum),
+            in_log: false,
+            waits_at: None,
+            waiting_bytes: 0,
+            seed: 0,
+            home: OnceLock::new(),
+            resident: Mutex::default(),
+            counted: AtomicU64::new(0),
+            bytes_at: AtomicPtr::default(),
+            front: None,
+        }
+    }
+}
+
+impl Piece {
+    /// A piece that lives in memory until a checkpoint writes it.
+    pub(super) fn waiting_as(resident: Resident, birth: u64, backing: &Backing) -> Self {
+        let (bytes, room) = match &resident {
+            Resident::Growing(bytes) => (bytes.as_slice(), bytes.capacity()),
+            other => (other.bytes(), other.bytes().len()),
+        };
+        let mut cell = PieceCell::of(bytes.len() as u32, 0, birth);
+        cell.checksum = OnceLock::new();
+        cell.seed = backing.store_id();
+        cell.waiting_bytes = room as u64 + BUFFER_BYTES;
+        *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
+        cell.front = bytes.first_chunk().copied().filter(|_| matches!(resident, Resident::Growing(_)));
+        cell.resident = Mutex::new(resident);
+        backing.meter().add(Kind::Waiting, cell.waiting_bytes);
+        cell.waits_at = Some(Arc::clone(backing.meter()));
+        Self(Arc::new(cell))
+    }
+
+    /// The bytes of a piece to be added to, which nobody but the caller has, of this epoch.
+    fn growing(&mut self, epoch: u64) -> Option<&mut PieceCell> {
+        let cell = Arc::get_mut(&mut self.0)?;
+        let is_ours = cell.birth == epoch && cell.home.get().is_none() && cell.len < JOIN_BELOW;
+        let grows = is_ours && matches!(*cell.resident.lock(), Resident::Growing(_));
+        grows.then_some(cell)
+    }
+}
+
+impl PieceCell {
+    fn grow(&mut self, added: &[u8]) {
+        let mut resident = self.resident.lock();
+        let Resident::Growing(bytes) = &mut *resident else { return };
+        if bytes.capacity() - bytes.len() < added.len() {
+            let room = bytes.capacity();
+            bytes.reserve(added.len());
+            let more = (bytes.capacity() - room) as u64;
+            self.waits_at.iter().for_each(|meter| meter.add(Kind::Waiting, more));
+            self.waiting_bytes += more;
+        }
+        bytes.extend_from_slice(added);
+        self.len = bytes.len() as u32;
+        *self.bytes_at.get_mut() = bytes.as_mut_ptr();
+        self.checksum.take();
+    }
+}
+
+/// What an append adds.
+#[derive(Clone, Copy)]
+pub(crate) enum Added<'a> {
+    /// Bytes that are nowhere else yet.
+    Bytes(&'a [u8]),
+    /// A piece that may have a home already.
+    Piece(&'a Piece),
+}
+
+impl Chain {
+    fn last_growing(&mut self, epoch: u64) -> Option<&mut PieceCell> {
+        match self {
+            Self::One(piece) => piece.growing(epoch),
+            Self::Many(pieces) => Arc::get_mut(pieces)?.last_mut()?.growing(epoch),
+        }
+    }
+
+    /// Whether bytes can be added where the last ones lie: nobody but the caller has them, and they are not written yet.
+    pub(crate) fn can_grow(&mut self, epoch: u64) -> bool {
+        self.last_growing(epoch).is_some()
+    }
+
+    /// Adds bytes where the last ones lie; whether that [could be](Self::can_grow).
+    pub(crate) fn grow(&mut self, added: &[u8], epoch: u64) -> bool {
+        self.last_growing(epoch).map(|cell| cell.grow(added)).is_some()
+    }
+
+    /// This chain with something at its end, and whether a piece that was added is no part of it, since its bytes were joined
+    /// with others at once. If the end `grows`, it is left room for more.
+    ///
+    /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied
+    /// O(log n) times and leave O(log n) pieces.
+    pub(crate) fn appended(
+        &self,
+        added: Added<'_>,
+        grows: bool,
+        backing: &Backing,
+        epoch: u64,
+    ) -> (Self, bool) {
+        let held;
+        let bytes = match added {
+            Added::Bytes(bytes) => Some(bytes),
+            Added::Piece(piece) => {
+                held = piece.resident_bytes();
+                held.as_deref()
+            }
+        };
+        let (mut kept, mut fronts) = (self.pieces(), Vec::new());
+        let mut len = match added {
+            Added::Bytes(bytes) => bytes.len(),
+            Added::Piece(piece) => piece.len() as usize,
+        };
+        while let (Some(_), Some((last, before))) = (bytes, kept.split_last()) {
+            let joins = len < ALONE_FROM && last.len() < JOIN_BELOW && len >= last.len() as usize / 2;
+            let Some(front) = joins.then(|| last.resident_bytes()).flatten() else { break };
+            len += front.len();
+            fronts.push(front);
+            kept = before;
+        }
+        let is_joined = !fronts.is_empty();
+        let parts = fronts.iter().rev().map(Buffer::as_slice).chain(bytes);
+        let tail = match added {
+            Added::Piece(piece) if !is_joined => piece.clone(),
+            // What is added in pieces never grows in place, and room for it would stay empty.
+            Added::Bytes(_) if grows => {
+                let mut whole = Vec::with_capacity(2 * len);
+                parts.for_each(|part| whole.extend_from_slice(part));
+                Piece::waiting_as(Resident::Growing(whole), epoch, backing)
+            }
+            _ => Piece::waiting(Buffer::concat(len, parts), epoch, backing),
+        };
+        let chain = match kept {
+            [] => Self::One(tail),
+            kept => Self::Many(kept.iter().cloned().chain([tail]).collect()),
+        };
+        (chain, is_joined && matches!(added, Added::Piece(_)))
+    }
+
+    /// As [`Chain::appended`], to a value that lay in its leaf so far.
+    pub(crate) fn begun(old: &[u8], added: &[u8], grows: bool, backing: &Backing, epoch: u64) -> Self {
+        let len = old.len() + added.len();
+        Self::One(if grows {
+            let mut whole = Vec::with_capacity(2 * len);
+            whole.extend_from_slice(old);
+            whole.extend_from_slice(added);
+            Piece::waiting_as(Resident::Growing(whole), epoch, backing)
+        } else {
+            Piece::waiting(Buffer::concat(len, [old, added]), epoch, backing)
+        })
+    }
+
+    /// A short part of one piece that grows; none if it is another one.
+    pub(super) fn few_of_growing(&self, range: Range<u64>) -> Option<Buffer> {
+        let Self::One(Piece(cell)) = self else { return None };
+        let (from, to) = (range.start as usize, range.end as usize);
+        if let Some(few) = cell.front.as_ref().and_then(|front| front.get(from..to)) {
+            // Whoever asks for no more than what a value begins with may be about to add to it.
+            let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
+            prefetch(end, PREFETCHED_AT_END);
+            return Some(Buffer::copy_from(few));
+        }
+        match &*cell.resident.lock() {
+            Resident::Growing(bytes) if to - from <= FEW && to - from < bytes.len() => {
+                Some(Buffer::copy_from(&bytes[from..to]))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! No answer leaves before the sync that it waits for, the loop goes on meanwhile, and a sync that fails ends it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::address::NodeName;
+use crate::clock::SystemClock;
+use crate::here::{Choices, Shared};
+use crate::options::{ConnectionLimits, Persistence};
+use crate::slots::Slots;
+use crate::table::SlotTable;
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
+use atoll_engine::{Engine, Options};
+use atoll_keyspace::SLOTS;
+use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table};
+use std::io::Read;
+use std::net::TcpStream as Socket;
+use std::sync::{Condvar, Mutex};
+use std::thread::JoinHandle;
+
+/// What syncs of a disk do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Shut,
+    Broken,
+}
+
+/// A disk whose syncs wait at a gate.
+struct Gated {
+    disk: MemoryDisk,
+    gate: Mutex<(Gate, u64)>,
+    changed: Condvar,
+}
+
+impl Relay for Gated {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        let mut state = self.gate.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        let state = self.changed.wait_while(state, |(gate, _)| *gate == Gate::Shut).unwrap();
+        match state.0 {
+            Gate::Broken => {
+                let source = io::Error::other("broken");
+                Err(DiskError { operation: Operation::Sync, name: "gated".to_owned(), offset: 0, source })
+            }
+            _ => self.disk.sync(),
+        }
+    }
+}
+
+impl Gated {
+    fn set(&self, gate: Gate) {
+        self.gate.lock().unwrap().0 = gate;
+        self.changed.notify_all();
+    }
+
+    /// How many syncs began so far.
+    fn syncs(&self) -> u64 {
+        self.gate.lock().unwrap().1
+    }
+
+    /// Waits until one more began than these.
+    fn wait_behind(&self, syncs: u64) {
+        drop(self.changed.wait_while(self.gate.lock().unwrap(), |(_, begun)| *begun <= syncs).unwrap());
+    }
+}
+
+/// A loop whose writes are synced before anybody is told of them.
+struct Running {
+    disk: Arc<Gated>,
+    metrics: Arc<crate::metrics::Metrics>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    thread: JoinHandle<Result<(), NodeError>>,
+}
+
+/// A table in which one node has all slots.
+fn table(address: SocketAddr) -> SlotTable {
+    let name = NodeName::random().unwrap();
+    let mut table = Table::empty(SLOTS.into());
+    let address = crate::address::NodeAddress { name, peers: address.into(), clients: address.into() };
+    let member = Member { incarnation: Incarnation(1), is_up: true, address: address.to_string() };
+    table.members.insert(NodeId(1), member);
+    for slot in &mut table.slots {
+        let in_sync = Copies::of(&[NodeId(1)]);
+        *slot =
+            Configuration { epoch: Epoch(1), primary: Some(NodeId(1)), in_sync, ..Configuration::default() };
+    }
+    SlotTable::of(&table, NodeId(1))
+}
+
+fn run() -> Running {
+    let gate = Mutex::new((Gate::Open, 0));
+    let disk = Arc::new(Gated { disk: MemoryDisk::new(), gate, changed: Condvar::new() });
+    let options = Options { background: false, ..Options::default() };
+    let engine = Engine::open(disk.clone(), options).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let shared = Arc::new(Shared::new(Choices {
+        clock: Arc::new(SystemClock),
+        limits: ConnectionLimits::default(),
+        token: None,
+        name: NodeName::random().unwrap(),
+        run_id: NodeName::random().unwrap(),
+        address,
+        memory_bytes: 1 << 30,
+        persistence: Persistence::Always,
+        loops: 1,
+        table: table(address),
+    }));
+    let metrics = shared.metrics[0].clone();
+    let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();
+    let (waiting, waker) = EventLoop::poll().unwrap();
+    let stop = Arc::<AtomicBool>::default();
+    let here = Here::new(shared, slots, 0);
+    let event_loop = EventLoop::new(waiting, Some(listener), here, stop.clone()).unwrap();
+    let thread = std::thread::spawn(move || event_loop.run());
+    Running { disk, metrics, address, stop, waker, thread }
+}
+
+impl Running {
+    fn connect(&self) -> Socket {
+        Socket::connect(self.address).unwrap()
+    }
+
+    /// Waits until so many commands were executed.
+    fn wait_for_commands(&self, count: u64) {
+        while self.metrics.commands.get() < count {
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(self) -> Result<(), NodeError> {
+        self.disk.set(Gate::Open);
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake().unwrap();
+        self.thread.join().unwrap()
+    }
+}
+
+fn say(socket: &mut Socket, words: &str) {
+    socket.write_all(format!("{words}\r\n").as_bytes()).unwrap();
+}
+
+/// What arrives next, which has this many bytes.
+fn hear(socket: &mut Socket, len: usize) -> String {
+    let mut heard = vec![0; len];
+    socket.read_exact(&mut heard).unwrap();
+    String::from_utf8(heard).unwrap()
+}
+
+/// Whether nothing arrived by now, though the loop had time for some rounds.
+fn is_silent(running: &Running, socket: &mut Socket) -> bool {
+    let rounds = running.metrics.rounds.get();
+    while running.metrics.rounds.get() < rounds + 2 {
+        running.waker.wake().unwrap();
+    }
+    socket.set_nonblocking(true).unwrap();
+    let is_silent = socket.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).unwrap();
+    is_silent
+}
+
+#[test]
+fn nobody_is_told_of_a_write_before_its_sync_and_the_loop_goes_on_meanwhile() {
+    let running = run();
+    let [mut writer, mut reader, mut late] = [running.connect(), running.connect(), running.connect()];
+    let before = running.disk.syncs();
+    running.disk.set(Gate::Shut);
+    say(&mut writer, "SET a 1");
+    running.disk.wait_behind(before);
+    // The loop is not at the disk: others are executed, and see the write, but nobody is told.
+    say(&mut reader, "GET a");
+    say(&mut late, "SET b 2");
+    running.wait_for_commands(3);
+    for socket in [&mut writer, &mut reader, &mut late] {
+        assert!(is_silent(&running, socket));
+    }
+    assert_eq!(running.disk.syncs(), before + 1, "one sync at a time");
+    running.disk.set(Gate::Open);
+    assert_eq!(hear(&mut writer, 5), "+OK\r\n");
+    assert_eq!(hear(&mut reader, 7), "$1\r\n1\r\n");
+    assert_eq!(hear(&mut late, 5), "+OK\r\n");
+    assert!(running.disk.syncs() > before + 1, "what came during a sync waits for the next one");
+    // Where everything is synced, a read waits for no disk.
+    running.disk.set(Gate::Shut);
+    say(&mut reader, "GET b");
+    assert_eq!(hear(&mut reader, 7), "$1\r\n2\r\n");
+    running.end().unwrap();
+}
+
+#[test]
+fn what_a_held_connection_asks_meanwhile_is_answered_behind_it() {
+    let running = run();
+    let mut client = running.connect();
+    let before = running.disk.syncs();
+    running.disk.set(Gate::Shut);
+    say(&mut client, "APPEND a x");
+    running.disk.wait_behind(before);
+    for _ in 0..20 {
+        say(&mut client, "APPEND a y");
+        assert!(is_silent(&running, &mut client));
+    }
+    running.disk.set(Gate::Open);
+    let lengths: String = (1..=21).map(|length| format!(":{length}\r\n")).collect();
+    assert_eq!(hear(&mut client, lengths.len()), lengths);
+    running.end().unwrap();
+}
+
+#[test]
+fn who_takes_the_place_of_a_held_connection_waits_for_its_own_sync() {
+    let running = run();
+    let (mut first, before) = (running.connect(), running.disk.syncs());
+    running.disk.set(Gate::Shut);
+    say(&mut first, "SET a 1");
+    running.disk.wait_behind(before);
+    drop(first);
+    let mut second = running.connect();
+    say(&mut second, "SET a 2");
+    running.wait_for_commands(2);
+    assert!(is_silent(&running, &mut second));
+    running.disk.set(Gate::Open);
+    assert_eq!(hear(&mut second, 5), "+OK\r\n");
+    running.end().unwrap();
+}
+
+#[test]
+fn after_a_sync_that_failed_nobody_is_told_anything() {
+    let running = run();
+    let mut client = running.connect();
+    say(&mut client, "SET a 1");
+    assert_eq!(hear(&mut client, 5), "+OK\r\n");
+    running.disk.set(Gate::Broken);
+    say(&mut client, "SET a 2");
+    let mut heard = Vec::new();
+    // The end may be that of a connection with something unread.
+    drop(client.read_to_end(&mut heard));
+    assert!(heard.is_empty(), "{}", heard.escape_ascii());
+    assert!(running.thread.join().unwrap().is_err());
+}
