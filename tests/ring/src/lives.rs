@@ -256,9 +256,13 @@ impl World {
             self.counts.bump("losses_registered");
         }
         let change = Change::Register { node, nonce: life, address: node.to_string(), survived };
-        if let Decision::Registered { incarnation } = self.decide(change) {
-            self.council.heard_at.insert(node, self.now);
-            self.tell_node(node, ToNode::Registered { life, incarnation });
+        match self.decide(change) {
+            Decision::Registered { incarnation } => {
+                self.council.heard_at.insert(node, self.now);
+                self.tell_node(node, ToNode::Registered { life, incarnation });
+            }
+            // A life before it was late and counts now: this one has to begin anew.
+            _ => self.tell_node(node, ToNode::Replaced { life }),
         }
     }
 

@@ -43,33 +43,72 @@ pub(crate) enum Event {
 /// What comes to a node.
 pub(crate) enum ToNode {
     /// Another node says something.
-    Said { from: NodeId, incarnation: Incarnation, message: Message },
+    Said {
+        from: NodeId,
+        incarnation: Incarnation,
+        message: Message,
+    },
     /// The group has a table.
     Table(Arc<Table>),
     /// The group heard this life, asked then.
-    Heard { life: u64, asked_at: Moment },
+    Heard {
+        life: u64,
+        asked_at: Moment,
+    },
     /// The group knows this life under that number.
-    Registered { life: u64, incarnation: Incarnation },
+    Registered {
+        life: u64,
+        incarnation: Incarnation,
+    },
     /// A client asks.
-    Request { client: usize, operation: usize, attempt: u32 },
+    Request {
+        client: usize,
+        operation: usize,
+        attempt: u32,
+    },
     /// Cells came.
     Cells(Box<Cells>),
     /// Cells are written beside the old ones, and may be put in place.
-    Staged { life: u64, cells: Box<Cells> },
+    Staged {
+        life: u64,
+        cells: Box<Cells>,
+    },
     /// Cells that were sent did not arrive.
-    NotSent { life: u64, slot: Slot, to: NodeId },
+    NotSent {
+        life: u64,
+        slot: Slot,
+        to: NodeId,
+    },
     /// Its timer.
-    Tick { life: u64 },
+    Tick {
+        life: u64,
+    },
     /// Its other timer: it tells the group that it lives.
-    Beat { life: u64 },
+    /// Another life of it counts.
+    Replaced {
+        life: u64,
+    },
+    Beat {
+        life: u64,
+    },
     /// It asks the group to be registered, if it is not.
-    Register { life: u64 },
+    Register {
+        life: u64,
+    },
     /// Its disk wrote so much.
-    Written { life: u64, through: u64 },
+    Written {
+        life: u64,
+        through: u64,
+    },
     /// Its disk synced so much.
-    Synced { life: u64, through: u64 },
+    Synced {
+        life: u64,
+        through: u64,
+    },
     /// It syncs what is written.
-    SyncDue { life: u64 },
+    SyncDue {
+        life: u64,
+    },
 }
 
 /// A copy of the applied cells of a slot.

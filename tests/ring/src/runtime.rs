@@ -41,6 +41,7 @@ impl World {
             ToNode::NotSent { life, slot, to } if is_life(life) => {
                 self.give(node, Input::TransferEnded { slot, to });
             }
+            ToNode::Replaced { life } if is_life(life) => self.begin_again(node),
             ToNode::Tick { life } if is_life(life) => self.tick(node, life),
             ToNode::Beat { life } if is_life(life) => self.beat(node, life),
             ToNode::Register { life } if is_life(life) => self.register(node, life),
@@ -67,11 +68,15 @@ impl World {
         }
         self.effects = effects;
         if is_superseded {
-            self.counts.bump("lives_superseded");
-            say!(self, "{node} hears that another life of it counts, and begins again");
-            self.end_process(node);
-            self.after(1_000, Event::Start { node });
+            self.begin_again(node);
         }
+    }
+
+    fn begin_again(&mut self, node: NodeId) {
+        self.counts.bump("lives_superseded");
+        say!(self, "{node} hears that another life of it counts, and begins again");
+        self.end_process(node);
+        self.after(1_000, Event::Start { node });
     }
 
     fn perform(&mut self, node: NodeId, effect: Effect) {
