@@ -10,6 +10,7 @@ mod phases;
 mod report;
 mod schedules;
 mod servers;
+mod waits;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
@@ -101,10 +102,12 @@ enum Phase {
     Cut,
     /// Cuts, kills and pauses at random.
     Schedules,
+    /// Who waits for a field is told of a write.
+    Waits,
 }
 
 impl Phase {
-    const ALL: [Self; 4] = [Self::Throughput, Self::Always, Self::Cut, Self::Schedules];
+    const ALL: [Self; 5] = [Self::Throughput, Self::Always, Self::Waits, Self::Cut, Self::Schedules];
 }
 
 fn main() -> ExitCode {
@@ -180,6 +183,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
         if arguments.phases.is_empty() || arguments.phases.contains(&phase) {
             measured.push(match phase {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
+                Phase::Waits => run_waits_phase(scale, &place)?,
                 Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
@@ -236,6 +240,14 @@ fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Result<M
     report::print_findings(title, &findings);
     let is_right = findings.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll);
     Ok(Measured { phase, rows, detail: serde_json::to_value(&findings)?, is_right })
+}
+
+/// Waits at one node.
+fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let findings = waits::run(scale, place, &mut |line| eprintln!("{line}"));
+    waits::print(&findings);
+    let (rows, detail) = (waits::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Waits, rows, detail, is_right: waits::is_right(&findings) })
 }
 
 /// The phase on hosts that can be cut off; where they cannot be made it says so.

@@ -31,7 +31,7 @@ pub struct Shared<'a> {
 /// One connection.
 pub struct Connection {
     stream: TcpStream,
-    /// Its number: it asks about the keys that leave this rest when they are divided by the count of connections.
+    /// Its number: it asks about the keys whose places leave this rest when they are divided by the count of connections.
     number: u32,
     asked_once: u32,
     out: Vec<u8>,
@@ -86,7 +86,9 @@ impl Connection {
     }
 
     fn next_key(&mut self, shared: &mut Shared<'_>) -> Option<u32> {
-        let (keys, connections) = (shared.model.keys(), shared.work.connections);
+        let only = shared.work.only.as_deref();
+        let keys = only.map_or(shared.model.keys(), |only| only.len() as u32);
+        let connections = shared.work.connections;
         let own = keys.saturating_sub(self.number).div_ceil(connections);
         let choice = match shared.work.choice {
             Choice::Random { .. } if own > 0 => shared.random.u32(..own),
@@ -96,7 +98,8 @@ impl Connection {
             }
             _ => return None,
         };
-        Some(choice * connections + self.number)
+        let place = choice * connections + self.number;
+        Some(only.map_or(place, |only| only[place as usize]))
     }
 
     fn ask(&mut self, key: u32, shared: &mut Shared<'_>) {

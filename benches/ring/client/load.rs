@@ -12,6 +12,7 @@ use crate::machine::{MachineShare, MachineTime};
 use mio::{Events, Interest, Poll, Token};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A server that says nothing for so long is not measured any further.
@@ -48,8 +49,10 @@ pub struct Work {
     pub depth: usize,
     /// Which keys, and for how long.
     pub choice: Choice,
-    /// The server's process, to know its CPU time.
-    pub process: Option<u32>,
+    /// The server's processes, to know their CPU time.
+    pub processes: Vec<u32>,
+    /// Only these keys, in this order; all of them where none are named.
+    pub only: Option<Arc<[u32]>>,
     /// Of the order of the keys.
     pub seed: u64,
 }
@@ -173,7 +176,7 @@ pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, L
     for connection in &mut connections {
         busy += usize::from(connection.send(Instant::now(), &mut shared)?);
     }
-    let mut usage = Usage::now(work.process);
+    let mut usage = Usage::now(&work.processes);
     let mut is_warm = from == start;
     let mut events = Events::with_capacity(connections.len().max(1));
     let mut scratch = vec![0; SCRATCH_BYTES];
@@ -181,7 +184,7 @@ pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, L
         wait(&mut poll, &mut events)?;
         if !is_warm && Instant::now() >= from {
             is_warm = true;
-            usage = Usage::now(work.process);
+            usage = Usage::now(&work.processes);
         }
         for event in &events {
             let connection = &mut connections[event.token().0];
@@ -194,7 +197,7 @@ pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, L
         }
     }
     let end = Instant::now().min(until);
-    Ok(usage.outcome(work.process, shared.tally, (end - from).as_secs_f64()))
+    Ok(usage.outcome(&work.processes, shared.tally, (end - from).as_secs_f64()))
 }
 
 fn connected(work: &Work, poll: &Poll) -> Result<Vec<Connection>, LoadError> {
@@ -230,14 +233,16 @@ struct Usage {
 }
 
 impl Usage {
-    fn now(server: Option<u32>) -> Self {
-        let server = server.and_then(process_cpu_seconds);
+    fn now(servers: &[u32]) -> Self {
+        // Of none nothing is known, and not that it used nothing.
+        let all = servers.iter().map(|&process| process_cpu_seconds(process));
+        let server = all.sum::<Option<f64>>().filter(|_| !servers.is_empty());
         Self { server, client: process_cpu_seconds(std::process::id()), machine: MachineTime::now() }
     }
 
     /// What was used since.
-    fn outcome(&self, server: Option<u32>, tally: Tally, seconds: f64) -> Outcome {
-        let now = Self::now(server);
+    fn outcome(&self, servers: &[u32], tally: Tally, seconds: f64) -> Outcome {
+        let now = Self::now(servers);
         let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
         Outcome {
             operations: tally.operations,

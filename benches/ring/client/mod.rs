@@ -10,6 +10,7 @@ mod load;
 mod memcached;
 mod protocol;
 mod resp;
+mod speaker;
 #[cfg(test)]
 mod tests;
 
@@ -19,3 +20,4 @@ pub use load::{Choice, LoadError, Outcome, Work, run};
 pub use protocol::{Operation, Protocol, Reply};
 #[cfg(test)]
 pub use resp::parse_command;
+pub use speaker::{Heard, SpeakError, Speaker, unexpected};

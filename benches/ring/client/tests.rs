@@ -169,7 +169,8 @@ fn set_append_and_read(protocol: Protocol, depth: usize, fault: Fault) -> Result
         connections: 7,
         depth,
         choice: Choice::EachOnce,
-        process: None,
+        processes: Vec::new(),
+        only: None,
         seed: 1,
     };
     let mut wrong = 0;
@@ -244,7 +245,8 @@ fn a_server_that_hangs_up_or_talks_unasked_ends_the_load() {
         connections: 1,
         depth: 1,
         choice: Choice::EachOnce,
-        process: None,
+        processes: Vec::new(),
+        only: None,
         seed: 1,
     };
     let (pieces, mut model) = (Pieces::seeded(4), Model::empty(10));

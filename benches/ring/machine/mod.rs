@@ -21,6 +21,13 @@ pub fn process_cpu_seconds(process: u32) -> Option<f64> {
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Memory that a process has written to and no file backs, in bytes: its heap, mostly; none if it is gone.
+pub fn process_anonymous_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +42,14 @@ mod tests {
         assert!(process_cpu_seconds(own).unwrap() - before > 0.02);
         // The largest number that a process can have is below this.
         assert_eq!(process_cpu_seconds(u32::MAX), None);
+    }
+
+    #[test]
+    fn memory_that_a_process_writes_to_is_its_own() {
+        let own = std::process::id();
+        let before = process_anonymous_bytes(own).unwrap();
+        let written = vec![1_u8; 64 << 20];
+        assert!(process_anonymous_bytes(own).unwrap() > before + (48 << 20), "{}", written.len());
+        assert_eq!(process_anonymous_bytes(u32::MAX), None);
     }
 }

@@ -183,7 +183,8 @@ impl Subject {
             connections: CLIENTS,
             depth,
             choice,
-            process: Some(self.server.process()),
+            processes: vec![self.server.process()],
+            only: None,
             seed,
         }
     }

@@ -48,6 +48,7 @@ fn with_unit(figure: f64, unit: &str) -> String {
     match unit {
         "x" => format!("{figure:.2}x"),
         "%" => format!("{figure:.1} %"),
+        "B" => format!("{figure:.0} B"),
         "s" => format!("{figure:.1} s"),
         _ => format!("{figure:.0}"),
     }
