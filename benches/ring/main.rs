@@ -86,6 +86,12 @@ struct RunArguments {
     /// The seed of the first random schedule, to see one again.
     #[arg(long, value_name = "SEED")]
     schedule_seed: Option<u64>,
+    /// Add a line for each random schedule to this file, and go on behind its last one.
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// A client of the random schedules tells some reads as they were before: they must fail.
+    #[arg(long, hide = true)]
+    plant_stale_reads: bool,
     /// The program of Atoll.
     #[arg(long, value_name = "FILE")]
     atoll: Option<PathBuf>,
@@ -273,12 +279,21 @@ fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measur
         (None, None) if arguments.quick || arguments.records.is_some() => schedules::COUNT_QUICK,
         (None, None) => schedules::COUNT,
     };
-    let seed = arguments.schedule_seed.unwrap_or(schedules::SEED);
+    let resumed = arguments.ledger.as_deref().map(schedules::next_seed).transpose()?.flatten();
+    let seed = arguments.schedule_seed.or(resumed).unwrap_or(schedules::SEED);
     eprintln!("random schedules: about half a minute for each of {count}");
-    let found = schedules::run(seed, count, place);
+    let found = schedules::run(
+        &schedules::Asked {
+            seed,
+            count,
+            ledger: arguments.ledger.clone(),
+            is_planted: arguments.plant_stale_reads,
+        },
+        place,
+    );
     let findings = found.unwrap_or_else(|error| schedules::Findings {
-        outcomes: Vec::new(),
         missing: Some(phases::with_sources(&error)),
+        ..schedules::Findings::default()
     });
     schedules::print(&findings);
     let (rows, detail) = (schedules::rows(&findings), serde_json::to_value(&findings)?);

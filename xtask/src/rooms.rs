@@ -42,7 +42,13 @@ pub const ROOMS: &[Room] = &[
     Room { name: "engine", packages: &["atoll-engine"], budget_minutes: 2 },
     Room {
         name: "contract",
-        packages: &["atoll-store", "atoll-conformance", "atoll-memory", "atoll-embedded"],
+        packages: &[
+            "atoll-linearizability",
+            "atoll-store",
+            "atoll-conformance",
+            "atoll-memory",
+            "atoll-embedded",
+        ],
         budget_minutes: 2,
     },
     // Against a real node, which is started first.

@@ -7,14 +7,17 @@ mod after;
 mod asker;
 mod book;
 mod lane;
+mod ledger;
 mod plan;
 mod report;
+mod shared;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod trial;
 
 pub use asker::cluster_info;
+pub use ledger::next_seed;
 pub use plan::Keeping;
 pub use report::{is_right, print, rows};
 pub use trial::Outcome;
@@ -23,8 +26,9 @@ use crate::cut::{CutError, before, read, spawn, text, wait_for};
 use crate::phases::with_sources;
 use crate::servers::Place;
 use plan::Plan;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many hosts there are, each with a node.
 const HOSTS: usize = crate::cut::HOSTS;
@@ -37,6 +41,19 @@ pub const SEED: u64 = 271;
 /// The longest that one schedule may take, with all the waiting at its end.
 const TIME_MAX: Duration = Duration::from_secs(360);
 
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The first seed.
+    pub seed: u64,
+    /// How many.
+    pub count: u64,
+    /// Where a line is added for each.
+    pub ledger: Option<PathBuf>,
+    /// Whether a client tells some reads as they were before: to see that it is found.
+    pub is_planted: bool,
+}
+
 /// Which schedules to run.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Spec {
@@ -46,6 +63,10 @@ pub struct Spec {
     pub seed: u64,
     /// How many, each with the seed behind that of the last.
     pub count: u64,
+    /// Where a line is added for each.
+    pub ledger: Option<PathBuf>,
+    /// Whether a client tells some reads as they were before.
+    pub is_planted: bool,
     /// Where what a failed schedule left is put.
     pub kept: PathBuf,
 }
@@ -55,18 +76,21 @@ pub struct Spec {
 pub struct Findings {
     /// By schedule.
     pub outcomes: Vec<Outcome>,
+    /// What the ledger adds up to, earlier runs with it.
+    pub ledger: BTreeMap<String, u64>,
     /// Why there are none, or not all.
     pub missing: Option<String>,
 }
 
 /// Runs schedules in a child that may make namespaces; each is told as it ends.
-pub fn run(seed: u64, count: u64, place: &Place) -> Result<Findings, CutError> {
+pub fn run(asked: &Asked, place: &Place) -> Result<Findings, CutError> {
     let Some(program) = place.atoll.clone() else {
         let missing = Some("not offered yet: no program of Atoll was named".to_owned());
-        return Ok(Findings { outcomes: Vec::new(), missing });
+        return Ok(Findings { missing, ..Findings::default() });
     };
     let kept = place.folder.parent().unwrap_or(&place.folder).to_owned();
-    let spec = Spec { program, seed, count, kept };
+    let Asked { seed, count, ledger, is_planted } = asked.clone();
+    let spec = Spec { program, seed, count, ledger, is_planted, kept };
     let out = place.folder.join("schedules.json");
     let words = ["schedules".into(), place.folder.clone().into(), text(&spec)?.into(), out.clone().into()];
     let child = spawn(before(), &words)?;
@@ -86,13 +110,20 @@ pub fn inside(folder: &Path, spec: &Spec, out: &Path) -> Result<(), CutError> {
     for seed in (0..spec.count).map(|number| spec.seed.wrapping_add(number)) {
         let folder = folder.join(format!("schedule-{seed}"));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a schedule"))?;
-        let mut outcome = trial::run(&Plan::of(seed), &spec.program, &folder);
+        let begun_at = Instant::now();
+        let mut outcome = trial::run(&Plan::of(seed), spec, &folder);
         if outcome.is_well() {
             std::fs::remove_dir_all(&folder).map_err(CutError::io("remove the folder of a schedule"))?;
         } else {
             outcome.kept = keep(&folder, &spec.kept.join(format!("schedule-{seed}-failed")), &outcome);
         }
         report::print_one(&outcome);
+        if let Some(file) = &spec.ledger {
+            ledger::add(file, &outcome, begun_at.elapsed().as_secs())
+                .and_then(|()| ledger::sums(file))
+                .map(|sums| findings.ledger = sums)
+                .map_err(CutError::io("keep the ledger"))?;
+        }
         findings.outcomes.push(outcome);
         std::fs::write(out, text(&findings)?).map_err(CutError::io("write what was found"))?;
     }

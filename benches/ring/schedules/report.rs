@@ -33,6 +33,20 @@ pub fn print_one(outcome: &Outcome) {
         seconds(outcome.served_seconds),
         seconds(outcome.whole_seconds),
     );
+    let shared = &outcome.shared;
+    println!(
+        "             shared keys: {} operations, {} answered, {} refused, {} unknown, {} repeated by name ({} done \
+         before); histories: {} linearizable, {} not, {} undecided",
+        shared.operations(),
+        shared.done,
+        shared.refused,
+        shared.unknown + shared.unread,
+        shared.repeated,
+        shared.done_before,
+        shared.linearizable,
+        shared.broken,
+        shared.undecided,
+    );
     if outcome.served_seconds.is_some_and(|seconds| seconds > LONG_SECONDS) && !outcome.held_up_by.is_empty()
     {
         println!("             held up by {}", outcome.held_up_by);
@@ -40,7 +54,9 @@ pub fn print_one(outcome: &Outcome) {
     if outcome.is_well() {
         return;
     }
-    for words in outcome.problem.iter().chain(&outcome.crashes).chain(&outcome.told) {
+    for words in
+        outcome.problem.iter().chain(&outcome.crashes).chain(&outcome.told).chain(&outcome.shared.told)
+    {
         println!("             {words}");
     }
     if let Some(kept) = &outcome.kept {
@@ -58,6 +74,22 @@ pub fn print(findings: &Findings) {
     println!("  {:.1} % of the writes ended definitely", definite(findings) * 100.0);
     if let Some(calm) = median(findings.outcomes.iter().filter_map(|outcome| outcome.calm_seconds)) {
         println!("  writing every slot once takes {calm:.1} s when nothing is the matter, the median");
+    }
+    let of = |count: fn(&super::shared::Judged) -> u64| -> u64 {
+        findings.outcomes.iter().map(|outcome| count(&outcome.shared)).sum()
+    };
+    println!(
+        "  shared keys: {} operations, {} answered, {} repeated by name; histories: {} linearizable, {} not, {} undecided",
+        of(|shared| shared.operations()),
+        of(|shared| shared.done),
+        of(|shared| shared.repeated),
+        of(|shared| shared.linearizable),
+        of(|shared| shared.broken),
+        of(|shared| shared.undecided),
+    );
+    if !findings.ledger.is_empty() {
+        let sums: Vec<String> = findings.ledger.iter().map(|(name, sum)| format!("{name} {sum}")).collect();
+        println!("  the ledger so far: {}", sums.join(", "));
     }
     if let Some(why) = &findings.missing {
         println!("  missing: {why}");
@@ -126,6 +158,15 @@ fn spoiled(findings: &Findings) -> Option<String> {
     if unanswered > 0 {
         return Some(format!("{unanswered} keys that nobody answers for"));
     }
+    let undecided: u64 = findings.outcomes.iter().map(|outcome| outcome.shared.undecided).sum();
+    if undecided > 0 {
+        return Some(format!("{undecided} histories that the checker could not decide"));
+    }
+    let unfit = |outcome: &&Outcome| outcome.shared.strange > 0 || !outcome.shared.is_enough();
+    if let Some(outcome) = findings.outcomes.iter().find(unfit) {
+        let why = outcome.shared.told.first().cloned().unwrap_or_default();
+        return Some(format!("seed {}: {why}", outcome.plan.seed));
+    }
     let told = |outcome: &Outcome| {
         let why = outcome.problem.iter().chain(&outcome.crashes).next()?;
         Some(format!("seed {}: {why}", outcome.plan.seed))
@@ -158,6 +199,15 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
         row(
             Row::at_most("random schedules: reads that found less than was known", "reads", 0.0, None),
             is_measured.then(|| sum(|outcome| outcome.counts.stale)),
+        ),
+        row(
+            Row::at_most(
+                "random schedules: histories of shared keys not linearizable",
+                "histories",
+                0.0,
+                None,
+            ),
+            is_measured.then(|| sum(|outcome| outcome.shared.broken)),
         ),
         row(
             Row::at_most("random schedules: every slot serves again, the longest", "s", 10.0, None),

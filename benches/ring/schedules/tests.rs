@@ -6,6 +6,7 @@ use super::book::{Book, CELLS, Counts, Wrong};
 use super::lane::Lane;
 use super::plan::{END_MS, Fault, Keeping, Kind, Plan, Share};
 use super::report::{is_right, rows};
+use super::shared::Judged;
 use super::{Findings, HOSTS, Outcome};
 use crate::client::parse_command;
 use std::collections::{BTreeSet, HashMap};
@@ -327,6 +328,7 @@ fn outcome(seed: u64) -> Outcome {
     Outcome {
         plan: Plan::of(seed),
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },
+        shared: Judged { done: 400, linearizable: 6, ..Judged::default() },
         calm_seconds: Some(0.5),
         served_seconds: Some((seed % 270) as f64 / 10.0),
         held_up_by: String::new(),
@@ -339,7 +341,7 @@ fn outcome(seed: u64) -> Outcome {
 }
 
 fn findings(seeds: impl IntoIterator<Item = u64>) -> Findings {
-    Findings { outcomes: seeds.into_iter().map(outcome).collect(), missing: None }
+    Findings { outcomes: seeds.into_iter().map(outcome).collect(), ..Findings::default() }
 }
 
 #[test]
@@ -350,7 +352,7 @@ fn twenty_schedules_contain_every_fault_and_hold_when_nothing_is_wrong() {
     assert!(rows.iter().all(|row| row.holds), "{rows:?}");
     assert_eq!(
         rows.iter().map(|row| row.figure).collect::<Vec<_>>(),
-        [Some(0.0), Some(0.0), Some(2.0), Some(1.05)]
+        [Some(0.0), Some(0.0), Some(0.0), Some(2.0), Some(1.05)]
     );
 }
 
@@ -361,7 +363,11 @@ fn a_fault_that_never_occurred_a_lost_write_or_a_crash_is_a_failure() {
     let found = findings(without_kills.take(20));
     assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds));
     assert!(rows(&found)[0].note.as_ref().is_some_and(|note| note.contains("kill")), "{:?}", rows(&found)[0]);
-    let spoils: [fn(&mut Outcome); 6] = [
+    let spoils: [fn(&mut Outcome); 10] = [
+        |one| one.shared.broken = 1,
+        |one| one.shared.undecided = 1,
+        |one| one.shared.strange = 1,
+        |one| one.shared.done = 299,
         |one| one.counts.lost = 1,
         |one| one.counts.stale = 1,
         |one| one.counts.foreign = 1,

@@ -5,8 +5,9 @@ use super::asker::Asker;
 use super::book::{Book, Counts};
 use super::lane::Lane;
 use super::plan::Plan;
+use super::shared::{Caller, Contender, History, Judged, judge};
 use super::stage::Stage;
-use super::{HOSTS, with_sources};
+use super::{HOSTS, Spec, with_sources};
 use crate::cut::{AtollRing, Cluster, CutError, Hosts, wait_until_well};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a long one.
 const PATIENCE_MS: [u64; 5] = [400, 400, 1_000, 2_500, 6_000];
+/// The same of those that contend for shared keys.
+const CONTENDER_PATIENCE_MS: [u64; 2] = [400, 1_500];
 /// How long it may take until every slot is served again after everything has healed.
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
 /// And until all copies are in sync.
@@ -32,6 +35,9 @@ pub struct Outcome {
     pub plan: Plan,
     /// What clients did and found.
     pub counts: Counts,
+    /// What clients that contended for a few keys did and found.
+    #[serde(default)]
+    pub shared: Judged,
     /// Seconds that it takes to write each slot of a ring that is well, with nobody beside it.
     pub calm_seconds: Option<f64>,
     /// Seconds from the end of the last fault until each slot took a write.
@@ -55,15 +61,16 @@ impl Outcome {
     pub fn is_well(&self) -> bool {
         let counts = &self.counts;
         let bad = counts.lost + counts.stale + counts.foreign + counts.unanswered;
-        bad == 0 && self.problem.is_none() && self.crashes.is_empty()
+        bad == 0 && self.shared.is_well() && self.problem.is_none() && self.crashes.is_empty()
     }
 }
 
 /// Runs a schedule.
-pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
+pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
     let mut outcome = Outcome {
         plan: plan.clone(),
         counts: Counts::default(),
+        shared: Judged::default(),
         calm_seconds: None,
         served_seconds: None,
         held_up_by: String::new(),
@@ -74,13 +81,15 @@ pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
         kept: None,
     };
     let book = Arc::new(Book::new(HOSTS * PATIENCE_MS.len()));
+    let history = Arc::new(History::new());
     let begun = Hosts::make(HOSTS, folder).and_then(|hosts| {
-        let mut ring = AtollRing::on(hosts, folder.to_owned(), program.to_owned(), plan.keeping);
+        let mut ring = AtollRing::on(hosts, folder.to_owned(), spec.program.clone(), plan.keeping);
         ring.start()?;
         Ok(Stage::with(ring))
     });
     let ended = begun.and_then(|mut stage| {
-        let ended = play(plan, &mut stage, &book, &mut outcome);
+        let clients = Clients { book: &book, history: &history, is_planted: spec.is_planted };
+        let ended = play(plan, &mut stage, clients, &mut outcome);
         let looked = stage.look_for_crashes();
         outcome.crashes = std::mem::take(&mut stage.crashes);
         stage.ring.stop();
@@ -88,16 +97,26 @@ pub fn run(plan: &Plan, program: &Path, folder: &Path) -> Outcome {
     });
     outcome.problem = ended.err().map(|error| with_sources(&error));
     outcome.counts = book.counts();
+    outcome.shared = judge(&history, plan.seed, folder);
     outcome.told = book.told();
     outcome
 }
 
-fn play(plan: &Plan, stage: &mut Stage, book: &Arc<Book>, outcome: &mut Outcome) -> Result<(), CutError> {
+/// What clients write down.
+#[derive(Clone, Copy)]
+struct Clients<'a> {
+    book: &'a Arc<Book>,
+    history: &'a Arc<History>,
+    is_planted: bool,
+}
+
+fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outcome) -> Result<(), CutError> {
     let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
     wait_until_served(stage, plan.seed)?;
     outcome.calm_seconds = Some(begun_at.elapsed().as_secs_f64());
     std::thread::scope(|scope| {
-        let started = start_clients(scope, stage, book, plan.seed, &stop);
+        let started = start_clients(scope, stage, clients.book, plan.seed, &stop)
+            .and_then(|()| start_contenders(scope, stage, clients, plan.seed, &stop));
         let played = started.and_then(|()| {
             let healed_at = make_happen(plan, stage)?;
             outcome.held_up_by = wait_until_served(stage, plan.seed)?;
@@ -118,7 +137,7 @@ fn play(plan: &Plan, stage: &mut Stage, book: &Arc<Book>, outcome: &mut Outcome)
         stop.store(true, SeqCst);
         played
     })?;
-    on_host(stage, 0, |mut asker| look_up(&mut asker, book, LOOK_UP_TIME_MAX), plan.seed)
+    on_host(stage, 0, |mut asker| look_up(&mut asker, clients.book, LOOK_UP_TIME_MAX), plan.seed)
 }
 
 fn start_clients<'scope>(
@@ -139,6 +158,30 @@ fn start_clients<'scope>(
             // A thread that is on no host finds no node, which shows as a schedule in which nothing is acknowledged.
             if network.enter().is_ok() {
                 lane.run(stop);
+            }
+        });
+    }
+    Ok(())
+}
+
+fn start_contenders<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    stage: &Stage,
+    clients: Clients<'_>,
+    seed: u64,
+    stop: &'scope AtomicBool,
+) -> Result<(), CutError> {
+    let nodes = stage.ring.addresses();
+    for number in 0..HOSTS * CONTENDER_PATIENCE_MS.len() {
+        let network = stage.ring.hosts().network(number % HOSTS)?;
+        let patience = Duration::from_millis(CONTENDER_PATIENCE_MS[number / HOSTS]);
+        let seed = seed.wrapping_mul(1_000).wrapping_add(500 + number as u64);
+        let caller = Caller::new(&nodes, AtollRing::TOKEN, patience, seed);
+        let is_planted = clients.is_planted && number == 0;
+        let contender = Contender::new(number, caller, Arc::clone(clients.history), seed, is_planted);
+        scope.spawn(move || {
+            if network.enter().is_ok() {
+                contender.run(stop);
             }
         });
     }

@@ -87,7 +87,7 @@ fn without_rivals_and_without_atoll_every_bar_is_there_and_none_holds() {
     assert!(output.status.success(), "{}", shown(&output));
     assert!(shown(&output).contains("not offered yet"), "{}", shown(&output));
     let rows = rows(&file);
-    assert_eq!(rows.len(), 18);
+    assert_eq!(rows.len(), 19);
     for row in rows {
         assert!(row["figure"].is_null() && row["holds"] == false, "{row}");
         assert!(row["target"].is_number() && row["unit"].is_string(), "{row}");

@@ -19,13 +19,13 @@ mod checks;
 mod context;
 mod flaky;
 pub mod killed;
-pub mod linearizability;
 mod memory;
 mod relay;
 mod report;
 mod subject;
 mod suite;
 
+pub use atoll_linearizability as linearizability;
 pub use flaky::Flaky;
 pub use memory::Memory;
 pub use relay::{Relay, Relayed};

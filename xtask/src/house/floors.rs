@@ -7,7 +7,7 @@ use crate::workspace::Package;
 
 /// The floors, lowest first.
 const FLOORS: &[(&str, &[&str])] = &[
-    ("the foundation", &["atoll-errors", "atoll-buffer"]),
+    ("the foundation", &["atoll-errors", "atoll-buffer", "atoll-linearizability"]),
     ("the ground", &["atoll-options", "atoll-wire", "atoll-resp", "atoll-disk", "atoll-row-files"]),
     ("near", &["atoll-engine"]),
     ("the contract", &["atoll-store"]),

@@ -6,6 +6,10 @@
 //! Invariant: an operation whose outcome is unknown may take effect at any moment after its call, or
 //! never; one that was refused is no part of a history.
 
+mod settled;
+
+pub use settled::settled;
+
 use std::collections::{BTreeMap, HashSet};
 
 /// The cells of a partition: few, with short values.
@@ -106,7 +110,14 @@ fn write(cells: &Cells, action: &Action) -> Result<Cells, Option<String>> {
 /// Looks for an order of the operations that explains all their answers.
 #[must_use]
 pub fn explain(history: &[Operation]) -> Explained {
-    Search::new(history).run()
+    // So many looks nobody lives to see the end of.
+    explain_within(history, u64::MAX).unwrap_or(Explained::Never { longest: Vec::new() })
+}
+
+/// The same, with an end: none if it is not decided after so many tries, each of which may be remembered.
+#[must_use]
+pub fn explain_within(history: &[Operation], tries_max: u64) -> Option<Explained> {
+    Search::new(history).run(tries_max)
 }
 
 /// Calls and returns in the order of time, as a linked list from which operations are lifted.
@@ -165,21 +176,27 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn run(mut self) -> Explained {
+    fn run(mut self, tries_max: u64) -> Option<Explained> {
+        let mut tries = 0;
         let mut at = self.next[HEAD];
         loop {
             // A list with no returns left holds only operations that nobody knows about.
             match self.moments.get(at) {
                 None => {
-                    return Explained::By(self.order.into_iter().map(|(operation, _)| operation).collect());
+                    let order = self.order.into_iter().map(|(operation, _)| operation);
+                    return Some(Explained::By(order.collect()));
                 }
                 Some(&(operation, false)) => {
+                    if tries >= tries_max {
+                        return None;
+                    }
+                    tries += 1;
                     at = if self.try_next(operation) { self.next[HEAD] } else { self.next[at] };
                 }
                 // This one returned before anything after it was called, and could not be put in order.
                 Some(&(_, true)) => match self.undo() {
                     Some(place) => at = self.next[place],
-                    None => return Explained::Never { longest: self.longest },
+                    None => return Some(Explained::Never { longest: self.longest }),
                 },
             }
         }
@@ -290,6 +307,13 @@ mod tests {
         assert!(!is_explained(&[put(0, 1, "a"), swap(Answer::Conflict(Some("x".into())))]));
         assert!(!is_explained(&[put(0, 1, "a"), swap(Answer::Conflict(None))]));
         assert!(!is_explained(&[put(0, 1, "a"), swap(Answer::Done)]));
+    }
+
+    #[test]
+    fn what_takes_too_many_tries_is_not_decided() {
+        let history = [put(0, 1, "a"), put(2, 3, "b"), get(4, 5, "b")];
+        assert_eq!(explain_within(&history, 2), None);
+        assert_eq!(explain_within(&history, 3), Some(Explained::By(vec![0, 1, 2])));
     }
 
     #[test]

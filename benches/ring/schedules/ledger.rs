@@ -1,0 +1,96 @@
+//! The ledger of a soak: a line of JSON for each schedule that ended, as `cargo xtask soak` keeps them, and their sums.
+//!
+//! Invariant: a line is whole, or it is not there; a soak that was ended goes on with the seed behind the last line.
+
+use super::Outcome;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Goes up when what is promised changes.
+const FORMAT: u64 = 1;
+
+/// The line of a schedule.
+pub fn line(outcome: &Outcome, seconds: u64) -> String {
+    let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
+    for fault in &outcome.plan.faults {
+        *faults.entry(fault.kind.name()).or_default() += 1;
+    }
+    let (counts, shared) = (&outcome.counts, &outcome.shared);
+    let line = json!({
+        "soak": "ring-schedules",
+        "format": FORMAT,
+        "seed_from": outcome.plan.seed,
+        "seeds": 1,
+        "failures": u64::from(!outcome.is_well()),
+        "seconds": seconds,
+        "faults": faults,
+        "acknowledged": counts.acknowledged,
+        "refused": counts.refused,
+        "unknown": counts.unknown,
+        "reads": counts.reads,
+        "lost": counts.lost,
+        "stale": counts.stale,
+        "foreign": counts.foreign,
+        "unanswered": counts.unanswered,
+        "shared": {
+            "operations": shared.operations(),
+            "done": shared.done,
+            "refused": shared.refused,
+            "unknown": shared.unknown,
+            "unread": shared.unread,
+            "repeated": shared.repeated,
+            "done_before": shared.done_before,
+            "linearizable": shared.linearizable,
+            "broken": shared.broken,
+            "undecided": shared.undecided,
+        },
+    });
+    line.to_string()
+}
+
+/// Adds a line, in one write.
+pub fn add(file: &Path, outcome: &Outcome, seconds: u64) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file)?;
+    file.write_all((line(outcome, seconds) + "\n").as_bytes())?;
+    file.sync_data()
+}
+
+/// What was run so far.
+fn lines(file: &Path) -> io::Result<Vec<Value>> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    text.lines().map(|line| serde_json::from_str(line).map_err(io::Error::other)).collect()
+}
+
+/// The seed behind the last one; none if none was run.
+pub fn next_seed(file: &Path) -> io::Result<Option<u64>> {
+    let behind = |line: &Value| Some(line.get("seed_from")?.as_u64()? + line.get("seeds")?.as_u64()?);
+    Ok(lines(file)?.iter().filter_map(behind).max())
+}
+
+/// All numbers of all lines, added up by their names.
+pub fn sums(file: &Path) -> io::Result<BTreeMap<String, u64>> {
+    let mut sums = BTreeMap::new();
+    for line in lines(file)?.iter().filter(|line| line.get("format") == Some(&FORMAT.into())) {
+        add_up("", line, &mut sums);
+    }
+    sums.remove("format");
+    sums.remove("seed_from");
+    Ok(sums)
+}
+
+fn add_up(before: &str, value: &Value, sums: &mut BTreeMap<String, u64>) {
+    let Value::Object(fields) = value else { return };
+    for (name, value) in fields {
+        let name = format!("{before}{name}");
+        match value.as_u64() {
+            Some(number) => *sums.entry(name).or_default() += number,
+            None => add_up(&format!("{name} "), value, sums),
+        }
+    }
+}

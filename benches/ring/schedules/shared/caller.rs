@@ -1,0 +1,118 @@
+//! One request at a time to whoever serves a slot.
+//!
+//! Invariant: a request is sent once for each call: whether it was done is told, or told to be unknown.
+
+use super::super::asker::{NOTHING_HAPPENED, connect};
+use super::reply::{Tree, parse};
+use crate::cut::moved;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// An answer.
+    Answer(Tree),
+    /// Another node serves the slot, which is known now; nothing happened.
+    Moved,
+    /// Nothing happened, in so many words.
+    Refused,
+    /// An error that means nothing known.
+    Strange(String),
+    /// Nobody answered.
+    Unknown,
+    /// It was never sent.
+    NotSent,
+}
+
+/// A client of all nodes.
+pub struct Caller {
+    nodes: Vec<SocketAddr>,
+    token: String,
+    patience: Duration,
+    routes: HashMap<usize, usize>,
+    connections: Vec<Option<TcpStream>>,
+    random: fastrand::Rng,
+}
+
+impl Caller {
+    /// Not connected to anybody yet.
+    pub fn new(nodes: &[SocketAddr], token: &str, patience: Duration, seed: u64) -> Self {
+        Self {
+            nodes: nodes.to_vec(),
+            token: token.to_owned(),
+            patience,
+            routes: HashMap::new(),
+            connections: nodes.iter().map(|_| None).collect(),
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Asks once.
+    pub fn call(&mut self, slot: usize, words: &[String]) -> Heard {
+        let any = self.random.usize(..self.nodes.len());
+        let node = *self.routes.entry(slot).or_insert(any);
+        let heard = self.call_node(node, words);
+        match &heard {
+            Heard::Answer(Tree::Refused(said)) => {
+                if let Some((_, address)) = moved(said.as_bytes()) {
+                    match self.nodes.iter().position(|node| *node == address) {
+                        Some(node) => self.routes.insert(slot, node),
+                        None => self.routes.remove(&slot),
+                    };
+                    return Heard::Moved;
+                }
+                self.routes.remove(&slot);
+                let is_known = NOTHING_HAPPENED.iter().any(|word| said.starts_with(word));
+                if is_known { Heard::Refused } else { Heard::Strange(said.clone()) }
+            }
+            Heard::Answer(_) => heard,
+            _ => {
+                self.routes.remove(&slot);
+                heard
+            }
+        }
+    }
+
+    fn call_node(&mut self, node: usize, words: &[String]) -> Heard {
+        let stream = match self.connections[node].take() {
+            Some(stream) => stream,
+            None => match connect(self.nodes[node], &self.token, self.patience) {
+                Ok(stream) => stream,
+                Err(_) => return Heard::NotSent,
+            },
+        };
+        // A connection is kept only if its one request had its one answer.
+        match exchange(&stream, words, self.patience) {
+            Ok(tree) => {
+                self.connections[node] = Some(stream);
+                Heard::Answer(tree)
+            }
+            Err(_) => Heard::Unknown,
+        }
+    }
+}
+
+fn exchange(mut stream: &TcpStream, words: &[String], patience: Duration) -> io::Result<Tree> {
+    let mut bytes = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+    stream.write_all(bytes.as_bytes())?;
+    let until = Instant::now() + patience;
+    let (mut heard, mut scratch) = (Vec::new(), [0; 4096]);
+    loop {
+        if Instant::now() > until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match stream.read(&mut scratch)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => heard.extend_from_slice(&scratch[..count]),
+        }
+        match parse(&heard)? {
+            None => {}
+            Some((tree, taken)) if taken == heard.len() => return Ok(tree),
+            Some(_) => return Err(io::Error::other("a reply to nothing")),
+        }
+    }
+}

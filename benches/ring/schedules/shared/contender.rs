@@ -1,0 +1,237 @@
+//! A client that works on the shared keys as all others do, and writes down what it did.
+
+use super::caller::{Caller, Heard};
+use super::history::{History, Record};
+use super::reply::Tree;
+use super::subject::Subject;
+use atoll_linearizability::{Action, Answer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Between two operations.
+const PAUSE: Duration = Duration::from_millis(8);
+/// After one that was not served.
+const PAUSE_REFUSED: Duration = Duration::from_millis(25);
+/// So often an operation follows where it is sent.
+const MOVES_MAX: u32 = 3;
+/// For so long after the end an operation with a name is still asked for, and last reads are.
+const LAST_TIME_MAX: Duration = Duration::from_secs(10);
+/// So many reads are told rightly before one is told as it was before, where that is planted.
+const PLANTED_EVERY: u64 = 40;
+
+/// The client.
+pub struct Contender {
+    number: usize,
+    caller: Caller,
+    history: Arc<History>,
+    subjects: Vec<Subject>,
+    random: fastrand::Rng,
+    /// What was last found, by subject and cell: what swaps expect.
+    known: Vec<Vec<Option<String>>>,
+    /// Operations so far.
+    count: u64,
+    /// Under which names of writes are counted.
+    name: String,
+    sequence: u64,
+    /// Whether some reads are told as they were before: a fault that must be found.
+    is_planted: bool,
+}
+
+/// What came of one operation.
+struct Ended {
+    answer: Option<Answer>,
+    sent: u32,
+    was_done_before: bool,
+}
+
+impl Contender {
+    /// That of this number.
+    pub fn new(number: usize, caller: Caller, history: Arc<History>, seed: u64, is_planted: bool) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let subjects = Subject::all();
+        let known = subjects.iter().map(|subject| vec![None; usize::from(subject.cells())]).collect();
+        // Another one in each schedule and for each client.
+        let name = format!("{:x}", random.u128(1..));
+        Self { number, caller, history, subjects, random, known, count: 0, name, sequence: 0, is_planted }
+    }
+
+    /// Works until it is told to stop; then reads everything once more.
+    pub fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(SeqCst) {
+            let subject = self.random.usize(..self.subjects.len());
+            let action = self.action(subject);
+            let is_named = match action {
+                Action::Append(..) => self.random.bool(),
+                Action::Swap(..) | Action::Delete(_) => self.random.u8(..3) == 0,
+                _ => false,
+            };
+            let is_served = self.perform(subject, action, is_named, stop);
+            std::thread::sleep(if is_served { PAUSE } else { PAUSE_REFUSED });
+        }
+        let until = Instant::now() + LAST_TIME_MAX;
+        for subject in 0..self.subjects.len() {
+            let action = if self.subjects[subject].is_hash { Action::Scan } else { Action::Get(0) };
+            while !self.perform(subject, action.clone(), false, stop) && Instant::now() < until {
+                std::thread::sleep(PAUSE_REFUSED);
+            }
+        }
+    }
+
+    fn action(&mut self, subject: usize) -> Action {
+        self.count += 1;
+        let bytes = format!("<{}.{}>", self.number, self.count);
+        let (cells, is_hash) = (self.subjects[subject].cells(), self.subjects[subject].is_hash);
+        let cell = self.random.u8(..cells);
+        match self.random.u8(..32) {
+            0..=1 if is_hash => Action::Scan,
+            0..=10 => Action::Get(cell),
+            11..=12 if is_hash => Action::Put((0..cells).collect(), bytes),
+            11..=14 => Action::Put(vec![cell], bytes),
+            15..=22 => Action::Append(cell, bytes),
+            23..=29 => {
+                let expected = self.known[subject][usize::from(cell)].clone();
+                Action::Swap(cell, expected, bytes)
+            }
+            _ => Action::Delete(cell),
+        }
+    }
+
+    /// Performs an operation and writes it down; whether it was answered.
+    fn perform(&mut self, subject: usize, action: Action, is_named: bool, stop: &AtomicBool) -> bool {
+        let called_ns = self.history.now_ns();
+        let ended =
+            if is_named { self.ask_named(subject, &action, stop) } else { self.ask(subject, &action) };
+        let returned_ns = self.history.now_ns();
+        let Ended { answer: Some(answer), sent, was_done_before } = ended else {
+            self.history.notes().refused += u64::from(ended.sent > 0);
+            return false;
+        };
+        let is_answered = answer != Answer::Unknown;
+        if !is_answered && matches!(action, Action::Get(_) | Action::Scan) {
+            self.history.notes().unread += 1;
+            return false;
+        }
+        let answer = self.planted(subject, &action, answer);
+        self.learn(subject, &action, &answer);
+        let client = self.number;
+        self.history.add(Record {
+            subject,
+            client,
+            action,
+            answer,
+            called_ns,
+            returned_ns,
+            sent,
+            is_named,
+            was_done_before,
+        });
+        is_answered
+    }
+
+    /// Asks once, wherever it is sent; no answer if it did not happen.
+    fn ask(&mut self, subject: usize, action: &Action) -> Ended {
+        let words = self.subjects[subject].words(action);
+        let slot = self.subjects[subject].slot;
+        let mut sent = 0;
+        loop {
+            let heard = self.caller.call(slot, &words);
+            sent += u32::from(heard != Heard::NotSent);
+            let answer = match heard {
+                Heard::Moved if sent <= MOVES_MAX => continue,
+                Heard::Moved | Heard::Refused | Heard::NotSent => None,
+                Heard::Unknown => Some(Answer::Unknown),
+                Heard::Strange(said) => Some(self.strange(&words, said)),
+                Heard::Answer(tree) => Some(self.understood(subject, action, &words, &tree)),
+            };
+            return Ended { answer, sent, was_done_before: false };
+        }
+    }
+
+    /// Asks until there is an answer, under a name by which it is done once.
+    fn ask_named(&mut self, subject: usize, action: &Action, stop: &AtomicBool) -> Ended {
+        self.sequence += 1;
+        // What was given up is asked for by nobody again, so all may be forgotten, or nothing.
+        let floor = if self.random.bool() { self.sequence } else { 0 };
+        let mut words: Vec<String> =
+            ["AT.ID", &self.name, &self.sequence.to_string(), &floor.to_string()].map(str::to_owned).into();
+        words.extend(self.subjects[subject].words(action));
+        let slot = self.subjects[subject].slot;
+        let (mut sent, mut is_open, mut until) = (0, false, None);
+        loop {
+            let heard = self.caller.call(slot, &words);
+            sent += u32::from(heard != Heard::NotSent);
+            match heard {
+                Heard::Answer(Tree::List(items)) if items.len() == 2 => {
+                    let was_done_before = items[0] == Tree::Number(1);
+                    let answer = self.understood(subject, action, &words, &items[1]);
+                    return Ended { answer: Some(answer), sent, was_done_before };
+                }
+                Heard::Answer(tree) => {
+                    let answer = Some(self.strange(&words, format!("{tree:?}")));
+                    return Ended { answer, sent, was_done_before: false };
+                }
+                Heard::Strange(said) => {
+                    let answer = Some(self.strange(&words, said));
+                    return Ended { answer, sent, was_done_before: false };
+                }
+                Heard::Unknown => is_open = true,
+                Heard::Moved | Heard::Refused | Heard::NotSent => {}
+            }
+            if stop.load(SeqCst) {
+                let until = *until.get_or_insert_with(|| Instant::now() + LAST_TIME_MAX);
+                if Instant::now() > until {
+                    return Ended {
+                        answer: is_open.then_some(Answer::Unknown),
+                        sent,
+                        was_done_before: false,
+                    };
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn understood(&self, subject: usize, action: &Action, words: &[String], tree: &Tree) -> Answer {
+        let answer = self.subjects[subject].answer(action, tree);
+        answer.unwrap_or_else(|| self.strange(words, format!("{tree:?}")))
+    }
+
+    fn strange(&self, words: &[String], said: String) -> Answer {
+        self.history.strange(format!("{:?} was answered with {said}", words.join(" ")));
+        Answer::Unknown
+    }
+
+    /// Where a fault is planted, now and then what was found before instead of what was found.
+    fn planted(&self, subject: usize, action: &Action, answer: Answer) -> Answer {
+        match (action, &answer) {
+            (Action::Get(cell), Answer::Value(_)) if self.is_planted && self.count % PLANTED_EVERY < 2 => {
+                Answer::Value(self.known[subject][usize::from(*cell)].clone())
+            }
+            _ => answer,
+        }
+    }
+
+    fn learn(&mut self, subject: usize, action: &Action, answer: &Answer) {
+        let known = &mut self.known[subject];
+        match (action, answer) {
+            (Action::Get(cell), Answer::Value(value)) | (Action::Swap(cell, ..), Answer::Conflict(value)) => {
+                known[usize::from(*cell)].clone_from(value);
+            }
+            (Action::Scan, Answer::Cells(cells)) => {
+                for (cell, value) in (0..).zip(known) {
+                    *value = cells.get(&cell).cloned();
+                }
+            }
+            (Action::Put(cells, value), Answer::Done) => {
+                cells.iter().for_each(|cell| known[usize::from(*cell)] = Some(value.clone()));
+            }
+            (Action::Swap(cell, _, value), Answer::Done) => known[usize::from(*cell)] = Some(value.clone()),
+            (Action::Append(cell, bytes), Answer::Done) => {
+                known[usize::from(*cell)].get_or_insert_default().push_str(bytes);
+            }
+            (Action::Delete(cell), Answer::Done) => known[usize::from(*cell)] = None,
+            _ => {}
+        }
+    }
+}
