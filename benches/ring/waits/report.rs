@@ -4,6 +4,9 @@ use super::wake::{Round, Times};
 use super::{CONNECTIONS, Findings};
 use crate::report::{Row, median};
 
+/// One of the times of a round.
+type Figure = fn(&Round) -> Times;
+
 /// What watches of the second time may add to the memory of the first, as a share of it: noise of the allocator.
 const ADDED_SHARE_MAX: f64 = 0.25;
 
@@ -25,7 +28,7 @@ pub fn is_right(findings: &Findings) -> bool {
 
 /// The bars.
 pub fn rows(findings: &Findings) -> Vec<Row> {
-    let ways: [(&str, fn(&Round) -> Times); 2] =
+    let ways: [(&str, Figure); 2] =
         [("a push of AT.WATCH", |round| round.push), ("an answer of AT.WAIT", |round| round.answer)];
     let mut rows: Vec<Row> = ways.map(|(words, of)| wake_row(findings, words, of)).into();
     let bar = format!("100,000 watches on {CONNECTIONS} connections, server heap each");
@@ -56,7 +59,7 @@ fn wake_row(findings: &Findings, words: &str, of: fn(&Round) -> Times) -> Row {
 pub fn print(findings: &Findings) {
     println!("Waits at one node in memory: microseconds, medians over rounds");
     println!("{:>42} {:>9} {:>9}", "", "p50", "p99");
-    let lines: [(&str, fn(&Round) -> Times); 6] = [
+    let lines: [(&str, Figure); 6] = [
         ("get", |round| round.get),
         ("write that somebody watches", |round| round.write),
         ("push, from the sending of the write", |round| round.push),
