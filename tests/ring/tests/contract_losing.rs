@@ -45,7 +45,7 @@ impl Changing {
         let (nodes, died, checks, checked) = Default::default();
         let ring = Self { group, nodes, died, checks, checked };
         (1..=3).for_each(|node| ring.begin(NodeId(node)));
-        ring.wait_until(|table| is_whole(table));
+        ring.wait_until(is_whole);
         ring
     }
 
