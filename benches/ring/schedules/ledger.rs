@@ -94,3 +94,29 @@ fn add_up(before: &str, value: &Value, sums: &mut BTreeMap<String, u64>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_add_up_and_the_next_seed_is_behind_the_last() {
+        let file = std::env::temp_dir().join(format!("atoll-ledger-{}.jsonl", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        assert_eq!(next_seed(&file).unwrap(), None);
+        for seed in [7, 8] {
+            let mut outcome = super::super::tests::outcome(seed);
+            outcome.shared.broken = seed - 7;
+            add(&file, &outcome, 30).unwrap();
+        }
+        let (next, sums) = (next_seed(&file).unwrap(), sums(&file).unwrap());
+        assert_eq!(next, Some(9));
+        let of = |name: &str| sums.get(name).copied();
+        assert_eq!([of("seeds"), of("seconds"), of("failures")], [Some(2), Some(60), Some(1)]);
+        assert_eq!([of("shared operations"), of("shared broken")], [Some(800), Some(1)]);
+        assert_eq!((of("format"), of("seed_from")), (None, None));
+        std::fs::write(&file, "{half").unwrap();
+        assert!(next_seed(&file).is_err(), "a line that is none is not passed over");
+        std::fs::remove_file(&file).unwrap();
+    }
+}

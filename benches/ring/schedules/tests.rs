@@ -324,7 +324,7 @@ fn greet(mut stream: TcpStream) -> TcpStream {
     stream
 }
 
-fn outcome(seed: u64) -> Outcome {
+pub(super) fn outcome(seed: u64) -> Outcome {
     Outcome {
         plan: Plan::of(seed),
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },

@@ -10,6 +10,9 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+/// This word of a refusal means that it may have happened.
+const NOBODY_KNOWS: &str = "UNKNOWN ";
+
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -21,7 +24,7 @@ pub enum Heard {
     Refused,
     /// An error that means nothing known.
     Strange(String),
-    /// Nobody answered.
+    /// Nobody answered, or nobody knows.
     Unknown,
     /// It was never sent.
     NotSent,
@@ -66,7 +69,10 @@ impl Caller {
                 }
                 self.routes.remove(&slot);
                 let is_known = NOTHING_HAPPENED.iter().any(|word| said.starts_with(word));
-                if is_known { Heard::Refused } else { Heard::Strange(said.clone()) }
+                if is_known {
+                    return Heard::Refused;
+                }
+                if said.starts_with(NOBODY_KNOWS) { Heard::Unknown } else { Heard::Strange(said.clone()) }
             }
             Heard::Answer(_) => heard,
             _ => {
