@@ -316,10 +316,12 @@ impl Replica {
         }
     }
 
-    /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way.
+    /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way. Where nobody is asked
+    /// there is none to wait for, and those who were asked before would answer each question with the next one.
     fn ask_again(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let waits = || self.busy.iter().any(|slot| self.slots.get(slot).is_some_and(Replicated::has_reads));
-        if self.options.reads == Reads::Confirmed && self.leases.is_answered() && waits() {
+        let is_asked = !self.leases.partners.is_empty();
+        if self.options.reads == Reads::Confirmed && is_asked && self.leases.is_answered() && waits() {
             self.ask(now, effects);
         }
     }
