@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) books: Vec<Book>,
     /// How many operations clients began.
     pub(crate) begun: usize,
+    /// How much has happened.
+    happened: u64,
     /// Counts everything that is seen from outside.
     pub(crate) moment: u64,
     pub(crate) tickets: u64,
@@ -74,6 +76,9 @@ pub(crate) struct World {
 /// Everything begins then, so that no clock has to show a time before it began.
 const BEGINNING_US: u64 = 1_000_000;
 
+/// What may happen in one run; usual are some ten thousand.
+const HAPPENED_MAX: u64 = 3_000_000;
+
 impl World {
     pub(crate) fn new(seed: u64, case: &Case, is_traced: bool) -> Self {
         let mut random = Rng::with_seed(seed);
@@ -92,6 +97,7 @@ impl World {
             phase: Phase::Chaos,
             operations: Vec::new(),
             begun: 0,
+            happened: 0,
             moment: 0,
             tickets: 0,
             link_faults: 0,
@@ -136,6 +142,13 @@ impl World {
             self.now = self.now.max(at);
             self.digest.add(self.now);
             self.happen(event);
+            self.happened += 1;
+            if self.happened > HAPPENED_MAX {
+                return Err(format!(
+                    "{HAPPENED_MAX} things happened by {} us: messages answer each other",
+                    self.now
+                ));
+            }
             if let Some(broken) = self.broken.take() {
                 return Err(broken);
             }
