@@ -10,7 +10,8 @@ const SEEDS: u64 = 4000;
 
 /// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact moment. That none of
 /// these runs sees them is known and is no promise that they do no harm.
-const UNSEEN: [Bug; 6] = [
+const UNSEEN: [Bug; 7] = [
+    Bug::QuietSkipped,
     Bug::PromiseNotLengthened,
     Bug::LeaseFromHearing,
     Bug::ReadAfterRenouncing,
