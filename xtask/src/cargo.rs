@@ -2,6 +2,8 @@
 
 use crate::failure::Failure;
 use crate::{requirements, run, workspace};
+use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A Cargo command at the workspace's root.
@@ -39,6 +41,28 @@ pub fn locked() -> &'static [&'static str] {
     if crate::skip::in_ci() { &["--locked"] } else { &[] }
 }
 
+/// Builds a program of this name, with these words for `cargo build`; where it is.
+pub fn program(name: &str, selection: &[&str]) -> Result<PathBuf, Failure> {
+    let mut command = building()?;
+    command.args(["build", "--message-format", "json-render-diagnostics"]);
+    command.args(selection).args(locked());
+    let ran = run::step(&format!("build {name}"), &mut command)?;
+    built(&ran.stdout, name).ok_or_else(|| Failure::Malformed {
+        what: "the output of cargo build".to_owned(),
+        problem: format!("it names no program {name}"),
+    })
+}
+
+/// The program of this name that Cargo says it built.
+fn built(lines: &[String], name: &str) -> Option<PathBuf> {
+    let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_meant = |message: &Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
+    let mut programs = messages
+        .filter(is_meant)
+        .filter_map(|message| message.get("executable").and_then(Value::as_str).map(PathBuf::from));
+    programs.next_back()
+}
+
 /// The platform that the compiler builds for by default.
 pub fn host() -> Result<String, Failure> {
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
@@ -48,4 +72,20 @@ pub fn host() -> Result<String, Failure> {
         what: "the output of rustc -vV".to_owned(),
         problem: "it names no host".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_told_from_others_that_cargo_built() {
+        let line = |name: &str, executable: &str| {
+            format!(r#"{{"target":{{"name":"{name}"}},"executable":{executable}}}"#)
+        };
+        let lines = [line("atoll_cli", "null"), line("atoll", r#""/t/release/atoll""#), String::new()];
+        assert_eq!(built(&lines, "atoll"), Some(PathBuf::from("/t/release/atoll")));
+        assert_eq!(built(&lines, "atoll_cli"), None);
+        assert_eq!(built(&lines, "another"), None);
+    }
 }

@@ -3,8 +3,6 @@
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::{cargo, requirements, run};
-use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Command;
 
 const MANIFEST: &str = "benches/ring/Cargo.toml";
@@ -24,8 +22,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     if is_named(&words, "schedules") {
         requirements::networks("hosts that can be cut off")?;
     }
-    let atoll = program("atoll", &["--package", "atoll"])?;
-    let bench = program(PROGRAM, &["--manifest-path", MANIFEST])?;
+    let atoll = cargo::program("atoll", &["--release", "--package", "atoll"])?;
+    let bench = cargo::program(PROGRAM, &["--release", "--manifest-path", MANIFEST])?;
     let mut command = Command::new(bench);
     command.arg("run").arg("--atoll").arg(atoll);
     command.args(words.iter().filter(|word| *word != "--"));
@@ -51,42 +49,9 @@ fn named(words: &[String]) -> Option<String> {
     }
 }
 
-/// Builds a program, optimised.
-fn program(name: &str, selection: &[&str]) -> Result<PathBuf, Failure> {
-    let mut command = cargo::building()?;
-    command.args(["build", "--release", "--message-format", "json-render-diagnostics"]);
-    command.args(selection).args(cargo::locked());
-    let ran = run::step(&format!("build {name}, optimised"), &mut command)?;
-    built(&ran.stdout, name).ok_or_else(|| Failure::Malformed {
-        what: "the output of cargo build".to_owned(),
-        problem: format!("it names no program {name}"),
-    })
-}
-
-/// The program of this name that Cargo says it built.
-fn built(lines: &[String], name: &str) -> Option<PathBuf> {
-    let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let is_meant = |message: &Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
-    let mut programs = messages
-        .filter(is_meant)
-        .filter_map(|message| message.get("executable").and_then(Value::as_str).map(PathBuf::from));
-    programs.next_back()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_program_is_told_from_others_that_cargo_built() {
-        let line = |name: &str, executable: &str| {
-            format!(r#"{{"target":{{"name":"{name}"}},"executable":{executable}}}"#)
-        };
-        let lines = [line("atoll_cli", "null"), line("atoll", r#""/t/release/atoll""#), String::new()];
-        assert_eq!(built(&lines, "atoll"), Some(PathBuf::from("/t/release/atoll")));
-        assert_eq!(built(&lines, "atoll_cli"), None);
-        assert_eq!(built(&lines, PROGRAM), None);
-    }
 
     #[test]
     fn a_phase_is_wanted_when_it_is_named_or_none_is() {
