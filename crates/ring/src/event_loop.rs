@@ -13,7 +13,8 @@ use crate::connections::Connections;
 use crate::here::{Asked, Here, key_of};
 use crate::peer::Peers;
 use crate::table::Route;
-use atoll_resp::ReplyWriter;
+use atoll_replica::Ticket;
+use atoll_resp::{Protocol, ReplyWriter};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
@@ -221,23 +222,14 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Brings the replies that came after all to those who wait for them.
+    /// Brings the replies that came after all to those who wait for them, and tells what nobody asked for just now.
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
-            let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) else { continue };
-            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
-            if connection.outbox.fill(ticket, |target, _| target.extend_from_slice(&reply)) {
-                self.answered.push(key_of(ticket));
+            if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {
+                self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
             }
         }
-        let (answers, pushes) = self.here.slots.watches().take_told();
-        for (ticket, reply) in answers {
-            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
-            if connection.outbox.fill(ticket, |target, _| target.extend_from_slice(&reply)) {
-                self.answered.push(key_of(ticket));
-            }
-        }
-        for (key, session, push) in pushes {
+        for (key, session, push) in self.here.slots.watches().take_pushes() {
             let connection = self.connections.get_mut(key);
             if let Some(connection) = connection.filter(|connection| connection.session.id == session) {
                 connection.outbox.target().extend_from_slice(&push);
@@ -246,11 +238,14 @@ impl EventLoop {
         }
         while let Some(Asked::Clients(ticket)) = self.here.asked.pop() {
             let text = clients::list(&self.connections, self.here.now.moment);
-            let Some(connection) = self.connections.get_mut(key_of(ticket)) else { continue };
-            let write = |target: &mut Vec<u8>, protocol| ReplyWriter::new(target, protocol).text(&text);
-            if connection.outbox.fill(ticket, write) {
-                self.answered.push(key_of(ticket));
-            }
+            self.fill_one(ticket, |target, protocol| ReplyWriter::new(target, protocol).text(&text));
+        }
+    }
+
+    fn fill_one(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) {
+        let key = key_of(ticket);
+        if self.connections.get_mut(key).is_some_and(|connection| connection.outbox.fill(ticket, write)) {
+            self.answered.push(key);
         }
     }
 

@@ -381,7 +381,9 @@ impl Slots {
 
     /// Answers that came since the last time, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
-        std::mem::take(&mut self.answers)
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.extend(self.watches.take_answers());
+        answers
     }
 
     /// How many keys a slot holds.

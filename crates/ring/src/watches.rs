@@ -324,9 +324,14 @@ impl Watches {
         }
     }
 
-    /// Answers and pushes since the last time, each once.
-    pub(crate) fn take_told(&mut self) -> (Vec<(Ticket, Vec<u8>)>, Vec<Push>) {
-        (std::mem::take(&mut self.answers), std::mem::take(&mut self.pushes))
+    /// Answers since the last time, each once.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Pushes since the last time, each once.
+    pub(crate) fn take_pushes(&mut self) -> Vec<Push> {
+        std::mem::take(&mut self.pushes)
     }
 }
 
