@@ -326,6 +326,43 @@ fn a_ring_that_syncs_and_whose_processes_are_all_killed_loses_nothing_either() {
 }
 
 #[test]
+fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
+    let (place, port) = (Place::new(), free_port());
+    let mut ring = Ring::start(&place, port, "flushed");
+    let store = format!("ring://127.0.0.1:{port}/?token-file=ring/token");
+    let run = |words: &[&str]| place.run(&[&["ring"], words, &["--store", &store]].concat());
+    let status = || -> serde_json::Value { serde_json::from_str(run(&["status", "--json"]).text()).unwrap() };
+    for key in 0..60 {
+        assert_eq!(ring.ask(&format!("SET k{key} {key}")), "+OK\r\n");
+    }
+    let before = status();
+    assert_eq!((before["served"].as_u64(), before["nodes"].as_array().unwrap().len()), (Some(16384), 3));
+    assert!(run(&["status"]).text().starts_with("3 nodes, 16384 slots: all served"));
+    let left = run(&["leave", "3"]);
+    assert_eq!(left.exit, Some(0), "{}", left.stderr);
+    assert!(left.text().starts_with("node 3 has left after "), "{}", left.text());
+    let after = status();
+    assert_eq!((after["served"].as_u64(), after["copies_in_sync_min"].as_u64()), (Some(16384), Some(2)));
+    let numbers: Vec<_> =
+        after["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2]);
+    // Whoever still asks the one that left is sent on.
+    ring.asked = 2;
+    for key in 0..60 {
+        let kept = format!("${}\r\n{key}\r\n", key.to_string().len());
+        assert_eq!(ring.ask(&format!("GET k{key}")), kept);
+    }
+    for verb in ["leave", "stay"] {
+        let unknown = run(&[verb, "9"]);
+        assert_eq!(unknown.exit, Some(2));
+        assert!(unknown.stderr.contains("the ring has no node 9"), "{}", unknown.stderr);
+    }
+    let folder = place.run(&["ring", "status", "--store", "ring"]);
+    assert!(folder.stderr.contains("is no ring"), "{}", folder.stderr);
+    ring.end();
+}
+
+#[test]
 fn a_ring_that_is_named_wrongly_is_refused() {
     let place = Place::new();
     for (arguments, exit, told) in [

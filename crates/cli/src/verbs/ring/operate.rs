@@ -58,6 +58,17 @@ fn operator(session: &Session) -> Result<RingOperator, Failure> {
     }
 }
 
+/// Fails unless the ring has this node.
+async fn known(operator: &RingOperator, node: u32) -> Result<(), Failure> {
+    if operator.status().await?.nodes.iter().any(|known| known.node == node) {
+        return Ok(());
+    }
+    Err(Failure::Usage {
+        problem: format!("the ring has no node {node}"),
+        hint: "`atoll ring status` tells which it has".to_owned(),
+    })
+}
+
 impl Status {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let status = operator(session)?.status().await?;
@@ -81,16 +92,13 @@ impl Leave {
     #[allow(clippy::disallowed_methods)]
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        let find = |status: &RingStatus| status.nodes.iter().find(|node| node.node == self.node).cloned();
-        if find(&operator.status().await?).is_none() {
-            return Err(self.unknown());
-        }
+        known(&operator, self.node).await?;
         operator.leave(self.node).await?;
         session.hint_on_interrupt("the node goes on leaving; `atoll ring status` tells how far it is");
         let (start, mut told) = (Instant::now(), u64::MAX);
         loop {
             let status = operator.status().await?;
-            let Some(node) = find(&status) else { break };
+            let Some(node) = status.nodes.iter().find(|node| node.node == self.node) else { break };
             if !node.is_leaving && start.elapsed() > DECIDED_TIME_MAX {
                 return Err(StoreError::Unavailable {
                     place: session.store_url()?,
@@ -118,18 +126,12 @@ impl Leave {
             || json!({ "node": self.node, "left": true, "seconds": seconds }),
         )
     }
-
-    fn unknown(&self) -> Failure {
-        Failure::Usage {
-            problem: format!("the ring has no node {}", self.node),
-            hint: "`atoll ring status` tells which it has".to_owned(),
-        }
-    }
 }
 
 impl Stay {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
+        known(&operator, self.node).await?;
         operator.stay(self.node).await?;
         session
             .output
