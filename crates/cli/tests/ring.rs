@@ -357,6 +357,14 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
         assert_eq!(unknown.exit, Some(2));
         assert!(unknown.stderr.contains("the ring has no node 9"), "{}", unknown.stderr);
     }
+    // The configuration is kept by three: with two of them gone, nobody knows of now.
+    (1..3).for_each(|node| ring.kill(node));
+    while run(&["status"]).exit == Some(0) {
+        std::thread::yield_now();
+    }
+    let alone = run(&["status"]);
+    assert_eq!(alone.exit, Some(16));
+    assert!(alone.stderr.contains("too few of the nodes that keep the configuration"), "{}", alone.stderr);
     let folder = place.run(&["ring", "status", "--store", "ring"]);
     assert!(folder.stderr.contains("is no ring"), "{}", folder.stderr);
     ring.end();

@@ -17,6 +17,9 @@ pub struct RingStatus {
     pub node: u32,
     /// Counts changes of who has what.
     pub version: u64,
+    /// For how long that node has not heard from the nodes that keep the configuration, in milliseconds: what it tells is
+    /// as old.
+    pub group_silent_ms: u64,
     /// How many slots keys are divided into.
     pub slots: u64,
     /// How many of them have a node that answers for them.
@@ -105,6 +108,7 @@ fn read(answer: &Value) -> Option<RingStatus> {
     Some(RingStatus {
         node: number(answer, "node")?.try_into().ok()?,
         version: number(answer, "version")?,
+        group_silent_ms: number(answer, "group_silent_ms")?,
         slots: number(answer, "slots")?,
         served: number(answer, "served")?,
         copies_in_sync_min: number(answer, "copies_in_sync_min")?,
@@ -144,6 +148,7 @@ mod tests {
             vec![
                 (name("node"), Value::Integer(1)),
                 (name("version"), Value::Integer(9)),
+                (name("group_silent_ms"), Value::Integer(80)),
                 (name("slots"), Value::Integer(16384)),
                 (name("served"), Value::Integer(16384)),
                 (name("copies_in_sync_min"), Value::Integer(3)),

@@ -44,6 +44,8 @@ pub(crate) struct Copied {
     me: NodeId,
     ticked_at: Moment,
     tick_us: u64,
+    /// When this node asked last what the configuration group answered.
+    heard_at: Moment,
     has_begun: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
@@ -59,7 +61,7 @@ impl Copied {
         shared: Arc<Shared>,
         (me, tick_us): (NodeId, u64),
     ) -> Self {
-        let (ticked_at, has_begun, heard, addressed, failed) = Default::default();
+        let (ticked_at, heard_at, has_begun, heard, addressed, failed) = Default::default();
         Self {
             copies,
             persistence,
@@ -69,6 +71,7 @@ impl Copied {
             me,
             ticked_at,
             tick_us,
+            heard_at,
             has_begun,
             heard,
             addressed,
@@ -78,6 +81,11 @@ impl Copied {
 
     pub(crate) fn tick(&self) -> Duration {
         Duration::from_micros(self.tick_us)
+    }
+
+    /// For how long the configuration group has not answered.
+    pub(crate) fn group_silence(&self, now: Now) -> Duration {
+        Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0))
     }
 
     pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
@@ -143,7 +151,10 @@ impl Copied {
                     Ok(())
                 }
             }
-            Told::Group(GroupSaid::Heard(asked_at)) => self.copies.step(now, Input::GroupHeard { asked_at }),
+            Told::Group(GroupSaid::Heard(asked_at)) => {
+                self.heard_at = self.heard_at.max(asked_at);
+                self.copies.step(now, Input::GroupHeard { asked_at })
+            }
             Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
             Told::Synced(logged) => self.copies.logged(now, logged?),
         }

@@ -341,6 +341,14 @@ impl Slots {
         }
     }
 
+    /// For how long the configuration group has not answered, if there is one.
+    pub(crate) fn group_silence(&self, now: Now) -> Duration {
+        match &self.home {
+            Home::Alone(_) => Duration::ZERO,
+            Home::Copied(copied) => copied.group_silence(now),
+        }
+    }
+
     /// Asks the configuration group for changes.
     pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
         match &mut self.home {

@@ -14,7 +14,8 @@ impl Executor<'_> {
         let changes = match request {
             RingRequest::Status => {
                 let table = self.here.table.clone();
-                return table.write_status(&mut self.writer());
+                let silence = self.here.slots.group_silence(self.here.now);
+                return table.write_status(silence, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],

@@ -7,6 +7,7 @@ use super::SlotTable;
 use atoll_keyspace::SLOTS;
 use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
+use std::time::Duration;
 
 impl SlotTable {
     /// `CLUSTER SLOTS`, which each client asks for whenever it was told to go elsewhere: written once.
@@ -96,16 +97,17 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`.
-    pub(crate) fn write_status(&self, writer: &mut ReplyWriter<'_>) {
+    /// `AT.RING STATUS`, of a node that the configuration group has not answered for so long.
+    pub(crate) fn write_status(&self, silence: Duration, writer: &mut ReplyWriter<'_>) {
         let number = |writer: &mut ReplyWriter<'_>, name: &str, number: u64| {
             writer.string(name.as_bytes());
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(6);
+        writer.map(7);
         number(writer, "node", me.map_or(0, |node| node.id.0.into()));
         number(writer, "version", self.version.0);
+        number(writer, "group_silent_ms", u64::try_from(silence.as_millis()).unwrap_or(u64::MAX));
         number(writer, "slots", self.routes.len() as u64);
         number(writer, "served", self.nodes.iter().map(|node| u64::from(node.leads)).sum());
         let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   atoll ring status --store ring://127.0.0.1:7379/
   atoll ring status --store ring://10.0.0.7/?token-file=./token --json
-Exits with 6 when some slots are not served.")]
+Exits with 16 when some slots are not served, or too few of the nodes that keep the configuration answer.")]
 pub struct Status {}
 
 /// `atoll ring leave`
@@ -40,6 +40,9 @@ pub struct Stay {
     /// The number of the node
     node: u32,
 }
+
+/// A node that has not heard from the configuration group for so long knows nothing of now.
+const SILENT_MS_MAX: u64 = 3_000;
 
 /// Between two looks at a ring that changes.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -73,6 +76,18 @@ impl Status {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let status = operator(session)?.status().await?;
         session.output.either(|| picture(&status), || json_of(&status))?;
+        if status.group_silent_ms > SILENT_MS_MAX {
+            return Err(StoreError::Unavailable {
+                place: session.store_url()?,
+                reason: format!(
+                    "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
+                    status.node,
+                    status.group_silent_ms / 1000
+                ),
+                source: None,
+            }
+            .into());
+        }
         match status.slots - status.served.min(status.slots) {
             0 => Ok(()),
             down => Err(StoreError::Unavailable {
@@ -154,6 +169,7 @@ fn json_of(status: &RingStatus) -> Value {
     json!({
         "told_by": status.node,
         "version": status.version,
+        "group_silent_ms": status.group_silent_ms,
         "slots": status.slots,
         "served": status.served,
         "copies_in_sync_min": status.copies_in_sync_min,
@@ -217,6 +233,7 @@ mod tests {
         let status = RingStatus {
             node: 1,
             version: 7,
+            group_silent_ms: 0,
             slots: 16384,
             served: 10000,
             copies_in_sync_min: 1,
