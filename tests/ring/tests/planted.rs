@@ -6,12 +6,11 @@ use atoll_ring_simulation::soak::run_seeds;
 use atoll_ring_simulation::{Bug, Case};
 
 /// Seeds after which a bug counts as missed. Of most a few dozen are enough.
-const SEEDS: u64 = 4000;
+const SEEDS: u64 = 12_000;
 
 /// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact moment. That none of
 /// these runs sees them is known and is no promise that they do no harm.
-const UNSEEN: [Bug; 7] = [
-    Bug::QuietSkipped,
+const UNSEEN: [Bug; 6] = [
     Bug::PromiseNotLengthened,
     Bug::LeaseFromHearing,
     Bug::ReadAfterRenouncing,
