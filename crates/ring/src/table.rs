@@ -88,9 +88,12 @@ impl SlotTable {
                 node.epoch = node.epoch.max(configuration.epoch.0);
                 node.leads += 1;
             }
-            for node in &mut nodes {
-                node.in_sync += u16::from(configuration.in_sync.contains(node.id));
-                node.joining += u16::from(configuration.joining.contains(node.id));
+            // Of each slot few nodes have a copy, however many there are.
+            for id in configuration.in_sync.iter() {
+                node_mut(&mut nodes, id).into_iter().for_each(|node| node.in_sync += 1);
+            }
+            for id in configuration.joining.iter() {
+                node_mut(&mut nodes, id).into_iter().for_each(|node| node.joining += 1);
             }
             let in_sync = configuration.in_sync;
             match ranges.last_mut() {
@@ -138,6 +141,11 @@ impl SlotTable {
             Some((first, last))
         })
     }
+}
+
+fn node_mut(nodes: &mut [TableNode], id: NodeId) -> Option<&mut TableNode> {
+    let place = nodes.binary_search_by_key(&id, |node| node.id).ok()?;
+    nodes.get_mut(place)
 }
 
 #[cfg(test)]

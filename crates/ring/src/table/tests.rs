@@ -3,7 +3,7 @@
 use super::*;
 use crate::address::{HostPort, NodeName};
 use atoll_replica::{Configuration, Epoch, Incarnation, Member, Slot};
-use atoll_resp::Protocol;
+use atoll_resp::{Protocol, ReplyWriter};
 
 /// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third leads none.
 fn table() -> Table {
@@ -72,4 +72,29 @@ fn clients_are_told_of_each_range_once() {
     let info = seen.info_text();
     assert!(info.starts_with("cluster_state:fail\r\ncluster_slots_assigned:16001\r\n"), "{info}");
     assert!(info.contains("cluster_known_nodes:3\r\ncluster_size:2\r\n"), "{info}");
+}
+
+#[test]
+fn a_status_counts_what_each_node_leads_and_copies() {
+    let of = SlotTable::of(&table(), NodeId(1));
+    let mut reply = Vec::new();
+    of.write_status(std::time::Duration::from_millis(7), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let text = String::from_utf8(reply).unwrap();
+    let number = |name: &str| -> Vec<u64> {
+        let behind = text.split(&format!("\r\n{name}\r\n:")).skip(1);
+        behind.map(|rest| rest.lines().next().unwrap().parse().unwrap()).collect()
+    };
+    let configurations: Vec<_> = table().slots.iter().copied().collect();
+    let nodes: Vec<_> = table().members.keys().copied().collect();
+    let counted = |has: &dyn Fn(&Configuration, NodeId) -> bool| -> Vec<u64> {
+        nodes
+            .iter()
+            .map(|&node| configurations.iter().filter(|slot| has(slot, node)).count() as u64)
+            .collect()
+    };
+    assert_eq!(number("leads"), counted(&|slot, node| slot.primary == Some(node)));
+    assert_eq!(number("in_sync"), counted(&|slot, node| slot.in_sync.contains(node)));
+    assert_eq!(number("catching_up"), counted(&|slot, node| slot.joining.contains(node)));
+    assert_eq!(number("served"), [number("leads").iter().sum::<u64>()]);
+    assert_eq!(number("group_silent_ms"), [7]);
 }
