@@ -81,7 +81,8 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     of.write_status(std::time::Duration::from_millis(7), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
-        let behind = text.split(&format!("\r\n{name}\r\n:")).skip(1);
+        let name = format!("\r\n{name}\r\n:");
+        let behind = text.split(&name).skip(1);
         behind.map(|rest| rest.lines().next().unwrap().parse().unwrap()).collect()
     };
     let configurations: Vec<_> = table().slots.iter().copied().collect();
