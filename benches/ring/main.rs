@@ -110,10 +110,13 @@ enum Phase {
     Schedules,
     /// Who waits for a field is told of a write.
     Waits,
+    /// Two copies against one.
+    Copies,
 }
 
 impl Phase {
-    const ALL: [Self; 5] = [Self::Throughput, Self::Always, Self::Waits, Self::Cut, Self::Schedules];
+    const ALL: [Self; 6] =
+        [Self::Throughput, Self::Always, Self::Copies, Self::Waits, Self::Cut, Self::Schedules];
 }
 
 fn main() -> ExitCode {
@@ -190,6 +193,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
             measured.push(match phase {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
                 Phase::Waits => run_waits_phase(scale, &place)?,
+                Phase::Copies => run_copies_phase(scale, &place)?,
                 Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
@@ -246,6 +250,14 @@ fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Result<M
     report::print_findings(title, &findings);
     let is_right = findings.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll);
     Ok(Measured { phase, rows, detail: serde_json::to_value(&findings)?, is_right })
+}
+
+/// Two copies against one.
+fn run_copies_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let findings = phases::copies(scale, place, &mut |line| eprintln!("{line}"));
+    report::print_findings("Two copies in memory on the loopback against one, 50 clients", &findings);
+    let (rows, is_right) = (phases::copies_rows(&findings), findings.wrong.is_empty());
+    Ok(Measured { phase: Phase::Copies, rows, detail: serde_json::to_value(&findings)?, is_right })
 }
 
 /// Waits at one node.

@@ -163,8 +163,18 @@ impl Tally {
 
 /// Runs the load to its end; `model` is what the server must hold, before and after.
 pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, LoadError> {
+    run_at(work, &[work.address], pieces, model)
+}
+
+/// Runs a load whose connections go to these servers in turn, each asked only about what [`shared_out`] gave it.
+pub fn run_at(
+    work: &Work,
+    addresses: &[SocketAddr],
+    pieces: &Pieces,
+    model: &mut Model,
+) -> Result<Outcome, LoadError> {
     let mut poll = Poll::new().map_err(|source| LoadError::Wait { source })?;
-    let mut connections = connected(work, &poll)?;
+    let mut connections = connected(work, addresses, &poll)?;
     let start = Instant::now();
     let (from, until) = match work.choice {
         Choice::Random { warm, measured } => (start + warm, start + warm + measured),
@@ -200,9 +210,32 @@ pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, L
     Ok(usage.outcome(&work.processes, shared.tally, (end - from).as_secs_f64()))
 }
 
-fn connected(work: &Work, poll: &Poll) -> Result<Vec<Connection>, LoadError> {
+/// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its keys; `home` is
+/// the place of a key's server among `servers`. What is more than a whole turn of all connections is left out.
+pub fn shared_out(
+    keys: u32,
+    (connections, servers): (u32, usize),
+    home: impl Fn(u32) -> usize,
+) -> Arc<[u32]> {
+    let mut at_home: Vec<Vec<u32>> = vec![Vec::new(); servers];
+    (0..keys).rev().for_each(|key| at_home[home(key)].push(key));
+    let mut order = Vec::with_capacity(keys as usize);
+    loop {
+        let whole = order.len();
+        for connection in 0..connections as usize {
+            let Some(key) = at_home[connection % servers].pop() else {
+                order.truncate(whole);
+                return order.into();
+            };
+            order.push(key);
+        }
+    }
+}
+
+fn connected(work: &Work, addresses: &[SocketAddr], poll: &Poll) -> Result<Vec<Connection>, LoadError> {
+    let address = |number: u32| addresses[number as usize % addresses.len()];
     let connect = |number: u32| -> io::Result<Connection> {
-        let stream = std::net::TcpStream::connect_timeout(&work.address, CONNECT_TIME_MAX)?;
+        let stream = std::net::TcpStream::connect_timeout(&address(number), CONNECT_TIME_MAX)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let mut connection = Connection::new(mio::net::TcpStream::from_std(stream), number);
@@ -210,8 +243,8 @@ fn connected(work: &Work, poll: &Poll) -> Result<Vec<Connection>, LoadError> {
         poll.registry().register(connection.stream(), Token(number as usize), interest)?;
         Ok(connection)
     };
-    let all = (0..work.connections).map(connect);
-    all.collect::<io::Result<_>>().map_err(|source| LoadError::Connect { address: work.address, source })
+    let told = |number: u32, source| LoadError::Connect { address: address(number), source };
+    (0..work.connections).map(|number| connect(number).map_err(|source| told(number, source))).collect()
 }
 
 fn wait(poll: &mut Poll, events: &mut Events) -> Result<(), LoadError> {

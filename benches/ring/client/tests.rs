@@ -325,3 +325,36 @@ fn requests_are_what_the_protocols_say() {
     assert_eq!(text(Protocol::MemcachedQuiet, Get), "mg key v q\r\nmn\r\n");
     assert_eq!(text(Protocol::MemcachedQuiet, Append), "ms key 4 q MA\r\nva\r\n\r\nmn\r\n");
 }
+
+#[test]
+fn each_connection_asks_only_the_server_that_has_its_keys() {
+    // The second server has a third of the keys: what the first one has beyond as many whole turns is left out.
+    let home = |key: u32| usize::from(key.is_multiple_of(3));
+    let order = shared_out(1_000, (7, 2), home);
+    assert_eq!(order.len(), 777, "three of seven connections go to the second, which has 334 keys");
+    assert!(order.iter().enumerate().all(|(place, &key)| home(key) == place % 7 % 2));
+    let mut once = order.to_vec();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), order.len());
+    let addresses = [serve(Protocol::Resp, Fault::None), serve(Protocol::Resp, Fault::None)];
+    let (pieces, mut model) = (Pieces::seeded(3), Model::empty(1_000));
+    let mut work = Work {
+        address: addresses[0],
+        protocol: Protocol::Resp,
+        operation: Operation::Set,
+        connections: 7,
+        depth: 1,
+        choice: Choice::EachOnce,
+        processes: Vec::new(),
+        only: Some(order),
+        seed: 1,
+    };
+    assert_eq!(run_at(&work, &addresses, &pieces, &mut model).unwrap().operations, 777);
+    work.operation = Operation::Get;
+    let outcome = run_at(&work, &addresses, &pieces, &mut model).unwrap();
+    assert_eq!((outcome.operations, outcome.wrong), (777, 0));
+    // Turned round, nobody finds anything.
+    let turned = [addresses[1], addresses[0]];
+    assert_eq!(run_at(&work, &turned, &pieces, &mut model).unwrap().wrong, 777);
+}

@@ -27,7 +27,7 @@ pub use cluster::{Cluster, HOSTS, wait_until_well};
 pub use experiment::{Findings, Times, Whose, inside, run};
 pub use hosts::Hosts;
 pub use report::{print, rows};
-pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of};
+pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of, table};
 
 use crate::servers::StartError;
 use std::io;

@@ -2,9 +2,11 @@
 
 mod always;
 mod bare;
+mod copies;
 mod throughput;
 
 pub use always::{rows as always_rows, run as always};
+pub use copies::{rows as copies_rows, run as copies};
 pub use throughput::{rows as throughput_rows, run as throughput};
 
 use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work};
@@ -53,7 +55,7 @@ impl Scale {
         }
     }
 
-    const fn choice(self) -> Choice {
+    pub const fn choice(self) -> Choice {
         Choice::Random {
             warm: Duration::from_millis(self.warm_ms),
             measured: Duration::from_millis(self.measured_ms),
@@ -106,12 +108,17 @@ pub struct Findings {
 impl Findings {
     /// Remembers what a load found.
     fn add(&mut self, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
+        self.add_as(kind.name(), kind, round, work, outcome);
+    }
+
+    /// The same of one of several servers of a kind.
+    fn add_as(&mut self, name: &str, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
         self.heed(kind, &outcome);
         let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
         let seconds = outcome.machine.seconds;
         let both = outcome.server_cpu_seconds.unwrap_or(0.0) + outcome.client_cpu_seconds.unwrap_or(0.0);
         self.measured.push(Measured {
-            server: kind.name().to_owned(),
+            server: name.to_owned(),
             round,
             operation: work.operation,
             depth: work.depth,

@@ -1,8 +1,10 @@
 //! The servers that are measured: started on a loopback port of the bench's choice, and ended with it.
 
 mod keeper;
+mod ring;
 
 pub use keeper::{Kept, StartError, end_with_parent, hold, keep, own_child};
+pub use ring::{Ring, leader_of};
 
 use crate::client::{Protocol, Reply};
 use std::ffi::OsString;
@@ -55,6 +57,8 @@ impl Kind {
 pub enum Durability {
     /// Nothing.
     Memory,
+    /// The end of the process; a loss of power a second later.
+    Flushed,
     /// A loss of power: it is on the disk before it is acknowledged.
     Always,
 }
@@ -167,22 +171,14 @@ fn command(
     let mut command: Vec<OsString> = Vec::new();
     match (kind, durability) {
         (Kind::Atoll, durability) => {
-            let program = atoll.ok_or(ServerError::NotOffered { what: "no program of Atoll was named" })?;
-            if !offers_serve(program) {
-                return Err(ServerError::NotOffered { what: "this build of atoll has no verb `ring serve`" });
-            }
-            command.push(program.into());
+            command.push(offered(atoll)?.into());
             command.extend(["ring", "serve", "--listen", &address.to_string()].map(Into::into));
-            if durability == Durability::Memory {
-                command.push("--memory".into());
-            } else {
-                command.extend(["--durability", "synced", "--store"].map(Into::into));
-                command.push(folder.join("store").into());
-            }
+            command.extend(durability.words(&folder.join("store")));
         }
         (Kind::Redis, _) => {
             let (append_only, sync) = match durability {
                 Durability::Memory => ("no", "everysec"),
+                Durability::Flushed => ("yes", "everysec"),
                 Durability::Always => ("yes", "always"),
             };
             let words = ["redis-server", "--bind", "127.0.0.1", "--port", &port, "--save", "", "--dir"];
@@ -200,11 +196,20 @@ fn command(
                 command.extend(["-u", "nobody"].map(Into::into));
             }
         }
-        (Kind::Memcached, Durability::Always) => {
+        (Kind::Memcached, Durability::Flushed | Durability::Always) => {
             return Err(ServerError::NotOffered { what: "memcached on a disk" });
         }
     }
     Ok(command)
+}
+
+/// Atoll's program, if one was named and it serves.
+fn offered(atoll: Option<&Path>) -> Result<&Path, ServerError> {
+    let program = atoll.ok_or(ServerError::NotOffered { what: "no program of Atoll was named" })?;
+    if offers_serve(program) {
+        return Ok(program);
+    }
+    Err(ServerError::NotOffered { what: "this build of atoll has no verb `ring serve`" })
 }
 
 /// Whether this program has the verb that serves.

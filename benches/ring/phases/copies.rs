@@ -1,0 +1,196 @@
+//! Two in-sync copies against one: a ring of two nodes that each hold everything, beside a node without copies.
+//!
+//! Both are in memory and on the loopback, and get the same keys from the same client; on the ring half of the clients talk
+//! to each node, about keys that it leads.
+
+use super::{CLIENTS, DEPTH, Findings, Measured, Scale, in_turn};
+use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work, run_at, shared_out};
+use crate::report::{Row, median};
+use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError, leader_of};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Append, Operation::Get];
+const ONE: &str = "one copy";
+const TWO: &str = "two copies";
+const NODES: usize = 2;
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+enum CopiesError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("cannot learn who leads what")]
+    Leaders(#[from] io::Error),
+}
+
+/// What is measured: a node, or several.
+struct Side {
+    name: &'static str,
+    addresses: Vec<SocketAddr>,
+    processes: Vec<u32>,
+    model: Model,
+    only: Arc<[u32]>,
+}
+
+impl Side {
+    fn run(&mut self, ask: &Ask, pieces: &Pieces) -> Result<(Work, Outcome), LoadError> {
+        let work = Work {
+            address: self.addresses[0],
+            protocol: Kind::Atoll.protocol(ask.depth),
+            operation: ask.operation,
+            connections: CLIENTS,
+            depth: ask.depth,
+            choice: ask.choice,
+            processes: self.processes.clone(),
+            only: Some(self.only.clone()),
+            seed: ask.seed,
+        };
+        let outcome = run_at(&work, &self.addresses, pieces, &mut self.model)?;
+        Ok((work, outcome))
+    }
+}
+
+/// One load.
+struct Ask {
+    operation: Operation,
+    depth: usize,
+    choice: Choice,
+    seed: u64,
+}
+
+/// Measures both, round by round; `told` hears of each step.
+pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+    let mut findings = Findings::default();
+    match start(scale, place) {
+        Ok((mut sides, _servers)) => {
+            for round in 0..scale.rounds {
+                told(&format!("copies, round {} of {}", round + 1, scale.rounds));
+                if let Err((name, error)) = run_round(&mut sides, round, scale, &mut findings) {
+                    let why = format!("{name}: {}", super::with_sources(&error));
+                    findings.missing.push((Kind::Atoll, why));
+                    break;
+                }
+            }
+        }
+        Err(error) => findings.missing.push((Kind::Atoll, super::with_sources(&error))),
+    }
+    findings
+}
+
+fn start(scale: Scale, place: &Place) -> Result<([Side; 2], (Server, Ring)), CopiesError> {
+    let one = Server::start(Kind::Atoll, Durability::Memory, place)?;
+    let two = Ring::start(NODES, Durability::Memory, place)?;
+    let leaders = two.leaders()?;
+    let home = |key| leader_of(&Pieces::key(key), &leaders);
+    let only = shared_out(scale.keys, (CLIENTS, NODES), home);
+    let side = |name, addresses, processes| Side {
+        name,
+        addresses,
+        processes,
+        model: Model::empty(scale.keys),
+        only: only.clone(),
+    };
+    let sides = [
+        side(ONE, vec![one.address], vec![one.process()]),
+        side(TWO, two.addresses.clone(), two.processes()),
+    ];
+    Ok((sides, (one, two)))
+}
+
+/// A round at both depths, each from full to checked.
+fn run_round(
+    sides: &mut [Side],
+    round: usize,
+    scale: Scale,
+    findings: &mut Findings,
+) -> Result<(), (&'static str, LoadError)> {
+    let pieces = Pieces::seeded(1);
+    for depth in [1, DEPTH] {
+        let each_once = |operation| Ask { operation, depth: DEPTH, choice: Choice::EachOnce, seed: 0 };
+        for side in in_turn(sides, round) {
+            let (_, outcome) =
+                side.run(&each_once(Operation::Set), &pieces).map_err(|error| (side.name, error))?;
+            findings.heed(Kind::Atoll, &outcome);
+        }
+        for (number, operation) in OPERATIONS.into_iter().enumerate() {
+            let seed = (round * 10 + number) as u64;
+            let ask = Ask { operation, depth, choice: scale.choice(), seed };
+            for side in in_turn(sides, round) {
+                let (work, outcome) = side.run(&ask, &pieces).map_err(|error| (side.name, error))?;
+                findings.add_as(side.name, Kind::Atoll, round + 1, &work, outcome);
+            }
+        }
+        // Every acknowledged write is looked up.
+        for side in in_turn(sides, round) {
+            let (_, outcome) =
+                side.run(&each_once(Operation::Get), &pieces).map_err(|error| (side.name, error))?;
+            findings.heed(Kind::Atoll, &outcome);
+        }
+    }
+    Ok(())
+}
+
+/// The bars of this phase.
+pub fn rows(findings: &Findings) -> Vec<Row> {
+    let words = |figure| format!("two in-sync copies, {CLIENTS} clients, set, over one copy: {figure}");
+    let p50 = Row::at_most(words("p50"), "x", 3.0, Some(2.0));
+    let throughput = Row::at_least(words("throughput"), "x", 0.35, Some(0.5));
+    vec![
+        row(findings, p50, |measured| measured.p50_us),
+        row(findings, throughput, |measured| measured.kilo_operations),
+    ]
+}
+
+fn row(findings: &Findings, mut row: Row, figure: fn(&Measured) -> f64) -> Row {
+    let of = |name| findings.of(name, Operation::Set, 1);
+    for name in [ONE, TWO] {
+        if let Some(middle) = median(of(name).map(figure)) {
+            row.peers.insert(name.to_owned(), middle);
+        }
+    }
+    let ratios = of(TWO).filter_map(|two| {
+        let one = of(ONE).find(|one| one.round == two.round)?;
+        Some(figure(two) / figure(one))
+    });
+    row.judged(median(ratios), findings.spoiled())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(server: &str, round: usize, kilo_operations: f64, p50_us: f64) -> Measured {
+        Measured {
+            server: server.to_owned(),
+            round,
+            operation: Operation::Set,
+            depth: 1,
+            kilo_operations,
+            p50_us,
+            p99_us: 0.0,
+            p999_us: 0.0,
+            server_cpu_us: None,
+            server_processors: None,
+            client_processors: None,
+            others: 0.0,
+            stolen: 0.0,
+        }
+    }
+
+    #[test]
+    fn two_copies_are_held_against_the_one_of_the_same_round() {
+        let mut findings = Findings::default();
+        for (round, one, two) in [(1, (10.0, 100.0), (4.0, 250.0)), (2, (40.0, 50.0), (10.0, 175.0))] {
+            findings.measured.push(measured(ONE, round, one.0, one.1));
+            findings.measured.push(measured(TWO, round, two.0, two.1));
+        }
+        findings.measured.push(measured(TWO, 3, 1_000.0, 1.0));
+        let told = rows(&findings);
+        assert_eq!((told[0].figure, told[0].holds), (Some(3.0), true));
+        assert_eq!((told[1].figure, told[1].holds), (Some(0.325), false));
+        findings.wrong.push((Kind::Atoll, 1, "a reply".to_owned()));
+        assert!(rows(&findings).iter().all(|row| !row.holds));
+    }
+}
