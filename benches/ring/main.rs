@@ -3,6 +3,7 @@
 //! `run` prints one row for each bar, and beside it everybody's own figures, losses as plainly as wins. What it starts
 //! is kept by children of this program that end with it.
 
+mod cassandra;
 mod client;
 mod cut;
 mod machine;
@@ -46,6 +47,12 @@ enum Verb {
     /// Waits until standard input ends.
     #[command(hide = true)]
     Hold,
+    /// Runs a program when standard input has ended.
+    #[command(hide = true)]
+    Afterwards {
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Cut and heal, where namespaces may be made.
     #[command(hide = true)]
     Cut { folder: PathBuf, clusters: String, times: String, out: PathBuf },
@@ -59,7 +66,7 @@ enum Verb {
 
 #[derive(Args)]
 struct RunArguments {
-    /// Also measure Redis and memcached; without them ratios are not measured.
+    /// Also measure Redis, memcached and Cassandra; without them ratios are not measured.
     #[arg(long)]
     peers: bool,
     /// Two rounds of half the time: a first look, not a figure to quote.
@@ -95,6 +102,9 @@ struct RunArguments {
     /// The program of Atoll.
     #[arg(long, value_name = "FILE")]
     atoll: Option<PathBuf>,
+    /// The program that starts and ends nodes of Cassandra.
+    #[arg(long, value_name = "FILE")]
+    cassandra: Option<PathBuf>,
 }
 
 /// What is measured together.
@@ -112,11 +122,20 @@ enum Phase {
     Waits,
     /// Two copies against one.
     Copies,
+    /// Three copies against Cassandra.
+    Cassandra,
 }
 
 impl Phase {
-    const ALL: [Self; 6] =
-        [Self::Throughput, Self::Always, Self::Copies, Self::Waits, Self::Cut, Self::Schedules];
+    const ALL: [Self; 7] = [
+        Self::Throughput,
+        Self::Always,
+        Self::Copies,
+        Self::Cassandra,
+        Self::Waits,
+        Self::Cut,
+        Self::Schedules,
+    ];
 }
 
 fn main() -> ExitCode {
@@ -124,6 +143,9 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run(&arguments),
         Verb::Keep { log, command } => {
             servers::keep(&log, &command).map(|status| status.success()).map_err(Into::into)
+        }
+        Verb::Afterwards { command } => {
+            servers::afterwards(&command).map(|status| status.success()).map_err(Into::into)
         }
         Verb::Hold => servers::hold().map(|()| true).map_err(Into::into),
         Verb::Cut { folder, clusters, times, out } => {
@@ -194,6 +216,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
                 Phase::Waits => run_waits_phase(scale, &place)?,
                 Phase::Copies => run_copies_phase(scale, &place)?,
+                Phase::Cassandra => run_cassandra_phase(arguments, scale, &place)?,
                 Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
@@ -258,6 +281,19 @@ fn run_copies_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Err
     report::print_findings("Two copies in memory on the loopback against one, 50 clients", &findings);
     let (rows, is_right) = (phases::copies_rows(&findings), findings.wrong.is_empty());
     Ok(Measured { phase: Phase::Copies, rows, detail: serde_json::to_value(&findings)?, is_right })
+}
+
+/// Three copies against Cassandra.
+fn run_cassandra_phase(
+    arguments: &RunArguments,
+    scale: Scale,
+    place: &Place,
+) -> Result<Measured, Box<dyn Error>> {
+    let control = arguments.cassandra.as_deref();
+    let findings = cassandra::run(scale, place, arguments.peers, control, &mut |line| eprintln!("{line}"));
+    cassandra::print(&findings);
+    let (rows, is_right) = (cassandra::rows(&findings), findings.both.wrong.is_empty());
+    Ok(Measured { phase: Phase::Cassandra, rows, detail: serde_json::to_value(&findings)?, is_right })
 }
 
 /// Waits at one node.

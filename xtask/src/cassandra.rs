@@ -27,6 +27,12 @@ use shape::Shape;
 /// Lines of a log that are printed.
 const LOG_LINES: usize = 200;
 
+/// Makes sure that nodes can be started: a Java that they run on, and their jars.
+pub fn prepare() -> Result<(), Failure> {
+    java::java()?;
+    jars::SERVER.folder().map(drop)
+}
+
 /// Does what the first word says.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let action = arguments.required("up, down, status, kill, start or logs")?;

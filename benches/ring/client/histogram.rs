@@ -25,6 +25,13 @@ impl Histogram {
         self.longest = self.longest.max(nanoseconds);
     }
 
+    /// What another one counted is counted here as well.
+    pub fn add_all(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, others)| *own += others);
+        self.count += other.count;
+        self.longest = self.longest.max(other.longest);
+    }
+
     /// How many requests there were.
     #[cfg(test)]
     pub const fn count(&self) -> u64 {

@@ -3,13 +3,12 @@
 //! Both are in memory and on the loopback, and get the same keys from the same client; on the ring half of the clients talk
 //! to each node, about keys that it leads.
 
+use super::side::{Ask, Side};
 use super::{CLIENTS, DEPTH, Findings, Measured, Scale, in_turn};
-use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work, run_at, shared_out};
+use crate::client::{Choice, LoadError, Operation, Pieces};
 use crate::report::{Row, median};
-use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError, leader_of};
+use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError};
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Append, Operation::Get];
 const ONE: &str = "one copy";
@@ -23,41 +22,6 @@ enum CopiesError {
     Server(#[from] ServerError),
     #[error("cannot learn who leads what")]
     Leaders(#[from] io::Error),
-}
-
-/// What is measured: a node, or several.
-struct Side {
-    name: &'static str,
-    addresses: Vec<SocketAddr>,
-    processes: Vec<u32>,
-    model: Model,
-    only: Arc<[u32]>,
-}
-
-impl Side {
-    fn run(&mut self, ask: &Ask, pieces: &Pieces) -> Result<(Work, Outcome), LoadError> {
-        let work = Work {
-            address: self.addresses[0],
-            protocol: Kind::Atoll.protocol(ask.depth),
-            operation: ask.operation,
-            connections: CLIENTS,
-            depth: ask.depth,
-            choice: ask.choice,
-            processes: self.processes.clone(),
-            only: Some(self.only.clone()),
-            seed: ask.seed,
-        };
-        let outcome = run_at(&work, &self.addresses, pieces, &mut self.model)?;
-        Ok((work, outcome))
-    }
-}
-
-/// One load.
-struct Ask {
-    operation: Operation,
-    depth: usize,
-    choice: Choice,
-    seed: u64,
 }
 
 /// Measures both, round by round; `told` hears of each step.
@@ -82,20 +46,8 @@ pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings 
 fn start(scale: Scale, place: &Place) -> Result<([Side; 2], (Server, Ring)), CopiesError> {
     let one = Server::start(Kind::Atoll, Durability::Memory, place)?;
     let two = Ring::start(NODES, Durability::Memory, place)?;
-    let leaders = two.leaders()?;
-    let home = |key| leader_of(&Pieces::key(key), &leaders);
-    let only = shared_out(scale.keys, (CLIENTS, NODES), home);
-    let side = |name, addresses, processes| Side {
-        name,
-        addresses,
-        processes,
-        model: Model::empty(scale.keys),
-        only: only.clone(),
-    };
-    let sides = [
-        side(ONE, vec![one.address], vec![one.process()]),
-        side(TWO, two.addresses.clone(), two.processes()),
-    ];
+    let side = Side::of_ring(TWO, &two, scale.keys)?;
+    let sides = [side.beside(ONE, one.address, one.process()), side];
     Ok((sides, (one, two)))
 }
 

@@ -3,10 +3,12 @@
 mod always;
 mod bare;
 mod copies;
+mod side;
 mod throughput;
 
 pub use always::{rows as always_rows, run as always};
 pub use copies::{rows as copies_rows, run as copies};
+pub use side::{Ask, Side};
 pub use throughput::{rows as throughput_rows, run as throughput};
 
 use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work};
@@ -112,7 +114,7 @@ impl Findings {
     }
 
     /// The same of one of several servers of a kind.
-    fn add_as(&mut self, name: &str, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
+    pub fn add_as(&mut self, name: &str, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
         self.heed(kind, &outcome);
         let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
         let seconds = outcome.machine.seconds;
@@ -135,7 +137,7 @@ impl Findings {
     }
 
     /// Remembers only what was wrong.
-    fn heed(&mut self, kind: Kind, outcome: &Outcome) {
+    pub fn heed(&mut self, kind: Kind, outcome: &Outcome) {
         if let Some(first) = &outcome.first_wrong {
             self.wrong.push((kind, outcome.wrong, first.clone()));
         }

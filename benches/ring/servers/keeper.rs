@@ -163,6 +163,13 @@ pub fn hold() -> io::Result<()> {
     Ok(())
 }
 
+/// Waits until standard input ends, and runs a program then: what it tidies up outlives the bench by no more than that.
+pub fn afterwards(command: &[OsString]) -> io::Result<ExitStatus> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    wait_for_the_end_of_input();
+    Command::new(program).args(arguments).stdin(Stdio::null()).status()
+}
+
 fn say(process: u32) -> io::Result<()> {
     let mut stdout = io::stdout();
     writeln!(stdout, "{process}")?;

@@ -3,7 +3,7 @@
 mod keeper;
 mod ring;
 
-pub use keeper::{Kept, StartError, end_with_parent, hold, keep, own_child};
+pub use keeper::{Kept, StartError, afterwards, end_with_parent, hold, keep, own_child};
 pub use ring::{Ring, leader_of};
 
 use crate::client::{Protocol, Reply};

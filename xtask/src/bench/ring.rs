@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::{cargo, requirements, run};
+use crate::{cargo, cassandra, requirements, run};
 use std::process::Command;
 
 const MANIFEST: &str = "benches/ring/Cargo.toml";
@@ -13,9 +13,14 @@ const PROGRAM: &str = "atoll-bench-ring";
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let words = arguments.rest();
     if words.iter().any(|word| word == "--peers") {
-        requirements::key_value_servers("the rivals of the ring")?;
+        if ["throughput", "always", "cut"].into_iter().any(|phase| wants(&words, phase)) {
+            requirements::key_value_servers("the rivals of the ring")?;
+        }
         if wants(&words, "cut") {
             requirements::networks("hosts that can be cut off")?;
+        }
+        if wants(&words, "cassandra") {
+            cassandra::prepare()?;
         }
     }
     // Without them there would be nothing to tell.
@@ -26,6 +31,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let bench = cargo::program(PROGRAM, &["--release", "--manifest-path", MANIFEST])?;
     let mut command = Command::new(bench);
     command.arg("run").arg("--atoll").arg(atoll);
+    // Nodes of Cassandra are started and ended by this very program.
+    command.arg("--cassandra").arg(std::env::current_exe().map_err(Failure::io("find this program"))?);
     command.args(words.iter().filter(|word| *word != "--"));
     run::attached("bench ring", &mut command)
 }

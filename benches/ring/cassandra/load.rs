@@ -1,0 +1,423 @@
+//! The load of Cassandra: as many requests under way as there are clients, on a few connections, as its drivers do it.
+//!
+//! A driver shares its connections among all clients of a process: requests are told apart by their stream, and what was
+//! answered together is asked anew together. So nodes are spared system calls that fifty connections would cost them.
+//!
+//! Invariant: a client asks only about its own keys, one request at a time, so what each answer must be is known.
+
+use super::frames::{self, Malformed, Opcode, Said};
+use crate::client::{Histogram, Model, Operation, Pieces};
+use crate::machine::{MachineShare, MachineTime, process_cpu_seconds};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+const SCRATCH_BYTES: usize = 64 << 10;
+/// A node that just heard of a table may not know it yet.
+const TABLE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum CqlError {
+    /// A connection broke, or a node was silent.
+    #[error("a connection to {address} broke")]
+    Broken {
+        /// Which node.
+        address: SocketAddr,
+        #[source]
+        /// Why.
+        source: io::Error,
+    },
+    /// It answered with something else.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It answered with an error.
+    #[error("cassandra refused {asked}: {words}")]
+    Refused {
+        /// What it was asked.
+        asked: String,
+        /// In its words.
+        words: String,
+    },
+    /// A thread of this bench ended early.
+    #[error("a client ended early")]
+    Ended,
+}
+
+/// One connection, and what its clients may expect.
+pub struct Connection {
+    address: SocketAddr,
+    socket: TcpStream,
+    unread: Vec<u8>,
+    insert: Vec<u8>,
+    select: Vec<u8>,
+    /// The clients that share it, by their numbers of all clients.
+    clients: Vec<u32>,
+    model: Model,
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub struct Ask {
+    /// Set or get.
+    pub operation: Operation,
+    /// How many clients there are in all.
+    pub clients: u32,
+    /// When answers begin to count and when clients stop; every key once where there is no such time.
+    pub times: Option<(Instant, Instant)>,
+    /// Of the order of the keys.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub struct Tally {
+    /// How many requests were answered while it counted.
+    pub operations: u64,
+    /// From sending to answer.
+    pub latency: Histogram,
+    /// How many answers were wrong, at any time.
+    pub wrong: u64,
+    /// The first of them.
+    pub first_wrong: Option<String>,
+}
+
+impl Connection {
+    /// Connects for these clients.
+    pub fn open(address: SocketAddr, clients: Vec<u32>, keys: u32) -> Result<Self, CqlError> {
+        let broken = |source| CqlError::Broken { address, source };
+        let socket = TcpStream::connect_timeout(&address, SILENCE_MAX).map_err(broken)?;
+        socket.set_nodelay(true).map_err(broken)?;
+        socket.set_read_timeout(Some(SILENCE_MAX)).map_err(broken)?;
+        socket.set_write_timeout(Some(SILENCE_MAX)).map_err(broken)?;
+        let (unread, insert, select) = Default::default();
+        let mut connection =
+            Self { address, socket, unread, insert, select, clients, model: Model::empty(keys) };
+        connection.ask(Opcode::Startup, &frames::startup(), "for a connection")?;
+        Ok(connection)
+    }
+
+    /// Asks a statement once.
+    pub fn query(&mut self, text: &str) -> Result<(), CqlError> {
+        self.ask(Opcode::Query, &frames::query(text), text).map(drop)
+    }
+
+    /// Prepares both statements, as soon as the node knows the table.
+    pub fn prepare(&mut self, insert: &str, select: &str) -> Result<(), CqlError> {
+        self.insert = self.prepared(insert)?;
+        self.select = self.prepared(select)?;
+        Ok(())
+    }
+
+    fn prepared(&mut self, text: &str) -> Result<Vec<u8>, CqlError> {
+        let start = Instant::now();
+        loop {
+            match self.ask(Opcode::Prepare, &frames::statement(text), text) {
+                Err(CqlError::Refused { .. }) if start.elapsed() < TABLE_TIME_MAX => {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                asked => return asked,
+            }
+        }
+    }
+
+    /// One request and its answer: the name of what was prepared, if that was asked.
+    fn ask(&mut self, opcode: Opcode, body: &[u8], asked: &str) -> Result<Vec<u8>, CqlError> {
+        let mut out = Vec::new();
+        frames::write(opcode, 0, body, &mut out);
+        self.send(&out)?;
+        loop {
+            let found = match frames::parse(&self.unread)? {
+                Some((_, Said::Prepared(name), length)) => Some((Ok(name.to_vec()), length)),
+                Some((_, Said::Refused(words), length)) => Some((Err(refused(asked, words)), length)),
+                Some((_, Said::Ready | Said::Done | Said::Nothing, length)) => Some((Ok(Vec::new()), length)),
+                Some((_, Said::Value(_) | Said::Other(_), _)) => return Err(Malformed.into()),
+                None => None,
+            };
+            if let Some((asked, length)) = found {
+                self.unread.drain(..length);
+                return asked;
+            }
+            self.receive(&mut [0; SCRATCH_BYTES])?;
+        }
+    }
+
+    fn send(&mut self, out: &[u8]) -> Result<(), CqlError> {
+        let address = self.address;
+        self.socket.write_all(out).map_err(|source| CqlError::Broken { address, source })
+    }
+
+    fn receive(&mut self, scratch: &mut [u8]) -> Result<(), CqlError> {
+        let address = self.address;
+        let broken = |source| CqlError::Broken { address, source };
+        match self.socket.read(scratch) {
+            Ok(0) => Err(broken(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => {
+                self.unread.extend_from_slice(&scratch[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(source) => Err(broken(source)),
+        }
+    }
+
+    /// Has all its clients ask until the time is over, or every key was asked about.
+    pub fn run(&mut self, ask: Ask, pieces: &Pieces) -> Result<Tally, CqlError> {
+        let mut tally = Tally::default();
+        let mut random =
+            fastrand::Rng::with_seed(ask.seed ^ u64::from(self.clients.first().copied().unwrap_or(0)) << 32);
+        let mut asked_once = vec![0; self.clients.len()];
+        let mut under_way: Vec<Option<(u32, Instant)>> = vec![None; self.clients.len()];
+        let (mut out, mut scratch) = (Vec::new(), vec![0; SCRATCH_BYTES]);
+        let mut idle: Vec<usize> = (0..self.clients.len()).collect();
+        let (mut busy, mut now) = (0, Instant::now());
+        loop {
+            out.clear();
+            for place in idle.drain(..) {
+                let Some(key) = self.next_key(place, &ask, &mut asked_once, &mut random, now) else {
+                    continue;
+                };
+                self.write(place, key, ask.operation, pieces, &mut out);
+                under_way[place] = Some((key, now));
+                busy += 1;
+            }
+            if busy == 0 {
+                return Ok(tally);
+            }
+            self.send(&out)?;
+            self.receive(&mut scratch)?;
+            now = Instant::now();
+            let mut taken = 0;
+            while let Some((stream, said, length)) = frames::parse(&self.unread[taken..])? {
+                let place = usize::from(stream);
+                let (key, sent_at) = under_way.get_mut(place).and_then(Option::take).ok_or(Malformed)?;
+                self.judge(key, ask.operation, &said, pieces, &mut tally)?;
+                if ask.times.is_none_or(|(from, until)| now >= from && now < until) {
+                    tally.operations += 1;
+                    tally.latency.add((now - sent_at).as_nanos() as u64, 1);
+                }
+                idle.push(place);
+                busy -= 1;
+                taken += length;
+            }
+            self.unread.drain(..taken);
+        }
+    }
+
+    /// What a client asks about next: a key whose number leaves the client's own as a rest.
+    fn next_key(
+        &self,
+        place: usize,
+        ask: &Ask,
+        asked_once: &mut [u32],
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<u32> {
+        let client = self.clients[place];
+        let own = self.model.keys().saturating_sub(client).div_ceil(ask.clients);
+        let choice = match ask.times {
+            Some((_, until)) if now < until && own > 0 => random.u32(..own),
+            None if asked_once[place] < own => {
+                asked_once[place] += 1;
+                asked_once[place] - 1
+            }
+            _ => return None,
+        };
+        Some(choice * ask.clients + client)
+    }
+
+    fn write(&mut self, place: usize, key: u32, operation: Operation, pieces: &Pieces, out: &mut Vec<u8>) {
+        let name = Pieces::key(key);
+        let body = match operation {
+            Operation::Get => frames::execution(&self.select, &[&name]),
+            _ => {
+                let piece = pieces.piece(key, self.model.set(key));
+                frames::execution(&self.insert, &[&name, &piece])
+            }
+        };
+        frames::write(Opcode::Execute, place as u16, &body, out);
+    }
+
+    fn judge(
+        &self,
+        key: u32,
+        operation: Operation,
+        said: &Said<'_>,
+        pieces: &Pieces,
+        tally: &mut Tally,
+    ) -> Result<(), CqlError> {
+        let held = self.model.held(key);
+        let is_right = match (operation, said) {
+            (_, Said::Refused(words)) => return Err(refused(operation.name(), words)),
+            (Operation::Get, Said::Value(value)) => pieces.is_held(key, held, value),
+            (Operation::Get, Said::Nothing) => held.pieces == 0,
+            (_, Said::Done) => operation != Operation::Get,
+            _ => false,
+        };
+        if !is_right {
+            tally.wrong += 1;
+            tally.first_wrong.get_or_insert_with(|| format!("key {key}, {}: {said:?}", operation.name()));
+        }
+        Ok(())
+    }
+}
+
+fn refused(asked: &str, words: &[u8]) -> CqlError {
+    CqlError::Refused { asked: asked.to_owned(), words: String::from_utf8_lossy(words).into_owned() }
+}
+
+/// What all connections did together.
+pub struct Outcome {
+    /// Their sums.
+    pub tally: Tally,
+    /// CPU time of the nodes while it counted.
+    pub server_cpu_seconds: Option<f64>,
+    /// CPU time of the bench meanwhile.
+    pub client_cpu_seconds: Option<f64>,
+    /// What the machine did meanwhile.
+    pub machine: Option<MachineShare>,
+}
+
+/// Runs a load on all connections, each in a thread of its own.
+pub fn run(
+    connections: &mut [Connection],
+    ask: Ask,
+    pieces: &Pieces,
+    processes: &[u32],
+) -> Result<Outcome, CqlError> {
+    let of_nodes = || processes.iter().map(|&process| process_cpu_seconds(process)).sum::<Option<f64>>();
+    let cpu = || (of_nodes(), process_cpu_seconds(std::process::id()));
+    let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            connections.iter_mut().map(|one| scope.spawn(move || one.run(ask, pieces))).collect();
+        // The same moments for what the nodes used and for what they answered.
+        let sleep_until =
+            |moment: Instant| std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+        let used = ask.times.map(|(from, until)| {
+            sleep_until(from);
+            let (machine, before) = (MachineTime::now(), cpu());
+            sleep_until(until);
+            let after = cpu();
+            (since(after.0, before.0), since(after.1, before.1), machine.until_now())
+        });
+        let mut tally = Tally::default();
+        for thread in threads {
+            tally.add(thread.join().map_err(|_| CqlError::Ended)??);
+        }
+        let (server_cpu_seconds, client_cpu_seconds, machine) = match used {
+            Some((server, client, machine)) => (server, client, Some(machine)),
+            None => (None, None, None),
+        };
+        Ok(Outcome { tally, server_cpu_seconds, client_cpu_seconds, machine })
+    })
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.latency.add_all(&other.latency);
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::{Arc, Mutex};
+
+    type Cells = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
+
+    /// A node that answers what comes together in the other order, and forgets every so many writes.
+    fn serve(forgets_every: u64) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (address, cells) = (listener.local_addr().unwrap(), Cells::default());
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let cells = cells.clone();
+                std::thread::spawn(move || answer_all(socket, &cells, forgets_every));
+            }
+        });
+        address
+    }
+
+    fn answer_all(mut socket: TcpStream, cells: &Cells, forgets_every: u64) {
+        let (mut unread, mut scratch, mut writes) = (Vec::new(), vec![0; 4 << 10], 0);
+        while let Ok(count @ 1..) = socket.read(&mut scratch) {
+            unread.extend_from_slice(&scratch[..count]);
+            let mut answers: Vec<Vec<u8>> = Vec::new();
+            while unread.len() >= 9 {
+                let length = u32::from_be_bytes(unread[5..9].try_into().unwrap()) as usize;
+                if unread.len() < 9 + length {
+                    break;
+                }
+                let frame: Vec<u8> = unread.drain(..9 + length).collect();
+                let (opcode, body) = answer(frame[4], &frame[9..], cells, forgets_every, &mut writes);
+                let length = (body.len() as u32).to_be_bytes();
+                answers.push([&[0x84, 0, frame[2], frame[3], opcode][..], &length, &body].concat());
+            }
+            answers.reverse();
+            socket.write_all(&answers.concat()).unwrap();
+        }
+    }
+
+    fn answer(opcode: u8, body: &[u8], cells: &Cells, forgets_every: u64, writes: &mut u64) -> (u8, Vec<u8>) {
+        match opcode {
+            1 => return (2, Vec::new()),
+            9 => return (8, [&[0, 0, 0, 4, 0, 1][..], &body[4..5]].concat()),
+            _ => {}
+        }
+        let mut values = Vec::new();
+        let mut rest = &body[8..];
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let (value, behind) = behind.split_at(u32::from_be_bytes(*length) as usize);
+            values.push(value.to_vec());
+            rest = behind;
+        }
+        let mut cells = cells.lock().unwrap();
+        if let [key, value] = &values[..] {
+            *writes += 1;
+            if !writes.is_multiple_of(forgets_every) {
+                cells.insert(key.clone(), value.clone());
+            }
+            return (8, vec![0, 0, 0, 1]);
+        }
+        let head = [0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1];
+        match cells.get(&values[0]) {
+            None => (8, [&head[..], &[0, 0, 0, 0]].concat()),
+            Some(value) => {
+                let length = (value.len() as u32).to_be_bytes();
+                (8, [&head[..], &[0, 0, 0, 1], &length, value].concat())
+            }
+        }
+    }
+
+    /// Sets 3,000 keys once and at random, and reads them; how many answers were wrong.
+    fn wrong_of(forgets_every: u64) -> u64 {
+        let (address, pieces) = (serve(forgets_every), Pieces::seeded(1));
+        let mut all: Vec<Connection> = [vec![0, 2, 4], vec![1, 3]]
+            .map(|clients| Connection::open(address, clients, 3_000).unwrap())
+            .into();
+        all.iter_mut().for_each(|one| one.prepare("insert", "select").unwrap());
+        let ask = |operation, times| Ask { operation, clients: 5, times, seed: 1 };
+        let mut run_all =
+            |operation, times| run(&mut all, ask(operation, times), &pieces, &[]).unwrap().tally;
+        assert_eq!(run_all(Operation::Set, None).operations, 3_000);
+        let now = Instant::now();
+        let times = Some((now, now + Duration::from_millis(50)));
+        assert!(run_all(Operation::Set, times).operations > 0);
+        let read = run_all(Operation::Get, None);
+        assert_eq!(read.operations, 3_000);
+        read.wrong
+    }
+
+    #[test]
+    fn a_node_that_forgets_is_found_out_and_one_that_answers_in_any_order_is_right() {
+        assert_eq!(wrong_of(u64::MAX), 0);
+        assert!(wrong_of(50) > 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! A node, or several that hold copies for each other, as one side of a comparison.
+
+use super::CLIENTS;
+use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work, run_at, shared_out};
+use crate::servers::{Kind, Ring, leader_of};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What is measured: a node, or several.
+pub struct Side {
+    /// Its name in tables.
+    pub name: &'static str,
+    addresses: Vec<SocketAddr>,
+    processes: Vec<u32>,
+    model: Model,
+    only: Arc<[u32]>,
+}
+
+/// One load.
+pub struct Ask {
+    /// What is asked.
+    pub operation: Operation,
+    /// How many requests a client sends before it waits.
+    pub depth: usize,
+    /// Which keys, and for how long.
+    pub choice: Choice,
+    /// Of the order of the keys.
+    pub seed: u64,
+}
+
+impl Side {
+    /// All nodes of a ring, which holds nothing yet.
+    pub fn of_ring(name: &'static str, ring: &Ring, keys: u32) -> io::Result<Self> {
+        let leaders = ring.leaders()?;
+        let home = |key| leader_of(&Pieces::key(key), &leaders);
+        let only = shared_out(keys, (CLIENTS, ring.addresses.len()), home);
+        let (addresses, processes) = (ring.addresses.clone(), ring.processes());
+        Ok(Self { name, addresses, processes, model: Model::empty(keys), only })
+    }
+
+    /// A node that is asked about the same keys.
+    pub fn beside(&self, name: &'static str, address: SocketAddr, process: u32) -> Self {
+        let (addresses, processes) = (vec![address], vec![process]);
+        let model = Model::empty(self.model.keys());
+        Self { name, addresses, processes, model, only: self.only.clone() }
+    }
+
+    /// Runs a load.
+    pub fn run(&mut self, ask: &Ask, pieces: &Pieces) -> Result<(Work, Outcome), LoadError> {
+        let work = Work {
+            address: self.addresses[0],
+            protocol: Kind::Atoll.protocol(ask.depth),
+            operation: ask.operation,
+            connections: CLIENTS,
+            depth: ask.depth,
+            choice: ask.choice,
+            processes: self.processes.clone(),
+            only: Some(self.only.clone()),
+            seed: ask.seed,
+        };
+        let outcome = run_at(&work, &self.addresses, pieces, &mut self.model)?;
+        Ok((work, outcome))
+    }
+}
