@@ -10,6 +10,7 @@ mod error;
 mod expiry;
 mod hashes;
 mod keys;
+mod names;
 mod once;
 mod own;
 mod ring;
@@ -21,16 +22,16 @@ mod watch;
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
+pub use names::{find, find_place};
 pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use ring::RingRequest;
 pub use server::{ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
-pub use table::{COMMANDS, Flag, Group, Keys, Specification, find};
+pub use table::{COMMANDS, Flag, Group, Keys, Specification};
 pub use watch::{Expected, WatchRequest};
 
 use crate::Request;
-use arguments::Arguments;
 
 /// Keys or fields, and their values.
 pub type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
@@ -259,13 +260,8 @@ impl<'a> Command<'a> {
     /// # Errors
     /// [`CommandError`], in the words of Redis: nothing was done.
     pub fn of(request: &Request<'a>) -> Result<Self, CommandError> {
-        let mut arguments = Arguments::of(*request);
-        let name = arguments.next();
-        let Some(specification) = find(name) else { return Err(CommandError::unknown(request)) };
-        if !specification.takes(request.len()) {
-            return Err(CommandError::Arity { name: specification.name.to_owned() });
-        }
-        (specification.read)(&mut arguments)
+        let known = request.get(0).and_then(find);
+        known.ok_or_else(|| CommandError::unknown(request))?.read(request)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::here::Here;
 use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
 use atoll_keyspace::slot_of;
-use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification};
+use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
 
 /// What a request meets.
 pub(crate) struct Executor<'a> {
@@ -27,7 +27,7 @@ impl Executor<'_> {
     /// Executes a request, which is not empty.
     pub(crate) fn execute(&mut self, request: &Request<'_>) {
         self.here.metrics.commands.add(1);
-        let place = request.get(0).and_then(find);
+        let place = request.get(0).and_then(find_place);
         let known = place.and_then(|place| COMMANDS.get(usize::from(place)));
         self.session.command = place;
         let before = self.outbox.target().len();
@@ -35,7 +35,7 @@ impl Executor<'_> {
             Some(known) if !self.session.is_authenticated && !known.flags.contains(&Flag::NoAuth) => {
                 self.error("NOAUTH", "Authentication required.");
             }
-            Some(known) => match Command::of(request) {
+            Some(known) => match known.read(request) {
                 Ok(command) => self.command(request, known, &command),
                 Err(error) => self.refuse(&error),
             },
@@ -166,14 +166,4 @@ impl Executor<'_> {
     fn writer(&mut self) -> ReplyWriter<'_> {
         ReplyWriter::new(self.outbox.target(), self.session.protocol)
     }
-}
-
-/// The place of a command in the table of all.
-fn find(name: &[u8]) -> Option<u16> {
-    let mut lower = [0; 16];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    let place = COMMANDS.binary_search_by(|row| row.name.as_bytes().cmp(lower)).ok()?;
-    u16::try_from(place).ok()
 }

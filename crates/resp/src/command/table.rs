@@ -2,7 +2,7 @@
 
 use super::arguments::Arguments;
 use super::{
-    Command, CommandError, connection, expiry, hashes, keys, once, own, ring, server, strings, watch,
+    Command, CommandError, connection, expiry, find, hashes, keys, once, own, ring, server, strings, watch,
 };
 use crate::Request;
 
@@ -133,6 +133,19 @@ impl Group {
 }
 
 impl Specification {
+    /// What a request asks for, which is one of this command.
+    ///
+    /// # Errors
+    /// As [`Command::of`].
+    pub fn read<'a>(&self, request: &Request<'a>) -> Result<Command<'a>, CommandError> {
+        if !self.takes(request.len()) {
+            return Err(CommandError::Arity { name: self.name.to_owned() });
+        }
+        let mut arguments = Arguments::of(*request);
+        arguments.next();
+        (self.read)(&mut arguments)
+    }
+
     /// Whether it takes so many arguments, the name counted.
     #[must_use]
     pub fn takes(&self, arguments: usize) -> bool {
@@ -156,20 +169,6 @@ impl Specification {
         self.flags.contains(&Flag::Write)
     }
 }
-
-/// The command of this name, in letters of any size.
-#[must_use]
-pub fn find(name: &[u8]) -> Option<&'static Specification> {
-    let mut lower = [0; LONGEST];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    let at = COMMANDS.binary_search_by(|row| row.name.as_bytes().cmp(lower)).ok()?;
-    COMMANDS.get(at)
-}
-
-/// Letters of the longest name.
-const LONGEST: usize = 11;
 
 const fn row(
     name: &'static str,
@@ -281,17 +280,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_order_and_every_name_is_found_in_any_letters() {
+    fn the_table_is_in_order_and_no_command_both_reads_only_and_writes() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for row in COMMANDS {
-            assert_eq!(find(row.name.as_bytes()).map(|found| found.name), Some(row.name));
-            assert_eq!(find(row.name.to_uppercase().as_bytes()).map(|found| found.name), Some(row.name));
             assert!(!(row.flags.contains(&Flag::ReadOnly) && row.is_write()), "{}", row.name);
-        }
-        let longest = COMMANDS.iter().map(|row| row.name.len()).max();
-        assert_eq!(longest, Some(LONGEST));
-        for name in ["", "g", "gett", "abcdefghijklmnopqrstuvwxyz"] {
-            assert!(find(name.as_bytes()).is_none(), "{name}");
         }
     }
 
