@@ -93,7 +93,7 @@ pub use planted::{Bug, plant};
 pub use recovery::{Cut, RecoveryReport};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::Stats;
-pub use value::{Value, ValueBytes, ValueRef};
+pub use value::{Front, Value, ValueBytes, ValueRef};
 pub use value_writer::ValueWriter;
 pub use visit::Direction;
 

@@ -7,6 +7,7 @@
 //! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
 //! Invariant: a piece that more than one value, reader or list has does not change.
 
+mod front;
 mod growing;
 mod together;
 
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
 
+pub use front::Front;
 pub(crate) use growing::Added;
 use growing::{FRONT, Resident};
 

@@ -32,6 +32,16 @@ fn content(tree: &Tree) -> Model {
     content
 }
 
+/// What a value begins with is told as it is, whether or not what it is asked for is in one piece, and without any trace.
+fn fronts_are_right(tree: &Tree, key: &[u8], expected: Option<&Vec<u8>>, at: &str) {
+    let [short, long] =
+        [17, 300].map(|most| expected.map(|value| (&value[..value.len().min(most)], value.len() as u64)));
+    let found = tree.front::<17>(key).unwrap();
+    assert_eq!(found.as_ref().map(|front| (front.bytes(), front.len())), short, "{at}");
+    let found = tree.front::<300>(key).unwrap();
+    assert_eq!(found.as_ref().map(|front| (front.bytes(), front.len())), long, "{at}");
+}
+
 fn key(random: &mut fastrand::Rng) -> Vec<u8> {
     format!("key{:02}", random.u8(..12)).into_bytes()
 }
@@ -61,6 +71,7 @@ fn run(seed: u64, disk: Option<Arc<dyn Disk>>) {
         let key = key(&mut random);
         match random.u8(..100) {
             0..75 => {
+                fronts_are_right(&tree, &key, model.get(&key), &format!("seed {seed}, step {step}"));
                 let added = piece(&mut random);
                 tree.append(&key, &added, Durability::Flushed).unwrap();
                 model.entry(key).or_default().extend_from_slice(&added);

@@ -1,9 +1,13 @@
 //! What the evaluator needs of a store: cells to read, and changes that are made together later.
 
 use crate::KeyspaceError;
+use crate::head::HEAD_BYTES_MAX;
 use atoll_buffer::Buffer;
-use atoll_engine::{Direction, Value, ValueRef};
+use atoll_engine::{Direction, Front, Value, ValueRef};
 use std::ops::{Bound, ControlFlow};
+
+/// What a cell begins with: any head is whole in it.
+pub type CellFront = Front<HEAD_BYTES_MAX>;
 
 /// Cells as they were before a command.
 pub trait Cells {
@@ -18,6 +22,12 @@ pub trait Cells {
     /// # Errors
     /// As [`Cells::show`].
     fn value(&self, name: &[u8]) -> Result<Option<CellValue>, KeyspaceError>;
+
+    /// What the value of a cell begins with, as much as a head needs at most, and how long it is.
+    ///
+    /// # Errors
+    /// As [`Cells::show`].
+    fn front(&self, name: &[u8]) -> Result<Option<CellFront>, KeyspaceError>;
 
     /// Visits the cells of a range in order, until the visitor stops. It must not read other cells.
     ///

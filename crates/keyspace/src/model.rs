@@ -1,7 +1,7 @@
 //! Slots in plain maps: what others are compared with, and what a simulation can afford to copy.
 
 use crate::answer::Answer;
-use crate::cells::{CellRef, CellValue, Cells, Changes};
+use crate::cells::{CellFront, CellRef, CellValue, Cells, Changes};
 use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
@@ -36,6 +36,10 @@ impl Cells for ModelCells {
 
     fn value(&self, name: &[u8]) -> Result<Option<CellValue>, KeyspaceError> {
         Ok(self.0.get(name).cloned().map(CellValue::from))
+    }
+
+    fn front(&self, name: &[u8]) -> Result<Option<CellFront>, KeyspaceError> {
+        Ok(self.0.get(name).map(|value| CellFront::of(value, value.len() as u64)))
     }
 
     fn visit(

@@ -6,7 +6,7 @@ use crate::commit::Commit;
 use crate::planted::{self, Bug};
 use crate::search::{self, Sought};
 use crate::shared::Shared;
-use crate::value::{Stored, Value, ValueRef};
+use crate::value::{Front, Stored, Value, ValueRef};
 use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
 use std::ops::ControlFlow;
@@ -77,6 +77,21 @@ impl Tree {
             (None, Some(show), Some(value)) => Ok(show(Some(&value.to_buffer()?))),
             (None, Some(show), None) => Ok(show(None)),
             (None, None, _) => unreachable!("a value is shown once"),
+        }
+    }
+
+    /// What the value of `key` begins with, and how long it is; nothing is copied beside.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn front<const N: usize>(&self, key: &[u8]) -> Result<Option<Front<N>>, EngineError> {
+        let found =
+            self.lookup(key, |found| found.map(|found| found.front().ok_or_else(|| found.to_value())))?;
+        match found {
+            None => Ok(None),
+            Some(Ok(front)) => Ok(Some(front)),
+            // What has to be read from disk is read without the lock.
+            Some(Err(value)) => Ok(Some(Front::of(&value.read(0, N as u64)?, value.len()))),
         }
     }
 

@@ -6,11 +6,10 @@
 use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece, PieceCell};
 use crate::backing::Backing;
 use crate::meter::Kind;
-use crate::prefetch::prefetch;
 use crate::threads::Mutex;
 use atoll_buffer::Buffer;
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// Where the bytes of a piece are.
@@ -30,9 +29,6 @@ const FEW: usize = 1024;
 
 /// Bytes of a piece that grows which are kept where its length is, so that who asks for no more needs no other line of memory.
 pub(super) const FRONT: usize = 24;
-
-/// Lines of memory that bytes which are added will most likely lie in.
-const PREFETCHED_AT_END: usize = 3;
 
 impl Resident {
     pub(super) fn bytes(&self) -> &[u8] {
@@ -226,9 +222,6 @@ impl Chain {
         let Self::One(Piece(cell)) = self else { return None };
         let (from, to) = (range.start as usize, range.end as usize);
         if let Some(few) = cell.front.as_ref().and_then(|front| front.get(from..to)) {
-            // Whoever asks for no more than what a value begins with may be about to add to it.
-            let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
-            prefetch(end, PREFETCHED_AT_END);
             return Some(Buffer::copy_from(few));
         }
         match &*cell.resident.lock() {

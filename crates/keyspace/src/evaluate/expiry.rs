@@ -57,7 +57,12 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     }
 
     /// Gives a key another deadline, or none; one that has passed deletes it.
-    pub(super) fn set_deadline(&mut self, key: &[u8], found: &Found, deadline_ms: Option<u64>) -> Done {
+    pub(super) fn set_deadline(
+        &mut self,
+        key: &[u8],
+        found: &Found<'_, C>,
+        deadline_ms: Option<u64>,
+    ) -> Done {
         let old = found.head;
         if deadline_ms.is_some_and(|deadline| deadline <= self.reading.now_ms) {
             self.remove(key, old);

@@ -4,7 +4,7 @@ use super::Done;
 use crate::answer::Answer;
 use crate::cell::CellName;
 use crate::cells::{CellValue, Cells};
-use crate::head::{HEAD_BYTES_MAX, Head, Kind};
+use crate::head::{Head, Kind};
 use crate::{FIELD_BYTES_MAX, KEY_BYTES_MAX, KeyspaceError, Overdue, Refusal};
 use atoll_buffer::Buffer;
 
@@ -20,13 +20,16 @@ pub(crate) struct Reading<'a, C> {
     pub(crate) overdue: Vec<Overdue>,
 }
 
-/// What is kept at a key.
-pub(crate) struct Found {
+/// What is kept at a key. Of a string nothing is read before somebody asks for it.
+pub(crate) struct Found<'a, C> {
     pub(crate) head: Head,
-    cell: CellValue,
+    /// Bytes of the cell, the head counted.
+    len: u64,
+    name: CellName,
+    cells: &'a C,
 }
 
-impl Found {
+impl<C: Cells> Found<'_, C> {
     /// The fields of a hash.
     pub(crate) fn fields(&self) -> Result<u64, Refusal> {
         match self.head.kind {
@@ -38,7 +41,7 @@ impl Found {
     /// The length of a string.
     pub(crate) fn length(&self) -> Result<u64, Refusal> {
         match self.head.kind {
-            Kind::String => Ok(self.cell.len() - self.head.value_at() as u64),
+            Kind::String => Ok(self.len - self.head.value_at() as u64),
             Kind::Hash { .. } => Err(Refusal::WrongType),
         }
     }
@@ -46,7 +49,9 @@ impl Found {
     /// Bytes of a string.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Done<Buffer> {
         self.length()?;
-        Ok(self.cell.read(self.head.value_at() as u64 + offset, len)?)
+        // Changes of a command are made when it is over: what was there still is.
+        let cell = self.cells.value(&self.name)?.ok_or(KeyspaceError::Corrupt { what: "a key" })?;
+        Ok(cell.read(self.head.value_at() as u64 + offset, len)?)
     }
 
     /// All bytes of a string.
@@ -77,7 +82,7 @@ fn shown<R>(
     })
 }
 
-impl<C: Cells> Reading<'_, C> {
+impl<'a, C: Cells> Reading<'a, C> {
     /// Answers the string of a key; whether there was one. A hash is refused, or answered as nothing.
     pub(crate) fn answer_string(&mut self, key: &[u8], refuses_hash: bool) -> Done {
         check_key(key)?;
@@ -95,16 +100,16 @@ impl<C: Cells> Reading<'_, C> {
     }
 
     /// What is kept at a key, whether or not its time is over.
-    pub(crate) fn look(&self, key: &[u8]) -> Done<Option<Found>> {
+    pub(crate) fn look(&self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         check_key(key)?;
         let name = CellName::head(self.slot, key);
-        let Some(cell) = self.cells.value(&name)? else { return Ok(None) };
-        let head = Head::decode(&cell.read(0, HEAD_BYTES_MAX as u64)?)?;
-        Ok(Some(Found { head, cell }))
+        let Some(front) = self.cells.front(&name)? else { return Ok(None) };
+        let (head, len) = (Head::decode(front.bytes())?, front.len());
+        Ok(Some(Found { head, len, name, cells: self.cells }))
     }
 
     /// What is kept at a key.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found>> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         let found = self.look(key)?;
         match found {
             Some(Found { head: Head { deadline_ms: Some(deadline), .. }, .. }) if deadline <= self.now_ms => {

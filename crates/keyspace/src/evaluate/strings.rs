@@ -46,7 +46,7 @@ fn range_within(start: i64, end: i64, length: u64) -> (u64, u64) {
 }
 
 /// Whether a string is this one; a hash is refused.
-fn is_equal(found: &Found, value: &[u8]) -> Done<bool> {
+fn is_equal<C: Cells>(found: &Found<'_, C>, value: &[u8]) -> Done<bool> {
     Ok(found.length()? == value.len() as u64 && found.string()?.as_slice() == value)
 }
 
@@ -82,7 +82,13 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     }
 
     /// Sets a string for a lifetime, which may be over.
-    fn put_for(&mut self, key: &[u8], old: Option<&Found>, value: &[u8], lifetime: SetLifetime) -> Done {
+    fn put_for(
+        &mut self,
+        key: &[u8],
+        old: Option<&Found<'_, C>>,
+        value: &[u8],
+        lifetime: SetLifetime,
+    ) -> Done {
         check_string(value.len() as u64)?;
         let old = old.map(|found| found.head);
         let deadline_ms = match lifetime {
@@ -99,7 +105,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         }
     }
 
-    fn answer_found(&mut self, found: Option<&Found>) -> Done {
+    fn answer_found(&mut self, found: Option<&Found<'_, C>>) -> Done {
         match found {
             None => self.reading.answer.writer().null(),
             Some(found) => self.reading.answer.string(&found.string()?)?,
@@ -167,7 +173,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
 /// No integer has more digits.
 pub(super) const DIGITS_MAX: u64 = 20;
 
-fn number_of(found: &Found) -> Done<i64> {
+fn number_of<C: Cells>(found: &Found<'_, C>) -> Done<i64> {
     if found.length()? > DIGITS_MAX {
         return Err(Refusal::NotInteger.into());
     }

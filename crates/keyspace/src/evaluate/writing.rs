@@ -16,11 +16,11 @@ pub(crate) struct Writing<'a, 'w, C, W> {
     pub(crate) state: SlotState,
 }
 
-impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
+impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
     /// What is kept at a key. What is not there any more at this time is removed.
     ///
     /// Where there is none, there are no fields either, whatever the cells still say.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found>> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         let found = self.reading.look(key)?;
         match found {
             Some(found) if found.head.is_overdue(self.reading.now_ms) => {

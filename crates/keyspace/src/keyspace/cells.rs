@@ -1,7 +1,7 @@
 //! Cells of a tree.
 
 use crate::KeyspaceError;
-use crate::cells::{CellRef, CellValue, Cells};
+use crate::cells::{CellFront, CellRef, CellValue, Cells};
 use atoll_engine::{Direction, Tree};
 use std::ops::{Bound, ControlFlow};
 
@@ -17,6 +17,10 @@ impl Cells for TreeCells<'_> {
 
     fn value(&self, name: &[u8]) -> Result<Option<CellValue>, KeyspaceError> {
         Ok(self.tree.get(name)?.map(CellValue::from))
+    }
+
+    fn front(&self, name: &[u8]) -> Result<Option<CellFront>, KeyspaceError> {
+        Ok(self.tree.front(name)?)
     }
 
     fn visit(

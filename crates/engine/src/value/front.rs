@@ -1,0 +1,77 @@
+//! What a value begins with, and how long it is: whoever needs no more of it has nothing copied or shared.
+
+use super::{Chain, Piece, Stored, ValueRef};
+use crate::prefetch::prefetch;
+use std::sync::atomic::Ordering;
+
+/// Lines of memory that bytes which are added to a value will most likely lie in.
+const PREFETCHED_AT_END: usize = 3;
+
+/// The first bytes of a value, at most `N`, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Front<const N: usize> {
+    bytes: [u8; N],
+    shown: usize,
+    len: u64,
+}
+
+impl<const N: usize> Front<N> {
+    /// Of a value of this length that begins with these bytes, of which no more than `N` are kept.
+    #[must_use]
+    pub fn of(bytes: &[u8], len: u64) -> Self {
+        let shown = bytes.len().min(N);
+        let mut front = Self { bytes: [0; N], shown, len };
+        front.bytes[..shown].copy_from_slice(&bytes[..shown]);
+        front
+    }
+
+    /// What the value begins with: all of it, or `N` bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.shown]
+    }
+
+    /// Length of the value in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the value has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl ValueRef<'_> {
+    /// What it begins with; none where that is not in memory, or lies in several pieces.
+    pub(crate) fn front<const N: usize>(&self) -> Option<Front<N>> {
+        match self.stored {
+            Stored::Inline(bytes) => Some(Front::of(bytes, bytes.len() as u64)),
+            Stored::Chain(chain) => chain.front(),
+        }
+    }
+}
+
+impl Chain {
+    fn front<const N: usize>(&self) -> Option<Front<N>> {
+        let (first, len) = (self.pieces().first()?, self.len());
+        let wanted = N.min(usize::try_from(len).unwrap_or(N));
+        first.front(wanted, |bytes| Front::of(bytes, len))
+    }
+}
+
+impl Piece {
+    /// Shows its first bytes, so many, if it has them in memory.
+    fn front<R>(&self, wanted: usize, show: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let cell = &self.0;
+        if let Some(front) = cell.front.as_ref().and_then(|front| front.get(..wanted)) {
+            // Whoever asks for no more than what a value begins with may be about to add to it.
+            let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
+            prefetch(end, PREFETCHED_AT_END);
+            return Some(show(front));
+        }
+        cell.resident.lock().bytes().get(..wanted).map(show)
+    }
+}
