@@ -1,6 +1,6 @@
 //! What a person reads of three copies beside Cassandra, and the bars.
 
-use super::{ATOLL, CASSANDRA, Findings, OPERATIONS};
+use super::{ATOLL, CASSANDRA, Findings, OPERATIONS, SHARE};
 use crate::client::Operation;
 use crate::phases::CLIENTS;
 use crate::report::{Row, print_findings};
@@ -8,7 +8,7 @@ use crate::report::{Row, print_findings};
 impl Findings {
     /// The least CPU time of an operation, of all rounds.
     fn best(&self, server: &str, operation: Operation) -> Option<f64> {
-        self.both.of(server, operation, 1).filter_map(|one| one.server_cpu_us).min_by(f64::total_cmp)
+        self.both.of(server, operation, SHARE).filter_map(|one| one.server_cpu_us).min_by(f64::total_cmp)
     }
 
     fn spoiled(&self) -> Option<String> {
@@ -37,7 +37,7 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
 /// Everything, for people.
 pub fn print(findings: &Findings) {
     print_findings(
-        "Three copies on three nodes, 50 clients, each alone: CPU of all nodes together",
+        "Three copies on three nodes, 50 clients on 10 connections, each alone: CPU of all nodes together",
         &findings.both,
     );
     if let Some((count, first)) = &findings.rival_wrong {
@@ -69,7 +69,7 @@ mod tests {
             server: server.to_owned(),
             round,
             operation,
-            depth: 1,
+            depth: SHARE,
             kilo_operations: 1.0,
             p50_us: 0.0,
             p99_us: 0.0,

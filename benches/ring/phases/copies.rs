@@ -46,7 +46,7 @@ pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings 
 fn start(scale: Scale, place: &Place) -> Result<([Side; 2], (Server, Ring)), CopiesError> {
     let one = Server::start(Kind::Atoll, Durability::Memory, place)?;
     let two = Ring::start(NODES, Durability::Memory, place)?;
-    let side = Side::of_ring(TWO, &two, scale.keys)?;
+    let side = Side::of_ring(TWO, &two, scale.keys, CLIENTS)?;
     let sides = [side.beside(ONE, one.address, one.process()), side];
     Ok((sides, (one, two)))
 }

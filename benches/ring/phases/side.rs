@@ -1,6 +1,5 @@
 //! A node, or several that hold copies for each other, as one side of a comparison.
 
-use super::CLIENTS;
 use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work, run_at, shared_out};
 use crate::servers::{Kind, Ring, leader_of};
 use std::io;
@@ -13,6 +12,7 @@ pub struct Side {
     pub name: &'static str,
     addresses: Vec<SocketAddr>,
     processes: Vec<u32>,
+    connections: u32,
     model: Model,
     only: Arc<[u32]>,
 }
@@ -30,20 +30,21 @@ pub struct Ask {
 }
 
 impl Side {
-    /// All nodes of a ring, which holds nothing yet.
-    pub fn of_ring(name: &'static str, ring: &Ring, keys: u32) -> io::Result<Self> {
+    /// All nodes of a ring, which holds nothing yet and is asked by so many connections.
+    pub fn of_ring(name: &'static str, ring: &Ring, keys: u32, connections: u32) -> io::Result<Self> {
         let leaders = ring.leaders()?;
         let home = |key| leader_of(&Pieces::key(key), &leaders);
-        let only = shared_out(keys, (CLIENTS, ring.addresses.len()), home);
+        let only = shared_out(keys, (connections, ring.addresses.len()), home);
         let (addresses, processes) = (ring.addresses.clone(), ring.processes());
-        Ok(Self { name, addresses, processes, model: Model::empty(keys), only })
+        Ok(Self { name, addresses, processes, connections, model: Model::empty(keys), only })
     }
 
     /// A node that is asked about the same keys.
     pub fn beside(&self, name: &'static str, address: SocketAddr, process: u32) -> Self {
         let (addresses, processes) = (vec![address], vec![process]);
         let model = Model::empty(self.model.keys());
-        Self { name, addresses, processes, model, only: self.only.clone() }
+        let (connections, only) = (self.connections, self.only.clone());
+        Self { name, addresses, processes, connections, model, only }
     }
 
     /// Runs a load.
@@ -52,7 +53,7 @@ impl Side {
             address: self.addresses[0],
             protocol: Kind::Atoll.protocol(ask.depth),
             operation: ask.operation,
-            connections: CLIENTS,
+            connections: self.connections,
             depth: ask.depth,
             choice: ask.choice,
             processes: self.processes.clone(),
