@@ -173,6 +173,7 @@ impl Copied {
     }
 
     fn hand_over(&mut self, now: Now) -> Result<bool, NodeError> {
+        self.copies.write_log()?;
         let handed = self.copies.take_handed();
         if handed.is_empty() {
             return Ok(false);

@@ -220,6 +220,11 @@ impl Copies {
         Ok(())
     }
 
+    /// Has the log written that was handed to it since the last time.
+    pub(crate) fn write_log(&mut self) -> Result<(), NodeError> {
+        Ok(self.log.as_mut().map_or(Ok(()), SlotLog::write)?)
+    }
+
     /// What was handed to the log since the last time.
     pub(crate) fn take_handed(&mut self) -> Vec<(Slot, Position)> {
         std::mem::take(&mut self.handed)

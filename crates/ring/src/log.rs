@@ -3,6 +3,9 @@
 //! The engine keeps the order of all its commits over all trees, and what a crash takes is an end of that order. So an entry
 //! may be deleted as soon as it is applied: whatever survives holds either the entry or what it did.
 //!
+//! What comes in one round of the loop is written together: a commit of the engine costs as much as several entries.
+//!
+//! Invariant: nothing is said to be logged before [`SlotLog::write`].
 //! Invariant: within a slot, entries follow each other without gaps behind the last one applied to the cells.
 
 use crate::peer::codec::{Reader, put};
@@ -19,7 +22,9 @@ use thiserror::Error;
 pub(crate) struct SlotLog {
     engine: Engine,
     tree: Tree,
+    /// What is to be written with the next commit, in its order, and about how many bytes that are.
     batch: WriteBatch,
+    batch_bytes: usize,
     /// For each slot the first place that may still be in the tree, and the last that is.
     kept: BTreeMap<Slot, Kept>,
 }
@@ -61,11 +66,15 @@ impl LogError {
 /// Applied entries of a slot that may wait in the tree to be deleted together.
 const TRIM_TOGETHER: u64 = 64;
 
+/// Bytes of entries that wait to be written together.
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+
 impl SlotLog {
     /// The logs in the tree of this name, which is made if there is none.
     pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
-        Ok(Self { engine: engine.clone(), tree, batch: WriteBatch::new(), kept: BTreeMap::new() })
+        let (batch, batch_bytes, kept) = Default::default();
+        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, kept })
     }
 
     /// What is logged behind what was applied, for every slot that has either.
@@ -73,6 +82,7 @@ impl SlotLog {
         &mut self,
         applied: impl Iterator<Item = (Slot, Applied, u64)>,
     ) -> Result<Vec<Found>, LogError> {
+        self.write()?;
         let mut found: BTreeMap<Slot, Found> = applied
             .map(|(slot, applied, base_time_ms)| {
                 (slot, Found { slot, base: position_of(applied), base_time_ms, entries: Vec::new() })
@@ -100,9 +110,8 @@ impl SlotLog {
         Ok(found.into_values().collect())
     }
 
-    /// Adds entries behind a place, in place of what was there.
+    /// Adds entries behind a place, in place of what was there, with the next [write](Self::write).
     pub(crate) fn append(&mut self, slot: Slot, after: Position, entries: &[Entry]) -> Result<(), LogError> {
-        self.batch.clear();
         let first = after.sequence.next();
         let kept = self.kept.entry(slot).or_insert(Kept { first, last: after.sequence });
         if kept.last > after.sequence {
@@ -118,12 +127,27 @@ impl SlotLog {
             put(entry.time_ms, &mut value);
             value.extend_from_slice(&entry.body);
             self.batch.put(&self.tree, &name(slot, entry.position.sequence), &value);
+            self.batch_bytes += value.len();
+        }
+        if self.batch_bytes > TOGETHER_BYTES_MAX { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what came since the last time: it survives the end of the process from then on.
+    pub(crate) fn write(&mut self) -> Result<(), LogError> {
+        if self.batch.is_empty() {
+            return Ok(());
         }
         self.engine.write(&self.batch, Durability::Flushed)?;
+        match self.batch_bytes > TOGETHER_BYTES_MAX {
+            true => self.batch = WriteBatch::new(),
+            false => self.batch.clear(),
+        }
+        self.batch_bytes = 0;
         Ok(())
     }
 
-    /// Lets go of what is applied, some at a time.
+    /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once more after a crash
+    /// is known to be applied.
     pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) -> Result<(), LogError> {
         let Some(kept) = self.kept.get_mut(&slot) else { return Ok(()) };
         if through.0 < kept.first.0 + TRIM_TOGETHER && through < kept.last {
@@ -134,25 +158,22 @@ impl SlotLog {
         if kept.last <= through {
             self.kept.remove(&slot);
         }
-        self.delete(&from, &to)
+        self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
+        Ok(())
     }
 
     /// Makes everything written so far, to the cells as well, survive the loss of power.
-    pub(crate) fn sync(&self) -> Result<(), LogError> {
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        self.write()?;
         Ok(self.engine.sync()?)
     }
 
-    /// Lets go of everything of a slot.
+    /// Lets go of everything of a slot at once: cells that take the place of its own must not meet its entries.
     pub(crate) fn forget(&mut self, slot: Slot) -> Result<(), LogError> {
         self.kept.remove(&slot);
-        self.delete(&name(slot, Sequence(0)), &name(slot, Sequence(u64::MAX)))
-    }
-
-    fn delete(&mut self, from: &[u8], to: &[u8]) -> Result<(), LogError> {
-        self.batch.clear();
-        self.batch.delete_range(&self.tree, (Bound::Included(from), Bound::Included(to)));
-        self.engine.write(&self.batch, Durability::Buffered)?;
-        Ok(())
+        let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
+        self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
+        self.write()
     }
 }
 
@@ -220,9 +241,13 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let (mut log, found) = open(&engine, 0);
         assert!(found[0].entries.is_empty());
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=5)).unwrap();
+        log.append(Slot(3), position(0, 0), &entries(1, 1..=3)).unwrap();
+        assert!(open(&engine, 2).1[0].entries.is_empty(), "nothing is written before that is asked for");
+        log.append(Slot(3), position(1, 3), &entries(1, 4..=5)).unwrap();
+        log.write().unwrap();
         assert_eq!(open(&engine, 2).1[0].entries, entries(1, 3..=5));
         log.append(Slot(3), position(1, 3), &entries(2, 4..=4)).unwrap();
+        log.write().unwrap();
         let expected = [entries(1, 1..=3), entries(2, 4..=4)].concat();
         assert_eq!(open(&engine, 0).1[0].entries, expected, "what another primary has not is gone");
     }
@@ -234,12 +259,14 @@ mod tests {
         log.append(Slot(3), position(0, 0), &entries(1, 1..=100)).unwrap();
         log.append(Slot(4), position(0, 0), &entries(1, 1..=1)).unwrap();
         log.applied(Slot(3), Sequence(80)).unwrap();
+        log.write().unwrap();
         let count = |engine: &Engine| engine.tree("log").unwrap().len().unwrap();
         assert_eq!(count(&engine), 21);
         assert_eq!(open(&engine, 80).1[0].entries, entries(1, 81..=100));
+        log.append(Slot(4), position(1, 1), &entries(1, 2..=2)).unwrap();
         log.applied(Slot(3), Sequence(100)).unwrap();
         log.forget(Slot(4)).unwrap();
-        assert_eq!(count(&engine), 0);
+        assert_eq!(count(&engine), 0, "what was on its way is forgotten with the rest");
     }
 
     #[test]
@@ -247,6 +274,7 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let (mut log, _) = open(&engine, 0);
         log.append(Slot(3), position(1, 1), &entries(1, 2..=3)).unwrap();
+        log.write().unwrap();
         let mut log = SlotLog::open(&engine, "log").unwrap();
         assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));
     }

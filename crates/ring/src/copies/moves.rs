@@ -127,7 +127,7 @@ impl Copies {
             log.forget(slot)?;
         }
         self.keyspace.install(number_of_slot(slot), applied, time_ms, &cells)?;
-        if let Some(log) = &self.log {
+        if let Some(log) = &mut self.log {
             // The primary is told right away that all of this is here: then it has to outlive whatever the class says.
             log.sync()?;
         }
