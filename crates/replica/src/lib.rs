@@ -20,6 +20,7 @@ mod table;
 
 // What nodes say and do.
 mod copy;
+mod gathering;
 mod held;
 mod lease;
 mod log;
@@ -32,6 +33,7 @@ mod replica;
 mod planted;
 
 pub use configurations::Configurations;
+pub use gathering::Gathering;
 pub use group::{Change, Decision, Group, GroupOptions, Survived};
 pub use ids::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};

@@ -4,6 +4,7 @@
 //! reads them. Names, arguments and the texts of errors are those of Redis 7.0, and of Valkey where Redis has nothing.
 
 mod arguments;
+mod class;
 mod connection;
 mod describe;
 mod error;
@@ -19,6 +20,7 @@ mod strings;
 mod table;
 mod watch;
 
+pub use class::LatencyClass;
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
@@ -246,6 +248,8 @@ pub enum Command<'a> {
     // The store contract.
     /// `AT.ID`: a write that is done once, however often it is asked for.
     Once(Once<'a>),
+    /// `AT.CLASS`: says how long requests of this connection may take, or asks for that.
+    Class(Option<LatencyClass>),
     /// `AT.WAIT` and `AT.WATCH`: until a field is as it has to be.
     Watch(WatchRequest<'a>),
     /// `AT.UNWATCH`: lets go of the watch of this connection that is called so.

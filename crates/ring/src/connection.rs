@@ -125,6 +125,12 @@ impl Connection {
         self.is_read_closed |= event.is_read_closed();
     }
 
+    /// Whether what arrived may wait for others. Who is about to end, or has to say who it is, may not.
+    pub(crate) fn has_time(&self) -> bool {
+        let is_usual = self.session.is_authenticated && !self.session.is_ending && !self.is_read_closed;
+        is_usual && self.is_readable && !self.is_scheduled && self.session.class.slack_us().is_some()
+    }
+
     /// Receives and executes what can be. Behind it comes [`answer`](Self::answer).
     pub(crate) fn work(&mut self, here: &mut Here, spare: &mut Spare) {
         self.borrow(here, spare);

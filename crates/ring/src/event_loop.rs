@@ -13,7 +13,7 @@ use crate::connections::Connections;
 use crate::here::{Asked, Here, key_of};
 use crate::peer::Peers;
 use crate::table::Route;
-use atoll_replica::Ticket;
+use atoll_replica::{Gathering, Ticket};
 use atoll_resp::{Protocol, ReplyWriter};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -49,6 +49,10 @@ pub(crate) struct EventLoop {
     spare: Spare,
     /// Who has its turn in the next round.
     next: Vec<usize>,
+    /// Who has time, and waits until it is worth a turn.
+    gathering: Gathering,
+    /// Who has time and was told of by the poll just now.
+    arrived: Vec<usize>,
     /// Whose answers leave at the end of this one.
     answered: Vec<usize>,
     /// Whose answers are held, by the sync that they wait for, which are done in this order.
@@ -93,7 +97,7 @@ impl EventLoop {
         }
         let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
         let connections = Connections::default();
-        let (has_waiting, held) = Default::default();
+        let (has_waiting, held, gathering, arrived) = Default::default();
         Ok(Self {
             poll,
             listener,
@@ -102,6 +106,8 @@ impl EventLoop {
             here,
             spare,
             next,
+            gathering,
+            arrived,
             answered,
             held,
             ticked_us,
@@ -115,7 +121,7 @@ impl EventLoop {
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
-            let wait = self.here.slots.tick().unwrap_or(TICK);
+            let wait = self.wait();
             let wait = if self.next.is_empty() && !self.is_expiring { wait } else { Duration::ZERO };
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -125,6 +131,7 @@ impl EventLoop {
             }
             events.iter().for_each(|event| self.notice(event));
             self.here.look_at_clock();
+            self.gather();
             self.here.slots.hear(self.here.now, self.poll.registry())?;
             self.here.look_at_table();
             self.release()?;
@@ -141,12 +148,37 @@ impl EventLoop {
             WAKER => {}
             token if Peers::is_theirs(token) => self.here.slots.notice(event, self.poll.registry()),
             Token(key) => {
-                if let Some(connection) = self.connections.get_mut(key) {
-                    connection.notice(event);
-                    self.schedule(key);
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                connection.notice(event);
+                match connection.has_time() {
+                    true => self.arrived.push(key),
+                    false => self.schedule(key),
                 }
             }
         }
+    }
+
+    /// How long the poll may wait: until the next tick, or until somebody has waited for others long enough.
+    fn wait(&self) -> Duration {
+        let tick = self.here.slots.tick().unwrap_or(TICK);
+        let Some(due_at) = self.gathering.due_at() else { return tick };
+        let now = self.here.shared.clock.now().moment;
+        tick.min(Duration::from_micros(due_at.0.saturating_sub(now.0)))
+    }
+
+    /// Lets those wait for each other who have time, and gives all of them their turn in one round when it is due: what they ask
+    /// for is still in their sockets, so that nothing of it has happened, and it takes no memory.
+    fn gather(&mut self) {
+        let now = self.here.now.moment;
+        for key in self.arrived.drain(..) {
+            let slack_us = self.connections.get_mut(key).and_then(|one| one.session.class.slack_us());
+            if let Some(slack_us) = slack_us {
+                self.gathering.hold(now, key as u64, slack_us);
+            }
+        }
+        let due = self.gathering.take_due(now);
+        self.here.metrics.gathered.add(due.len() as u64);
+        due.into_iter().for_each(|key| self.schedule(key as usize));
     }
 
     /// Gives a connection a turn in the next round.
@@ -251,6 +283,7 @@ impl EventLoop {
 
     fn end(&mut self, key: usize, end: End) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.gathering.forget(key as u64);
         self.here.slots.watches().end_connection(key);
         let _ = self.poll.registry().deregister(&mut connection.socket);
         let metrics = &self.here.metrics;
@@ -288,7 +321,8 @@ impl EventLoop {
         let _ = socket.set_nodelay(true);
         let id = self.here.shared.connection_ids.fetch_add(1, Ordering::Relaxed) + 1;
         let is_authenticated = self.here.shared.token.is_none();
-        let session = Session::new(id, peer, is_authenticated, self.here.now.moment);
+        let (class, now) = (self.here.limits().latency_class, self.here.now.moment);
+        let session = Session::new(id, peer, is_authenticated, class, now);
         let key = self.connections.insert(Connection::new(socket, session));
         let Some(connection) = self.connections.get_mut(key) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;

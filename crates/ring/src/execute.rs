@@ -90,6 +90,7 @@ impl Executor<'_> {
             Command::Time => self.time(),
             // What was acknowledged is on every copy in sync already: there is nothing to wait for.
             Command::Wait { .. } => self.writer().integer(0),
+            Command::Class(class) => self.class(*class),
             Command::Watch(request) => self.watch(request),
             Command::Unwatch(id) => self.unwatch(*id),
             command => self.about_keys(request, known, command),

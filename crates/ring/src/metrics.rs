@@ -56,6 +56,8 @@ pub(crate) struct Metrics {
     pub(crate) expired: Counter,
     pub(crate) commands_per_second: Counter,
     pub(crate) rounds: Counter,
+    /// Turns of connections that had waited for others.
+    pub(crate) gathered: Counter,
     /// Calls of each command, in the order of the table of all, and those that were refused.
     pub(crate) calls: Box<[(Counter, Counter)]>,
 }
@@ -82,6 +84,7 @@ impl Default for Metrics {
             expired: Counter::default(),
             commands_per_second: Counter::default(),
             rounds: Counter::default(),
+            gathered: Counter::default(),
             calls: COMMANDS.iter().map(|_| Default::default()).collect(),
         }
     }

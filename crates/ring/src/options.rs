@@ -5,7 +5,7 @@ use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
 use crate::token::Token;
-use atoll_resp::Limits;
+use atoll_resp::{LatencyClass, Limits};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub struct ConnectionLimits {
     pub awaited_max: usize,
     /// What a client may send in one request.
     pub request: Limits,
+    /// How long requests may take of who does not say so by `AT.CLASS`. Default as short as can be.
+    pub latency_class: LatencyClass,
 }
 
 impl Default for NodeOptions {
@@ -106,6 +108,7 @@ impl Default for ConnectionLimits {
             silent_us_max: 10_000_000,
             awaited_max: 1024,
             request: Limits::default(),
+            latency_class: LatencyClass::None,
         }
     }
 }

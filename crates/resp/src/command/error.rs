@@ -41,6 +41,9 @@ pub enum CommandError {
     /// A floor that is no number, or above the write itself.
     #[error("a floor is a number that is not above that of the write")]
     Floor,
+    /// A latency class that there is not.
+    #[error("a latency class is 5, 50 or 500, in milliseconds, or NONE")]
+    LatencyClass,
     /// A command that cannot be one that is done once.
     #[error("AT.ID takes a command that changes keys of one slot, and '{name}' does not")]
     NotOnce {

@@ -2,7 +2,8 @@
 
 use super::arguments::Arguments;
 use super::{
-    Command, CommandError, connection, expiry, find, hashes, keys, once, own, ring, server, strings, watch,
+    Command, CommandError, class, connection, expiry, find, hashes, keys, once, own, ring, server, strings,
+    watch,
 };
 use crate::Request;
 
@@ -199,6 +200,7 @@ pub const COMMANDS: &[Specification] = &[
     row("append", 3, SET_FAST, Keys::ONE, Group::String, "Adds bytes at the end of a value.", strings::append),
     row("asking", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
     row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),
+    row("at.class", -1, FAST, Keys::NONE, Group::Connection, "How long requests of this connection may take.", class::class),
     row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
     row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),

@@ -160,3 +160,17 @@ fn what_is_no_command_is_quoted_in_short() {
     let long = error(&format!("foo {} b", "a".repeat(300)));
     assert!(long.len() < 200 && !long.contains("'b'"), "{long}");
 }
+
+#[test]
+fn a_latency_class_is_one_of_three_or_none() {
+    assert_is("AT.CLASS 500", Command::Class(Some(LatencyClass::FiveHundred)));
+    assert_is("at.class 50", Command::Class(Some(LatencyClass::Fifty)));
+    assert_is("AT.CLASS 5", Command::Class(Some(LatencyClass::Five)));
+    assert_is("AT.CLASS none", Command::Class(Some(LatencyClass::None)));
+    assert_is("AT.CLASS", Command::Class(None));
+    let wrong = "ERR a latency class is 5, 50 or 500, in milliseconds, or NONE";
+    for line in ["AT.CLASS 499", "AT.CLASS -5", "AT.CLASS soon", "AT.CLASS 99999999999999999999"] {
+        assert_eq!(error(line), wrong, "{line}");
+    }
+    assert_eq!(error("AT.CLASS 5 50"), "ERR syntax error");
+}

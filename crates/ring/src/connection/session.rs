@@ -2,7 +2,7 @@
 
 use super::End;
 use atoll_replica::Moment;
-use atoll_resp::Protocol;
+use atoll_resp::{LatencyClass, Protocol};
 use std::net::SocketAddr;
 
 /// What is known of a connection.
@@ -23,6 +23,8 @@ pub(crate) struct Session {
     pub(crate) began: Moment,
     /// When something came from it last.
     pub(crate) heard: Moment,
+    /// How long its requests may take.
+    pub(crate) class: LatencyClass,
     /// The last command, as a place in the table of all.
     pub(crate) command: Option<u16>,
     names: Option<Box<Names>>,
@@ -40,7 +42,13 @@ pub(crate) struct Names {
 static NAMELESS: Names = Names { name: Vec::new(), library: Vec::new(), version: Vec::new() };
 
 impl Session {
-    pub(crate) fn new(id: u64, peer: SocketAddr, is_authenticated: bool, began: Moment) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        peer: SocketAddr,
+        is_authenticated: bool,
+        class: LatencyClass,
+        began: Moment,
+    ) -> Self {
         Self {
             id,
             key: 0,
@@ -51,6 +59,7 @@ impl Session {
             end: End::Gone,
             began,
             heard: began,
+            class,
             command: None,
             names: None,
         }
@@ -62,8 +71,9 @@ impl Session {
     }
 
     /// As it was when it began.
-    pub(crate) fn reset(&mut self, is_authenticated: bool) {
+    pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass) {
         (self.protocol, self.is_authenticated, self.names) = (Protocol::Resp2, is_authenticated, None);
+        self.class = class;
     }
 
     pub(crate) fn names(&self) -> &Names {

@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::clients;
 use crate::here::Asked;
-use atoll_resp::{Authentication, ClientRequest, Hello, Protocol};
+use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
 
 /// The version of Redis whose commands these are, for clients that decide by it.
 pub(super) const REDIS_VERSION: &str = "7.2.5";
@@ -147,7 +147,19 @@ impl Executor<'_> {
     }
 
     pub(super) fn reset(&mut self) {
-        self.session.reset(self.here.shared.token.is_none());
+        self.session.reset(self.here.shared.token.is_none(), self.here.limits().latency_class);
         self.writer().simple("RESET");
+    }
+
+    /// `AT.CLASS`. What is here of this connection is executed; what comes from now on may wait.
+    pub(super) fn class(&mut self, class: Option<LatencyClass>) {
+        if let Some(class) = class {
+            self.session.class = class;
+            return self.writer().ok();
+        }
+        match self.session.class.milliseconds() {
+            Some(milliseconds) => self.writer().integer(milliseconds as i64),
+            None => self.writer().null(),
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -35,6 +35,9 @@ const ROWS: [Row; 16] = [
     ("moved_total", "counter", "Requests sent to another node.", |metrics| &metrics.moved),
     ("expired_keys_total", "counter", "Keys whose time was over.", |metrics| &metrics.expired),
     ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
+    ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
+        &metrics.gathered
+    }),
 ];
 
 /// All counters of all loops.

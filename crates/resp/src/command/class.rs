@@ -1,0 +1,71 @@
+//! How long requests may take: whoever says so has them executed together with others.
+//!
+//! ```text
+//! AT.CLASS 5 | 50 | 500 | NONE    OK: the requests of this connection are answered within so many milliseconds
+//! AT.CLASS                        which one this connection has, or nil
+//! ```
+
+use super::arguments::{Arguments, is_word};
+use super::{Command, CommandError};
+
+/// How long requests may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LatencyClass {
+    /// As short as can be: they are executed when they come.
+    #[default]
+    None,
+    /// 5 ms: they are executed when they come as well, for nothing could be won in so little time.
+    Five,
+    /// 50 ms.
+    Fifty,
+    /// 500 ms.
+    FiveHundred,
+}
+
+impl LatencyClass {
+    /// The class of so many milliseconds, if there is one.
+    #[must_use]
+    pub fn of_milliseconds(milliseconds: u64) -> Option<Self> {
+        match milliseconds {
+            5 => Some(Self::Five),
+            50 => Some(Self::Fifty),
+            500 => Some(Self::FiveHundred),
+            _ => None,
+        }
+    }
+
+    /// So many milliseconds; none where nothing was said.
+    #[must_use]
+    pub fn milliseconds(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Five => Some(5),
+            Self::Fifty => Some(50),
+            Self::FiveHundred => Some(500),
+        }
+    }
+
+    /// The time that is there to wait for others, in microseconds; none for those that are executed when they come.
+    #[must_use]
+    pub fn slack_us(self) -> Option<u64> {
+        match self {
+            Self::None | Self::Five => None,
+            Self::Fifty => Some(50_000),
+            Self::FiveHundred => Some(500_000),
+        }
+    }
+}
+
+/// `AT.CLASS`.
+pub(super) fn class<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let class = match arguments.optional() {
+        None => None,
+        Some(word) if is_word(word, "NONE") => Some(LatencyClass::None),
+        Some(word) => {
+            let number = crate::parse_integer(word).and_then(|number| u64::try_from(number).ok());
+            Some(number.and_then(LatencyClass::of_milliseconds).ok_or(CommandError::LatencyClass)?)
+        }
+    };
+    arguments.end()?;
+    Ok(Command::Class(class))
+}
