@@ -23,11 +23,17 @@ pub enum Flaw {
     WrittenAgain,
     /// A primary tells who waits for a value when the value is asked for, before it is committed.
     ToldBeforeCommitted,
+    /// A write that waits for others is acknowledged when it comes.
+    HeldAcknowledged,
+    /// Requests that wait for others are forgotten when their slot changes hands.
+    HeldForgotten,
+    /// Requests wait for others beyond their time.
+    DeadlineIgnored,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::WildClocks,
         Self::ClockStandsStill,
         Self::NowBeforePause,
@@ -37,6 +43,9 @@ impl Flaw {
         Self::CellsSaidBeforeSynced,
         Self::WrittenAgain,
         Self::ToldBeforeCommitted,
+        Self::HeldAcknowledged,
+        Self::HeldForgotten,
+        Self::DeadlineIgnored,
     ];
 }
 
@@ -55,10 +64,11 @@ pub struct Case {
 }
 
 impl Case {
-    /// A mistake around the protocol.
+    /// A mistake around the protocol. One that only makes clients wait is seen where nothing else does.
     #[must_use]
     pub fn flawed(flaw: Flaw) -> Self {
-        Self { flaw: Some(flaw), ..Self::default() }
+        let is_planned = matches!(flaw, Flaw::HeldForgotten | Flaw::DeadlineIgnored);
+        Self { flaw: Some(flaw), is_planned, ..Self::default() }
     }
 
     /// A run in which nothing fails.

@@ -18,6 +18,8 @@ pub(crate) const EXPECTED: &[&str] = &[
     "waits",
     "waits_that_waited",
     "waits_woken",
+    "requests_held",
+    "requests_gathered",
     "ended_well",
     "ended_in_conflict",
     "ended_refused",

@@ -29,6 +29,7 @@ mod queue;
 mod clients;
 mod ending;
 mod faults;
+mod holding;
 mod lives;
 mod peace;
 mod runtime;

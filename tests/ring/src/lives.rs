@@ -9,7 +9,9 @@ use crate::node::{Live, Pause, Process};
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
-use atoll_replica::{Change, Decision, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived};
+use atoll_replica::{
+    Change, Decision, Gathering, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,6 +56,8 @@ impl World {
             began_at: there.clock.moment(0),
             slots: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            gathering: Gathering::default(),
+            holding: Vec::new(),
             stale_moment: None,
         });
         self.counts.bump(if life == 1 { "nodes_begun" } else { "restarts" });
@@ -160,6 +164,7 @@ impl World {
             there.clock.reboot(*now, start);
         }
         let waiting = std::mem::take(&mut process.waiting);
+        let holding = std::mem::take(&mut process.holding);
         let watchers = process.slots.into_values().flat_map(|live| live.watchers);
         for waiting in waiting.into_values().chain(watchers).collect::<Vec<_>>() {
             // Whoever is connected notices, or does not.
@@ -169,6 +174,7 @@ impl World {
                 self.reply(node, client, waiting.operation, attempt, Told::Lost);
             }
         }
+        self.let_go(node, holding);
     }
 
     /// A machine stands still for a while.

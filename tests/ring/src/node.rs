@@ -3,8 +3,9 @@
 use crate::cells::State;
 use crate::clock::Clock;
 use crate::disk::Disk;
+use crate::holding::Holding;
 use crate::queue::ToNode;
-use atoll_replica::{Incarnation, Moment, Position, Replica, Slot, Survived, Ticket};
+use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket};
 use std::collections::BTreeMap;
 
 /// A machine.
@@ -39,6 +40,9 @@ pub(crate) struct Process {
     pub(crate) slots: BTreeMap<Slot, Live>,
     /// Requests that the protocol has not answered yet.
     pub(crate) waiting: BTreeMap<Ticket, Waiting>,
+    /// Clients that have time wait for each other, and this is what they asked for.
+    pub(crate) gathering: Gathering,
+    pub(crate) holding: Vec<Holding>,
     /// The moment that is used in place of the clock's, by a mistake.
     pub(crate) stale_moment: Option<Moment>,
 }

@@ -91,6 +91,10 @@ pub(crate) enum ToNode {
     Beat {
         life: u64,
     },
+    /// Requests have waited for each other long enough.
+    Gathered {
+        life: u64,
+    },
     /// It asks the group to be registered, if it is not.
     Register {
         life: u64,

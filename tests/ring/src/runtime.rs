@@ -47,6 +47,7 @@ impl World {
             ToNode::Register { life } if is_life(life) => self.register(node, life),
             ToNode::Written { life, through } if is_life(life) => self.written(node, life, through),
             ToNode::Synced { life, through } if is_life(life) => self.synced(node, through),
+            ToNode::Gathered { life } if is_life(life) => self.gathered(node),
             ToNode::SyncDue { life } if is_life(life) => self.sync_due(node, life),
             _ => {}
         }

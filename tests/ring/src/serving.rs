@@ -25,11 +25,14 @@ impl World {
         if self.flaw == Some(Flaw::ToldBeforeCommitted) {
             self.tell_early(node, slot, operation);
         }
-        self.request(node, waiting);
+        match self.slacks.get(client).copied().flatten() {
+            Some(slack_us) => self.hold(node, client, waiting, slack_us),
+            None => self.request(node, waiting),
+        }
     }
 
     /// Hands a request to the protocol.
-    fn request(&mut self, node: NodeId, waiting: Waiting) {
+    pub(crate) fn request(&mut self, node: NodeId, waiting: Waiting) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let date_ms = self.node(node).clock.date_ms(self.now);

@@ -9,6 +9,7 @@ use crate::clients::Client;
 use crate::clock::Clock;
 use crate::council::Council;
 use crate::counts::Counts;
+use crate::holding::draw_slacks;
 use crate::network::Network;
 use crate::node::Node;
 use crate::operation::Operation;
@@ -51,6 +52,8 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) council: Council,
     pub(crate) clients: Vec<Client>,
+    /// The time that requests of each client have, if any.
+    pub(crate) slacks: Vec<Option<u64>>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) books: Vec<Book>,
     /// How many operations clients began.
@@ -90,6 +93,7 @@ impl World {
             council: Council::new(Box::new(group)),
             clients: (0..settings.clients).map(|_| Client::new(&settings, &mut random)).collect(),
             books: (0..settings.slots).map(|_| Book::default()).collect(),
+            slacks: draw_slacks(seed, settings.clients, case.is_planned),
             flaw: case.flaw,
             is_planned: case.is_planned,
             now: BEGINNING_US,
