@@ -20,9 +20,11 @@ pub struct RingUrl {
     pub token_file: Option<PathBuf>,
     /// How long a call is tried again.
     pub time_out: Option<Duration>,
+    /// How long requests may take, as one of the classes of a ring.
+    pub latency: Option<Duration>,
 }
 
-const KEYS: [&str; 3] = ["mode", "token-file", "time-out"];
+const KEYS: [&str; 4] = ["mode", "token-file", "time-out", "latency"];
 
 /// Where a node listens if nobody says otherwise.
 const PORT: u16 = 7379;
@@ -77,6 +79,7 @@ impl RingUrl {
         match key {
             "mode" => self.mode = Some(read_mode(value)?),
             "token-file" => self.token_file = Some(PathBuf::parse(value)?),
+            "latency" => self.latency = Some(read_latency(value)?),
             _ => self.time_out = Some(Duration::parse(value)?),
         }
         Ok(())
@@ -85,6 +88,15 @@ impl RingUrl {
     /// The options with what the query says about them.
     pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
         options.mode = self.mode.unwrap_or(options.mode);
+    }
+}
+
+/// A ring knows three classes.
+fn read_latency(value: &str) -> Result<Duration, ValueError> {
+    let latency = Duration::parse(value)?;
+    match latency.as_millis() {
+        5 | 50 | 500 if latency.subsec_nanos().is_multiple_of(1_000_000) => Ok(latency),
+        _ => Err(ValueError::Form { text: shortened(value), expected: "5ms, 50ms or 500ms" }),
     }
 }
 
@@ -104,6 +116,11 @@ mod tests {
         assert_eq!(url.nodes, ["a:7379", "b:1", "[::1]:2", "[::1]:7379"]);
         assert_eq!(url.token_file, Some("./t".into()));
         assert_eq!((url.time_out, url.mode), (Some(Duration::from_secs(3)), Some(Mode::Read)));
+        let url = RingUrl::parse("//a/?latency=500ms").unwrap();
+        assert_eq!(url.latency, Some(Duration::from_millis(500)));
+        for wrong in ["//a/?latency=100ms", "//a/?latency=soon", "//a/?latency=500s"] {
+            assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
+        }
         assert!(RingUrl::parse("//a").is_ok());
         for wrong in ["", "a:1", "//", "//a,,b/", "//a:x/", "//a/keyspace", "//u:p@a/", "//a/?x=1", "//a/#f"]
         {

@@ -3,7 +3,7 @@
 use crate::upkeep::Upkeep;
 use crate::{CassandraUrl, Mode, OpenOptions, Opened, RingUrl};
 use atoll_embedded::{EmbeddedStore, StoreOptions};
-use atoll_ring_client::{RingOperator, RingOptions, RingStore};
+use atoll_ring_client::{LatencyClass, RingOperator, RingOptions, RingStore};
 use atoll_store::StoreError;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +100,9 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let defaults = RingOptions::of(url.nodes.clone());
     let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
     let patience = url.time_out.unwrap_or(defaults.patience);
-    Ok(RingOptions { token, patience, ..defaults })
+    let milliseconds = url.latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
+    let latency = milliseconds.and_then(LatencyClass::of_milliseconds).unwrap_or_default();
+    Ok(RingOptions { token, patience, latency, ..defaults })
 }
 
 /// A ring, to be looked after.

@@ -196,7 +196,8 @@ impl UrlError {
                 "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
                  cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, beside=ADDRESS, \
                  replication=NUMBER, tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION, \
-                 memory=SIZE; for ring: mode, token-file=PATH, time-out=DURATION"
+                 memory=SIZE; for ring: mode, token-file=PATH, time-out=DURATION, \
+                 latency=5ms|50ms|500ms"
             }
         }
     }

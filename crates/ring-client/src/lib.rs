@@ -20,6 +20,7 @@ mod session;
 mod store;
 mod wait;
 
+pub use atoll_resp::LatencyClass;
 pub use operate::{NodeStatus, RingOperator, RingStatus};
 pub use options::RingOptions;
 pub use store::RingStore;

@@ -219,13 +219,16 @@ impl Nodes {
         }
         let made = tokio::time::timeout(self.options.connect_time_out, async {
             let mut connection = Connection::connect(target).await?;
-            match &self.options.token {
-                None => Ok((connection, true)),
-                Some(token) => {
-                    let answer = connection.ask(&written(&["AUTH", token])).await?;
-                    Ok((connection, !matches!(answer, Value::Error(_))))
-                }
+            if let Some(token) = &self.options.token
+                && matches!(connection.ask(&written(&["AUTH", token])).await?, Value::Error(_))
+            {
+                return Ok((connection, false));
             }
+            if let Some(milliseconds) = self.options.latency.milliseconds() {
+                // A node that does not know of classes is as fast as it can be.
+                connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?;
+            }
+            Ok((connection, true))
         });
         let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
         match made.map_err(Silent::Unsent)? {

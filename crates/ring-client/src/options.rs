@@ -1,5 +1,6 @@
 //! What can be chosen when a ring is opened.
 
+use atoll_resp::LatencyClass;
 use std::time::Duration;
 
 /// Options of a store on a ring.
@@ -17,6 +18,8 @@ pub struct RingOptions {
     pub patience: Duration,
     /// How long one answer may take.
     pub request_time_out: Duration,
+    /// How long requests may take: nodes execute those that have time together.
+    pub latency: LatencyClass,
     /// Most waits at once.
     pub waiters_max: usize,
 }
@@ -32,6 +35,7 @@ impl RingOptions {
             connect_time_out: Duration::from_secs(3),
             patience: Duration::from_secs(10),
             request_time_out: Duration::from_secs(30),
+            latency: LatencyClass::None,
             waiters_max: 100_000,
         }
     }

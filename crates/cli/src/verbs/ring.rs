@@ -7,7 +7,9 @@ mod up;
 use crate::{Failure, Session};
 use atoll_open::{Location, StoreUrl};
 use atoll_options::{OptionValue, Size};
-use atoll_ring::{ConnectionLimits, HostPort, Node, NodeError, NodeOptions, Persistence, Place, Token};
+use atoll_ring::{
+    ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place, Token,
+};
 use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
 use nodes::RingNodes;
@@ -67,6 +69,9 @@ pub struct RingServe {
     /// Connections at a time
     #[arg(long, value_name = "N", default_value_t = ConnectionLimits::default().connections_max)]
     connections: usize,
+    /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
+    #[arg(long, value_name = "MS", value_parser = parse_class)]
+    latency_class: Option<LatencyClass>,
     /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<Size>,
@@ -74,6 +79,11 @@ pub struct RingServe {
 
 fn parse_size(text: &str) -> Result<Size, String> {
     Size::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_class(text: &str) -> Result<LatencyClass, String> {
+    let class = text.parse().ok().and_then(LatencyClass::of_milliseconds);
+    class.ok_or_else(|| "a latency class is 5, 50 or 500, in milliseconds".to_owned())
 }
 
 impl RingVerb {
@@ -146,7 +156,11 @@ impl RingServe {
             Place::Folder(folder) => Some(folder.as_path()),
         };
         let others = self.nodes.others(self.listen, self.announce.as_ref(), folder, token.as_ref())?;
-        let limits = ConnectionLimits { connections_max: self.connections, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits {
+            connections_max: self.connections,
+            latency_class: self.latency_class.unwrap_or_default(),
+            ..ConnectionLimits::default()
+        };
         Ok(NodeOptions {
             listen: self.listen,
             announce: self.announce.clone(),
