@@ -122,15 +122,18 @@ enum Phase {
     Waits,
     /// Two copies against one.
     Copies,
+    /// Who can wait beside who cannot.
+    Classes,
     /// Three copies against Cassandra.
     Cassandra,
 }
 
 impl Phase {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Throughput,
         Self::Always,
         Self::Copies,
+        Self::Classes,
         Self::Cassandra,
         Self::Waits,
         Self::Cut,
@@ -216,6 +219,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Cut => run_cut_phase(arguments.peers, scale, &place)?,
                 Phase::Waits => run_waits_phase(scale, &place)?,
                 Phase::Copies => run_copies_phase(scale, &place)?,
+                Phase::Classes => run_classes_phase(scale, &place)?,
                 Phase::Cassandra => run_cassandra_phase(arguments, scale, &place)?,
                 Phase::Schedules => run_schedules_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
@@ -281,6 +285,15 @@ fn run_copies_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Err
     report::print_findings("Two copies in memory on the loopback against one, 50 clients", &findings);
     let (rows, is_right) = (phases::copies_rows(&findings), findings.wrong.is_empty());
     Ok(Measured { phase: Phase::Copies, rows, detail: serde_json::to_value(&findings)?, is_right })
+}
+
+/// Who can wait beside who cannot.
+fn run_classes_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let found = phases::classes(scale, place, &mut |line| eprintln!("{line}"));
+    let title = "Three copies in memory, 300 clients that can wait for 500 ms beside 9 that cannot";
+    report::print_findings(title, &found.patient);
+    let (rows, is_right) = (phases::classes_rows(&found), found.is_right());
+    Ok(Measured { phase: Phase::Classes, rows, detail: serde_json::to_value(&found)?, is_right })
 }
 
 /// Three copies against Cassandra.

@@ -2,11 +2,13 @@
 
 mod always;
 mod bare;
+mod classes;
 mod copies;
 mod side;
 mod throughput;
 
 pub use always::{rows as always_rows, run as always};
+pub use classes::{rows as classes_rows, run as classes};
 pub use copies::{rows as copies_rows, run as copies};
 pub use side::{Ask, Side};
 pub use throughput::{rows as throughput_rows, run as throughput};

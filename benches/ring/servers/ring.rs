@@ -29,9 +29,19 @@ pub struct Ring {
 impl Ring {
     /// Starts so many nodes, each with a copy of everything, and waits until all copies are in sync.
     pub fn start(nodes: usize, durability: Durability, place: &Place) -> Result<Self, ServerError> {
+        Self::start_as("ring", (nodes, durability), place, &[])
+    }
+
+    /// The same, in a folder of this name, each node with more words.
+    pub fn start_as(
+        name: &str,
+        (nodes, durability): (usize, Durability),
+        place: &Place,
+        more: &[&str],
+    ) -> Result<Self, ServerError> {
         let prepare = |source| ServerError::Prepare { server: NAME, source };
         let program = super::offered(place.atoll.as_deref())?;
-        let folder = place.folder.join("ring");
+        let folder = place.folder.join(name);
         if folder.exists() {
             std::fs::remove_dir_all(&folder).map_err(prepare)?;
         }
@@ -44,6 +54,7 @@ impl Ring {
             let (address, copies) = (address.to_string(), nodes.to_string());
             let words = ["ring", "serve", "--listen", &address, "--nodes", &listed, "--copies", &copies];
             command.extend(words.map(Into::into));
+            command.extend(more.iter().map(Into::into));
             command.extend(durability.words(&folder.join(format!("store-{number}"))));
             ring.nodes.push(Kept::start(&command, &folder.join(format!("node-{number}.log")))?);
         }
