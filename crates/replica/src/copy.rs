@@ -34,6 +34,8 @@ pub(crate) struct Replicated {
     /// The date of the last entry.
     pub(crate) time_ms: u64,
     pub(crate) primary: Option<Box<Primary>>,
+    /// Whether it is among those that are looked at when time passes.
+    pub(crate) is_busy: bool,
 }
 
 impl Replicated {
@@ -51,6 +53,7 @@ impl Replicated {
             log,
             time_ms,
             primary: None,
+            is_busy: false,
         }
     }
 

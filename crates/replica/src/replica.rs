@@ -4,6 +4,7 @@
 //! Invariant: what a node says counts only in the life that the table names.
 
 mod clients;
+mod slots;
 mod tables;
 
 use crate::copy::{Around, Replicated};
@@ -12,9 +13,10 @@ use crate::lease::{Leases, Question};
 use crate::planted::{self, Bug};
 use crate::primary::Knowing;
 use crate::{
-    Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position, Reads, Sequence,
-    Slot, SlotMessage, Table,
+    Configuration, Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position,
+    Reads, Sequence, Slot, SlotMessage, Table,
 };
+use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -40,7 +42,7 @@ pub struct Replica {
     table: Arc<Table>,
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
-    slots: BTreeMap<Slot, Replicated>,
+    slots: Slots,
     /// What clients ask for in slots that this node is about to lead.
     early: BTreeMap<Slot, Held>,
     /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
@@ -64,7 +66,7 @@ impl Replica {
             options,
             table: Arc::new(Table::default()),
             pending: None,
-            slots: BTreeMap::new(),
+            slots: Slots::default(),
             early: BTreeMap::new(),
             called: BTreeMap::new(),
             busy: BTreeSet::new(),
@@ -82,7 +84,7 @@ impl Replica {
             self.quiet_until = now.after(self.options.promise_us());
         }
         for Found { slot, base, base_time_ms, entries } in found {
-            self.slots.insert(slot, Replicated::new(slot, base, base_time_ms, entries));
+            self.slots.insert(Replicated::new(slot, base, base_time_ms, entries));
         }
     }
 
@@ -126,20 +128,20 @@ impl Replica {
     /// The last entry of a slot's log here.
     #[must_use]
     pub fn last(&self, slot: Slot) -> Position {
-        self.slots.get(&slot).map(|copy| copy.log.last()).unwrap_or_default()
+        self.slots.get(slot).map(|copy| copy.log.last()).unwrap_or_default()
     }
 
     /// Up to which entry a slot is committed, as far as this node knows.
     #[must_use]
     pub fn committed(&self, slot: Slot) -> Sequence {
-        self.slots.get(&slot).map(|copy| copy.committed).unwrap_or_default()
+        self.slots.get(slot).map(|copy| copy.committed).unwrap_or_default()
     }
 
     /// Whether cells up to this entry, which came from another node, are newer than what is here: only then may they be
     /// put in place, and [`Input::Installed`] be given.
     #[must_use]
     pub fn would_install(&self, slot: Slot, position: Position) -> bool {
-        self.slots.get(&slot).is_some_and(|copy| copy.would_install(position))
+        self.slots.get(slot).is_some_and(|copy| copy.would_install(position))
     }
 
     /// The table that this node goes by.
@@ -151,7 +153,7 @@ impl Replica {
     /// Whether this node leads a slot, as far as it knows.
     #[must_use]
     pub fn leads(&self, slot: Slot) -> bool {
-        self.slots.get(&slot).is_some_and(|copy| copy.primary.is_some())
+        self.slots.get(slot).is_some_and(|copy| copy.primary.is_some())
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
@@ -183,9 +185,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &mut Around<'_>),
     ) {
-        let Some(copy) = self.slots.get_mut(&slot) else { return };
+        let Some(copy) = self.slots.get_mut(slot) else { return };
         act(copy, &mut Around { me: self.me, now, options: &self.options, effects });
-        self.note(slot);
+        note(&mut self.busy, copy);
     }
 
     /// The same, for what needs to know more than the copy.
@@ -196,35 +198,27 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &Knowing<'_>, &mut Around<'_>),
     ) {
-        let Some(mut copy) = self.slots.remove(&slot) else { return };
+        let Some(copy) = self.slots.get_mut(slot) else { return };
         let group_hears = match self.options.reads {
             Reads::Confirmed => true,
             Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
         };
-        let known = self.known();
+        let known = self.pending.as_ref().unwrap_or(&self.table);
+        let leads = known.slot(slot).primary;
         let knowing = Knowing {
             table: &self.table,
             leases: &self.leases,
             known: known.version,
-            keeps: self.pending.is_none() || known.slot(slot).primary == Some(self.me),
-            leads: known.slot(slot).primary,
+            keeps: self.pending.is_none() || leads == Some(self.me),
+            leads,
             group_hears,
         };
-        act(&mut copy, &knowing, &mut Around { me: self.me, now, options: &self.options, effects });
-        self.slots.insert(slot, copy);
-        self.note(slot);
-    }
-
-    fn note(&mut self, slot: Slot) {
-        if self.slots.get(&slot).is_none_or(Replicated::is_idle) {
-            self.busy.remove(&slot);
-        } else {
-            self.busy.insert(slot);
-        }
+        act(copy, &knowing, &mut Around { me: self.me, now, options: &self.options, effects });
+        note(&mut self.busy, copy);
     }
 
     fn look_at(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {
-        if self.slots.get(&slot).is_some_and(Replicated::has_to_look) {
+        if self.slots.get(slot).is_some_and(Replicated::has_to_look) {
             self.with_knowing(slot, now, effects, Replicated::look);
         }
     }
@@ -266,8 +260,8 @@ impl Replica {
         now: Moment,
         effects: &mut Vec<Effect>,
     ) {
-        let mine = self.table.slot(slot).epoch;
-        if (epoch > mine || !self.slots.contains_key(&slot)) && (slot.0 as usize) < self.table.slots.len() {
+        let Configuration { epoch: mine, primary, .. } = self.table.slot(slot);
+        if (epoch > mine || !self.slots.has(slot)) && (slot.0 as usize) < self.table.slots.len() {
             let called = self.called.entry(slot).or_default();
             *called = epoch.max(*called);
         }
@@ -280,7 +274,6 @@ impl Replica {
             let version = self.known().version;
             return effects.push(Effect::Send { to: from, message: Message::TableIs { version } });
         }
-        let primary = self.table.slot(slot).primary;
         self.with(slot, now, effects, |copy, around| match about {
             SlotMessage::Append { previous, entries, committed } => {
                 if (primary == Some(from) || planted::is(Bug::OldPrimaryHeard)) && primary != Some(around.me)
@@ -319,10 +312,23 @@ impl Replica {
     /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way. Where nobody is asked
     /// there is none to wait for, and those who were asked before would answer each question with the next one.
     fn ask_again(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let waits = || self.busy.iter().any(|slot| self.slots.get(slot).is_some_and(Replicated::has_reads));
+        let waits = || self.busy.iter().any(|&slot| self.slots.get(slot).is_some_and(Replicated::has_reads));
         let is_asked = !self.leases.partners.is_empty();
         if self.options.reads == Reads::Confirmed && is_asked && self.leases.is_answered() && waits() {
             self.ask(now, effects);
         }
+    }
+}
+
+/// Notes whether a copy has to be looked at when time passes.
+fn note(busy: &mut BTreeSet<Slot>, copy: &mut Replicated) {
+    let is_busy = !copy.is_idle();
+    if std::mem::replace(&mut copy.is_busy, is_busy) == is_busy {
+        return;
+    }
+    if is_busy {
+        busy.insert(copy.slot);
+    } else {
+        busy.remove(&copy.slot);
     }
 }

@@ -68,6 +68,7 @@ impl Table {
 
     /// Who has a slot; of one that there is not, nobody.
     #[must_use]
+    #[inline]
     pub fn slot(&self, slot: Slot) -> Configuration {
         self.slots.get(slot.0 as usize).copied().unwrap_or_default()
     }

@@ -17,7 +17,7 @@ use crate::token::Token;
 use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_wire::Limits;
 use dialled::Dialled;
-use heard::Heard;
+use heard::{Heard, ROOM_BYTES};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
@@ -52,6 +52,8 @@ pub(crate) struct Peers {
     dialled: BTreeMap<NodeId, Dialled>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
+    /// What is received goes through here.
+    room: Vec<u8>,
     /// Messages that were given up because too much waited.
     pub(crate) dropped: u64,
 }
@@ -69,7 +71,8 @@ impl Peers {
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting = Greeting { node: me, incarnation: Incarnation::default() };
         let (dialled, heard) = Default::default();
-        Ok(Self { greeting, secret, listener, dialled, heard, heard_last: 0, dropped: 0 })
+        let room = vec![0; ROOM_BYTES];
+        Ok(Self { greeting, secret, listener, dialled, heard, heard_last: 0, room, dropped: 0 })
     }
 
     /// The life in which everything is said from now on.
@@ -140,7 +143,8 @@ impl Peers {
             LISTENER => self.accept(registry),
             token if token >= HEARD => {
                 let Some(heard) = self.heard.get_mut(&token) else { return };
-                if !heard.receive(self.secret.as_ref(), hear) {
+                let room = (self.room.as_mut_slice(), event.is_read_closed());
+                if !heard.receive(room, self.secret.as_ref(), hear) {
                     heard.hang_up(registry);
                     self.heard.remove(&token);
                 }

@@ -40,7 +40,7 @@ impl Replica {
                 self.with_knowing(slot, now, effects, |copy, knowing, around| {
                     copy.client_reads(ticket, &keys, knowing, around);
                 });
-                if self.slots.get(&slot).is_some_and(Replicated::has_reads) {
+                if self.slots.get(slot).is_some_and(Replicated::has_reads) {
                     self.ask_again(now, effects);
                 }
             }

@@ -50,8 +50,8 @@ impl Replica {
 
     /// Whether a table takes a slot of which this node has a copy from that node.
     fn takes_from(&self, node: NodeId, table: &Table) -> bool {
-        self.slots.iter().any(|(&slot, copy)| {
-            copy.configuration.primary == Some(node) && table.slot(slot).primary != Some(node)
+        self.slots.values().any(|copy| {
+            copy.configuration.primary == Some(node) && table.slot(copy.slot).primary != Some(node)
         })
     }
 
@@ -60,8 +60,8 @@ impl Replica {
         if table.version <= self.known().version {
             return;
         }
-        let loses = |slot: &Slot| table.slot(*slot).primary != Some(self.me);
-        let renounces = self.slots.iter().any(|(slot, copy)| copy.primary.is_some() && loses(slot));
+        let loses = |slot: Slot| table.slot(slot).primary != Some(self.me);
+        let renounces = self.slots.values().any(|copy| copy.primary.is_some() && loses(copy.slot));
         self.pending = Some(table);
         if renounces || self.leases.has_former(now) {
             // Who promised may go on at once: nothing that it takes from this node is served any more.
@@ -123,7 +123,7 @@ impl Replica {
     fn call_back(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         for (slot, epoch) in std::mem::take(&mut self.called) {
             let known = self.table.slot(slot).epoch;
-            if known >= epoch && self.slots.contains_key(&slot) {
+            if known >= epoch && self.slots.has(slot) {
                 self.with(slot, now, effects, Replicated::call_back);
             } else if known <= epoch {
                 self.called.insert(slot, epoch);
@@ -139,12 +139,13 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         if configuration.has(self.me) {
-            let fresh = || Replicated::new(slot, Position::default(), 0, Vec::new());
-            self.slots.entry(slot).or_insert_with(fresh);
+            if !self.slots.has(slot) {
+                self.slots.insert(Replicated::new(slot, Position::default(), 0, Vec::new()));
+            }
             self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
             return;
         }
-        if let Some(mut copy) = self.slots.remove(&slot) {
+        if let Some(mut copy) = self.slots.remove(slot) {
             copy.reconfigure(
                 configuration,
                 &mut Around { me: self.me, now, options: &self.options, effects },

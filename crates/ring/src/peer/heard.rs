@@ -17,8 +17,8 @@ pub(super) struct Heard {
     from: Option<Greeting>,
 }
 
-/// How much is received at once.
-const ROOM_BYTES: usize = 256 << 10;
+/// How much is received at once; the room for it is shared by all connections.
+pub(super) const ROOM_BYTES: usize = 256 << 10;
 
 impl Heard {
     pub(super) fn new(socket: TcpStream) -> Self {
@@ -27,20 +27,25 @@ impl Heard {
         Self { socket, decoder, from: None }
     }
 
-    /// Receives until nothing is there, and hands on what is whole; whether the connection is still good.
+    /// Receives until nothing is there, and hands on what is whole; whether the connection is still good. Of one that the other
+    /// side has closed its end is looked for.
     pub(super) fn receive(
         &mut self,
+        (room, is_closed): (&mut [u8], bool),
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> bool {
-        let mut room = vec![0; ROOM_BYTES];
         loop {
-            match self.socket.read(&mut room) {
+            match self.socket.read(room) {
                 Ok(0) => return false,
                 Ok(count) => {
                     self.decoder.feed(room.get(..count).unwrap_or_default());
                     if !self.hand_on(secret, hear) {
                         return false;
+                    }
+                    // A socket that gave less than was asked for has nothing left, and the poll tells of more.
+                    if count < room.len() && !is_closed {
+                        return true;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,

@@ -1,0 +1,62 @@
+//! The copies of a node by their slots: found at once, as several of them are looked up for each request.
+//!
+//! Invariant: what is walked through comes in the order of the slots, so that the same inputs have the same effects.
+
+use crate::Slot;
+use crate::copy::Replicated;
+
+/// Copies by their slots.
+#[derive(Debug, Default)]
+pub(super) struct Slots(Vec<Option<Box<Replicated>>>);
+
+impl Slots {
+    pub(super) fn get(&self, slot: Slot) -> Option<&Replicated> {
+        self.0.get(slot.0 as usize)?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Replicated> {
+        self.0.get_mut(slot.0 as usize)?.as_deref_mut()
+    }
+
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        self.get(slot).is_some()
+    }
+
+    /// Puts a copy where there may have been another one.
+    pub(super) fn insert(&mut self, copy: Replicated) {
+        let place = copy.slot.0 as usize;
+        if place >= self.0.len() {
+            self.0.resize_with(place + 1, || None);
+        }
+        if let Some(there) = self.0.get_mut(place) {
+            *there = Some(Box::new(copy));
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Box<Replicated>> {
+        self.0.get_mut(slot.0 as usize)?.take()
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Replicated> {
+        self.0.iter().flatten().map(Box::as_ref)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Position;
+
+    #[test]
+    fn copies_are_found_by_their_slots_and_walked_through_in_their_order() {
+        let mut slots = Slots::default();
+        for slot in [7, 2, 5] {
+            slots.insert(Replicated::new(Slot(slot), Position::default(), 0, Vec::new()));
+        }
+        assert_eq!(slots.values().map(|copy| copy.slot.0).collect::<Vec<_>>(), [2, 5, 7]);
+        assert!(slots.has(Slot(5)) && !slots.has(Slot(6)) && !slots.has(Slot(u32::MAX)));
+        assert_eq!(slots.get_mut(Slot(2)).map(|copy| copy.slot), Some(Slot(2)));
+        assert_eq!(slots.remove(Slot(7)).map(|copy| copy.slot), Some(Slot(7)));
+        assert!(slots.remove(Slot(7)).is_none() && slots.remove(Slot(9)).is_none());
+    }
+}
