@@ -39,8 +39,8 @@ enum Verb {
     Ls(ls::Ls),
     /// Own a store and serve it to the processes of this machine
     Serve(serve::Serve),
-    /// Run a node of a ring, for clients of Redis
-    #[command(subcommand)]
+    /// Run and look after a ring of nodes, for clients of Redis
+    #[command(subcommand, visible_alias = "cluster")]
     Ring(ring::RingVerb),
     /// Tell how fit a place is for a store, and what would help
     Doctor(doctor::Doctor),

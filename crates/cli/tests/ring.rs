@@ -110,10 +110,13 @@ struct Ring {
 
 impl Ring {
     fn start(place: &Place, port: u16, durability: &str) -> Self {
+        Self::start_with(place, port, &["--durability", durability])
+    }
+
+    fn start_with(place: &Place, port: u16, more: &[&str]) -> Self {
         let port_text = port.to_string();
-        let up =
-            ["--json", "ring", "up", "--store", "ring", "--port", &port_text, "--durability", durability];
-        let mut up = place.spawn(&up);
+        let up = ["--json", "ring", "up", "--store", "ring", "--port", &port_text];
+        let mut up = place.spawn(&[&up, more].concat());
         let mut line = String::new();
         BufReader::new(up.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
@@ -189,6 +192,14 @@ impl Ring {
         for at in 0..3 {
             assert!(TcpStream::connect(("127.0.0.1", self.port + at)).is_err(), "a node outlived its ring");
         }
+    }
+}
+
+impl Drop for Ring {
+    /// A test that failed leaves nothing behind: nodes end with whoever started them.
+    fn drop(&mut self) {
+        let _ = self.up.kill();
+        let _ = self.up.wait();
     }
 }
 
@@ -371,6 +382,83 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
 }
 
 #[test]
+fn slots_whose_last_copies_are_lost_begin_again_once_somebody_accepts_that() {
+    let (place, port) = (Place::new(), free_port());
+    let mut ring = Ring::start_with(&place, port, &["--copies", "1"]);
+    let store = format!("ring://127.0.0.1:{port}/?token-file=ring/token");
+    let run = |words: &[&str]| place.run(&[&["cluster"], words, &["--store", &store]].concat());
+    let led_by_third: Vec<_> = (0..60)
+        .filter(|key| {
+            assert_eq!(ring.ask(&format!("SET k{key} {key}")), "+OK\r\n");
+            ring.asked == 2
+        })
+        .collect();
+    assert!(!led_by_third.is_empty());
+    let none = run(&["recover", "--accept-loss", "all", "--yes"]);
+    assert!(none.text().starts_with("nothing to recover"), "{}", none.text());
+    ring.kill(2);
+    while run(&["status"]).exit == Some(0) {
+        std::thread::yield_now();
+    }
+    let status = run(&["status"]);
+    assert_eq!(status.exit, Some(16));
+    assert!(
+        status.stderr.contains("slots are not served: node 3 had their last copies"),
+        "{}",
+        status.stderr
+    );
+    let seen = String::from_utf8(status.stdout).unwrap();
+    assert!(seen.contains(&format!("\nnode 3 at 127.0.0.1:{} does not answer\n", port + 2)), "{seen}");
+    let asked = run(&["recover", "--accept-loss", "all"]);
+    assert_eq!(asked.exit, Some(2));
+    assert!(asked.stderr.contains("on node 3: what was acknowledged there"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("nothing was recovered"), "{}", asked.stderr);
+    assert_eq!(run(&["status"]).exit, Some(16));
+    let recovered = run(&["recover", "--accept-loss", "0-16383", "--yes"]);
+    assert_eq!(recovered.exit, Some(0), "{}", recovered.stderr);
+    assert_eq!(run(&["status"]).exit, Some(0));
+    for key in 0..60 {
+        let kept = match led_by_third.contains(&key) {
+            true => "$-1\r\n".to_owned(),
+            false => format!("${}\r\n{key}\r\n", key.to_string().len()),
+        };
+        assert_eq!(ring.ask(&format!("GET k{key}")), kept, "k{key}");
+    }
+    ring.end();
+}
+
+/// What a node tells over HTTP.
+fn get(address: &str, header: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(format!("GET /metrics HTTP/1.1\r\nHost: a\r\n{header}\r\n").as_bytes()).unwrap();
+    let mut told = String::new();
+    socket.read_to_string(&mut told).unwrap();
+    told
+}
+
+#[test]
+fn a_node_tells_what_it_counts_over_http() {
+    let place = Place::new();
+    let all = ["--json", "ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut node = place.spawn(&all);
+    let mut line = String::new();
+    BufReader::new(node.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let started: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let (address, metrics) = (started["listening"].as_str().unwrap(), started["metrics"].as_str().unwrap());
+    assert_eq!(say(address, "SET a 1"), "+OK\r\n+OK\r\n");
+    let told = get(metrics, "");
+    assert!(told.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{told}");
+    assert!(told.contains("\natoll_ring_calls_total{command=\"set\",result=\"done\"} 1\n"), "{told}");
+    // Whoever begins and says nothing keeps nobody else out.
+    let _silent = TcpStream::connect(metrics).unwrap();
+    assert!(get(metrics, "").contains("\natoll_ring_slots_led 16384\n"));
+    end(node, Signal::TERM);
+    let open = place.run(&["ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "0.0.0.0:0"]);
+    assert_eq!(open.exit, Some(12));
+    assert!(open.stderr.contains("--token-file"), "{}", open.stderr);
+}
+
+#[test]
 fn a_ring_that_is_named_wrongly_is_refused() {
     let place = Place::new();
     for (arguments, exit, told) in [
@@ -381,6 +469,8 @@ fn a_ring_that_is_named_wrongly_is_refused() {
         ),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379,127.0.0.1:7379"], 2, "twice"),
         (&["serve", "--memory", "--nodes", "127.0.0.1"], 2, "HOST:PORT"),
+        (&["recover", "--store", "ring://127.0.0.1:1/"], 2, "--accept-loss"),
+        (&["recover", "--accept-loss", "16384", "--store", "ring://127.0.0.1:1/"], 2, "16383"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--copies", "2"], 2, "--copies 2"),
         (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
         (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),

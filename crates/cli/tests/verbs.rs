@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 51] = [
+const VERBS: [&str; 54] = [
     "",
     "kv",
     "kv put",
@@ -56,6 +56,9 @@ const VERBS: [&str; 51] = [
     "ring status",
     "ring leave",
     "ring stay",
+    "ring recover",
+    "cluster",
+    "cluster up",
     "doctor",
     "config",
     "config show",
@@ -78,7 +81,8 @@ fn every_verb_explains_itself_with_examples() {
     let place = Place::new();
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
-        let is_group = ["kv", "table", "store", "store snapshot", "ring", "config"].contains(&verb);
+        let is_group =
+            ["kv", "table", "store", "store snapshot", "ring", "cluster", "config"].contains(&verb);
         assert!(help.text().contains("Usage: atoll"), "{verb}");
         assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
     }

@@ -150,6 +150,13 @@ impl Primary {
 }
 
 impl Replicated {
+    /// How many entries each other copy lacks, as far as this primary knows; all of them where that is not known yet.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        let last = self.log.last().sequence.0;
+        let peers = self.primary.iter().flat_map(|primary| &primary.peers);
+        peers.map(move |peer| (peer.node, last.saturating_sub(peer.matched.0)))
+    }
+
     /// Whether nothing is to be done when time passes.
     pub(crate) fn is_idle(&self) -> bool {
         let Some(primary) = &self.primary else { return true };

@@ -150,6 +150,16 @@ impl Replica {
         &self.table
     }
 
+    /// How many entries each other node lacks of the slots that this one leads, as far as it knows.
+    #[must_use]
+    pub fn behind(&self) -> BTreeMap<NodeId, u64> {
+        let mut behind = BTreeMap::new();
+        for (node, entries) in self.slots.values().flat_map(Replicated::behind) {
+            *behind.entry(node).or_default() += entries;
+        }
+        behind
+    }
+
     /// Whether this node leads a slot, as far as it knows.
     #[must_use]
     pub fn leads(&self, slot: Slot) -> bool {

@@ -21,6 +21,6 @@ mod store;
 mod wait;
 
 pub use atoll_resp::LatencyClass;
-pub use operate::{NodeStatus, RingOperator, RingStatus};
+pub use operate::{DownSlots, NodeStatus, RingOperator, RingStatus};
 pub use options::RingOptions;
 pub use store::RingStore;

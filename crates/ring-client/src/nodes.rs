@@ -128,6 +128,14 @@ impl Nodes {
         self.call(what, None, &written(words), None).await
     }
 
+    /// Reads at one node, once; none if it does not answer.
+    pub(crate) async fn ask_node(&self, address: &str, words: &[&[u8]]) -> Option<Value> {
+        let (target, request) = (Address::from(address), written(words));
+        let asked = self.once(&target, &request, || ());
+        let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
+        (!matches!(answer, Value::Error(_))).then_some(answer)
+    }
+
     async fn call(
         &self,
         what: &'static str,

@@ -4,6 +4,7 @@ use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use atoll_resp::Value;
 use atoll_store::StoreError;
+use std::collections::BTreeMap;
 
 /// A ring, to be looked after.
 pub struct RingOperator {
@@ -28,6 +29,19 @@ pub struct RingStatus {
     pub copies_in_sync_min: u64,
     /// All nodes, by their numbers.
     pub nodes: Vec<NodeStatus>,
+    /// Slots that no node answers for, the first ranges of them.
+    pub down: Vec<DownSlots>,
+}
+
+/// Slots beside each other that no node answers for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DownSlots {
+    /// The first of them.
+    pub first: u16,
+    /// The last of them.
+    pub last: u16,
+    /// The nodes that had their last copies in sync.
+    pub had_by: Vec<u32>,
 }
 
 /// How a node is.
@@ -47,6 +61,8 @@ pub struct NodeStatus {
     pub in_sync: u64,
     /// Of how many its copy catches up.
     pub catching_up: u64,
+    /// How many writes its copies lack, as those say who lead the slots; none where one of them did not answer.
+    pub behind: Option<u64>,
 }
 
 impl RingOperator {
@@ -62,7 +78,37 @@ impl RingOperator {
     /// `unavailable` if no node answers, `unauthenticated` if the token is not theirs.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
         let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
-        read(&answer).ok_or_else(|| self.nodes.odd("status"))
+        let mut status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
+        self.measure_lag(&mut status).await;
+        Ok(status)
+    }
+
+    /// Asks each node that leads slots how far the others are behind it.
+    async fn measure_lag(&self, status: &mut RingStatus) {
+        let mut behind = Some(BTreeMap::<u32, u64>::new());
+        let leading = status.nodes.iter().filter(|node| node.leads > 0);
+        let asked = leading.map(|node| self.nodes.ask_node(&node.address, &[b"AT.RING", b"STATUS"]));
+        for answer in futures::future::join_all(asked).await {
+            let told = answer.as_ref().and_then(read_behind);
+            behind = behind.zip(told).map(|(mut sum, told)| {
+                told.into_iter().for_each(|(node, entries)| *sum.entry(node).or_default() += entries);
+                sum
+            });
+        }
+        for node in &mut status.nodes {
+            node.behind = behind.as_ref().map(|sum| sum.get(&node.node).copied().unwrap_or_default());
+        }
+    }
+
+    /// Slots whose copies are all lost go on with what is left of them, if anything: what was acknowledged there is lost.
+    ///
+    /// # Errors
+    /// As [`RingOperator::leave`].
+    pub async fn recover(&self, slots: &[u16]) -> Result<(), StoreError> {
+        let slots: Vec<String> = slots.iter().map(u16::to_string).collect();
+        let mut words: Vec<&[u8]> = vec![b"AT.RING", b"RECOVER"];
+        words.extend(slots.iter().map(|slot| slot.as_bytes()));
+        self.ask(&words).await
     }
 
     /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how far that is.
@@ -113,7 +159,37 @@ fn read(answer: &Value) -> Option<RingStatus> {
         served: number(answer, "served")?,
         copies_in_sync_min: number(answer, "copies_in_sync_min")?,
         nodes: nodes.iter().map(read_node).collect::<Option<_>>()?,
+        down: lists(answer, "down")?.iter().map(|list| read_down(list)).collect::<Option<_>>()?,
     })
+}
+
+/// How many writes each node lacks of what the one leads that answered.
+fn read_behind(answer: &Value) -> Option<Vec<(u32, u64)>> {
+    let pair = |list: &Vec<u64>| match list[..] {
+        [node, entries] => Some((u32::try_from(node).ok()?, entries)),
+        _ => None,
+    };
+    lists(answer, "behind")?.iter().map(pair).collect()
+}
+
+fn read_down(list: &[u64]) -> Option<DownSlots> {
+    let [first, last, nodes @ ..] = list else { return None };
+    let had_by = nodes.iter().map(|&node| u32::try_from(node).ok()).collect::<Option<_>>()?;
+    Some(DownSlots { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, had_by })
+}
+
+/// A list of lists of numbers.
+fn lists(map: &Value, wanted: &str) -> Option<Vec<Vec<u64>>> {
+    let Value::Array(lists) = find(map, wanted)? else { return None };
+    let number = |value: &Value| match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let list = |list: &Value| match list {
+        Value::Array(values) => values.iter().map(number).collect(),
+        _ => None,
+    };
+    lists.iter().map(list).collect()
 }
 
 fn read_node(node: &Value) -> Option<NodeStatus> {
@@ -125,6 +201,7 @@ fn read_node(node: &Value) -> Option<NodeStatus> {
         leads: number(node, "leads")?,
         in_sync: number(node, "in_sync")?,
         catching_up: number(node, "catching_up")?,
+        behind: None,
     })
 }
 
@@ -144,6 +221,10 @@ mod tests {
             (name("in_sync"), Value::Integer(16384)),
             (name("catching_up"), Value::Integer(3)),
         ];
+        let lists = |lists: &[&[i64]]| {
+            let list = |list: &&[i64]| Value::Array(list.iter().copied().map(Value::Integer).collect());
+            Value::Array(lists.iter().map(list).collect())
+        };
         let ring = |nodes| {
             vec![
                 (name("node"), Value::Integer(1)),
@@ -153,12 +234,18 @@ mod tests {
                 (name("served"), Value::Integer(16384)),
                 (name("copies_in_sync_min"), Value::Integer(3)),
                 (name("nodes"), Value::Array(vec![nodes])),
+                (name("behind"), lists(&[&[2, 7], &[3, 0]])),
+                (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12]])),
             ]
         };
+        let answered = Value::Map(ring(Value::Map(node.clone())));
+        assert_eq!(read_behind(&answered), Some(vec![(2, 7), (3, 0)]));
         let flat = |pairs: Vec<(Value, Value)>| {
             Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
         };
-        let third = read(&Value::Map(ring(Value::Map(node.clone())))).unwrap();
+        let third = read(&answered).unwrap();
+        assert_eq!(third.down[0], DownSlots { first: 5, last: 9, had_by: vec![1, 3] });
+        assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
         assert_eq!(read(&flat(ring(flat(node)))), Some(third.clone()));
         assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
         assert_eq!(read(&Value::Map(Vec::new())), None);

@@ -8,6 +8,7 @@ use crate::clock::Now;
 use crate::copies::Copies;
 use crate::group::GroupSaid;
 use crate::here::Shared;
+use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::peer::Spoken;
 use crate::slots::Asking;
@@ -50,6 +51,8 @@ pub(crate) struct Copied {
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
     failed: Option<NodeError>,
+    /// Those of the loop.
+    metrics: Arc<Metrics>,
 }
 
 impl Copied {
@@ -61,6 +64,7 @@ impl Copied {
         shared: Arc<Shared>,
         (me, tick_us): (NodeId, u64),
     ) -> Self {
+        let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, has_begun, heard, addressed, failed) = Default::default();
         Self {
             copies,
@@ -76,6 +80,7 @@ impl Copied {
             heard,
             addressed,
             failed,
+            metrics,
         }
     }
 
@@ -122,6 +127,7 @@ impl Copied {
                 self.take(one, now, registry)?;
             }
         }
+        self.metrics.peer_messages_received.add(self.heard.len() as u64);
         for (from, incarnation, spoken) in std::mem::take(&mut self.heard) {
             self.copies.hear(now, from, incarnation, spoken)?;
         }
@@ -169,6 +175,9 @@ impl Copied {
         while self.hand_over(now)? {}
         self.copies.send_pieces(now)?;
         self.copies.peers.flush(now.moment, registry);
+        let peers = &self.copies.peers;
+        self.metrics.peer_messages_sent.set(peers.said);
+        self.metrics.peer_messages_dropped.set(peers.dropped);
         Ok(())
     }
 

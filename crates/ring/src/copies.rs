@@ -21,7 +21,7 @@ use atoll_replica::{
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
 use moves::Moves;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What a client waits for.
@@ -308,6 +308,11 @@ impl Copies {
             Some(input) => self.step(now, input),
             None => Ok(()),
         }
+    }
+
+    /// How many entries each other node lacks of the slots that this one leads.
+    pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
+        self.replica.behind()
     }
 
     pub(crate) fn is_superseded(&self) -> bool {

@@ -258,6 +258,7 @@ impl EventLoop {
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
             if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {
+                self.here.metrics.count_reply(&reply);
                 self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
             }
         }
@@ -357,6 +358,7 @@ impl EventLoop {
         let done = metrics.commands.get();
         metrics.commands_per_second.set((done - self.ticked_commands) * 1_000_000 / passed_us);
         self.ticked_commands = done;
+        self.here.tell_ring_seen();
         let limits = self.here.limits();
         let over: Vec<_> = self
             .connections

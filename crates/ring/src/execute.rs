@@ -41,9 +41,8 @@ impl Executor<'_> {
             },
             None => self.unknown(request),
         }
-        let is_error = self.outbox.target().get(before) == Some(&b'-');
         let metrics = &self.here.metrics;
-        metrics.errors.add(u64::from(is_error));
+        let is_error = metrics.count_reply(self.outbox.target().get(before..).unwrap_or_default());
         if let Some((calls, failed)) = place.and_then(|place| metrics.calls.get(usize::from(place))) {
             calls.add(1);
             failed.add(u64::from(is_error));

@@ -4,7 +4,7 @@ use crate::address::NodeName;
 use crate::clock::{Clock, Now};
 use crate::connection::Session;
 use crate::gathered::Gathered;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
 use crate::table::SlotTable;
@@ -12,7 +12,7 @@ use crate::token::Token;
 use atoll_replica::{Moment, Ticket};
 use atoll_resp::Limits;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What is the same on all loops of a node.
@@ -31,6 +31,9 @@ pub(crate) struct Shared {
     pub(crate) metrics: Vec<Arc<Metrics>>,
     /// Connections of all loops.
     pub(crate) connection_ids: AtomicU64,
+    /// Whether somebody may ask what is counted, and what a loop knows of the ring if so.
+    pub(crate) is_metered: AtomicBool,
+    ring_seen: Mutex<RingSeen>,
     table: Mutex<Arc<SlotTable>>,
     /// Counts how often there was another table, so that loops see that without a lock.
     table_changes: AtomicU64,
@@ -69,6 +72,8 @@ impl Shared {
             began,
             metrics: (0..choices.loops).map(|_| Arc::default()).collect(),
             connection_ids: AtomicU64::new(0),
+            is_metered: AtomicBool::new(false),
+            ring_seen: Mutex::default(),
             table: Mutex::new(Arc::new(choices.table)),
             table_changes: AtomicU64::new(0),
             is_ended: Mutex::new(false),
@@ -107,6 +112,11 @@ impl Shared {
         drop(self.ended.wait_while(is_ended, |is_ended| !*is_ended));
     }
 
+    /// What a loop knew of the ring.
+    pub(crate) fn ring_seen(&self) -> RingSeen {
+        self.ring_seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The newest table.
     pub(crate) fn table(&self) -> Arc<SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -136,7 +146,11 @@ pub(crate) struct Here {
     pub(crate) gathered: Gathered,
     table_changes: u64,
     tickets: u64,
+    ring_seen_at: Moment,
 }
+
+/// How often what is known of the ring is told to whoever may ask for it: to add it up takes a look at every slot.
+const RING_SEEN_EVERY_US: u64 = 1_000_000;
 
 /// What only the loop can answer.
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +166,8 @@ impl Here {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.clock.now());
-        let (asked, gathered, table_changes, tickets) = Default::default();
-        Self { shared, slots, metrics, table, now, asked, gathered, table_changes, tickets }
+        let (asked, gathered, table_changes, tickets, ring_seen_at) = Default::default();
+        Self { shared, slots, metrics, table, now, asked, gathered, table_changes, tickets, ring_seen_at }
     }
 
     pub(crate) fn limits(&self) -> &ConnectionLimits {
@@ -163,6 +177,23 @@ impl Here {
     /// What a client may send in one request.
     pub(crate) fn request_limits(&self, session: &Session) -> Limits {
         if session.is_authenticated { self.limits().request } else { Limits::UNAUTHENTICATED }
+    }
+
+    /// Tells what is known of the ring to whoever may ask for it.
+    pub(crate) fn tell_ring_seen(&mut self) {
+        let is_due = self.now.moment >= self.ring_seen_at.after(RING_SEEN_EVERY_US);
+        if !is_due || !self.shared.is_metered.load(Ordering::Acquire) {
+            return;
+        }
+        self.ring_seen_at = self.now.moment;
+        let stats = self.slots.engine().stats();
+        let seen = RingSeen {
+            group_silence: self.slots.group_silence(self.now),
+            behind: self.slots.behind(),
+            memory_bytes: stats.memory_bytes,
+            file_bytes: stats.file_bytes,
+        };
+        *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
     /// Reads the clock.

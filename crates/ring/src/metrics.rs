@@ -2,12 +2,19 @@
 //!
 //! Invariant: each counter is changed by one thread only, the loop that it belongs to; anybody may read it.
 
+mod door;
+mod kinds;
 mod text;
 
+pub(crate) use door::Door;
 pub(crate) use text::text;
 
+use atoll_replica::NodeId;
 use atoll_resp::COMMANDS;
+use kinds::ErrorKinds;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A number that one thread changes and others read.
 #[derive(Debug, Default)]
@@ -46,6 +53,11 @@ pub(crate) struct Metrics {
     pub(crate) sent_bytes: Counter,
     pub(crate) connection_bytes: Counter,
     pub(crate) errors: Counter,
+    pub(crate) error_kinds: ErrorKinds,
+    /// Messages to other nodes, and those of them that were given up because too much waited.
+    pub(crate) peer_messages_sent: Counter,
+    pub(crate) peer_messages_dropped: Counter,
+    pub(crate) peer_messages_received: Counter,
     /// Commands that the store failed at.
     pub(crate) failures: Counter,
     pub(crate) protocol_errors: Counter,
@@ -62,6 +74,31 @@ pub(crate) struct Metrics {
     pub(crate) calls: Box<[(Counter, Counter)]>,
 }
 
+impl Metrics {
+    /// Counts a reply if it is an error; whether it is.
+    pub(crate) fn count_reply(&self, reply: &[u8]) -> bool {
+        let is_error = reply.first() == Some(&b'-');
+        if is_error {
+            self.errors.add(1);
+            self.error_kinds.count(reply);
+        }
+        is_error
+    }
+}
+
+/// What a loop knows of the ring, as it was a second ago at most.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RingSeen {
+    /// For how long the configuration group has not answered.
+    pub(crate) group_silence: Duration,
+    /// How many entries each other node lacks of the slots that this one leads.
+    pub(crate) behind: BTreeMap<NodeId, u64>,
+    /// What the engine holds in memory.
+    pub(crate) memory_bytes: u64,
+    /// What its file takes.
+    pub(crate) file_bytes: u64,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self {
@@ -75,6 +112,10 @@ impl Default for Metrics {
             sent_bytes: Counter::default(),
             connection_bytes: Counter::default(),
             errors: Counter::default(),
+            error_kinds: ErrorKinds::default(),
+            peer_messages_sent: Counter::default(),
+            peer_messages_dropped: Counter::default(),
+            peer_messages_received: Counter::default(),
             failures: Counter::default(),
             protocol_errors: Counter::default(),
             authentication_failures: Counter::default(),
@@ -88,4 +129,12 @@ impl Default for Metrics {
             calls: COMMANDS.iter().map(|_| Default::default()).collect(),
         }
     }
+}
+
+/// Memory of this process, as its operating system counts it; 0 where that is not told.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
 }

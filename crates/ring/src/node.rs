@@ -33,6 +33,7 @@ pub struct Node {
     wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<Result<(), NodeError>>>,
     syncing: Option<Syncing>,
+    metrics_door: Option<metrics::Door>,
     /// Locked for as long as the node has the folder.
     _lock: Option<File>,
 }
@@ -83,9 +84,11 @@ impl Node {
             wakers: Vec::new(),
             threads: Vec::new(),
             syncing: None,
+            metrics_door: None,
             _lock: lock,
         };
         node.begin_loop(listener, shared, &options, told)?;
+        node.open_metrics(&options)?;
         if options.persistence() == Persistence::EverySecond && options.others.is_none() {
             let (syncing, thread) = Syncing::begin(node.engine.clone(), node.shared.clone())?;
             node.syncing = Some(syncing);
@@ -126,6 +129,17 @@ impl Node {
         Ok(())
     }
 
+    /// Beyond this machine whoever asks what is counted shows the token.
+    fn open_metrics(&mut self, options: &NodeOptions) -> Result<(), NodeError> {
+        let Some(listen) = options.metrics else { return Ok(()) };
+        let token = options.token.clone().filter(|_| !listen.ip().is_loopback());
+        self.shared.is_metered.store(true, Ordering::Release);
+        let shared = self.shared.clone();
+        let tells = Arc::new(move || metrics::text(&shared));
+        self.metrics_door = Some(metrics::Door::open(listen, token, options.clock.clone(), tells)?);
+        Ok(())
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -141,7 +155,13 @@ impl Node {
     /// What it counted, in the format of Prometheus.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        metrics::text(&self.shared.metrics)
+        metrics::text(&self.shared)
+    }
+
+    /// Where it is asked for that over HTTP, if anywhere.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_door.as_ref().map(metrics::Door::address)
     }
 
     /// From now on clients are told of this table, unless a newer one is known.
@@ -171,6 +191,7 @@ impl Node {
             let _ = waker.wake();
         }
         self.syncing = None;
+        self.metrics_door = None;
         let ended = self.threads.drain(..).map(|thread| thread.join().unwrap_or(Err(NodeError::Loop)));
         let ended = ended.fold(Ok(()), Result::and);
         let noted = if self.engine.is_closed() { Ok(()) } else { reliance::note_clean_end(&self.engine) };

@@ -25,6 +25,9 @@ pub struct NodeOptions {
     pub loops: usize,
     /// What clients have to say before anything else. Default nothing.
     pub token: Option<Token>,
+    /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then has to show.
+    /// Default nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Memory for what slots hold, in bytes. Default 1 GiB.
     pub memory_bytes: u64,
     /// What connections may take.
@@ -89,6 +92,7 @@ impl Default for NodeOptions {
             persistence: Persistence::default(),
             loops: 1,
             token: None,
+            metrics: None,
             memory_bytes: 1 << 30,
             limits: ConnectionLimits::default(),
             clock: Arc::new(SystemClock),
@@ -139,6 +143,11 @@ impl NodeOptions {
         }
         if !self.listen.ip().is_loopback() && self.token.is_none() {
             return Err(NodeError::Open { address: self.listen });
+        }
+        if let Some(address) = self.metrics.filter(|listen| !listen.ip().is_loopback())
+            && self.token.is_none()
+        {
+            return Err(NodeError::Open { address });
         }
         if self.listen.ip().is_unspecified() && self.announce.is_none() {
             return wrong("announce", "on all addresses it has to be said which one clients are told");

@@ -54,6 +54,8 @@ pub(crate) struct Peers {
     heard_last: usize,
     /// What is received goes through here.
     room: Vec<u8>,
+    /// Messages that were handed to a connection.
+    pub(crate) said: u64,
     /// Messages that were given up because too much waited.
     pub(crate) dropped: u64,
 }
@@ -72,7 +74,8 @@ impl Peers {
         let greeting = Greeting { node: me, incarnation: Incarnation::default() };
         let (dialled, heard) = Default::default();
         let room = vec![0; ROOM_BYTES];
-        Ok(Self { greeting, secret, listener, dialled, heard, heard_last: 0, room, dropped: 0 })
+        let (heard_last, said, dropped) = Default::default();
+        Ok(Self { greeting, secret, listener, dialled, heard, heard_last, room, said, dropped })
     }
 
     /// The life in which everything is said from now on.
@@ -112,6 +115,7 @@ impl Peers {
 
     fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let taken = self.dialled.get_mut(&to).is_some_and(|dialled| dialled.say(encode));
+        self.said += u64::from(taken);
         self.dropped += u64::from(!taken);
         taken
     }

@@ -16,10 +16,11 @@ use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
-use atoll_replica::{Change, Ticket};
+use atoll_replica::{Change, NodeId, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use mio::event::Event;
 use mio::{Registry, Waker};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -346,6 +347,14 @@ impl Slots {
         match &self.home {
             Home::Alone(_) => Duration::ZERO,
             Home::Copied(copied) => copied.group_silence(now),
+        }
+    }
+
+    /// How many entries each other node lacks of the slots that this one leads.
+    pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
+        match &self.home {
+            Home::Alone(_) => BTreeMap::new(),
+            Home::Copied(copied) => copied.copies.behind(),
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod render;
 
-use crate::address::NodeAddress;
+use crate::address::{HostPort, NodeAddress};
 use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, NodeId, Table, Version};
 use std::sync::OnceLock;
@@ -121,6 +121,27 @@ impl SlotTable {
             Some(node) => Route::There(&node.address),
             None => Route::Nowhere,
         }
+    }
+
+    /// How many slots a node should answer for, and how many have somebody who does.
+    pub(crate) fn served(&self) -> (u64, u64) {
+        (self.routes.len() as u64, self.nodes.iter().map(|node| u64::from(node.leads)).sum())
+    }
+
+    /// Each node: its number, its address for clients, and whether others hear it.
+    pub(crate) fn each_node(&self) -> impl Iterator<Item = (NodeId, &HostPort, bool)> {
+        self.nodes.iter().map(|node| (node.id, &node.address.clients, node.is_up))
+    }
+
+    /// How many slots this node leads, has copies in sync of, those included, and catches up.
+    pub(crate) fn own_counts(&self) -> (u64, u64, u64) {
+        let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
+        me.map_or((0, 0, 0), |node| (node.leads.into(), node.in_sync.into(), node.joining.into()))
+    }
+
+    /// How many copies in sync the slot has that has fewest.
+    pub(crate) fn copies_in_sync_min(&self) -> u64 {
+        self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0) as u64
     }
 
     /// The slots that this node is the primary of.

@@ -1,7 +1,9 @@
-//! `atoll ring`: a node that answers clients of Redis.
+//! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several needs.
 
 mod nodes;
 mod operate;
+mod recover;
+mod status;
 mod up;
 
 use crate::{Failure, Session};
@@ -13,8 +15,10 @@ use atoll_ring::{
 use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
 use nodes::RingNodes;
-use operate::{Leave, Status, Stay};
+use operate::{Leave, Stay};
+use recover::Recover;
 use serde_json::json;
+use status::Status;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use up::RingUp;
@@ -32,6 +36,8 @@ pub enum RingVerb {
     Leave(Leave),
     /// Keep a node that was leaving
     Stay(Stay),
+    /// Have slots begin again whose last copies are lost
+    Recover(Recover),
 }
 
 /// `atoll ring serve`
@@ -72,6 +78,9 @@ pub struct RingServe {
     /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
     #[arg(long, value_name = "MS", value_parser = parse_class)]
     latency_class: Option<LatencyClass>,
+    /// Tell Prometheus what is counted, at http://HOST:PORT/metrics; beyond this machine whoever asks shows the token
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<Size>,
@@ -98,6 +107,7 @@ impl RingVerb {
             Self::Status(verb) => verb.run(session).await,
             Self::Leave(verb) => verb.run(session).await,
             Self::Stay(verb) => verb.run(session).await,
+            Self::Recover(verb) => verb.run(session).await,
         }
     }
 }
@@ -121,6 +131,7 @@ impl RingServe {
             "node": node.name().as_str(),
             "store": place,
             "pid": std::process::id(),
+            "metrics": node.metrics_address().map(|address| address.to_string()),
         });
         session.output.either(|| told.join("\n"), || value)?;
         session.output.flush()?;
@@ -169,6 +180,7 @@ impl RingServe {
             persistence: persistence(session)?,
             loops: self.loops,
             token,
+            metrics: self.metrics,
             memory_bytes,
             limits,
             ..NodeOptions::default()

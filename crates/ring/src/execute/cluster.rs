@@ -15,7 +15,8 @@ impl Executor<'_> {
             RingRequest::Status => {
                 let table = self.here.table.clone();
                 let silence = self.here.slots.group_silence(self.here.now);
-                return table.write_status(silence, &mut self.writer());
+                let behind = self.here.slots.behind();
+                return table.write_status(silence, &behind, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],

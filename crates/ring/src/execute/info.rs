@@ -2,7 +2,7 @@
 
 use super::Executor;
 use super::connection::REDIS_VERSION;
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::{Counter, Metrics, resident_bytes};
 use atoll_resp::COMMANDS;
 use std::fmt::Write;
 
@@ -173,14 +173,6 @@ impl Executor<'_> {
 fn cpu_section() -> Vec<(&'static str, String)> {
     let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     vec![("used_cpu_user", format!("{}.{:06}", usage.tv_sec, usage.tv_nsec / 1000))]
-}
-
-/// Memory of this process, as its operating system counts it; 0 where that is not told.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kibibytes.unwrap_or(0) * 1024
 }
 
 fn human(bytes: u64) -> String {

@@ -1,6 +1,8 @@
 //! Counters as text, in the format of Prometheus.
 
 use super::{Counter, Metrics};
+use crate::here::Shared;
+use crate::table::SlotTable;
 use atoll_resp::COMMANDS;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 19] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -24,7 +26,6 @@ const ROWS: [Row; 17] = [
     ("sent_bytes_total", "counter", "Bytes to clients.", |metrics| &metrics.sent_bytes),
     ("watches", "gauge", "Fields that are waited for.", |metrics| &metrics.watches),
     ("connection_memory_bytes", "gauge", "Memory of connections.", |metrics| &metrics.connection_bytes),
-    ("error_replies_total", "counter", "Requests answered with an error.", |metrics| &metrics.errors),
     ("failed_commands_total", "counter", "Requests that the store failed at.", |metrics| &metrics.failures),
     ("protocol_errors_total", "counter", "Connections that sent what is no request.", |metrics| {
         &metrics.protocol_errors
@@ -34,26 +35,59 @@ const ROWS: [Row; 17] = [
     }),
     ("moved_total", "counter", "Requests sent to another node.", |metrics| &metrics.moved),
     ("expired_keys_total", "counter", "Keys whose time was over.", |metrics| &metrics.expired),
+    ("peer_messages_sent_total", "counter", "Messages handed to connections to other nodes.", |metrics| {
+        &metrics.peer_messages_sent
+    }),
+    ("peer_messages_dropped_total", "counter", "Messages to other nodes that were given up.", |metrics| {
+        &metrics.peer_messages_dropped
+    }),
+    ("peer_messages_received_total", "counter", "Messages from other nodes.", |metrics| {
+        &metrics.peer_messages_received
+    }),
     ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
         &metrics.gathered
     }),
 ];
 
-/// All counters of all loops.
-pub(crate) fn text(loops: &[Arc<Metrics>]) -> String {
+/// All that a node counts, and what it knows of the ring.
+pub(crate) fn text(shared: &Shared) -> String {
     let mut text = String::new();
+    let loops = &shared.metrics;
     for (name, kind, help, counter) in ROWS {
-        let _ = writeln!(text, "# HELP atoll_ring_{name} {help}\n# TYPE atoll_ring_{name} {kind}");
+        head(&mut text, name, kind, help);
         for (place, metrics) in loops.iter().enumerate() {
             let _ = writeln!(text, "atoll_ring_{name}{{loop=\"{place}\"}} {}", counter(metrics).get());
         }
     }
-    let _ = writeln!(
-        text,
-        "# HELP atoll_ring_calls_total Calls of each command, and those answered with an error."
-    );
-    let _ = writeln!(text, "# TYPE atoll_ring_calls_total counter");
+    write_errors(&mut text, loops);
+    write_calls(&mut text, loops);
+    write_node(&mut text, shared);
+    write_ring(&mut text, &shared.table(), shared);
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP atoll_ring_{name} {help}\n# TYPE atoll_ring_{name} {kind}");
+}
+
+fn gauge(text: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
+    head(text, name, "gauge", help);
+    let _ = writeln!(text, "atoll_ring_{name} {value}");
+}
+
+fn write_errors(text: &mut String, loops: &[Arc<Metrics>]) {
+    head(text, "error_replies_total", "counter", "Requests answered with an error, by the first word of it.");
+    for (place, metrics) in loops.iter().enumerate() {
+        for (kind, count) in metrics.error_kinds.counts() {
+            let labels = format!("loop=\"{place}\",kind=\"{kind}\"");
+            let _ = writeln!(text, "atoll_ring_error_replies_total{{{labels}}} {count}");
+        }
+    }
+}
+
+fn write_calls(text: &mut String, loops: &[Arc<Metrics>]) {
+    head(text, "calls_total", "counter", "Calls of each command, and those answered with an error at once.");
     for (place, row) in COMMANDS.iter().enumerate() {
         let of = loops.iter().filter_map(|metrics| metrics.calls.get(place));
         let (calls, failed) =
@@ -65,5 +99,48 @@ pub(crate) fn text(loops: &[Arc<Metrics>]) -> String {
             let _ = writeln!(text, "atoll_ring_calls_total{{command=\"{name}\",result=\"error\"}} {failed}");
         }
     }
-    text
+}
+
+/// The node itself.
+fn write_node(text: &mut String, shared: &Shared) {
+    let seen = shared.ring_seen();
+    let up_us = shared.clock.now().moment.0.saturating_sub(shared.began.0);
+    gauge(text, "uptime_seconds", "For how long the node runs.", up_us as f64 / 1e6);
+    gauge(text, "connections_max", "Connections that the node takes.", shared.limits.connections_max);
+    gauge(text, "memory_bytes", "Memory of what slots hold.", seen.memory_bytes);
+    gauge(text, "memory_limit_bytes", "Memory that may hold them.", shared.memory_bytes);
+    gauge(text, "store_bytes", "Bytes of the file that slots are kept in.", seen.file_bytes);
+    let resident = super::resident_bytes();
+    gauge(text, "resident_memory_bytes", "Memory of the process, as the system counts it.", resident);
+}
+
+/// What the node knows of the ring.
+fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
+    let seen = shared.ring_seen();
+    let (slots, served) = table.served();
+    let (leads, in_sync, joining) = table.own_counts();
+    gauge(text, "slots", "Slots of the ring.", slots);
+    gauge(text, "slots_served", "Slots of the ring that some node answers for.", served);
+    gauge(text, "slots_led", "Slots that this node answers for.", leads);
+    gauge(
+        text,
+        "slots_copied",
+        "Slots of which this node has a copy in sync, those that it leads included.",
+        in_sync,
+    );
+    gauge(text, "slots_catching_up", "Slots of which the copy of this node is brought up to date.", joining);
+    let copies = table.copies_in_sync_min();
+    gauge(text, "copies_in_sync_min", "Copies in sync of the slot that has fewest.", copies);
+    gauge(text, "table_version", "Counts changes of who has which slot.", table.version().0);
+    let silence = seen.group_silence.as_secs_f64();
+    gauge(text, "group_silence_seconds", "For how long the configuration group has not answered.", silence);
+    head(text, "node_up", "gauge", "Whether a node is heard, as this one knows.");
+    for (node, address, is_up) in table.each_node() {
+        let labels = format!("node=\"{}\",address=\"{address}\"", node.0);
+        let _ = writeln!(text, "atoll_ring_node_up{{{labels}}} {}", u8::from(is_up));
+    }
+    head(text, "behind_entries", "gauge", "Writes that another node lacks of the slots that this one leads.");
+    for (node, entries) in &seen.behind {
+        let _ = writeln!(text, "atoll_ring_behind_entries{{node=\"{}\"}} {entries}", node.0);
+    }
 }

@@ -3,11 +3,16 @@
 //! Clients learn the primaries only, for nobody else answers; a node without slots is told of all the same, since they may
 //! ask it where slots are.
 
-use super::SlotTable;
+use super::{SlotRange, SlotTable};
 use atoll_keyspace::SLOTS;
+use atoll_replica::NodeId;
 use atoll_resp::{Protocol, ReplyWriter};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
+
+/// Ranges of slots that nobody answers for, of which a status tells at most.
+const DOWN_MAX: usize = 256;
 
 impl SlotTable {
     /// `CLUSTER SLOTS`, which each client asks for whenever it was told to go elsewhere: written once.
@@ -97,14 +102,20 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that the configuration group has not answered for so long.
-    pub(crate) fn write_status(&self, silence: Duration, writer: &mut ReplyWriter<'_>) {
+    /// `AT.RING STATUS`, of a node that the configuration group has not answered for so long, and that knows how many
+    /// entries other nodes lack of what it leads.
+    pub(crate) fn write_status(
+        &self,
+        silence: Duration,
+        behind: &BTreeMap<NodeId, u64>,
+        writer: &mut ReplyWriter<'_>,
+    ) {
         let number = |writer: &mut ReplyWriter<'_>, name: &str, number: u64| {
             writer.string(name.as_bytes());
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(7);
+        writer.map(9);
         number(writer, "node", me.map_or(0, |node| node.id.0.into()));
         number(writer, "version", self.version.0);
         number(writer, "group_silent_ms", u64::try_from(silence.as_millis()).unwrap_or(u64::MAX));
@@ -124,6 +135,27 @@ impl SlotTable {
             number(writer, "leads", node.leads.into());
             number(writer, "in_sync", node.in_sync.into());
             number(writer, "catching_up", node.joining.into());
+        }
+        writer.string(b"behind");
+        writer.array(behind.len());
+        for (node, &entries) in behind {
+            writer.array(2);
+            writer.integer(node.0.into());
+            writer.integer(i64::try_from(entries).unwrap_or(i64::MAX));
+        }
+        self.write_down(writer);
+    }
+
+    /// The first ranges of slots that nobody answers for: first, last, and the nodes that had their last copies.
+    fn write_down(&self, writer: &mut ReplyWriter<'_>) {
+        let is_down = |range: &&SlotRange| range.primary.is_none();
+        writer.string(b"down");
+        writer.array(self.ranges.iter().filter(is_down).take(DOWN_MAX).count());
+        for range in self.ranges.iter().filter(is_down).take(DOWN_MAX) {
+            writer.array(2 + range.in_sync.len());
+            writer.integer(range.first.into());
+            writer.integer(range.last.into());
+            range.in_sync.iter().for_each(|node| writer.integer(node.0.into()));
         }
     }
 

@@ -78,7 +78,9 @@ fn clients_are_told_of_each_range_once() {
 fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(&table(), NodeId(1));
     let mut reply = Vec::new();
-    of.write_status(std::time::Duration::from_millis(7), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
+    let silence = std::time::Duration::from_millis(7);
+    of.write_status(silence, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
         let name = format!("\r\n{name}\r\n:");
@@ -98,4 +100,9 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!(number("catching_up"), counted(&|slot, node| slot.joining.contains(node)));
     assert_eq!(number("served"), [number("leads").iter().sum::<u64>()]);
     assert_eq!(number("group_silent_ms"), [7]);
+    assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
+    let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
+    assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
+    let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);
+    assert!(text.contains(&last_of_all), "{text}");
 }

@@ -1,0 +1,174 @@
+//! `atoll ring recover`: slots whose last copies are lost begin again, with what is left of them.
+//!
+//! Invariant: nothing is asked of the ring before it was said what may be lost, and somebody agreed.
+
+use super::operate::operator;
+use crate::output::note;
+use crate::{Failure, Session};
+use atoll_open::{DownSlots, RingOperator};
+use atoll_store::StoreError;
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// `atoll ring recover`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring recover --accept-loss all --store ring://127.0.0.1:7379/
+  atoll ring recover --accept-loss 12 400-499 --yes --store ring://127.0.0.1:7379/
+For slots that nobody serves because the nodes that had their last copies will not come back: each goes on with
+what another node still has of it, or empty. What was acknowledged since is lost for ever, also should such a node come
+back. Slots that are served, or of which a last copy is there, are left as they are. Without --yes it asks first.")]
+pub struct Recover {
+    /// Slots that may lose what they held, such as 12 or 400-499; or all that nobody serves
+    #[arg(long, value_name = "SLOT", required = true, num_args = 1..)]
+    accept_loss: Vec<Lost>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Slots as they are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Lost {
+    All,
+    Range(RangeInclusive<u16>),
+}
+
+/// The highest slot.
+const SLOT_MAX: u16 = atoll_ring::SLOTS - 1;
+
+impl FromStr for Lost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let slot = |word: &str| word.parse().ok().filter(|slot| *slot <= SLOT_MAX);
+        match (slot(first), slot(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Self::Range(first..=last)),
+            _ => Err(format!("a slot is a number up to {SLOT_MAX}, and a range is FIRST-LAST; or say all")),
+        }
+    }
+}
+
+/// How long it may take until the ring serves them.
+const SERVED_TIME_MAX: Duration = Duration::from_secs(30);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Slots of one request.
+const SLOTS_AT_ONCE: usize = 1024;
+
+impl Recover {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let operator = operator(session)?;
+        let down = operator.status().await?.down;
+        let meant = self.meant(&down);
+        if meant.is_empty() {
+            return session.output.either(
+                || "nothing to recover: a node serves each of these slots".to_owned(),
+                || json!({ "recovered": 0 }),
+            );
+        }
+        let nodes: BTreeSet<u32> = down
+            .iter()
+            .filter(|range| meant.range(range.first..=range.last).next().is_some())
+            .flat_map(|range| range.had_by.iter().copied())
+            .collect();
+        let nodes: Vec<_> = nodes.iter().map(u32::to_string).collect();
+        let said = format!(
+            "{} slots are not served. Their last copies are on node {}: what was acknowledged there and is nowhere \
+             else will be lost for ever, also when that comes back.",
+            meant.len(),
+            nodes.join(", ")
+        );
+        if !self.yes && !agreed(&said)? {
+            return Err(Failure::Usage {
+                problem: "nothing was recovered".to_owned(),
+                hint: "say yes when asked, or add --yes".to_owned(),
+            });
+        }
+        let slots: Vec<u16> = meant.iter().copied().collect();
+        for some in slots.chunks(SLOTS_AT_ONCE) {
+            operator.recover(some).await?;
+        }
+        let left = wait_until_served(&operator, &meant).await?;
+        if left > 0 {
+            let reason = format!(
+                "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
+            );
+            return Err(StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into());
+        }
+        session.output.either(
+            || format!("{} slots are served again, with what was left of them", meant.len()),
+            || json!({ "recovered": meant.len() }),
+        )
+    }
+
+    /// Of the slots that nobody serves those that were named.
+    fn meant(&self, down: &[DownSlots]) -> BTreeSet<u16> {
+        let is_named = |slot: &u16| {
+            self.accept_loss.iter().any(|lost| match lost {
+                Lost::All => true,
+                Lost::Range(range) => range.contains(slot),
+            })
+        };
+        down.iter().flat_map(|range| range.first..=range.last).filter(is_named).collect()
+    }
+}
+
+/// How many are still not served in the end.
+async fn wait_until_served(operator: &RingOperator, slots: &BTreeSet<u16>) -> Result<usize, Failure> {
+    let until = tokio::time::Instant::now() + SERVED_TIME_MAX;
+    loop {
+        let down = operator.status().await?.down;
+        let left: usize = down.iter().map(|range| slots.range(range.first..=range.last).count()).sum();
+        if left == 0 || tokio::time::Instant::now() > until {
+            return Ok(left);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether a person agrees; where there is none, nobody does.
+fn agreed(said: &str) -> Result<bool, Failure> {
+    note(said);
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    let failed = |source| Failure::File { action: "ask at", place: "the terminal".to_owned(), source };
+    let mut stderr = std::io::stderr();
+    write!(stderr, "Recover them all the same? Say yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(failed)?;
+    Ok(answer.trim() == "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_slots_that_were_named_and_are_down_may_lose_anything() {
+        let down = [
+            DownSlots { first: 10, last: 12, had_by: vec![2] },
+            DownSlots { first: 16383, last: 16383, had_by: vec![3] },
+        ];
+        let meant = |words: &[&str]| {
+            let accept_loss = words.iter().map(|word| word.parse().unwrap()).collect();
+            Recover { accept_loss, yes: true }.meant(&down).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(meant(&["11", "12-400"]), [11, 12]);
+        assert_eq!(meant(&["all"]), [10, 11, 12, 16383]);
+        assert_eq!(meant(&["0-9"]), [0; 0]);
+        for wrong in ["", "16384", "3-2", "-1", "a", "1-", "1-2-3", "ALL"] {
+            assert!(wrong.parse::<Lost>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `atoll ring status`: a picture of a ring, its nodes, and what each has and lacks.
+
+use super::operate::operator;
+use crate::output::note;
+use crate::{Failure, Session};
+use atoll_open::{DownSlots, NodeStatus, RingOperator, RingStatus};
+use atoll_store::StoreError;
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// `atoll ring status`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring status --store ring://127.0.0.1:7379/
+  atoll ring status --store ring://10.0.0.7/?token-file=./token --json
+  atoll ring status --watch --store ring://127.0.0.1:7379/
+Exits with 16 when some slots are not served, or too few of the nodes that keep the configuration answer.")]
+pub struct Status {
+    /// Look again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+/// A node that has not heard from the configuration group for so long knows nothing of now.
+const SILENT_MS_MAX: u64 = 3_000;
+
+/// Between two looks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Puts what follows where the last picture stood.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+impl Status {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let operator = operator(session)?;
+        if self.watch {
+            return watch(&operator, session).await;
+        }
+        let status = operator.status().await?;
+        session.output.either(|| picture(&status), || json_of(&status))?;
+        let Some(reason) = trouble(&status) else { return Ok(()) };
+        Err(StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into())
+    }
+}
+
+/// Shows it anew again and again; a ring that does not answer now may do so later.
+async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure> {
+    session.end_on_interrupt();
+    let clear = if session.output.is_terminal() && !session.output.is_json() { CLEAR } else { "" };
+    loop {
+        match operator.status().await {
+            Ok(status) => {
+                let trouble = trouble(&status).map(|reason| format!("\n\n{reason}")).unwrap_or_default();
+                let seen = || format!("{clear}{}{trouble}", picture(&status));
+                session.output.either(seen, || json_of(&status))?;
+            }
+            Err(error @ StoreError::Unavailable { .. }) => note(&error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+        session.output.flush()?;
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
+
+/// What keeps a ring from serving everything, if anything does.
+fn trouble(status: &RingStatus) -> Option<String> {
+    if status.group_silent_ms > SILENT_MS_MAX {
+        return Some(format!(
+            "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
+            status.node,
+            status.group_silent_ms / 1000
+        ));
+    }
+    let down = status.slots - status.served.min(status.slots);
+    let had_by: BTreeSet<u32> = status.down.iter().flat_map(|slots| &slots.had_by).copied().collect();
+    let nodes: Vec<_> = had_by.iter().map(u32::to_string).collect();
+    let who = match &nodes[..] {
+        [] => "no node has had them yet".to_owned(),
+        [node] => format!("node {node} had their last copies"),
+        nodes => format!("nodes {} had their last copies", nodes.join(", ")),
+    };
+    (down > 0).then(|| format!("{down} slots are not served: {who}"))
+}
+
+fn json_of(status: &RingStatus) -> Value {
+    let node = |node: &NodeStatus| {
+        json!({
+            "node": node.node,
+            "address": node.address,
+            "up": node.is_up,
+            "leaving": node.is_leaving,
+            "leads": node.leads,
+            "in_sync": node.in_sync,
+            "catching_up": node.catching_up,
+            "behind": node.behind,
+        })
+    };
+    let down =
+        |slots: &DownSlots| json!({ "first": slots.first, "last": slots.last, "had_by": slots.had_by });
+    json!({
+        "told_by": status.node,
+        "version": status.version,
+        "group_silent_ms": status.group_silent_ms,
+        "slots": status.slots,
+        "served": status.served,
+        "copies_in_sync_min": status.copies_in_sync_min,
+        "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "down": status.down.iter().map(down).collect::<Vec<_>>(),
+    })
+}
+
+/// Letters of the longest bar.
+const BAR: u64 = 24;
+
+fn picture(status: &RingStatus) -> String {
+    let served = match status.slots - status.served.min(status.slots) {
+        0 => "all served".to_owned(),
+        down => format!("{down} NOT served"),
+    };
+    let copies = match status.copies_in_sync_min {
+        1 => "1 copy".to_owned(),
+        copies => format!("{copies} copies"),
+    };
+    let nodes = status.nodes.len();
+    let mut lines = vec![
+        format!("{nodes} nodes, {} slots: {served}, at least {copies} of each in sync", status.slots),
+        String::new(),
+    ];
+    let width = status.nodes.iter().map(|node| node.address.len()).max().unwrap_or(0).max("address".len());
+    lines.push(format!(
+        "{:>4}  {:width$}  {:8}  {:>6}  {:>6}  {:>8}  {:>8}",
+        "node", "address", "state", "leads", "copies", "catching", "behind"
+    ));
+    let most = status.nodes.iter().map(|node| node.leads).max().unwrap_or(0).max(1);
+    for node in &status.nodes {
+        let state = match (node.is_up, node.is_leaving) {
+            (false, _) => "DOWN",
+            (true, true) => "leaving",
+            (true, false) => "up",
+        };
+        let bar = "#".repeat(usize::try_from((node.leads * BAR).div_ceil(most)).unwrap_or(0));
+        let behind = node.behind.map_or_else(|| "?".to_owned(), |writes| writes.to_string());
+        let line = format!(
+            "{:>4}  {:width$}  {state:8}  {:>6}  {:>6}  {:>8}  {behind:>8}  {bar}",
+            node.node, node.address, node.leads, node.in_sync, node.catching_up
+        );
+        lines.push(line.trim_end().to_owned());
+    }
+    let dead = status.nodes.iter().filter(|node| !node.is_up);
+    let told: Vec<_> =
+        dead.map(|node| format!("node {} at {} does not answer", node.node, node.address)).collect();
+    if !told.is_empty() {
+        lines.push(String::new());
+        lines.extend(told);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_seen_at_a_glance() {
+        let node = |node, leads, is_up| NodeStatus {
+            node,
+            address: format!("10.0.0.{node}:7379"),
+            is_up,
+            leads,
+            in_sync: 16384,
+            behind: is_up.then_some(u64::from(node) * 7),
+            ..NodeStatus::default()
+        };
+        let status = RingStatus {
+            node: 1,
+            version: 7,
+            group_silent_ms: 0,
+            slots: 16384,
+            served: 10000,
+            copies_in_sync_min: 1,
+            nodes: vec![node(1, 5000, true), node(2, 2500, true), node(10, 0, false)],
+            down: vec![DownSlots { first: 10000, last: 16383, had_by: vec![10, 3] }],
+        };
+        assert_eq!(
+            trouble(&status).as_deref(),
+            Some("6384 slots are not served: nodes 3, 10 had their last copies")
+        );
+        let seen = picture(&status);
+        let lines: Vec<_> = seen.lines().collect();
+        assert_eq!(lines[0], "3 nodes, 16384 slots: 6384 NOT served, at least 1 copy of each in sync");
+        assert_eq!(
+            lines[3],
+            format!("   1  10.0.0.1:7379   up          5000   16384         0         7  {}", "#".repeat(24))
+        );
+        assert_eq!(
+            lines[4],
+            format!("   2  10.0.0.2:7379   up          2500   16384         0        14  {}", "#".repeat(12))
+        );
+        assert_eq!(lines[5], "  10  10.0.0.10:7379  DOWN           0   16384         0         ?");
+        assert_eq!(lines[7..], ["node 10 at 10.0.0.10:7379 does not answer"]);
+    }
+}

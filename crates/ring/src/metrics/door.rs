@@ -1,0 +1,237 @@
+//! The door for Prometheus: answers `GET /metrics`, and nothing else.
+//!
+//! A few lines of HTTP in place of a server that would be the largest part of a node: a request of at most 8 KiB, one on each
+//! connection, a few connections at a time, each for a few seconds at most.
+//!
+//! Invariant: beyond this machine nobody is answered without the token.
+
+use crate::NodeError;
+use crate::clock::Clock;
+use crate::token::Token;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Waker};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Writes what is told.
+pub(crate) type Tells = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The longest request.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Connections at a time; one more is closed at once.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a request may take to arrive, and an answer to be taken.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+const LISTENER: mio::Token = mio::Token(0);
+const WAKER: mio::Token = mio::Token(1);
+
+/// Listens until it is dropped.
+pub(crate) struct Door {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What connections need.
+struct Inside {
+    token: Option<Token>,
+    tells: Tells,
+    clock: Arc<dyn Clock>,
+    connections: AtomicUsize,
+}
+
+impl Door {
+    /// Listens at an address; with a token only who shows it is told anything.
+    pub(crate) fn open(
+        listen: SocketAddr,
+        token: Option<Token>,
+        clock: Arc<dyn Clock>,
+        tells: Tells,
+    ) -> Result<Self, NodeError> {
+        let failed = |source| NodeError::Listen { address: listen, source };
+        let mut listener = TcpListener::bind(listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let mut poll = Poll::new().map_err(failed)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(failed)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(failed)?;
+        let is_over: Arc<AtomicBool> = Arc::default();
+        let inside = Arc::new(Inside { token, tells, clock, connections: AtomicUsize::new(0) });
+        let ends = is_over.clone();
+        let run = move || {
+            let mut events = Events::with_capacity(8);
+            while !ends.load(Ordering::Acquire) {
+                // It waits for sockets only; where that fails nothing is left to be told.
+                match poll.poll(&mut events, None) {
+                    Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
+                    _ => accept(&listener, &inside),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("atoll-ring-metrics".to_owned()).spawn(run);
+        let thread = thread.map_err(|source| NodeError::System { action: "begin a thread", source })?;
+        Ok(Self { address, is_over, waker, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // Connections that are still open end by themselves, soon.
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            drop(thread.join());
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, inside: &Arc<Inside>) {
+    while let Ok((socket, _)) = listener.accept() {
+        if inside.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+            inside.connections.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let of_it = inside.clone();
+        let run = move || {
+            // Whoever asked sees that the connection ended; nobody else has to know.
+            drop(of_it.serve(socket.into()));
+            of_it.connections.fetch_sub(1, Ordering::AcqRel);
+        };
+        if std::thread::Builder::new().name("atoll-ring-metrics".to_owned()).spawn(run).is_err() {
+            inside.connections.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Inside {
+    fn serve(&self, mut socket: TcpStream) -> io::Result<()> {
+        socket.set_nonblocking(false)?;
+        socket.set_write_timeout(Some(TIME_MAX))?;
+        let ends = self.clock.now().moment.after(TIME_MAX.as_micros() as u64);
+        let mut request = Vec::new();
+        let mut room = [0; 1024];
+        loop {
+            let left = ends.0.saturating_sub(self.clock.now().moment.0);
+            // No time at all would mean that there is no end to it.
+            socket.set_read_timeout(Some(Duration::from_micros(left.max(1))))?;
+            let count = if left == 0 { 0 } else { socket.read(&mut room)? };
+            if count == 0 {
+                return Ok(());
+            }
+            request.extend_from_slice(room.get(..count).unwrap_or_default());
+            if let Some(reply) = answer(&request, self.token.as_ref(), &*self.tells) {
+                socket.write_all(&reply)?;
+                return socket.shutdown(std::net::Shutdown::Write);
+            }
+        }
+    }
+}
+
+/// The answer to a request, once all of its head is there.
+fn answer(request: &[u8], token: Option<&Token>, tells: impl Fn() -> String) -> Option<Vec<u8>> {
+    let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
+        let is_too_long = request.len() > REQUEST_BYTES_MAX;
+        return is_too_long.then(|| refusal("431 Request Header Fields Too Large", ""));
+    };
+    let head = request.get(..end).unwrap_or_default();
+    let Ok(head) = std::str::from_utf8(head) else { return Some(refusal("400 Bad Request", "")) };
+    let mut lines = head.split("\r\n");
+    let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
+    let [method, target, version] = words[..] else { return Some(refusal("400 Bad Request", "")) };
+    if !version.starts_with("HTTP/1.") {
+        return Some(refusal("505 HTTP Version Not Supported", ""));
+    }
+    let shown = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("authorization").then(|| value.trim())
+    });
+    let is_known = |token: &Token| {
+        let (kind, secret) = shown.and_then(|shown| shown.split_once(' ')).unwrap_or_default();
+        kind.eq_ignore_ascii_case("bearer") && token.is(secret.trim().as_bytes())
+    };
+    if !token.is_none_or(is_known) {
+        return Some(refusal("401 Unauthorized", "WWW-Authenticate: Bearer\r\n"));
+    }
+    if target.split('?').next() != Some("/metrics") {
+        return Some(refusal("404 Not Found", ""));
+    }
+    let text = match method {
+        "GET" | "HEAD" => tells(),
+        _ => return Some(refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n")),
+    };
+    let length = text.len();
+    let body = if method == "HEAD" { "" } else { &text };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Some(
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        )
+        .into_bytes(),
+    )
+}
+
+fn refusal(status: &str, header: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\n{header}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(request: &str, token: Option<&Token>) -> String {
+        let told = answer(request.as_bytes(), token, || "a 1\n".to_owned());
+        told.map(|reply| String::from_utf8(reply).unwrap()).unwrap_or_default()
+    }
+
+    #[test]
+    fn metrics_are_told_and_nothing_else_is() {
+        let told = asked("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", None);
+        assert!(
+            told.starts_with("HTTP/1.1 200 ")
+                && told.ends_with("\r\nContent-Length: 4\r\nConnection: close\r\n\r\na 1\n"),
+            "{told}"
+        );
+        assert!(asked("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", None).ends_with("close\r\n\r\n"));
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("GET /metrics\r\n\r\n", "400"),
+            ("GET /metrics HTTP/2\r\n\r\n", "505"),
+            ("\r\n\r\n", "400"),
+        ] {
+            assert!(asked(request, None).starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}");
+        }
+        assert_eq!(answer(b"\xff\r\n\r\n", None, String::new), Some(refusal("400 Bad Request", "")));
+        assert_eq!(asked("GET /metrics HTTP/1.1\r\n", None), "");
+        let endless = "GET /metrics HTTP/1.1\r\n".to_owned() + &"a: b\r\n".repeat(2_000);
+        assert!(asked(&endless, None).starts_with("HTTP/1.1 431 "));
+    }
+
+    #[test]
+    fn with_a_token_only_who_shows_it_is_told() {
+        let token = Token::new(b"0123456789abcdef").unwrap();
+        let with = |header: &str| asked(&format!("GET /metrics HTTP/1.1\r\n{header}\r\n\r\n"), Some(&token));
+        for right in ["Authorization: Bearer 0123456789abcdef", "authorization:bearer  0123456789abcdef "] {
+            assert!(with(right).starts_with("HTTP/1.1 200 "), "{right}");
+        }
+        for wrong in [
+            "Host: a",
+            "Authorization: Bearer 0123456789abcdeF",
+            "Authorization: Basic 0123456789abcdef",
+            "Authorization: Bearer",
+        ] {
+            assert!(with(wrong).starts_with("HTTP/1.1 401 "), "{wrong}");
+        }
+    }
+}
