@@ -459,6 +459,45 @@ fn a_node_tells_what_it_counts_over_http() {
 }
 
 #[test]
+fn the_script_of_a_batch_job_is_one_that_a_shell_can_read() {
+    let place = Place::new();
+    let written = place.run(&[
+        "ring",
+        "slurm",
+        "--nodes",
+        "5",
+        "--copies",
+        "2",
+        "--store",
+        "my ring",
+        "--port",
+        "7001",
+        "--sbatch=--time=04:00:00",
+        "--",
+        "srun",
+        "--overlap",
+        "./simulate",
+        "it's $HOME",
+    ]);
+    let script = written.text();
+    for line in [
+        "#!/bin/bash",
+        "#SBATCH --nodes=5",
+        "#SBATCH --time=04:00:00",
+        "port=7001",
+        r"srun --overlap ./simulate 'it'\''s $HOME' &",
+    ] {
+        assert!(script.lines().any(|other| other == line), "{line} is not in\n{script}");
+    }
+    assert!(script.contains("--copies 2 ") && script.contains("--durability synced"), "{script}");
+    // What is put into the name of a log, srun does.
+    assert!(!script.replace("node-%n.log", "").contains('%'), "everything was put in: {script}");
+    place.write("job.sh", script);
+    let read = std::process::Command::new("bash").arg("-n").arg(place.folder.path().join("job.sh")).status();
+    assert!(read.unwrap().success());
+}
+
+#[test]
 fn a_ring_that_is_named_wrongly_is_refused() {
     let place = Place::new();
     for (arguments, exit, told) in [
@@ -468,9 +507,14 @@ fn a_ring_that_is_named_wrongly_is_refused() {
             "does not name this node",
         ),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379,127.0.0.1:7379"], 2, "twice"),
-        (&["serve", "--memory", "--nodes", "127.0.0.1"], 2, "HOST:PORT"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:x"], 2, "HOST:PORT"),
+        (&["serve", "--memory", "--nodes", "node[1-"], 2, "nothing closes"),
+        (&["serve", "--memory", "--nodes", "node[1-3]"], 2, "does not name this node"),
         (&["recover", "--store", "ring://127.0.0.1:1/"], 2, "--accept-loss"),
         (&["recover", "--accept-loss", "16384", "--store", "ring://127.0.0.1:1/"], 2, "16383"),
+        (&["slurm", "--", "true"], 2, "--store"),
+        (&["slurm", "--store", "ring"], 2, "COMMAND"),
+        (&["slurm", "--store", "ring", "--sbatch", "time", "--", "true"], 2, "--sbatch"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--copies", "2"], 2, "--copies 2"),
         (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
         (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 54] = [
+const VERBS: [&str; 55] = [
     "",
     "kv",
     "kv put",
@@ -57,6 +57,7 @@ const VERBS: [&str; 54] = [
     "ring leave",
     "ring stay",
     "ring recover",
+    "ring slurm",
     "cluster",
     "cluster up",
     "doctor",

@@ -1,8 +1,10 @@
 //! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several needs.
 
+mod hosts;
 mod nodes;
 mod operate;
 mod recover;
+mod slurm;
 mod status;
 mod up;
 
@@ -18,6 +20,7 @@ use nodes::RingNodes;
 use operate::{Leave, Stay};
 use recover::Recover;
 use serde_json::json;
+use slurm::Slurm;
 use status::Status;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,6 +41,8 @@ pub enum RingVerb {
     Stay(Stay),
     /// Have slots begin again whose last copies are lost
     Recover(Recover),
+    /// Write a batch script that runs a ring beside a command
+    Slurm(Slurm),
 }
 
 /// `atoll ring serve`
@@ -108,6 +113,7 @@ impl RingVerb {
             Self::Leave(verb) => verb.run(session).await,
             Self::Stay(verb) => verb.run(session).await,
             Self::Recover(verb) => verb.run(session).await,
+            Self::Slurm(verb) => verb.run(session),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A node is reached by clients at its port, by other nodes at the port 10,000 above it, and, if it is one of the first
 //! three, for the configuration group at the port 20,000 above it.
 
+use super::hosts::expand;
 use crate::Failure;
 use atoll_ring::{CouncilGroup, HostPort, NodeId, Others, RingOptions, RingShape, Token};
 use clap::Args;
@@ -20,7 +21,8 @@ const GROUP_NODES: usize = 3;
 /// Which nodes a ring has.
 #[derive(Args, Debug)]
 pub struct RingNodes {
-    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each line
+    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each line.
+    /// Lists of batch schedulers such as node[01-04,07] are understood, and a host without a port has that of --listen
     #[arg(long, value_name = "HOST:PORT,...")]
     nodes: Option<String>,
     /// Copies of everything that is kept, in a ring of several nodes
@@ -41,7 +43,7 @@ impl RingNodes {
         token: Option<&Token>,
     ) -> Result<Option<Others>, Failure> {
         let Some(text) = &self.nodes else { return Ok(None) };
-        let nodes = parse(text)?;
+        let nodes = parse(text, listen.port())?;
         let told = announce.cloned().unwrap_or_else(|| listen.into());
         let Some(at) = nodes.iter().position(|node| *node == told) else {
             return Err(wrong(
@@ -77,7 +79,7 @@ impl RingNodes {
 }
 
 /// A list in words, or in a file.
-fn parse(text: &str) -> Result<Vec<HostPort>, Failure> {
+fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some(file) => std::fs::read_to_string(file).map_err(|source| Failure::File {
@@ -86,10 +88,16 @@ fn parse(text: &str) -> Result<Vec<HostPort>, Failure> {
             source,
         })?,
     };
-    let words = text.split([',', '\n']).map(str::trim).filter(|word| !word.is_empty());
+    let words = expand(&text).map_err(|problem| {
+        let shown: String = text.chars().take(80).collect();
+        wrong(format!("{shown:?} in --nodes: {problem}"), "such as node-1:7379,node-2:7379 or node[01-04,07]")
+    })?;
     let mut nodes: Vec<HostPort> = Vec::new();
     for word in words {
-        let node = word
+        // An address of six parts has colons of its own, and brackets around it.
+        let has_port = word.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let named = if has_port { word.clone() } else { format!("{word}:{port}") };
+        let node = named
             .parse()
             .map_err(|error| wrong(format!("{word:?} in --nodes: {error}"), "such as node-1:7379"))?;
         if nodes.contains(&node) {

@@ -189,7 +189,7 @@ async fn ask(node: SocketAddr, asked: &str) -> std::io::Result<String> {
 }
 
 /// The durability as the command line of a node has it.
-fn words(durability: Persistence) -> &'static str {
+pub(super) fn words(durability: Persistence) -> &'static str {
     match durability {
         Persistence::Off => "buffered",
         Persistence::EverySecond => "flushed",

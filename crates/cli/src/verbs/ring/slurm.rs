@@ -1,0 +1,121 @@
+//! `atoll ring slurm`: a batch script that runs a ring beside a command, on the nodes of a job.
+//!
+//! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with what it had.
+
+use super::{persistence, place, up};
+use crate::{Failure, Session};
+use atoll_ring::{Persistence, Place};
+use atoll_store::Durability;
+use clap::Args;
+use serde_json::json;
+use std::path::Path;
+
+/// `atoll ring slurm`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring slurm --nodes 3 --store /scratch/me/ring -- srun --overlap ./simulate > job.sh
+  atoll ring slurm --store ./ring --sbatch=--time=04:00:00 --sbatch=--partition=long -- ./simulate | sbatch
+The folder is one that all nodes share. The script starts a node of the ring on each node of the job, waits until all is
+served, and runs the command with ATOLL_STORE naming the ring, so that every program of Atoll finds it. It ends the ring
+when the command ends, or a minute before the time of the job is over. The next job with the same folder and as many
+nodes goes on with what is there, also on other hosts, and also if this one was killed.")]
+pub struct Slurm {
+    /// Nodes of the job, a node of the ring on each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    nodes: u16,
+    /// Copies of everything that is kept; 3, or as many as there are nodes
+    #[arg(long, value_name = "N")]
+    copies: Option<usize>,
+    /// Where clients reach a node; the ports 10,000 and 20,000 above it are used as well
+    #[arg(long, value_name = "PORT", default_value_t = 7379)]
+    port: u16,
+    /// An option for sbatch, such as --sbatch=--time=04:00:00
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+    /// What to run beside the ring, as in a shell
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The script; what stands between percent signs is put in.
+const SCRIPT: &str = include_str!("slurm.sh");
+
+impl Slurm {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let Place::Folder(folder) = place(false, session)? else {
+            return Err(wrong(
+                "a ring of a job in memory",
+                "name a folder that all nodes share: --store /scratch/me/ring",
+            ));
+        };
+        let path = |path: &Path| {
+            let failed = |source| Failure::File { action: "find", place: path.display().to_string(), source };
+            let path = std::path::absolute(path).map_err(failed)?;
+            // It stands in a URL as well.
+            let text = path.to_str().filter(|text| !text.contains(['%', '&', '#', '\n']));
+            text.map(quoted)
+                .ok_or_else(|| wrong(format!("{}", path.display()), "name one without %, & and #"))
+        };
+        if let Some(odd) = self.sbatch.iter().find(|option| !option.starts_with('-') || option.contains('\n'))
+        {
+            return Err(wrong(
+                format!("--sbatch {odd:?}"),
+                "write an option as sbatch has it: --sbatch=--time=04:00:00",
+            ));
+        }
+        if self.port == 0 || self.port > 45_535 {
+            return Err(wrong(format!("--port {}", self.port), "choose one from 1 to 45535"));
+        }
+        let program = std::env::current_exe().map_err(|source| Failure::File {
+            action: "find",
+            place: "this program".to_owned(),
+            source,
+        })?;
+        // Other hosts may come next, and they trust a log of this one only if it was synced.
+        let durability = match session.write_options()?.durability {
+            None => Persistence::Always,
+            Some(Durability::Buffered | Durability::Flushed | Durability::Synced) => persistence(session)?,
+        };
+        let options: String = self.sbatch.iter().map(|option| format!("#SBATCH {option}\n")).collect();
+        let copies = self.copies.map(|copies| format!(" --copies {copies}")).unwrap_or_default();
+        let script = SCRIPT
+            .replace("%NODES%", &self.nodes.to_string())
+            .replace("%OPTIONS%\n", &options)
+            .replace("%COPIES%", &copies)
+            .replace("%PORT%", &self.port.to_string())
+            .replace("%DURABILITY%", up::words(durability))
+            .replace("%PROGRAM%", &path(&program)?)
+            .replace("%FOLDER%", &path(&folder)?)
+            .replace(
+                "%COMMAND%",
+                &self.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+            );
+        let script = script.trim_end().to_owned();
+        session.output.either(|| script.clone(), || json!({ "script": script }))
+    }
+}
+
+/// A word as a shell takes it for itself.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+fn wrong(problem: impl Into<String>, hint: &str) -> Failure {
+    Failure::Usage { problem: problem.into(), hint: hint.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_each_word_for_itself() {
+        assert_eq!(quoted("/a/b-c_d.e"), "/a/b-c_d.e");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+}
