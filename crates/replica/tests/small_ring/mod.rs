@@ -30,6 +30,9 @@ pub enum Told {
     Unknown,
 }
 
+/// So many messages are not said without time passing, unless they answer each other without end.
+const SPOKEN_MAX: usize = 10_000;
+
 pub struct Ring {
     pub group: Group,
     pub nodes: BTreeMap<NodeId, Node>,
@@ -136,7 +139,10 @@ impl Ring {
 
     /// Delivers until nothing moves.
     pub fn settle(&mut self) {
+        let mut spoken = 0;
         loop {
+            spoken += 1;
+            assert!(spoken < SPOKEN_MAX, "messages answer each other without end: {:?}", self.network);
             if self.logs_at_once {
                 self.log_all();
             }
