@@ -162,7 +162,8 @@ pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
 }
 
 /// Whether this is the name, behind the slot, of a cell that is moved with a slot.
-pub(crate) fn is_moved(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_moved(name: &[u8]) -> bool {
     matches!(name.first(), Some(&(HEAD | FIELD | DEADLINE | SESSION | SESSION_USE)))
 }
 

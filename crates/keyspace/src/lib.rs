@@ -30,6 +30,7 @@ mod model;
 mod verify;
 
 pub use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
+pub use cell::is_moved;
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
 pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};

@@ -15,8 +15,8 @@ use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
 use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
 use atoll_replica::{
-    Change, Effect, Entry, Incarnation, Input, NodeId, Options, Position, Refusal, Replica, Slot, Survived,
-    Ticket,
+    Change, Effect, Entry, Incarnation, Input, Message, NodeId, Options, Position, Refusal, Replica, Slot,
+    SlotMessage, Survived, Ticket,
 };
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
@@ -176,9 +176,19 @@ impl Copies {
         spoken: Spoken,
     ) -> Result<(), NodeError> {
         match spoken {
+            Spoken::Message(message) if !self.is_understood(&message) => {
+                tracing::warn!(%from, "entries of a node that mean nothing here were not taken");
+                Ok(())
+            }
             Spoken::Message(message) => self.step(now, Input::Message { from, incarnation, message }),
             Spoken::Piece(piece) => self.take_piece(now, from, piece),
         }
+    }
+
+    /// Whether all entries that come can be applied: one that was logged and cannot be would end this node whenever it begins.
+    fn is_understood(&mut self, message: &Message) -> bool {
+        let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = message else { return true };
+        entries.iter().all(|entry| body::is_understood(&entry.body, &mut self.parser))
     }
 
     /// Takes an input, and whatever follows from it.

@@ -4,6 +4,7 @@
 //! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn, doubled or
 //! out of order on one connection.
 //! Invariant: what waits to be sent to a node is bounded.
+//! Invariant: each node is heard on one connection at a time; those who have not said who they are make room for those who do.
 
 pub(crate) mod codec;
 mod dialled;
@@ -31,8 +32,9 @@ const DIALLED: usize = LISTENER + 1;
 const HEARD: usize = 1 << 41;
 const END: usize = 1 << 42;
 
-/// Connections from peers at a time.
+/// Connections from peers at a time, and of these such as have not said who they are.
 const HEARD_MAX: usize = 1024;
+const STRANGERS_MAX: usize = 64;
 
 /// What a peer may send.
 pub(crate) const LIMITS: Limits = Limits {
@@ -129,6 +131,18 @@ impl Peers {
                 dialled.flush(self.greeting, self.secret.as_ref(), token, now, registry);
             }
         }
+        let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
+        for token in late.collect::<Vec<_>>() {
+            self.end(token, "it did not say in time who it is", registry);
+        }
+    }
+
+    /// Ends a connection from a peer.
+    fn end(&mut self, token: usize, why: &str, registry: &Registry) {
+        if let Some(mut heard) = self.heard.remove(&token) {
+            heard.refuse(&why);
+            heard.hang_up(registry);
+        }
     }
 
     /// Whether an event is for peers.
@@ -147,10 +161,13 @@ impl Peers {
             LISTENER => self.accept(registry),
             token if token >= HEARD => {
                 let Some(heard) = self.heard.get_mut(&token) else { return };
+                let before = heard.node();
                 let room = (self.room.as_mut_slice(), event.is_read_closed());
-                if !heard.receive(room, self.secret.as_ref(), hear) {
+                if !heard.receive(room, self.greeting.node, self.secret.as_ref(), hear) {
                     heard.hang_up(registry);
                     self.heard.remove(&token);
+                } else if let Some(node) = heard.node().filter(|_| before.is_none()) {
+                    self.end_others_of(node, token, registry);
                 }
             }
             token => {
@@ -162,10 +179,27 @@ impl Peers {
         }
     }
 
+    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of that.
+    fn end_others_of(&mut self, node: NodeId, token: usize, registry: &Registry) {
+        let is_former = |(&other, heard): (&usize, &Heard)| {
+            (other != token && heard.node() == Some(node)).then_some(other)
+        };
+        for former in self.heard.iter().filter_map(is_former).collect::<Vec<_>>() {
+            self.end(former, "the node dialled again", registry);
+        }
+    }
+
     fn accept(&mut self, registry: &Registry) {
         while let Ok((mut socket, _)) = self.listener.accept() {
-            if self.heard.len() >= HEARD_MAX {
-                continue;
+            let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
+            let is_full = self.heard.len() >= HEARD_MAX;
+            // Those who come first would keep all others out by saying nothing.
+            match strangers().next().map(|(&token, _)| token) {
+                Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
+                    self.end(first, "too many who do not say who they are", registry);
+                }
+                None if is_full => continue,
+                _ => {}
             }
             // A peer that cannot be registered is one that is not heard: it dials again.
             let token = HEARD + self.heard_last;

@@ -2,7 +2,7 @@
 
 use crate::peer::codec::{Reader, put};
 use atoll_keyspace::Overdue;
-use atoll_resp::{Limits, Request, write_request};
+use atoll_resp::{Command, Limits, Request, RequestParser, write_request};
 use std::sync::Arc;
 
 /// The body of an entry.
@@ -54,6 +54,25 @@ impl<'a> Body<'a> {
     }
 }
 
+/// Whether a body says something that can be done here.
+pub(super) fn is_understood(body: &[u8], parser: &mut RequestParser) -> bool {
+    match Body::of(body) {
+        Body::Expiry(_) => true,
+        Body::Damaged => false,
+        Body::Request(bytes) => {
+            let understood = match parser.parse(bytes) {
+                Ok(Some(request)) => request.bytes() == bytes.len() && Command::of(&request).is_ok(),
+                Ok(None) | Err(_) => false,
+            };
+            if !understood {
+                // What it has of half a request is not the beginning of the next one.
+                *parser = RequestParser::new(LIMITS);
+            }
+            understood
+        }
+    }
+}
+
 fn write_all(request: &Request<'_>, target: &mut Vec<u8>) {
     let arguments: Vec<_> = request.iter().collect();
     write_request(target, &arguments);
@@ -83,5 +102,19 @@ mod tests {
         assert!(matches!(Body::of(&body[..body.len() - 1]), Body::Damaged));
         assert!(matches!(Body::of(&[]), Body::Damaged));
         assert!(matches!(Body::of(&[9]), Body::Damaged));
+    }
+
+    #[test]
+    fn half_a_body_means_nothing_and_takes_nothing_of_the_next_one() {
+        let mut parser = RequestParser::new(LIMITS);
+        let request = b"\0*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n";
+        for end in 0..request.len() {
+            assert!(!is_understood(&request[..end], &mut parser), "{end}");
+            assert!(is_understood(request, &mut parser), "{end}");
+        }
+        for nonsense in [&b"\0*1\r\n$4\r\nNOPE\r\n"[..], b"\0*2\r\n$3\r\nGET\r\n$-5\r\n", b"\x01\0", b"\x02"]
+        {
+            assert!(!is_understood(nonsense, &mut parser), "{}", nonsense.escape_ascii());
+        }
     }
 }

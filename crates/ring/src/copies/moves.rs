@@ -10,7 +10,7 @@ use super::{Copies, number_of_slot};
 use crate::NodeError;
 use crate::clock::Now;
 use crate::peer::Piece;
-use atoll_keyspace::{Applied, Exporter};
+use atoll_keyspace::{Applied, Exporter, SLOTS, is_moved};
 use atoll_replica::{Input, NodeId, Position, Slot};
 use std::collections::BTreeMap;
 
@@ -99,6 +99,9 @@ impl Copies {
     pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
         let Piece { slot, position, time_ms, number, is_last, cells } = piece;
         if number == 0 {
+            if !self.is_wanted(from, slot, position) {
+                return Ok(());
+            }
             self.drop_incoming(slot);
             let incoming = Incoming { from, position, next: 0, cells: Vec::new(), bytes: 0 };
             self.moves.incoming.insert(slot, incoming);
@@ -106,7 +109,11 @@ impl Copies {
         let Some(incoming) = self.moves.incoming.get_mut(&slot) else { return Ok(()) };
         let follows = (incoming.from, incoming.position, incoming.next) == (from, position, number);
         let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len() + CELL_BYTES).sum();
-        if !follows || self.moves.incoming_bytes + bytes > INCOMING_BYTES_MAX {
+        let is_sound = cells.iter().all(|(name, _)| is_moved(name));
+        if !is_sound {
+            tracing::warn!(%from, slot = slot.0, "cells of a node that are none were not taken");
+        }
+        if !follows || !is_sound || self.moves.incoming_bytes + bytes > INCOMING_BYTES_MAX {
             self.drop_incoming(slot);
             return Ok(());
         }
@@ -132,6 +139,12 @@ impl Copies {
             log.sync()?;
         }
         self.step(now, Input::Installed { slot, position, time_ms })
+    }
+
+    /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
+    fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
+        let leads = self.replica.table().slot(slot).primary == Some(from);
+        leads && slot.0 < u32::from(SLOTS) && self.replica.would_install(slot, position)
     }
 
     fn drop_incoming(&mut self, slot: Slot) {

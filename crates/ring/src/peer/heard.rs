@@ -4,7 +4,7 @@ use super::codec::{self, Spoken};
 use super::greeting::GREETING_BYTES_MAX;
 use super::{Greeting, LIMITS};
 use crate::token::Token;
-use atoll_replica::{Incarnation, NodeId};
+use atoll_replica::{Incarnation, Moment, NodeId};
 use atoll_wire::{Decoder, Limits};
 use mio::Registry;
 use mio::net::TcpStream;
@@ -15,7 +15,12 @@ pub(super) struct Heard {
     socket: TcpStream,
     decoder: Decoder,
     from: Option<Greeting>,
+    /// By when it has to have said who it is; unknown before the first look at it.
+    greets_by: Option<Moment>,
 }
+
+/// How long somebody who connects may take to say who it is.
+const GREETING_US: u64 = 5_000_000;
 
 /// How much is received at once; the room for it is shared by all connections.
 pub(super) const ROOM_BYTES: usize = 256 << 10;
@@ -24,7 +29,17 @@ impl Heard {
     pub(super) fn new(socket: TcpStream) -> Self {
         // Before somebody has said who it is, little is taken from it.
         let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
-        Self { socket, decoder, from: None }
+        Self { socket, decoder, from: None, greets_by: None }
+    }
+
+    /// Who is on the other side, if it has said so.
+    pub(super) fn node(&self) -> Option<NodeId> {
+        self.from.map(|greeting| greeting.node)
+    }
+
+    /// Whether it has taken too long to say who it is.
+    pub(super) fn is_late(&mut self, now: Moment) -> bool {
+        self.from.is_none() && now >= *self.greets_by.get_or_insert(now.after(GREETING_US))
     }
 
     /// Receives until nothing is there, and hands on what is whole; whether the connection is still good. Of one that the other
@@ -32,6 +47,7 @@ impl Heard {
     pub(super) fn receive(
         &mut self,
         (room, is_closed): (&mut [u8], bool),
+        me: NodeId,
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> bool {
@@ -40,7 +56,7 @@ impl Heard {
                 Ok(0) => return false,
                 Ok(count) => {
                     self.decoder.feed(room.get(..count).unwrap_or_default());
-                    if !self.hand_on(secret, hear) {
+                    if !self.hand_on(me, secret, hear) {
                         return false;
                     }
                     // A socket that gave less than was asked for has nothing left, and the poll tells of more.
@@ -57,6 +73,7 @@ impl Heard {
 
     fn hand_on(
         &mut self,
+        me: NodeId,
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> bool {
@@ -71,6 +88,9 @@ impl Heard {
                     let Some(greeting) = Greeting::decode(&frame.body, secret) else {
                         return self.refuse(&"it does not know the secret of the ring");
                     };
+                    if greeting.node == me {
+                        return self.refuse(&"it says that it is this node itself");
+                    }
                     self.from = Some(greeting);
                     // What comes behind the greeting in the same bytes is kept.
                     let rest = std::mem::replace(&mut self.decoder, Decoder::new(LIMITS)).into_rest();
@@ -84,9 +104,11 @@ impl Heard {
         }
     }
 
-    fn refuse(&self, why: &dyn std::fmt::Display) -> bool {
+    /// Says in the log who is not listened to any more, and why.
+    pub(super) fn refuse(&self, why: &dyn std::fmt::Display) -> bool {
         let peer = self.socket.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-        tracing::warn!(peer, %why, "a peer is not listened to any more");
+        let node = self.node().map(|node| node.to_string());
+        tracing::warn!(peer, node, %why, "a peer is not listened to any more");
         false
     }
 
