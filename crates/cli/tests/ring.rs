@@ -348,6 +348,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
     }
     let before = status();
     assert_eq!((before["served"].as_u64(), before["nodes"].as_array().unwrap().len()), (Some(16384), 3));
+    assert!((1..=3).contains(&before["group_leader"].as_u64().unwrap()), "{before}");
     assert!(run(&["status"]).text().starts_with("3 nodes, 16384 slots: all served"));
     let left = run(&["leave", "3"]);
     assert_eq!(left.exit, Some(0), "{}", left.stderr);

@@ -58,9 +58,18 @@ struct Known {
     /// Whether it did, and the newest one does not: this node has left.
     has_left: bool,
     /// The last heartbeat that was answered, and the table behind which that may be told.
-    heard: Option<(Moment, Version)>,
+    heard: Option<Heartbeat>,
     /// What was wrong last, so that it is told once.
     trouble: Option<String>,
+}
+
+/// A heartbeat that was answered.
+#[derive(Clone, Copy)]
+struct Heartbeat {
+    asked_at: Moment,
+    /// The table that whoever answered had.
+    version: Version,
+    leader: NodeId,
 }
 
 /// Why another member is asked.
@@ -216,8 +225,8 @@ impl Session<'_> {
     fn heard(&self, asked_at: Moment, version: Version) {
         let mut known = self.known();
         known.trouble = None;
-        if known.heard.is_none_or(|(at, _)| at <= asked_at) {
-            known.heard = Some((asked_at, version));
+        if known.heard.is_none_or(|heard| heard.asked_at <= asked_at) {
+            known.heard = Some(Heartbeat { asked_at, version, leader: self.node });
         }
         self.tell_heard(&mut known);
     }
@@ -225,11 +234,11 @@ impl Session<'_> {
     /// Tells that this node was heard, if it was given the table that goes with it.
     fn tell_heard(&self, known: &mut Known) {
         let newest = known.table.as_ref().map_or(Version(0), |table| table.version);
-        if let Some((asked_at, version)) = known.heard
+        if let Some(Heartbeat { asked_at, version, leader }) = known.heard
             && newest >= version
         {
             known.heard = None;
-            self.tell(CouncilEvent::Heard { asked_at });
+            self.tell(CouncilEvent::Heard { asked_at, leader });
         }
     }
 
@@ -351,7 +360,7 @@ mod tests {
         let events: Events = Box::new(move |event| {
             telling.lock().unwrap().push(match event {
                 CouncilEvent::Table(table) => format!("table {}", table.version.0),
-                CouncilEvent::Heard { asked_at } => format!("heard {}", asked_at.0),
+                CouncilEvent::Heard { asked_at, leader } => format!("heard {} by {}", asked_at.0, leader.0),
                 other => format!("{other:?}"),
             });
         });
@@ -391,7 +400,7 @@ mod tests {
         let members_since = (1..=4).map(|node| (NodeId(node), Version(u64::from(node)))).collect();
         let since = Update::since(&tables[3], tables[2].version, &members_since);
         assert!(session.take(&since.to_bytes()));
-        let expected = ["table 1", "table 3", "heard 20", "heard 30", "heard 25", "table 4"];
+        let expected = ["table 1", "table 3", "heard 20 by 1", "heard 30 by 1", "heard 25 by 1", "table 4"];
         assert_eq!(*told.lock().unwrap(), expected);
         assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
     }

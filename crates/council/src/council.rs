@@ -4,7 +4,7 @@ use crate::agent::{self, Agent, Command};
 use crate::log::Log;
 use crate::member::{self, Member};
 use crate::{CouncilError, CouncilOptions, Listen, chance};
-use atoll_replica::{Change, Decision, Incarnation, Moment, Proposal, Survived, Table};
+use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as blocking};
@@ -29,6 +29,8 @@ pub enum CouncilEvent {
     Heard {
         /// When it asked, by its own clock.
         asked_at: Moment,
+        /// The node that answered, which leads the group.
+        leader: NodeId,
     },
     /// This node has left the ring: it has no copies any more, and may stop. Tables still come.
     Left,

@@ -21,6 +21,8 @@ pub struct RingStatus {
     /// For how long that node has not heard from the nodes that keep the configuration, in milliseconds: what it tells is
     /// as old.
     pub group_silent_ms: u64,
+    /// The node that led those nodes then; 0 where there are none, or that node has not heard of one.
+    pub group_leader: u32,
     /// How many slots keys are divided into.
     pub slots: u64,
     /// How many of them have a node that answers for them.
@@ -155,6 +157,7 @@ fn read(answer: &Value) -> Option<RingStatus> {
         node: number(answer, "node")?.try_into().ok()?,
         version: number(answer, "version")?,
         group_silent_ms: number(answer, "group_silent_ms")?,
+        group_leader: number(answer, "group_leader")?.try_into().ok()?,
         slots: number(answer, "slots")?,
         served: number(answer, "served")?,
         copies_in_sync_min: number(answer, "copies_in_sync_min")?,
@@ -230,6 +233,7 @@ mod tests {
                 (name("node"), Value::Integer(1)),
                 (name("version"), Value::Integer(9)),
                 (name("group_silent_ms"), Value::Integer(80)),
+                (name("group_leader"), Value::Integer(2)),
                 (name("slots"), Value::Integer(16384)),
                 (name("served"), Value::Integer(16384)),
                 (name("copies_in_sync_min"), Value::Integer(3)),
@@ -248,6 +252,7 @@ mod tests {
         assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
         assert_eq!(read(&flat(ring(flat(node)))), Some(third.clone()));
         assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
+        assert_eq!((third.group_silent_ms, third.group_leader), (80, 2));
         assert_eq!(read(&Value::Map(Vec::new())), None);
     }
 }

@@ -6,7 +6,7 @@ use crate::NodeError;
 use crate::address::NodeAddress;
 use crate::clock::Now;
 use crate::copies::Copies;
-use crate::group::GroupSaid;
+use crate::group::{GroupHeard, GroupSaid};
 use crate::here::Shared;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
@@ -47,6 +47,8 @@ pub(crate) struct Copied {
     tick_us: u64,
     /// When this node asked last what the configuration group answered.
     heard_at: Moment,
+    /// Who led the group then.
+    group_leader: Option<NodeId>,
     has_begun: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
@@ -65,7 +67,7 @@ impl Copied {
         (me, tick_us): (NodeId, u64),
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
-        let (ticked_at, heard_at, has_begun, heard, addressed, failed) = Default::default();
+        let (ticked_at, heard_at, group_leader, has_begun, heard, addressed, failed) = Default::default();
         Self {
             copies,
             persistence,
@@ -76,6 +78,7 @@ impl Copied {
             ticked_at,
             tick_us,
             heard_at,
+            group_leader,
             has_begun,
             heard,
             addressed,
@@ -88,9 +91,10 @@ impl Copied {
         Duration::from_micros(self.tick_us)
     }
 
-    /// For how long the configuration group has not answered.
-    pub(crate) fn group_silence(&self, now: Now) -> Duration {
-        Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0))
+    /// When the configuration group answered last, and who led it then.
+    pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
+        let silence = Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0));
+        GroupHeard { silence, leader: self.group_leader }
     }
 
     pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
@@ -157,7 +161,8 @@ impl Copied {
                     Ok(())
                 }
             }
-            Told::Group(GroupSaid::Heard(asked_at)) => {
+            Told::Group(GroupSaid::Heard(asked_at, leader)) => {
+                self.group_leader = leader;
                 self.heard_at = self.heard_at.max(asked_at);
                 self.copies.step(now, Input::GroupHeard { asked_at })
             }

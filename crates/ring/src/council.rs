@@ -38,7 +38,7 @@ impl GroupDoor for CouncilGroup {
         let events = move |event| match event {
             CouncilEvent::Registered { incarnation } => said(GroupSaid::Registered(incarnation)),
             CouncilEvent::Table(table) => said(GroupSaid::Table(table)),
-            CouncilEvent::Heard { asked_at } => said(GroupSaid::Heard(asked_at)),
+            CouncilEvent::Heard { asked_at, leader } => said(GroupSaid::Heard(asked_at, Some(leader))),
             CouncilEvent::Left => tracing::info!("this node has left the ring, and may stop"),
             CouncilEvent::Seated => tracing::info!("this node has a seat in the configuration group"),
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {

@@ -19,10 +19,20 @@ pub enum GroupSaid {
     Registered(Incarnation),
     /// This is the table.
     Table(Arc<Table>),
-    /// The group heard what was said at this moment of the node's own clock, and is still the group.
-    Heard(Moment),
+    /// The group heard what was said at this moment of the node's own clock, and is still the group; this node leads it,
+    /// if any does.
+    Heard(Moment, Option<NodeId>),
     /// The node cannot go on, since the group will not hear it any more.
     Lost(String),
+}
+
+/// When the group answered a node last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupHeard {
+    /// For how long it has not.
+    pub(crate) silence: Duration,
+    /// Who led it then.
+    pub(crate) leader: Option<NodeId>,
 }
 
 /// Where the group is told to say it.
@@ -161,7 +171,7 @@ impl Shared {
             return false;
         }
         for line in state.members.values() {
-            (line.said)(GroupSaid::Heard(line.clock.now().moment));
+            (line.said)(GroupSaid::Heard(line.clock.now().moment, None));
         }
         for change in state.group.plan(&state.gone) {
             state.group.apply(change);

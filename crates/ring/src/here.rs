@@ -188,7 +188,7 @@ impl Here {
         self.ring_seen_at = self.now.moment;
         let stats = self.slots.engine().stats();
         let seen = RingSeen {
-            group_silence: self.slots.group_silence(self.now),
+            group_silence: self.slots.group_heard(self.now).silence,
             behind: self.slots.behind(),
             memory_bytes: stats.memory_bytes,
             file_bytes: stats.file_bytes,

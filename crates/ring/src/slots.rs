@@ -8,6 +8,7 @@
 use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
+use crate::group::GroupHeard;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::syncer::Rounds;
@@ -342,11 +343,11 @@ impl Slots {
         }
     }
 
-    /// For how long the configuration group has not answered, if there is one.
-    pub(crate) fn group_silence(&self, now: Now) -> Duration {
+    /// When the configuration group answered last, if there is one.
+    pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         match &self.home {
-            Home::Alone(_) => Duration::ZERO,
-            Home::Copied(copied) => copied.group_silence(now),
+            Home::Alone(_) => GroupHeard::default(),
+            Home::Copied(copied) => copied.group_heard(now),
         }
     }
 

@@ -59,7 +59,7 @@ impl Node {
                     told.was_down.extend(down.map(|(node, _)| *node));
                     assert!(before.is_none_or(|before| before.version < table.version), "tables grow");
                 }
-                CouncilEvent::Heard { asked_at } => told.heard.push(asked_at),
+                CouncilEvent::Heard { asked_at, .. } => told.heard.push(asked_at),
                 CouncilEvent::Left => told.has_left = true,
                 CouncilEvent::Seated => told.is_seated = true,
                 CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),

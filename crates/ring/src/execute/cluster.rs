@@ -14,9 +14,9 @@ impl Executor<'_> {
         let changes = match request {
             RingRequest::Status => {
                 let table = self.here.table.clone();
-                let silence = self.here.slots.group_silence(self.here.now);
+                let heard = self.here.slots.group_heard(self.here.now);
                 let behind = self.here.slots.behind();
-                return table.write_status(silence, &behind, &mut self.writer());
+                return table.write_status(heard, &behind, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],

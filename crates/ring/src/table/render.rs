@@ -4,12 +4,12 @@
 //! ask it where slots are.
 
 use super::{SlotRange, SlotTable};
+use crate::group::GroupHeard;
 use atoll_keyspace::SLOTS;
 use atoll_replica::NodeId;
 use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Duration;
 
 /// Ranges of slots that nobody answers for, of which a status tells at most.
 const DOWN_MAX: usize = 256;
@@ -102,11 +102,11 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that the configuration group has not answered for so long, and that knows how many
-    /// entries other nodes lack of what it leads.
+    /// `AT.RING STATUS`, of a node that heard the configuration group last as is told, and that knows how many entries other
+    /// nodes lack of what it leads.
     pub(crate) fn write_status(
         &self,
-        silence: Duration,
+        group: GroupHeard,
         behind: &BTreeMap<NodeId, u64>,
         writer: &mut ReplyWriter<'_>,
     ) {
@@ -115,10 +115,12 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(9);
+        writer.map(10);
         number(writer, "node", me.map_or(0, |node| node.id.0.into()));
         number(writer, "version", self.version.0);
-        number(writer, "group_silent_ms", u64::try_from(silence.as_millis()).unwrap_or(u64::MAX));
+        let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
+        number(writer, "group_silent_ms", silent_ms);
+        number(writer, "group_leader", group.leader.map_or(0, |leader| leader.0.into()));
         number(writer, "slots", self.routes.len() as u64);
         number(writer, "served", self.nodes.iter().map(|node| u64::from(node.leads)).sum());
         let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::address::{HostPort, NodeName};
+use crate::group::GroupHeard;
 use atoll_replica::{Configuration, Epoch, Incarnation, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
@@ -79,8 +80,8 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(&table(), NodeId(1));
     let mut reply = Vec::new();
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
-    let silence = std::time::Duration::from_millis(7);
-    of.write_status(silence, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
+    of.write_status(heard, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
         let name = format!("\r\n{name}\r\n:");
@@ -99,7 +100,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!(number("in_sync"), counted(&|slot, node| slot.in_sync.contains(node)));
     assert_eq!(number("catching_up"), counted(&|slot, node| slot.joining.contains(node)));
     assert_eq!(number("served"), [number("leads").iter().sum::<u64>()]);
-    assert_eq!(number("group_silent_ms"), [7]);
+    assert_eq!((number("group_silent_ms"), number("group_leader")), (vec![7], vec![2]));
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
     assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
