@@ -6,7 +6,11 @@
 mod cassandra;
 mod client;
 mod cut;
+mod failover;
+mod local;
 mod machine;
+mod moves;
+mod outage;
 mod phases;
 mod report;
 mod schedules;
@@ -126,10 +130,16 @@ enum Phase {
     Classes,
     /// Three copies against Cassandra.
     Cassandra,
+    /// A primary is killed, again and again.
+    Failover,
+    /// All nodes are killed under load.
+    Outage,
+    /// Nodes join and leave under load.
+    Moves,
 }
 
 impl Phase {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Throughput,
         Self::Always,
         Self::Copies,
@@ -137,6 +147,9 @@ impl Phase {
         Self::Cassandra,
         Self::Waits,
         Self::Cut,
+        Self::Failover,
+        Self::Outage,
+        Self::Moves,
         Self::Schedules,
     ];
 }
@@ -222,6 +235,9 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Classes => run_classes_phase(scale, &place)?,
                 Phase::Cassandra => run_cassandra_phase(arguments, scale, &place)?,
                 Phase::Schedules => run_schedules_phase(arguments, &place)?,
+                Phase::Failover => run_failover_phase(arguments, &place)?,
+                Phase::Outage => run_outage_phase(arguments, &place)?,
+                Phase::Moves => run_moves_phase(arguments, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
         }
@@ -315,6 +331,42 @@ fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Erro
     waits::print(&findings);
     let (rows, detail) = (waits::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Waits, rows, detail, is_right: waits::is_right(&findings) })
+}
+
+/// How many times something is done: as was asked, or so often at full length or for a first look.
+fn count(arguments: &RunArguments, full: usize, quick: usize) -> usize {
+    let is_quick = arguments.quick || arguments.records.is_some();
+    arguments.rounds.map_or(if is_quick { quick } else { full }, usize::from)
+}
+
+/// Primaries that are killed.
+fn run_failover_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let rounds = count(arguments, failover::ROUNDS, failover::ROUNDS_QUICK);
+    eprintln!("fail-over: about six seconds for each of {rounds} rounds");
+    let findings = failover::run(rounds, place, &mut |line| eprintln!("{line}"));
+    failover::print(&findings);
+    let (rows, detail) = (failover::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Failover, rows, detail, is_right: failover::is_right(&findings) })
+}
+
+/// Rings that are killed as a whole.
+fn run_outage_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let rounds = count(arguments, outage::ROUNDS, outage::ROUNDS_QUICK);
+    eprintln!("total outage: about five seconds for each of {rounds} rounds, twice");
+    let findings = outage::run(rounds, place, &mut |line| eprintln!("{line}"));
+    outage::print(&findings);
+    let (rows, detail) = (outage::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Outage, rows, detail, is_right: outage::is_right(&findings) })
+}
+
+/// Nodes that join and leave.
+fn run_moves_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let cycles = count(arguments, moves::CYCLES, moves::CYCLES_QUICK);
+    eprintln!("moves: about twenty seconds for each of {cycles} cycles");
+    let findings = moves::run(cycles, place, &mut |line| eprintln!("{line}"));
+    moves::print(&findings);
+    let (rows, detail) = (moves::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Moves, rows, detail, is_right: moves::is_right(&findings) })
 }
 
 /// The phase on hosts that can be cut off; where they cannot be made it says so.

@@ -16,7 +16,10 @@ mod stage;
 mod tests;
 mod trial;
 
-pub use asker::cluster_info;
+pub use after::{look_up, write_every_slot};
+pub use asker::{Answer, Asker, Request, cluster_info};
+pub use book::{Book, Counts};
+pub use lane::Lane;
 pub use ledger::next_seed;
 pub use plan::Keeping;
 pub use report::{is_right, print, rows};

@@ -1,0 +1,199 @@
+//! One round: who is killed, and when each of its slots takes a write again.
+
+use super::NODES;
+use crate::cut::{SLOTS, keys_of_all_slots, table};
+use crate::local::{LocalError, LocalRing, Status, percentile};
+use crate::schedules::{Answer, Asker, Request};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How many slots are probed at least, and at most.
+const PROBES_MIN: usize = 64;
+const PROBES_MAX: usize = 256;
+/// Each asks for its share of them.
+const PROBERS: usize = 3;
+/// Between two looks at a slot that takes no writes.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// By then every slot has to take writes.
+const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
+/// By then all copies have to be in sync, and every node leads its share.
+const WHOLE_TIME_MAX: Duration = Duration::from_secs(90);
+/// Of its share a node leads at least this when a round begins, in hundredths.
+const SHARE_MIN: u64 = 80;
+
+/// What one round came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Round {
+    /// The node that was killed.
+    pub victim: usize,
+    /// Whether it led the configuration group.
+    pub led_group: bool,
+    /// How many slots it led.
+    pub slots: usize,
+    /// How many of these were probed.
+    pub probed: usize,
+    /// Seconds from the kill until the last of these took a write.
+    pub seconds: f64,
+    /// The median of them.
+    pub seconds_median: f64,
+    /// Seconds from its new start until every slot had three copies in sync and every node its share.
+    pub whole_seconds: f64,
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.led_group { ", which led the group" } else { "" };
+        write!(
+            to,
+            "node {}{who}, writes again after {:.2} s (median of {} slots {:.2} s), whole {:.1} s after its start",
+            self.victim, self.seconds, self.probed, self.seconds_median, self.whole_seconds
+        )
+    }
+}
+
+/// Kills a node, waits until its slots take writes, and starts it again.
+pub fn run(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Result<Round, LocalError> {
+    wait_until_spread(ring)?;
+    let (victim, led_group) = choose(ring, number, random)?;
+    let led = led_by(ring, victim)?;
+    let probes = probes(&led);
+    // At any moment of whatever the nodes do by themselves.
+    std::thread::sleep(Duration::from_millis(random.u64(..400)));
+    let killed_at = ring.kill(&[victim])?;
+    let seconds = until_written(ring, &probes, killed_at, number)?;
+    ring.bury(&[victim])?;
+    let started_at = Instant::now();
+    ring.start_node(victim)?;
+    wait_until_spread(ring)?;
+    Ok(Round {
+        victim: victim + 1,
+        led_group,
+        slots: led.len(),
+        probed: probes.len(),
+        seconds: percentile(&seconds, 1.0).unwrap_or(f64::NAN),
+        seconds_median: percentile(&seconds, 0.5).unwrap_or(f64::NAN),
+        whole_seconds: started_at.elapsed().as_secs_f64(),
+    })
+}
+
+fn wait_until_spread(ring: &mut LocalRing) -> Result<(), LocalError> {
+    let least = SLOTS as u64 * SHARE_MIN / 100 / NODES as u64;
+    let what = "until all copies are in sync and every node leads its share";
+    ring.wait_until(what, WHOLE_TIME_MAX, |status| {
+        let is_spread = status.nodes.len() == NODES && status.nodes.iter().all(|node| node.leads >= least);
+        status.served == SLOTS as u64 && status.copies_in_sync_min >= NODES as u64 && is_spread
+    })
+}
+
+/// In every other round the node that leads the configuration group, else another one; and whether it leads.
+fn choose(
+    ring: &mut LocalRing,
+    number: usize,
+    random: &mut fastrand::Rng,
+) -> Result<(usize, bool), LocalError> {
+    let knows = |status: &Status| (1..=NODES as u64).contains(&status.group_leader);
+    ring.wait_until("until every node knows who leads the configuration group", WHOLE_TIME_MAX, knows)?;
+    let leader = ring.status(random.usize(..NODES))?.group_leader as usize - 1;
+    let wants_leader = number.is_multiple_of(2);
+    let victim = if wants_leader { leader } else { (leader + random.usize(1..NODES)) % NODES };
+    Ok((victim, wants_leader))
+}
+
+/// The slots of which a node is the primary, as it says itself.
+fn led_by(ring: &LocalRing, node: usize) -> Result<Vec<usize>, LocalError> {
+    let address = ring.addresses()[node];
+    let routes =
+        table(address, Some(LocalRing::TOKEN)).map_err(LocalError::io("ask who leads which slots"))?;
+    Ok((0..SLOTS).filter(|slot| routes[*slot] == address).collect())
+}
+
+/// The first slot of each range, and others between them at even distances.
+fn probes(led: &[usize]) -> Vec<usize> {
+    let is_first = |at: &usize| *at == 0 || led[*at - 1] + 1 != led[*at];
+    let firsts = (0..led.len()).filter(is_first);
+    let even = (0..PROBES_MIN.min(led.len())).map(|at| at * led.len() / PROBES_MIN.min(led.len()));
+    let mut chosen: Vec<usize> = firsts.take(PROBES_MAX - PROBES_MIN).chain(even).collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen.into_iter().map(|at| led[at]).collect()
+}
+
+/// Writes each slot until it was acknowledged; the seconds after the kill.
+fn until_written(
+    ring: &LocalRing,
+    slots: &[usize],
+    killed_at: Instant,
+    number: usize,
+) -> Result<Vec<f64>, LocalError> {
+    let (keys, addresses) = (keys_of_all_slots(), ring.addresses());
+    let probe = |prober: usize| {
+        let mut asker =
+            Asker::new(&addresses, LocalRing::TOKEN, PATIENCE, (number * PROBERS + prober) as u64);
+        let mut left: Vec<usize> = slots.iter().skip(prober).step_by(PROBERS).copied().collect();
+        let mut seconds = Vec::new();
+        while !left.is_empty() {
+            if killed_at.elapsed() > SERVED_TIME_MAX {
+                let what = format!("until {} slots of a node that was killed take writes", left.len());
+                return Err(LocalError::TooLong { what, seconds: SERVED_TIME_MAX.as_secs() });
+            }
+            left = ask_all(&mut asker, left, &keys, killed_at, &mut seconds);
+            if !left.is_empty() {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        Ok(seconds)
+    };
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let probers: Vec<_> = (0..PROBERS).map(|prober| scope.spawn(move || probe(prober))).collect();
+        probers.into_iter().map(|prober| prober.join().unwrap_or_else(|_| Ok(Vec::new()))).collect()
+    });
+    let seconds: Vec<f64> = found.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    if seconds.len() == slots.len() {
+        return Ok(seconds);
+    }
+    Err(LocalError::NotOffered("a prober ended before its slots took writes"))
+}
+
+/// Asks for a write of each; those that were not acknowledged.
+fn ask_all(
+    asker: &mut Asker,
+    slots: Vec<usize>,
+    keys: &[String],
+    killed_at: Instant,
+    seconds: &mut Vec<f64>,
+) -> Vec<usize> {
+    let mut by_node: Vec<Vec<(usize, Request)>> = vec![Vec::new(); NODES];
+    for slot in slots {
+        let key = keys[slot].clone();
+        by_node[asker.node_of(slot)].push((slot, Request::Set(key.clone(), key)));
+    }
+    let mut left = Vec::new();
+    for (node, requests) in by_node.iter().enumerate().filter(|(_, requests)| !requests.is_empty()) {
+        let answers = asker.ask_node(node, requests);
+        for ((slot, _), answer) in requests.iter().zip(answers) {
+            match answer {
+                Answer::Done => seconds.push(killed_at.elapsed().as_secs_f64()),
+                _ => left.push(*slot),
+            }
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_is_probed_and_the_middle_of_long_ones_too() {
+        let led: Vec<usize> = (100..5_000).chain([7_000]).chain(9_000..9_002).collect();
+        let probes = probes(&led);
+        assert!([100, 7_000, 9_000].iter().all(|first| probes.contains(first)), "{probes:?}");
+        assert!(probes.len() >= PROBES_MIN && probes.len() <= PROBES_MAX, "{}", probes.len());
+        assert!(probes.windows(2).all(|pair| pair[0] < pair[1] && pair[1] - pair[0] < 2_200));
+        assert!(super::probes(&[]).is_empty());
+        let alternate: Vec<usize> = (0..SLOTS).step_by(2).collect();
+        assert!(super::probes(&alternate).len() <= PROBES_MAX);
+    }
+}

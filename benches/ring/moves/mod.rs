@@ -1,0 +1,220 @@
+//! Moves: nodes join a ring and leave it under load, and slots are handed over; what that costs clients.
+//!
+//! Three nodes at first. In each cycle a node joins that was never there before, slots are spread anew, and then a node leaves:
+//! the one that joined or an older one. All processes run until the end, so no connection is cut by anything but the ring itself.
+//!
+//! Invariant: clients do what stock clients of a cluster do: a refusal that names another node is followed, and nothing else is
+//! asked for again.
+
+mod gaps;
+mod probe;
+mod report;
+mod writer;
+
+pub use report::{is_right, print, rows};
+
+use crate::cut::{SLOTS, keys_of_all_slots};
+use crate::local::{Follower, Keeping, LocalError, LocalRing};
+use crate::phases::with_sources;
+use crate::schedules::{Answer, Asker, Request, write_every_slot};
+use crate::servers::Place;
+use gaps::{Move, Trace};
+use probe::Prober;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use writer::{Naming, Tally, Writer};
+
+/// How many cycles the bar is about.
+pub const CYCLES: usize = 8;
+/// How many make a first look.
+pub const CYCLES_QUICK: usize = 2;
+const NODES_AT_FIRST: usize = 3;
+/// Clients of each kind that write beside the prober.
+const WRITERS: usize = 4;
+/// Slots that are probed, at even distances.
+const PROBED: usize = 48;
+/// Values that a probed slot has besides, and how long each is: what has to be copied.
+const VALUES: usize = 64;
+const VALUE_BYTES: usize = 1_024;
+const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+const SPREAD_TIME_MAX: Duration = Duration::from_secs(120);
+/// Before and behind each change, so that nobody is measured at the edge of one.
+const CALM: Duration = Duration::from_millis(1_500);
+/// Of its share a node that joined leads at least this, in hundredths.
+const SHARE_MIN: u64 = 80;
+const SEED: u64 = 8;
+
+/// A change of who is there.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Change {
+    /// The node that joined.
+    pub joined: usize,
+    /// Seconds until it led its share.
+    pub join_seconds: f64,
+    /// The node that left then.
+    pub left: usize,
+    /// Seconds until it was out and all copies were in sync.
+    pub leave_seconds: f64,
+}
+
+/// What the phase found.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct Findings {
+    /// One after the other.
+    pub changes: Vec<Change>,
+    /// What each move of a probed slot cost.
+    pub moves: Vec<Move>,
+    /// The longest gaps of stretches without a move, in milliseconds.
+    pub calm_ms: Vec<f64>,
+    /// Median gaps of slots, in milliseconds.
+    pub usual_ms: Vec<f64>,
+    /// Of clients whose writes have names.
+    pub named: Tally,
+    /// Of clients whose writes have none.
+    pub plain: Tally,
+    /// Of the prober.
+    pub probed: Tally,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+    /// Why there is nothing, or not all.
+    pub missing: Option<String>,
+}
+
+/// So many cycles; `told` hears of each.
+pub fn run(cycles: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+    let begun_at = Instant::now();
+    let mut findings = Findings::default();
+    let ended = measure(cycles, place, &mut findings, told);
+    findings.missing = ended.err().map(|error| with_sources(&error));
+    findings.seconds = begun_at.elapsed().as_secs_f64();
+    findings
+}
+
+fn measure(
+    cycles: usize,
+    place: &Place,
+    findings: &mut Findings,
+    told: &mut dyn FnMut(&str),
+) -> Result<(), LocalError> {
+    let nodes = NODES_AT_FIRST + cycles;
+    let mut ring =
+        LocalRing::new(&place.folder.join("moves"), place.atoll.as_deref(), Keeping::Flushed, nodes)?;
+    for node in 0..NODES_AT_FIRST {
+        ring.start_node(node)?;
+    }
+    ring.wait_until_whole(START_TIME_MAX)?;
+    let slots = fill(&ring)?;
+    let addresses = ring.addresses();
+    let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
+    let prober = Prober::new(&addresses, LocalRing::TOKEN, &slots, begun_at)
+        .map_err(LocalError::io("make a prober"))?;
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let prober = scope.spawn(move || prober.run(stop));
+        let writers: Vec<_> = (0..2 * WRITERS)
+            .map(|number| {
+                let naming = if number < WRITERS { Naming::Named } else { Naming::Plain };
+                let mut writer = Writer::new(number, naming, Follower::new(&addresses, LocalRing::TOKEN));
+                scope.spawn(move || {
+                    writer.write(stop);
+                    (naming, writer.look_up())
+                })
+            })
+            .collect();
+        std::thread::sleep(CALM);
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let mut there: Vec<usize> = (0..NODES_AT_FIRST).collect();
+        let changed = (0..cycles).try_for_each(|number| {
+            let change = change(&mut ring, &mut there, NODES_AT_FIRST + number, &mut random)?;
+            told(&format!(
+                "moves, cycle {} of {cycles}: node {} joined in {:.1} s, node {} left in {:.1} s",
+                number + 1,
+                change.joined,
+                change.join_seconds,
+                change.left,
+                change.leave_seconds
+            ));
+            findings.changes.push(change);
+            Ok::<(), LocalError>(())
+        });
+        stop.store(true, SeqCst);
+        for writer in writers {
+            let Ok((naming, tally)) = writer.join() else { continue };
+            let of = if naming == Naming::Named { &mut findings.named } else { &mut findings.plain };
+            of.add(tally);
+        }
+        if let Ok(probed) = prober.join() {
+            let (traces, tally) = probed.map_err(LocalError::io("probe slots"))?;
+            findings.probed = tally;
+            findings.take(&traces);
+        }
+        changed
+    })
+}
+
+impl Findings {
+    fn take(&mut self, traces: &[Trace]) {
+        self.moves = traces.iter().flat_map(Trace::moves).collect();
+        self.calm_ms = traces.iter().flat_map(Trace::calm).collect();
+        self.usual_ms = traces.iter().map(Trace::usual_ms).collect();
+    }
+}
+
+/// Gives each slot a key, and those that are probed some more; the latter and what they are probed with.
+fn fill(ring: &LocalRing) -> Result<Vec<(usize, String)>, LocalError> {
+    let addresses = ring.addresses();
+    let mut asker = Asker::new(&addresses[..NODES_AT_FIRST], LocalRing::TOKEN, PATIENCE, SEED);
+    write_every_slot(&mut asker, NODES_AT_FIRST, START_TIME_MAX)?;
+    let keys = keys_of_all_slots();
+    let probed: Vec<_> = (0..PROBED).map(|number| number * SLOTS / PROBED + SLOTS / PROBED / 2).collect();
+    let value = "x".repeat(VALUE_BYTES);
+    let (mut written, until) = (Vec::new(), Instant::now() + START_TIME_MAX);
+    for slot in probed {
+        let tag = &keys[slot];
+        let set = |number: usize| Request::Set(format!("{{{tag}}}{number}"), value.clone());
+        let requests: Vec<Request> = (0..VALUES).map(set).collect();
+        while !asker.ask(slot, &requests).iter().all(Answer::is_served) {
+            if Instant::now() > until {
+                let what = "until slots have values".to_owned();
+                return Err(LocalError::TooLong { what, seconds: START_TIME_MAX.as_secs() });
+            }
+        }
+        written.push((slot, format!("{{{tag}}}probe")));
+    }
+    Ok(written)
+}
+
+/// A node joins, and when it has its share one leaves.
+fn change(
+    ring: &mut LocalRing,
+    there: &mut Vec<usize>,
+    joins: usize,
+    random: &mut fastrand::Rng,
+) -> Result<Change, LocalError> {
+    let joined_at = Instant::now();
+    ring.start_node(joins)?;
+    there.push(joins);
+    wait_until_spread(ring, there)?;
+    let join_seconds = joined_at.elapsed().as_secs_f64();
+    std::thread::sleep(CALM);
+    // The first node is asked to have others leave, so it stays.
+    let left = there.remove(random.usize(1..there.len()));
+    let left_at = Instant::now();
+    ring.command(&["ring", "leave", &(left + 1).to_string()])?;
+    wait_until_spread(ring, there)?;
+    let leave_seconds = left_at.elapsed().as_secs_f64();
+    std::thread::sleep(CALM);
+    Ok(Change { joined: joins + 1, join_seconds, left: left + 1, leave_seconds })
+}
+
+/// Waits until these nodes are the ring, each leads its share, and nothing is copied any more.
+fn wait_until_spread(ring: &mut LocalRing, there: &[usize]) -> Result<(), LocalError> {
+    let least = SLOTS as u64 * SHARE_MIN / 100 / there.len() as u64;
+    ring.wait_until("until every node leads its share", SPREAD_TIME_MAX, |status| {
+        let is_there = |node: u64| there.iter().any(|one| *one as u64 + 1 == node);
+        let is_well =
+            status.nodes.iter().all(|one| is_there(one.node) && one.leads >= least && one.catching_up == 0);
+        status.nodes.len() == there.len() && is_well && status.copies_in_sync_min >= 3
+    })
+}

@@ -1,0 +1,307 @@
+//! The prober: asks for some slots again and again at a pace, each over connections of its own, and writes down when answers came.
+//!
+//! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets take turns; a get must find what
+//! was set before it.
+//!
+//! Invariant: a slot has one request under way; it is sent again only where it was sent on.
+
+use super::gaps::Trace;
+use super::writer::Tally;
+use crate::client::{Operation, Protocol, Reply};
+use crate::cut::{authentication, moved};
+use crate::local::HOPS_MAX;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Registry, Token};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Between two requests of a slot, if the first was answered by then.
+pub const PACE: Duration = Duration::from_millis(5);
+/// After an error: whoever asks at once only takes the processor from the nodes.
+const PAUSE: Duration = Duration::from_millis(2);
+/// A request that waits for longer has failed.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+const WAKE_EVERY: Duration = Duration::from_millis(1);
+
+/// A connection.
+struct Line {
+    stream: TcpStream,
+    out: Vec<u8>,
+    unread: Vec<u8>,
+    /// Whether the reply to the token is still to come.
+    is_greeted: bool,
+}
+
+/// A slot.
+struct Probe {
+    slot: usize,
+    key: String,
+    /// The node that is asked.
+    at: usize,
+    lines: Vec<Option<Line>>,
+    due: Instant,
+    /// When the request under way was first sent, and how often it was sent on since.
+    asked: Option<(Instant, u32)>,
+    /// The number of the request; even ones set it, odd ones get the one before.
+    number: u64,
+    /// What the last acknowledged set set.
+    value: Option<u64>,
+    trace: Trace,
+}
+
+/// All slots that are probed.
+pub struct Prober {
+    poll: Poll,
+    nodes: Vec<SocketAddr>,
+    token: &'static str,
+    probes: Vec<Probe>,
+    begun_at: Instant,
+    tally: Tally,
+}
+
+impl Prober {
+    /// Of these slots, each with a key of it.
+    pub fn new(
+        nodes: &[SocketAddr],
+        token: &'static str,
+        slots: &[(usize, String)],
+        begun_at: Instant,
+    ) -> std::io::Result<Self> {
+        let now = Instant::now();
+        let count = u32::try_from(slots.len()).unwrap_or(u32::MAX).max(1);
+        let probe = |(place, (slot, key)): (u32, &(usize, String))| Probe {
+            slot: *slot,
+            key: key.clone(),
+            at: 0,
+            lines: nodes.iter().map(|_| None).collect(),
+            // Evenly within the pace, so that they are not all asked for at once.
+            due: now + PACE * place / count,
+            asked: None,
+            number: 0,
+            value: None,
+            trace: Trace::of(*slot),
+        };
+        let probes = (0..).zip(slots).map(probe).collect();
+        Ok(Self {
+            poll: Poll::new()?,
+            nodes: nodes.to_vec(),
+            token,
+            probes,
+            begun_at,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Asks until it is told to stop; when each slot was answered, and what all of it came to.
+    pub fn run(mut self, stop: &AtomicBool) -> std::io::Result<(Vec<Trace>, Tally)> {
+        let mut events = Events::with_capacity(256);
+        while !stop.load(SeqCst) {
+            let now = Instant::now();
+            for place in 0..self.probes.len() {
+                self.ask_if_due(place, now);
+            }
+            let until = self.probes.iter().filter(|probe| probe.asked.is_none()).map(|probe| probe.due).min();
+            let wait = until.map_or(WAKE_EVERY, |until| until.saturating_duration_since(Instant::now()));
+            match self.poll.poll(&mut events, Some(wait.min(WAKE_EVERY))) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                let Token(number) = event.token();
+                self.ready(number / self.nodes.len(), number % self.nodes.len());
+            }
+        }
+        let traces = self.probes.into_iter().map(|probe| probe.trace).collect();
+        Ok((traces, self.tally))
+    }
+
+    fn ask_if_due(&mut self, place: usize, now: Instant) {
+        let probe = &mut self.probes[place];
+        match probe.asked {
+            None if probe.due <= now => {
+                probe.asked = Some((now, 0));
+                self.send(place);
+            }
+            Some((asked_at, _)) if now.duration_since(asked_at) > SILENCE_MAX => {
+                let (slot, node) = (probe.slot, probe.at + 1);
+                probe.lines[node - 1] = None;
+                self.fail(place, &format!("SILENCE of node {node} about slot {slot}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the request under way to the node that is asked now.
+    fn send(&mut self, place: usize) {
+        let probe = &mut self.probes[place];
+        let node = probe.at;
+        if probe.lines[node].is_none() {
+            match Line::open(
+                self.nodes[node],
+                self.token,
+                place * self.nodes.len() + node,
+                self.poll.registry(),
+            ) {
+                Ok(line) => probe.lines[node] = Some(line),
+                Err(error) => return self.fail(place, &format!("CONNECT to node {}: {error}", node + 1)),
+            }
+        }
+        let value = probe.number.to_string();
+        let is_set = probe.number.is_multiple_of(2);
+        let (operation, value) = if is_set { (Operation::Set, value.as_str()) } else { (Operation::Get, "") };
+        let Some(line) = &mut probe.lines[node] else { return };
+        Protocol::Resp.write(operation, probe.key.as_bytes(), value.as_bytes(), &mut line.out);
+        if let Err(error) = line.flush() {
+            self.lose(place, node, &error);
+        }
+    }
+
+    fn ready(&mut self, place: usize, node: usize) {
+        let Some(line) = &mut self.probes[place].lines[node] else { return };
+        let heard = line.flush().and_then(|()| line.read());
+        match heard {
+            Ok(Some(heard)) => self.hear(place, heard),
+            Ok(None) => {}
+            Err(error) => self.lose(place, node, &error),
+        }
+    }
+
+    fn hear(&mut self, place: usize, heard: Heard) {
+        let probe = &mut self.probes[place];
+        let Some((asked_at, hops)) = probe.asked else { return };
+        match heard {
+            Heard::Moved(address) => {
+                let to = self.nodes.iter().position(|node| *node == address);
+                let Some(to) = to.filter(|_| hops < HOPS_MAX) else {
+                    return self.fail(place, &format!("MOVED to {address} after {hops} times"));
+                };
+                probe.at = to;
+                probe.asked = Some((asked_at, hops + 1));
+                self.send(place);
+            }
+            Heard::Refused(words) => self.fail(place, &words),
+            Heard::Done if probe.number.is_multiple_of(2) => {
+                probe.value = Some(probe.number);
+                self.answered(place);
+            }
+            Heard::Value(value) if !probe.number.is_multiple_of(2) => {
+                let (slot, expected) = (probe.slot, probe.value);
+                let is_right = expected.is_none_or(|number| value == number.to_string().as_bytes());
+                self.answered(place);
+                if !is_right {
+                    self.tally.lost += 1;
+                    let found = value.escape_ascii().to_string();
+                    self.tally.tell(format!("slot {slot}: {found} and not {expected:?}"));
+                }
+            }
+            Heard::Done | Heard::Value(_) => self.fail(place, "STRANGE: an answer to something else"),
+        }
+    }
+
+    fn answered(&mut self, place: usize) {
+        let probe = &mut self.probes[place];
+        let Some((asked_at, hops)) = probe.asked.take() else { return };
+        let now = Instant::now();
+        let since = |moment: Instant| moment.duration_since(self.begun_at).as_secs_f64() * 1e3;
+        // The first answers only tell where the slot is.
+        probe.trace.answered(since(now), hops > 0 && probe.number > 1);
+        probe.number += 1;
+        probe.due = (asked_at + PACE).max(now);
+        self.tally.done += 1;
+        self.tally.followed += u64::from(hops > 0);
+        self.tally.hops_most = self.tally.hops_most.max(hops);
+    }
+
+    /// Whoever was under way has failed; it is asked for anew.
+    fn fail(&mut self, place: usize, words: &str) {
+        self.tally.fail(words);
+        let probe = &mut self.probes[place];
+        probe.asked = None;
+        // Whether a set was done is not known: the next one tells.
+        probe.value = None;
+        probe.number += probe.number % 2;
+        probe.due = Instant::now() + PAUSE;
+    }
+
+    fn lose(&mut self, place: usize, node: usize, error: &std::io::Error) {
+        let probe = &mut self.probes[place];
+        probe.lines[node] = None;
+        if probe.at == node && probe.asked.is_some() {
+            self.fail(place, &format!("BROKEN connection to node {}: {error}", node + 1));
+        }
+    }
+}
+
+enum Heard {
+    Done,
+    Value(Vec<u8>),
+    Moved(SocketAddr),
+    Refused(String),
+}
+
+impl Line {
+    fn open(address: SocketAddr, token: &str, number: usize, registry: &Registry) -> std::io::Result<Self> {
+        let mut stream = TcpStream::connect(address)?;
+        registry.register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)?;
+        let _ = stream.set_nodelay(true);
+        Ok(Self { stream, out: authentication(token), unread: Vec::new(), is_greeted: false })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(error) if is_later(&error) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The reply to the one request under way, when it is there.
+    fn read(&mut self) -> std::io::Result<Option<Heard>> {
+        let mut scratch = [0; 4096];
+        let mut last = None;
+        loop {
+            match self.stream.read(&mut scratch) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.unread.extend_from_slice(&scratch[..count]),
+                Err(error) if is_later(&error) => return Ok(last),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            while let Some((heard, length)) = parse(&self.unread)? {
+                self.unread.drain(..length);
+                if std::mem::replace(&mut self.is_greeted, true) {
+                    last = Some(heard);
+                } else if let Heard::Refused(words) = heard {
+                    return Err(std::io::Error::other(words));
+                }
+            }
+        }
+    }
+}
+
+/// Not connected yet, or nothing there.
+fn is_later(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
+}
+
+fn parse(unread: &[u8]) -> std::io::Result<Option<(Heard, usize)>> {
+    let parsed = Protocol::Resp.parse(unread).map_err(std::io::Error::other)?;
+    let Some((reply, length)) = parsed else { return Ok(None) };
+    let heard = match reply {
+        Reply::Done => Heard::Done,
+        Reply::Value(value) => Heard::Value(value.to_vec()),
+        Reply::Nothing => Heard::Value(b"nothing".to_vec()),
+        Reply::Refused(words) => match moved(words) {
+            Some((_, address)) => Heard::Moved(address),
+            None => Heard::Refused(String::from_utf8_lossy(words).into_owned()),
+        },
+        _ => return Err(std::io::Error::other("a reply that nobody asked for")),
+    };
+    Ok(Some((heard, length)))
+}

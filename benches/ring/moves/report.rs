@@ -1,0 +1,130 @@
+//! What comes out of nodes that join and leave.
+
+use super::Findings;
+use crate::local::percentile;
+use crate::report::Row;
+
+/// Fewer moves of probed slots than this say nothing about a share of them.
+const MOVES_MIN: usize = 16;
+
+/// What a person reads.
+pub fn print(findings: &Findings) {
+    println!(
+        "Moves: nodes with three copies in folders (flushed) join and leave while clients write; {:.0} s in all",
+        findings.seconds
+    );
+    for change in &findings.changes {
+        println!(
+            "  node {} leads its share {:.1} s after its start; node {} is out, and all is copied, after {:.1} s",
+            change.joined, change.join_seconds, change.left, change.leave_seconds
+        );
+    }
+    let moved: Vec<f64> = findings.moves.iter().map(|one| one.unavailable_ms).collect();
+    for (what, gaps) in [("moves of probed slots", &moved), ("stretches without a move", &findings.calm_ms)] {
+        let shown = |share| percentile(gaps, share).map_or("-".to_owned(), |gap| format!("{gap:.1}"));
+        println!(
+            "  {:>5} {what}: longest gap less the usual one {} ms (median), {} ms (p99), {} ms (longest)",
+            gaps.len(),
+            shown(0.5),
+            shown(0.99),
+            shown(1.0)
+        );
+    }
+    let usual = percentile(&findings.usual_ms, 0.5).map_or("-".to_owned(), |gap| format!("{gap:.1}"));
+    println!("  the usual gap is {usual} ms");
+    for (what, of) in [("named", &findings.named), ("plain", &findings.plain), ("probes", &findings.probed)] {
+        println!(
+            "  {what:>6}: {} operations, {} sent on (one {} times), failed {:?}; {} looked up: doubled {}, lost {}, foreign {}",
+            of.done, of.followed, of.hops_most, of.failed, of.looked_up, of.doubled, of.lost, of.foreign
+        );
+        of.told.iter().for_each(|words| println!("    {words}"));
+    }
+    findings.missing.iter().for_each(|why| println!("  {why}"));
+    println!();
+}
+
+/// Whether nothing was done twice, lost or made up, and all of it came to its end.
+pub fn is_right(findings: &Findings) -> bool {
+    let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign == 0;
+    [&findings.named, &findings.plain, &findings.probed].into_iter().all(is_well)
+        && findings.missing.is_none()
+}
+
+fn spoiled(findings: &Findings) -> Option<String> {
+    if let Some(why) = &findings.missing {
+        return Some(why.clone());
+    }
+    if [&findings.named, &findings.plain, &findings.probed].into_iter().any(|of| of.done == 0) {
+        return Some("a kind of client was never answered".to_owned());
+    }
+    (findings.moves.len() < MOVES_MIN).then(|| format!("only {} probed slots moved", findings.moves.len()))
+}
+
+/// The bars of this phase.
+pub fn rows(findings: &Findings) -> Vec<Row> {
+    let is_measured = !findings.changes.is_empty();
+    let spoiled = spoiled(findings);
+    let all = [&findings.named, &findings.plain, &findings.probed];
+    let bad = all.iter().map(|of| of.failures() + of.doubled + of.lost + of.foreign).sum::<u64>() as f64;
+    let moved: Vec<f64> = findings.moves.iter().map(|one| one.unavailable_ms).collect();
+    let row = |row: Row, figure: Option<f64>| {
+        let mut row = row;
+        row.peers = figure.map(|figure| ("atoll".to_owned(), figure)).into_iter().collect();
+        row.judged(figure, spoiled.clone())
+    };
+    vec![
+        row(
+            Row::at_most(
+                "join, leave, rebalance under load: failed or doubled operations",
+                "operations",
+                0.0,
+                Some(0.0),
+            ),
+            is_measured.then_some(bad),
+        ),
+        row(
+            Row::at_most(
+                "join, leave, rebalance under load: unavailability per slot, p99",
+                "ms",
+                50.0,
+                Some(5.0),
+            ),
+            percentile(&moved, 0.99).filter(|_| is_measured),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Change, Move};
+    use super::*;
+
+    fn found(unavailable_ms: f64) -> Findings {
+        let mut findings = Findings::default();
+        findings.changes.push(Change { joined: 4, join_seconds: 3.0, left: 2, leave_seconds: 3.0 });
+        findings.moves = (0..40).map(|slot| Move { slot, at_ms: 9.0, unavailable_ms: 2.0 }).collect();
+        findings.moves[7].unavailable_ms = unavailable_ms;
+        for of in [&mut findings.named, &mut findings.plain, &mut findings.probed] {
+            of.done = 100;
+        }
+        findings
+    }
+
+    #[test]
+    fn a_failure_or_a_doubled_token_fails_one_bar_and_a_long_gap_the_other() {
+        let holds = |findings: &Findings| rows(findings).iter().map(|row| row.holds).collect::<Vec<_>>();
+        assert_eq!((holds(&found(3.0)), rows(&found(3.0))[1].reaches_goal()), (vec![true, true], true));
+        assert_eq!(holds(&found(51.0)), [true, false]);
+        let mut failed = found(3.0);
+        failed.plain.fail("TRYAGAIN not now");
+        assert_eq!((holds(&failed), is_right(&failed)), (vec![false, true], true));
+        let mut doubled = found(3.0);
+        doubled.named.doubled = 1;
+        assert_eq!((holds(&doubled), is_right(&doubled)), (vec![false, true], false));
+        let mut idle = found(3.0);
+        idle.moves.truncate(3);
+        assert_eq!(holds(&idle), [false, false]);
+        let none = Findings::default();
+        assert!(rows(&none).iter().all(|row| row.figure.is_none() && !row.holds));
+    }
+}

@@ -1,0 +1,123 @@
+//! What comes out of total outages.
+
+use super::{Findings, OfKeeping};
+use crate::local::{Keeping, percentile};
+use crate::report::Row;
+
+/// In a round with fewer acknowledged writes there was no load.
+const WRITES_MIN: u64 = 16;
+
+/// What a person reads.
+pub fn print(findings: &Findings) {
+    println!(
+        "Total outage: all three nodes killed with -9 while 16 clients write, and started again; {:.0} s in all",
+        findings.seconds
+    );
+    for of in &findings.measured {
+        let seconds = seconds(of);
+        let shown = |share| percentile(&seconds, share).map_or("-".to_owned(), |one| format!("{one:.2}"));
+        let counts = &of.counts;
+        println!(
+            "  {:>8}: {:>3} rounds, every slot takes writes {} s after the start (median), {} s (longest); \
+             {} writes acknowledged, {} unknown, {} looked up: {} lost, {} foreign, {} unanswered",
+            of.keeping.name(),
+            of.rounds.len(),
+            shown(0.5),
+            shown(1.0),
+            counts.acknowledged,
+            counts.unknown,
+            counts.looked_up,
+            counts.lost + counts.stale,
+            counts.foreign,
+            counts.unanswered
+        );
+        of.told.iter().chain(&of.missing).for_each(|words| println!("    {words}"));
+    }
+    println!();
+}
+
+/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way.
+pub fn is_right(findings: &Findings) -> bool {
+    findings.measured.iter().all(|of| lost(of) == 0.0 && spoiled(of).is_none())
+}
+
+fn seconds(of: &OfKeeping) -> Vec<f64> {
+    of.rounds.iter().map(|round| round.seconds).collect()
+}
+
+/// What was acknowledged, or read, and is not there.
+fn lost(of: &OfKeeping) -> f64 {
+    (of.counts.lost + of.counts.stale) as f64
+}
+
+fn spoiled(of: &OfKeeping) -> Option<String> {
+    if let Some(why) = &of.missing {
+        return Some(format!("{}: {why}", of.keeping.name()));
+    }
+    let (foreign, unanswered) = (of.counts.foreign, of.counts.unanswered);
+    if foreign + unanswered > 0 {
+        return Some(format!(
+            "{foreign} reads found what was never written, nobody answers for {unanswered} keys"
+        ));
+    }
+    let is_idle = of.rounds.iter().any(|round| round.acknowledged < WRITES_MIN);
+    is_idle.then(|| "a round without load".to_owned())
+}
+
+/// The bars of this phase.
+pub fn rows(findings: &Findings) -> Vec<Row> {
+    let classes = [(Keeping::Synced, "always"), (Keeping::Flushed, "everysec")];
+    let rows = classes.map(|(keeping, class)| {
+        let of = findings.measured.iter().find(|of| of.keeping == keeping);
+        let of = of.filter(|of| !of.rounds.is_empty());
+        let spoiled = match of {
+            Some(of) => spoiled(of),
+            None => findings.measured.iter().find_map(|of| of.missing.clone()),
+        };
+        let row = |what: &str, unit, target, figure: Option<f64>| {
+            let mut row =
+                Row::at_most(format!("total outage under load, `{class}`: {what}"), unit, target, None);
+            row.peers = figure.map(|figure| ("atoll".to_owned(), figure)).into_iter().collect();
+            row.judged(figure, spoiled.clone())
+        };
+        let longest = of.and_then(|of| percentile(&seconds(of), 1.0));
+        [
+            row("acknowledged writes lost", "writes", 0.0, of.map(lost)),
+            row("every slot serves, the longest", "s", 10.0, longest),
+        ]
+    });
+    rows.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outage::Round;
+    use crate::schedules::Counts;
+
+    fn found(seconds: f64) -> Findings {
+        let of = |keeping| OfKeeping {
+            keeping,
+            rounds: vec![Round { load_ms: 200, acknowledged: 900, seconds }],
+            counts: Counts::default(),
+            told: Vec::new(),
+            missing: None,
+        };
+        Findings { measured: vec![of(Keeping::Synced), of(Keeping::Flushed)], seconds: 1.0 }
+    }
+
+    #[test]
+    fn a_lost_write_fails_its_own_class_and_a_slow_start_the_other_bar() {
+        let mut findings = found(2.0);
+        assert!(is_right(&findings) && rows(&findings).iter().all(|row| row.holds));
+        findings.measured[1].counts.lost = 1;
+        let holds: Vec<bool> = rows(&findings).iter().map(|row| row.holds).collect();
+        assert_eq!((holds, is_right(&findings)), (vec![true, true, false, true], false));
+        let holds: Vec<bool> = rows(&found(11.0)).iter().map(|row| row.holds).collect();
+        assert_eq!(holds, [true, false, true, false]);
+        let mut idle = found(2.0);
+        idle.measured[0].rounds[0].acknowledged = 0;
+        assert!(!rows(&idle)[0].holds && !is_right(&idle));
+        assert!(rows(&Findings::default()).iter().all(|row| row.figure.is_none() && !row.holds));
+    }
+}
