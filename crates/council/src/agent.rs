@@ -136,7 +136,7 @@ impl Session<'_> {
     }
 
     async fn run(&self, address: SocketAddr) -> Next {
-        let client = match peers::connect(address, &self.agent.options).await {
+        let client = match peers::connect((self.node, address), &self.agent.options).await {
             Ok(client) => client,
             Err(error) => {
                 if let Some(refused) = peers::refusal(self.node, &error) {

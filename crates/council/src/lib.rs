@@ -33,4 +33,4 @@ mod simulation;
 
 pub use council::{Council, CouncilClock, CouncilEvent};
 pub use error::CouncilError;
-pub use options::{CouncilOptions, Listen, Secret};
+pub use options::{CouncilOptions, CouncilTls, Listen, Secret};

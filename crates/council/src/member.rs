@@ -14,7 +14,7 @@ use crate::peers::{self, Network, Peers};
 use crate::types::{Raft, Seat, SeatId};
 use crate::{CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Incarnation, NodeId, Proposal, Slot, Version};
-use atoll_wire::{Connection, Request, Responder};
+use atoll_wire::{Connection, Request, Responder, WireError};
 use openraft::Snapshot;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{RwLock, Semaphore};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -164,11 +165,25 @@ async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
     }
 }
 
+/// Lets somebody in who connected.
+async fn accepted(shared: &Shared, stream: TcpStream) -> Result<Connection, WireError> {
+    let welcome = |greeting: &[u8]| peers::welcome(&shared.options, greeting);
+    let Some(tls) = &shared.options.tls else {
+        return Connection::accept(stream, peers::limits(), welcome).await;
+    };
+    let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    match TlsAcceptor::from(Arc::clone(&tls.peers.serve)).accept(stream).await {
+        Ok(stream) => Connection::accept(stream, peers::limits(), welcome).await,
+        Err(source) => {
+            tracing::warn!(peer, error = %source, "somebody who connected for the configuration group was turned away");
+            Err(WireError::Io { action: "encrypt", source })
+        }
+    }
+}
+
 async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
-    let welcome = |greeting: &[u8]| peers::welcome(&shared.options, greeting);
-    let accepted = Connection::accept(stream, peers::limits(), welcome);
-    let mut connection = match tokio::time::timeout(HELLO_TIMEOUT, accepted).await {
+    let mut connection = match tokio::time::timeout(HELLO_TIMEOUT, accepted(&shared, stream)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection was refused"),
         Err(_) => return,

@@ -3,7 +3,8 @@
 use crate::CouncilError;
 use crate::codec::SLOTS_MAX;
 use atoll_replica::{COPIES_MAX, GroupOptions, NodeId};
-use std::collections::BTreeSet;
+use atoll_tls::PeerTls;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -40,8 +41,19 @@ pub struct CouncilOptions {
     pub founding_wait_ms: u64,
     /// A secret that all nodes share: each connection shows it.
     pub token: Option<Secret>,
+    /// What goes between nodes is encrypted with this, where it is given; nothing else is listened to then.
+    pub tls: Option<CouncilTls>,
     /// Where clients and nodes reach this node, as text for the table.
     pub address: String,
+}
+
+/// What connections are encrypted with.
+#[derive(Clone, Debug)]
+pub struct CouncilTls {
+    /// Of this node.
+    pub peers: PeerTls,
+    /// The hosts that members are named as, which their certificates have to be for.
+    pub hosts: BTreeMap<NodeId, String>,
 }
 
 /// Where a member listens.
@@ -80,6 +92,7 @@ impl CouncilOptions {
             founding_nodes: ring.copies,
             founding_wait_ms: 10_000,
             token: None,
+            tls: None,
             address,
         }
     }
@@ -108,6 +121,10 @@ impl CouncilOptions {
         }
         if self.election_ms < 20 {
             return wrong("election_ms", "at least 20");
+        }
+        let is_named = |tls: &CouncilTls| nodes.iter().all(|node| tls.hosts.contains_key(node));
+        if !self.tls.as_ref().is_none_or(is_named) {
+            return wrong("tls.hosts", "a host for each of the members");
         }
         if self.address.len() > ADDRESS_BYTES_MAX {
             return wrong("address", "at most 1,024 bytes");

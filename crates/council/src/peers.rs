@@ -7,6 +7,7 @@ use crate::log::Log;
 use crate::types::{Seat, SeatId, Types, VoteOf};
 use crate::{CouncilError, CouncilOptions};
 use atoll_replica::NodeId;
+use atoll_tls::host_name;
 use atoll_wire::{Client, Limits, WireError};
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
 
 /// The version of what is said over a connection.
 pub(crate) const VERSION: u8 = 1;
@@ -79,14 +81,27 @@ pub(crate) fn welcome(options: &CouncilOptions, greeting: &[u8]) -> Result<Vec<u
 }
 
 /// Connects to a member.
-pub(crate) async fn connect(address: SocketAddr, options: &CouncilOptions) -> Result<Client, WireError> {
+pub(crate) async fn connect(
+    (node, address): (NodeId, SocketAddr),
+    options: &CouncilOptions,
+) -> Result<Client, WireError> {
     let connected = async {
         let io = |source| WireError::Io { action: "connect", source };
         let stream = TcpStream::connect(address).await.map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
         // Without it a connection through a cut network is only given up later.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
-        Client::connect(stream, limits(), greeting(options)).await.map(|(client, _)| client)
+        let greeting = greeting(options);
+        let connected = match &options.tls {
+            None => Client::connect(stream, limits(), greeting).await,
+            Some(tls) => {
+                let host = tls.hosts.get(&node).map(String::as_str).unwrap_or_default();
+                let host = host_name(host).map_err(|error| io(io::Error::other(error)))?;
+                let dial = TlsConnector::from(Arc::clone(&tls.peers.dial));
+                Client::connect(dial.connect(host, stream).await.map_err(io)?, limits(), greeting).await
+            }
+        };
+        connected.map(|(client, _)| client)
     };
     match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
         Ok(connected) => connected,
@@ -142,7 +157,7 @@ impl Peers {
         if let Some(client) = client.as_ref().filter(|client| client.is_open()) {
             return Ok(client.clone());
         }
-        let connected = connect(peer.address, &self.options).await?;
+        let connected = connect((node, peer.address), &self.options).await?;
         *client = Some(connected.clone());
         Ok(connected)
     }
@@ -247,6 +262,10 @@ impl RaftNetwork<Types> for Connection {
 pub(crate) fn refusal(member: NodeId, error: &WireError) -> Option<CouncilError> {
     match error {
         WireError::Refused { reason } => Some(CouncilError::Refused { member, reason: reason.clone() }),
+        // The two do not trust each other, or one of them does not encrypt.
+        WireError::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+            Some(CouncilError::Refused { member, reason: source.to_string() })
+        }
         _ => None,
     }
 }

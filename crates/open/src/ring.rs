@@ -18,13 +18,15 @@ pub struct RingUrl {
     pub mode: Option<Mode>,
     /// A file that holds the token of the ring.
     pub token_file: Option<PathBuf>,
+    /// A file with the authority that nodes show certificates of; nothing is encrypted without.
+    pub tls_authority: Option<PathBuf>,
     /// How long a call is tried again.
     pub time_out: Option<Duration>,
     /// How long requests may take, as one of the classes of a ring.
     pub latency: Option<Duration>,
 }
 
-const KEYS: [&str; 4] = ["mode", "token-file", "time-out", "latency"];
+const KEYS: [&str; 5] = ["mode", "token-file", "tls-authority", "time-out", "latency"];
 
 /// Where a node listens if nobody says otherwise.
 const PORT: u16 = 7379;
@@ -80,6 +82,7 @@ impl RingUrl {
             "mode" => self.mode = Some(read_mode(value)?),
             "token-file" => self.token_file = Some(PathBuf::parse(value)?),
             "latency" => self.latency = Some(read_latency(value)?),
+            "tls-authority" => self.tls_authority = Some(PathBuf::parse(value)?),
             _ => self.time_out = Some(Duration::parse(value)?),
         }
         Ok(())
@@ -112,9 +115,11 @@ mod tests {
 
     #[test]
     fn nodes_and_options_are_read() {
-        let url = RingUrl::parse("//a,b:1,[::1]:2,[::1]/?token-file=./t&time-out=3s&mode=read").unwrap();
+        let url =
+            RingUrl::parse("//a,b:1,[::1]:2,[::1]/?token-file=./t&tls-authority=./a&time-out=3s&mode=read")
+                .unwrap();
         assert_eq!(url.nodes, ["a:7379", "b:1", "[::1]:2", "[::1]:7379"]);
-        assert_eq!(url.token_file, Some("./t".into()));
+        assert_eq!((url.token_file, url.tls_authority), (Some("./t".into()), Some("./a".into())));
         assert_eq!((url.time_out, url.mode), (Some(Duration::from_secs(3)), Some(Mode::Read)));
         let url = RingUrl::parse("//a/?latency=500ms").unwrap();
         assert_eq!(url.latency, Some(Duration::from_millis(500)));

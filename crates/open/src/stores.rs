@@ -5,6 +5,7 @@ use crate::{CassandraUrl, Mode, OpenOptions, Opened, RingUrl};
 use atoll_embedded::{EmbeddedStore, StoreOptions};
 use atoll_ring_client::{LatencyClass, RingOperator, RingOptions, RingStore};
 use atoll_store::StoreError;
+use atoll_tls::{ClientTls, TlsError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,10 +100,20 @@ pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Op
 fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let defaults = RingOptions::of(url.nodes.clone());
     let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
+    let tls = url.tls_authority.as_deref().map(ClientTls::of_files).transpose().map_err(|error| {
+        let hint = error.hint();
+        StoreError::InvalidInput { what: "tls-authority", problem: told(&error), hint }
+    })?;
     let patience = url.time_out.unwrap_or(defaults.patience);
     let milliseconds = url.latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
     let latency = milliseconds.and_then(LatencyClass::of_milliseconds).unwrap_or_default();
-    Ok(RingOptions { token, patience, latency, ..defaults })
+    Ok(RingOptions { token, tls, patience, latency, ..defaults })
+}
+
+/// An error and what it came from.
+fn told(error: &TlsError) -> String {
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+    format!("{error}{}", source.unwrap_or_default())
 }
 
 /// A ring, to be looked after.

@@ -118,9 +118,10 @@ const ROOM: usize = 16 << 10;
 impl Waiting {
     /// Until the line breaks or nobody is left who could wish for anything.
     async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
-        let connecting = tokio::time::timeout(options.connect_time_out, open(address));
+        let connecting = tokio::time::timeout(options.connect_time_out, open(address, options));
         let mut stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
         stream.write_all(&greeting(options)).await?;
+        stream.flush().await?;
         self.answers.push_back(None);
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
         loop {
@@ -133,6 +134,7 @@ impl Waiting {
                         self.take(more, &mut requests);
                     }
                     stream.write_all(&requests).await?;
+                    stream.flush().await?;
                 }
                 read = stream.read_buf(&mut arrived) => {
                     if read? == 0 {

@@ -220,13 +220,16 @@ impl Nodes {
         loop {
             let kept = self.idle.lock().get_mut(target).and_then(Vec::pop);
             match kept {
-                Some(connection) if connection.is_alive() => return Ok(connection),
-                Some(_) => {}
+                Some(mut connection) => {
+                    if connection.is_alive() {
+                        return Ok(connection);
+                    }
+                }
                 None => break,
             }
         }
         let made = tokio::time::timeout(self.options.connect_time_out, async {
-            let mut connection = Connection::connect(target).await?;
+            let mut connection = Connection::connect(target, &self.options).await?;
             if let Some(token) = &self.options.token
                 && matches!(connection.ask(&written(&["AUTH", token])).await?, Value::Error(_))
             {

@@ -1,6 +1,7 @@
 //! What can be chosen when a ring is opened.
 
 use atoll_resp::LatencyClass;
+use atoll_tls::ClientTls;
 use std::time::Duration;
 
 /// Options of a store on a ring.
@@ -10,6 +11,8 @@ pub struct RingOptions {
     pub seeds: Vec<String>,
     /// What nodes want to hear first; none where they ask for nothing.
     pub token: Option<String>,
+    /// Whom nodes are to show a certificate of, where what goes to them is encrypted.
+    pub tls: Option<ClientTls>,
     /// Whether writes are refused here already.
     pub read_only: bool,
     /// How long a connection may take to be made.
@@ -31,6 +34,7 @@ impl RingOptions {
         Self {
             seeds,
             token: None,
+            tls: None,
             read_only: false,
             connect_time_out: Duration::from_secs(3),
             patience: Duration::from_secs(10),

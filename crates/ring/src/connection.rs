@@ -15,14 +15,15 @@ use crate::here::Here;
 use crate::options::ConnectionLimits;
 use atoll_replica::Moment;
 use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser};
+use atoll_tls::{NoTls, Stream, is_handshake};
 use inbox::{Inbox, ROOM_BYTES};
 use mio::net::TcpStream;
-use std::io;
+use std::io::{self, Write};
 
 /// One client.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) socket: TcpStream,
+    pub(crate) stream: Stream<TcpStream>,
     pub(crate) session: Session,
     pub(crate) outbox: Outbox,
     /// Whether it has a turn in the next round.
@@ -99,10 +100,10 @@ impl End {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, session: Session) -> Self {
+    pub(crate) fn new(stream: Stream<TcpStream>, session: Session) -> Self {
         let (outbox, inbox, parser) = Default::default();
         Self {
-            socket,
+            stream,
             session,
             outbox,
             is_scheduled: false,
@@ -152,7 +153,9 @@ impl Connection {
         let counted = self.count(here);
         match (self.turn, sent.and(counted)) {
             (Turn::Over(end), _) | (_, Err(end)) => Turn::Over(end),
-            _ if self.session.is_ending && self.outbox.is_empty() => Turn::Over(self.session.end),
+            _ if self.session.is_ending && self.outbox.is_empty() && !self.stream.has_unsent() => {
+                Turn::Over(self.session.end)
+            }
             // What was sent made room for what is here already.
             (Turn::Waits, Ok(())) if self.has_more() && !self.is_full(here.limits()) => Turn::Again,
             (turn, Ok(())) => turn,
@@ -183,6 +186,10 @@ impl Connection {
             if received >= TURN_BYTES {
                 return Turn::Again;
             }
+            // Handshakes take long, and others are not to wait for many of them.
+            if self.stream.is_handshaking() && !here.may_shake_hands() {
+                return Turn::Again;
+            }
             match self.receive(here) {
                 Ok(count) => received += count,
                 Err(end) => return Turn::Over(end),
@@ -193,7 +200,7 @@ impl Connection {
     /// Receives once.
     fn receive(&mut self, here: &mut Here) -> Result<usize, End> {
         let wanted = self.parser.as_ref().map_or(0, |parser| parser.wants());
-        let received = self.inbox.receive(&mut self.socket, wanted);
+        let received = self.inbox.receive(&mut self.stream, wanted);
         here.look_at_clock();
         match received {
             Ok(0) => {
@@ -204,7 +211,9 @@ impl Connection {
             }
             Ok(count) => {
                 // Less than there was room for is all there was, and the poll will tell of more. Of the end it told already.
-                self.is_readable = self.inbox.is_full() || self.is_read_closed;
+                // What is encrypted comes in pieces of its own.
+                let is_all = !self.inbox.is_full() && !self.stream.is_encrypted();
+                self.is_readable = !is_all || self.is_read_closed;
                 self.session.heard = here.now.moment;
                 here.metrics.received_bytes.add(count as u64);
                 Ok(count)
@@ -214,8 +223,35 @@ impl Connection {
                 Ok(0)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(_) => Err(End::Failed),
+            Err(error) => Err(self.give_up(&error)),
         }
+    }
+
+    /// What it means that nothing more can be received.
+    fn give_up(&mut self, error: &io::Error) -> End {
+        if error.kind() != io::ErrorKind::InvalidData {
+            return End::Failed;
+        }
+        let peer = self.session.peer;
+        match error.get_ref().and_then(|error| error.downcast_ref::<NoTls>()) {
+            Some(_) => {
+                tracing::warn!(%peer, "a client was turned away that does not speak TLS, which this node expects");
+                // It would understand nothing else.
+                let _ = self.stream.socket_mut().write(b"-ERR this node speaks TLS, and nothing else\r\n");
+            }
+            None => tracing::warn!(%peer, %error, "a connection cannot be encrypted"),
+        }
+        End::Refused
+    }
+
+    /// Whether somebody speaks TLS here, where nobody does; then it was turned away.
+    fn turn_away(&mut self) -> bool {
+        let is_stranger = !self.stream.is_encrypted() && is_handshake(self.inbox.unread());
+        if is_stranger {
+            tracing::warn!(peer = %self.session.peer, "a client was turned away that speaks TLS, which this node has no certificate for");
+            self.session.end_with(End::Refused);
+        }
+        is_stranger
     }
 
     /// Executes what is whole of what arrived.
@@ -240,9 +276,13 @@ impl Connection {
         }
         self.is_paused = self.is_full(here.limits());
         self.parser = Some(parser);
+        self.turn_away();
     }
 
     fn refuse(&mut self, error: &ProtocolError, here: &Here) {
+        if self.turn_away() {
+            return;
+        }
         here.metrics.protocol_errors.add(1);
         tracing::debug!(connection = self.session.id, %error, "no request");
         ReplyWriter::new(self.outbox.target(), Protocol::Resp2).error("ERR", &error.to_string());
@@ -260,12 +300,13 @@ impl Connection {
     }
 
     fn send(&mut self, here: &Here) -> Result<(), End> {
-        if !self.outbox.has_ready() || !self.is_writable {
+        if !(self.outbox.has_ready() || self.stream.has_unsent()) || !self.is_writable {
             return Ok(());
         }
-        let count = self.outbox.send(&mut self.socket).map_err(|_| End::Failed)?;
+        let count = self.outbox.send(&mut self.stream).map_err(|_| End::Failed)?;
+        let is_all = self.stream.send().map_err(|_| End::Failed)?;
         here.metrics.sent_bytes.add(count as u64);
-        self.is_writable = !self.outbox.has_ready();
+        self.is_writable = is_all && !self.outbox.has_ready();
         if count > 0 {
             self.stalled_since = None;
         }
@@ -279,7 +320,8 @@ impl Connection {
     fn count(&mut self, here: &Here) -> Result<(), End> {
         let parser = self.parser.as_ref().map_or(0, |_| size_of::<RequestParser>());
         let buffers = self.inbox.memory_bytes() + self.outbox.memory_bytes();
-        let bytes = size_of::<Self>() + parser + buffers + self.session.memory_bytes();
+        let encrypted = self.stream.memory_bytes();
+        let bytes = size_of::<Self>() + parser + buffers + encrypted + self.session.memory_bytes();
         let counter = &here.metrics.connection_bytes;
         counter.add(bytes as u64);
         counter.subtract(self.counted_bytes as u64);
@@ -287,7 +329,8 @@ impl Connection {
         if self.outbox.unsent_bytes() > here.limits().unsent_bytes_max {
             return Err(End::Stalled);
         }
-        let is_much = buffers > ROOM_BYTES && counter.get() > here.shared.memory_bytes_max_each();
+        let may_have_to_go = buffers > ROOM_BYTES || self.stream.is_handshaking();
+        let is_much = may_have_to_go && counter.get() > here.shared.memory_bytes_max_each();
         if is_much { Err(End::Memory) } else { Ok(()) }
     }
 
@@ -297,8 +340,8 @@ impl Connection {
         if self.stalled_since.is_some_and(|since| passed_us(since) > limits.stalled_us_max) {
             return Some(End::Stalled);
         }
-        let is_silent =
-            !self.session.is_authenticated && passed_us(self.session.began) > limits.silent_us_max;
+        let is_stranger = !self.session.is_authenticated || self.stream.is_handshaking();
+        let is_silent = is_stranger && passed_us(self.session.began) > limits.silent_us_max;
         is_silent.then_some(End::Silent)
     }
 

@@ -10,7 +10,7 @@ use crate::group::{GroupHeard, GroupSaid};
 use crate::here::Shared;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
-use crate::peer::Spoken;
+use crate::peer::{PeerAddress, Spoken};
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
 use crate::table::SlotTable;
@@ -22,7 +22,7 @@ use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -123,6 +123,10 @@ impl Copied {
     /// Takes what came from peers and other threads; `now` was read behind the last look at the poll, and a moment that is
     /// too early by what other threads told meanwhile is one at which that had not come yet.
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        let heard = &mut self.heard;
+        self.copies.peers.shake_hands(registry, &mut |from, incarnation, spoken| {
+            heard.push((from, incarnation, spoken));
+        });
         let told: Vec<Told> = self.told.try_iter().collect();
         // Of several tables only the newest says anything.
         let newest = told.iter().rposition(|one| matches!(one, Told::Group(GroupSaid::Table(_))));
@@ -228,10 +232,11 @@ impl Copied {
 }
 
 /// Where the nodes of a table are reached by each other; whose address says nothing is left out.
-fn addresses_of(table: &Table) -> BTreeMap<NodeId, SocketAddr> {
+fn addresses_of(table: &Table) -> BTreeMap<NodeId, PeerAddress> {
     let address = |text: &str| {
-        let peers = text.parse::<NodeAddress>().ok()?.peers;
-        (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()
+        let NodeAddress { peers, clients, .. } = text.parse().ok()?;
+        let at = (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()?;
+        Some(PeerAddress { at, host: clients.host })
     };
     let members = table.members.iter();
     members.filter_map(|(&node, member)| Some((node, address(&member.address)?))).collect()

@@ -5,8 +5,10 @@
 use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
 use crate::token::Token;
-use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, Listen, Secret};
+use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, CouncilTls, Listen, Secret};
 use atoll_replica::{Change, GroupOptions, NodeId, Proposal};
+use atoll_tls::PeerTls;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -23,6 +25,10 @@ pub struct CouncilGroup {
     pub ring: GroupOptions,
     /// How many nodes there should be before slots are first given to nodes.
     pub founding_nodes: usize,
+    /// The hosts that the members are named as, which their certificates have to be for.
+    pub hosts: BTreeMap<NodeId, String>,
+    /// What they encrypt with, if anything.
+    pub tls: Option<PeerTls>,
     /// What all nodes show each other.
     pub token: Option<Token>,
 }
@@ -35,6 +41,8 @@ impl GroupDoor for CouncilGroup {
         options.folder = self.folder.clone();
         options.founding_nodes = self.founding_nodes;
         options.token = self.token.as_ref().and_then(|token| Secret::new(token.text()));
+        let hosts = self.hosts.clone();
+        options.tls = self.tls.clone().map(|peers| CouncilTls { peers, hosts });
         let events = move |event| match event {
             CouncilEvent::Registered { incarnation } => said(GroupSaid::Registered(incarnation)),
             CouncilEvent::Table(table) => said(GroupSaid::Table(table)),

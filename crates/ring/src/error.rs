@@ -6,6 +6,7 @@ use atoll_disk::DiskError;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
 use atoll_keyspace::KeyspaceError;
+use atoll_tls::TlsError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,6 +70,9 @@ pub enum NodeError {
         /// Why.
         problem: &'static str,
     },
+    /// What it should encrypt with cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The file of the store cannot be opened.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -128,6 +132,7 @@ impl NodeError {
                 io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
                 _ => ErrorKind::Unavailable,
             },
+            Self::Tls(error) => error.kind(),
             Self::Disk(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Keyspace(error) => error.kind(),
@@ -156,6 +161,7 @@ impl NodeError {
                 Some("another process listens there; choose other ports in --nodes")
             }
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
+            Self::Tls(error) => Some(error.hint()),
             Self::Token { .. } => Some("delete the file, and a new token is made"),
             _ => None,
         }

@@ -15,6 +15,7 @@ use crate::peer::Peers;
 use crate::table::Route;
 use atoll_replica::{Gathering, Ticket};
 use atoll_resp::{Protocol, ReplyWriter};
+use atoll_tls::Stream;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
@@ -34,6 +35,9 @@ const EVENTS: usize = 1024;
 
 /// How often what depends on time is looked after.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Steps of handshakes in a round: each takes as long as hundreds of requests.
+pub(crate) const HANDSHAKES_MAX: u32 = 16;
 
 /// Connections that are accepted before others have their turn.
 const ACCEPTED_MAX: usize = 256;
@@ -192,6 +196,7 @@ impl EventLoop {
 
     fn round(&mut self) -> Result<(), NodeError> {
         self.here.metrics.rounds.add(1);
+        self.here.handshakes = HANDSHAKES_MAX;
         let turns = std::mem::take(&mut self.next);
         for &key in &turns {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -286,7 +291,10 @@ impl EventLoop {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.gathering.forget(key as u64);
         self.here.slots.watches().end_connection(key);
-        let _ = self.poll.registry().deregister(&mut connection.socket);
+        if end != End::Failed {
+            connection.stream.say_goodbye();
+        }
+        let _ = self.poll.registry().deregister(connection.stream.socket_mut());
         let metrics = &self.here.metrics;
         metrics.connections.set(self.connections.len() as u64);
         metrics.connection_bytes.subtract(connection.counted_bytes() as u64);
@@ -312,22 +320,32 @@ impl EventLoop {
 
     fn begin(&mut self, mut socket: TcpStream, peer: SocketAddr) {
         let metrics = &self.here.metrics;
+        let tls = self.here.shared.tls.as_ref();
         if self.connections.len() >= self.here.limits().connections_max {
             metrics.connections_refused.add(1);
-            // A socket that was just made takes a line, or the client has to do without.
-            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            if tls.is_none() {
+                // A socket that was just made takes a line, or the client has to do without.
+                let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            }
             return;
         }
         metrics.connections_accepted.add(1);
         let _ = socket.set_nodelay(true);
+        let stream = match tls {
+            None => Stream::plain(socket),
+            Some(tls) => match Stream::serve(socket, Arc::clone(&tls.clients)) {
+                Ok(stream) => stream,
+                Err(error) => return tracing::warn!(%error, "a connection cannot be encrypted"),
+            },
+        };
         let id = self.here.shared.connection_ids.fetch_add(1, Ordering::Relaxed) + 1;
         let is_authenticated = self.here.shared.token.is_none();
         let (class, now) = (self.here.limits().latency_class, self.here.now.moment);
         let session = Session::new(id, peer, is_authenticated, class, now);
-        let key = self.connections.insert(Connection::new(socket, session));
+        let key = self.connections.insert(Connection::new(stream, session));
         let Some(connection) = self.connections.get_mut(key) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().register(&mut connection.socket, Token(key), interest) {
+        match self.poll.registry().register(connection.stream.socket_mut(), Token(key), interest) {
             Ok(()) => self.schedule(key),
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be watched");

@@ -15,6 +15,7 @@ use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
 use atoll_keyspace::slot_of;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
+use atoll_tls::is_handshake;
 
 /// What a request meets.
 pub(crate) struct Executor<'a> {
@@ -51,6 +52,11 @@ impl Executor<'_> {
 
     fn unknown(&mut self, request: &Request<'_>) {
         let is_web = |word: &[u8]| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:");
+        if request.get(0).is_some_and(is_handshake) {
+            tracing::warn!(peer = %self.session.peer, "a client was turned away that speaks TLS, which this node has no certificate for");
+            self.session.end_with(End::Refused);
+            return;
+        }
         if request.get(0).is_some_and(is_web) {
             // Somebody's browser was made to send this, with commands of a stranger behind it.
             tracing::warn!(peer = %self.session.peer, "a connection that speaks as to a web server was ended");

@@ -11,6 +11,7 @@ use crate::table::SlotTable;
 use crate::token::Token;
 use atoll_replica::{Moment, Ticket};
 use atoll_resp::Limits;
+use atoll_tls::NodeTls;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<NodeTls>,
     pub(crate) name: NodeName,
     /// Another one for each start.
     pub(crate) run_id: NodeName,
@@ -47,6 +49,7 @@ pub(crate) struct Choices {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<NodeTls>,
     pub(crate) name: NodeName,
     pub(crate) run_id: NodeName,
     pub(crate) address: SocketAddr,
@@ -58,12 +61,14 @@ pub(crate) struct Choices {
 
 impl Shared {
     pub(crate) fn new(choices: Choices) -> Self {
-        let Choices { clock, limits, token, name, run_id, address, memory_bytes, persistence, .. } = choices;
+        let Choices { clock, limits, token, tls, name, run_id, address, memory_bytes, persistence, .. } =
+            choices;
         let began = clock.now().moment;
         Self {
             clock,
             limits,
             token,
+            tls,
             name,
             run_id,
             address,
@@ -142,6 +147,8 @@ pub(crate) struct Here {
     pub(crate) now: Now,
     /// What only the loop can answer, once the turns are over.
     pub(crate) asked: Vec<Asked>,
+    /// How many more steps of handshakes this round may take.
+    pub(crate) handshakes: u32,
     /// Requests that became several.
     pub(crate) gathered: Gathered,
     table_changes: u64,
@@ -166,8 +173,20 @@ impl Here {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.clock.now());
-        let (asked, gathered, table_changes, tickets, ring_seen_at) = Default::default();
-        Self { shared, slots, metrics, table, now, asked, gathered, table_changes, tickets, ring_seen_at }
+        let (asked, handshakes, gathered, table_changes, tickets, ring_seen_at) = Default::default();
+        Self {
+            shared,
+            slots,
+            metrics,
+            table,
+            now,
+            asked,
+            handshakes,
+            gathered,
+            table_changes,
+            tickets,
+            ring_seen_at,
+        }
     }
 
     pub(crate) fn limits(&self) -> &ConnectionLimits {
@@ -194,6 +213,13 @@ impl Here {
             file_bytes: stats.file_bytes,
         };
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// Whether this round may take one more step of a handshake, which is then taken.
+    pub(crate) fn may_shake_hands(&mut self) -> bool {
+        let left = self.handshakes.checked_sub(1);
+        self.handshakes = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Reads the clock.

@@ -6,6 +6,7 @@
 //! Invariant: bytes from a peer never cause a panic, nor memory beyond the stated limits.
 //! Invariant: a request is answered once, in its place, and not before what it wrote is as durable as was chosen.
 //! Invariant: nobody beyond this machine is answered without a token.
+//! Invariant: where a node has a certificate, nothing that is not encrypted is listened to, at none of its doors.
 
 // What is opened, chosen and counted.
 mod address;
@@ -58,3 +59,5 @@ pub use options::{ConnectionLimits, NodeOptions, Persistence, Place};
 pub use others::Others;
 pub use table::SlotTable;
 pub use token::Token;
+// What a node encrypts with.
+pub use atoll_tls::{NodeTls, PeerTls, TlsError, TlsFiles};

@@ -68,6 +68,7 @@ impl Node {
             clock: options.clock.clone(),
             limits: options.limits.clone(),
             token: options.token.clone(),
+            tls: options.tls.clone(),
             name,
             run_id,
             address,

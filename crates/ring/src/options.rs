@@ -6,6 +6,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
 use crate::token::Token;
 use atoll_resp::{LatencyClass, Limits};
+use atoll_tls::{NodeTls, TlsError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct NodeOptions {
     /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then has to show.
     /// Default nowhere.
     pub metrics: Option<SocketAddr>,
+    /// What clients and other nodes are to encrypt with, who then may not do without. Default nothing is encrypted.
+    pub tls: Option<NodeTls>,
     /// Memory for what slots hold, in bytes. Default 1 GiB.
     pub memory_bytes: u64,
     /// What connections may take.
@@ -93,6 +96,7 @@ impl Default for NodeOptions {
             loops: 1,
             token: None,
             metrics: None,
+            tls: None,
             memory_bytes: 1 << 30,
             limits: ConnectionLimits::default(),
             clock: Arc::new(SystemClock),
@@ -148,6 +152,9 @@ impl NodeOptions {
             && self.token.is_none()
         {
             return Err(NodeError::Open { address });
+        }
+        if self.others.is_some() && self.tls.as_ref().is_some_and(|tls| tls.peers.is_none()) {
+            return Err(TlsError::NoAuthority.into());
         }
         if self.listen.ip().is_unspecified() && self.announce.is_none() {
             return wrong("announce", "on all addresses it has to be said which one clients are told");

@@ -54,7 +54,8 @@ pub(crate) fn join(
         (Some(log), Reliance::Whole) => Copies::survived(log, &keyspace)?,
         _ => Survived::Nothing,
     };
-    let peers = Peers::listen(others.me, shared.token.clone(), listener, registry).map_err(listen)?;
+    let tls = shared.tls.as_ref().and_then(|tls| tls.peers.clone());
+    let peers = Peers::listen(others.me, (shared.token.clone(), tls), listener, registry).map_err(listen)?;
     let options = Options { logs: is_kept, ..others.options.clone() };
     let tick_us = options.tick_us;
     let mut copies = Copies::new(others.me, options, keyspace, log, peers);

@@ -16,15 +16,17 @@ pub(crate) use greeting::Greeting;
 
 use crate::token::Token;
 use atoll_replica::{Incarnation, Message, Moment, NodeId};
+use atoll_tls::{PeerTls, Stream};
 use atoll_wire::Limits;
 use dialled::Dialled;
 use heard::{Heard, ROOM_BYTES};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Tokens of the poll that are for peers: the listener, what is dialled, what is heard.
 const LISTENER: usize = 1 << 40;
@@ -36,6 +38,9 @@ const END: usize = 1 << 42;
 const HEARD_MAX: usize = 1024;
 const STRANGERS_MAX: usize = 64;
 
+/// Steps of handshakes between two looks at the poll.
+const HANDSHAKES_MAX: usize = 16;
+
 /// What a peer may send.
 pub(crate) const LIMITS: Limits = Limits {
     frame_bytes: 80 << 20,
@@ -46,14 +51,26 @@ pub(crate) const LIMITS: Limits = Limits {
     streams: 1,
 };
 
+/// Where another node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PeerAddress {
+    /// Where it listens to nodes.
+    pub(crate) at: SocketAddr,
+    /// The host that it is named as, which its certificate has to be for.
+    pub(crate) host: String,
+}
+
 /// The other nodes.
 pub(crate) struct Peers {
     greeting: Greeting,
     secret: Option<Token>,
+    tls: Option<PeerTls>,
     listener: TcpListener,
     dialled: BTreeMap<NodeId, Dialled>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
+    /// Who waits for the next step of its handshake.
+    shaking: VecDeque<usize>,
     /// What is received goes through here.
     room: Vec<u8>,
     /// Messages that were handed to a connection.
@@ -66,7 +83,7 @@ impl Peers {
     /// Listens to other nodes.
     pub(crate) fn listen(
         me: NodeId,
-        secret: Option<Token>,
+        (secret, tls): (Option<Token>, Option<PeerTls>),
         listener: std::net::TcpListener,
         registry: &Registry,
     ) -> io::Result<Self> {
@@ -74,10 +91,10 @@ impl Peers {
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting = Greeting { node: me, incarnation: Incarnation::default() };
-        let (dialled, heard) = Default::default();
+        let (dialled, heard, shaking) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, said, dropped) = Default::default();
-        Ok(Self { greeting, secret, listener, dialled, heard, heard_last, room, said, dropped })
+        Ok(Self { greeting, secret, tls, listener, dialled, heard, heard_last, shaking, room, said, dropped })
     }
 
     /// The life in which everything is said from now on.
@@ -86,7 +103,7 @@ impl Peers {
     }
 
     /// Where the others are; who is gone is not dialled any more.
-    pub(crate) fn set_addresses(&mut self, addresses: &BTreeMap<NodeId, SocketAddr>, registry: &Registry) {
+    pub(crate) fn set_addresses(&mut self, addresses: &BTreeMap<NodeId, PeerAddress>, registry: &Registry) {
         let me = self.greeting.node;
         self.dialled.retain(|node, dialled| {
             let stays = addresses.get(node) == Some(&dialled.address);
@@ -95,8 +112,8 @@ impl Peers {
             }
             stays
         });
-        for (&node, &address) in addresses.iter().filter(|(node, _)| **node != me) {
-            self.dialled.entry(node).or_insert_with(|| Dialled::new(address));
+        for (&node, address) in addresses.iter().filter(|(node, _)| **node != me) {
+            self.dialled.entry(node).or_insert_with(|| Dialled::new(address.clone()));
         }
     }
 
@@ -128,12 +145,44 @@ impl Peers {
         for (node, dialled) in &mut self.dialled {
             if is_alive {
                 let token = mio::Token(DIALLED + node.0 as usize);
-                dialled.flush(self.greeting, self.secret.as_ref(), token, now, registry);
+                let showing = (self.greeting, self.secret.as_ref(), self.tls.as_ref());
+                dialled.flush(showing, token, now, registry);
             }
         }
         let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
         for token in late.collect::<Vec<_>>() {
             self.end(token, "it did not say in time who it is", registry);
+        }
+    }
+
+    /// Takes some of the handshakes that wait a step further; what was heard behind them is handed on.
+    pub(crate) fn shake_hands(
+        &mut self,
+        registry: &Registry,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) {
+        for token in self.shaking.drain(..self.shaking.len().min(HANDSHAKES_MAX)).collect::<Vec<_>>() {
+            // Its end may have come with what is here, and is not told again.
+            self.receive(token, true, registry, hear);
+        }
+    }
+
+    /// Receives from a peer, of which it was told or not that it sends nothing more.
+    fn receive(
+        &mut self,
+        token: usize,
+        is_closed: bool,
+        registry: &Registry,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) {
+        let Some(heard) = self.heard.get_mut(&token) else { return };
+        let before = heard.node();
+        let room = (self.room.as_mut_slice(), is_closed);
+        if !heard.receive(room, self.greeting.node, self.secret.as_ref(), hear) {
+            heard.hang_up(registry);
+            self.heard.remove(&token);
+        } else if let Some(node) = heard.node().filter(|_| before.is_none()) {
+            self.end_others_of(node, token, registry);
         }
     }
 
@@ -160,14 +209,11 @@ impl Peers {
         match event.token().0 {
             LISTENER => self.accept(registry),
             token if token >= HEARD => {
-                let Some(heard) = self.heard.get_mut(&token) else { return };
-                let before = heard.node();
-                let room = (self.room.as_mut_slice(), event.is_read_closed());
-                if !heard.receive(room, self.greeting.node, self.secret.as_ref(), hear) {
-                    heard.hang_up(registry);
-                    self.heard.remove(&token);
-                } else if let Some(node) = heard.node().filter(|_| before.is_none()) {
-                    self.end_others_of(node, token, registry);
+                // Each step takes long, and clients are not to wait for many of them.
+                match self.heard.get(&token).is_some_and(Heard::is_handshaking) {
+                    true if self.shaking.contains(&token) => {}
+                    true => self.shaking.push_back(token),
+                    false => self.receive(token, event.is_read_closed(), registry, hear),
                 }
             }
             token => {
@@ -204,8 +250,14 @@ impl Peers {
             // A peer that cannot be registered is one that is not heard: it dials again.
             let token = HEARD + self.heard_last;
             self.heard_last += 1;
-            if registry.register(&mut socket, mio::Token(token), Interest::READABLE).is_ok() {
-                self.heard.insert(token, Heard::new(socket));
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let is_registered = registry.register(&mut socket, mio::Token(token), interest).is_ok();
+            let stream = match &self.tls {
+                None => Ok(Stream::plain(socket)),
+                Some(tls) => Stream::serve(socket, Arc::clone(&tls.serve)),
+            };
+            if let Some(stream) = stream.ok().filter(|_| is_registered) {
+                self.heard.insert(token, Heard::new(stream));
             }
         }
     }

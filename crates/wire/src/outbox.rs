@@ -173,7 +173,11 @@ impl State {
     /// task, which tells the connection.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(sink) = &mut self.sink else { return Poll::Ready(()) };
-        let written = write_all(sink, cx, &self.queue, &mut self.written);
+        let written = match write_all(sink, cx, &self.queue, &mut self.written) {
+            // What encrypts takes more than it has sent.
+            Poll::Ready(Ok(())) => sink.as_mut().poll_flush(cx),
+            written => written,
+        };
         self.is_blocked = written.is_pending();
         self.drop_written();
         written.map(|result| self.failure = result.err())

@@ -8,7 +8,10 @@ use crate::workspace::Package;
 /// The floors, lowest first.
 const FLOORS: &[(&str, &[&str])] = &[
     ("the foundation", &["atoll-errors", "atoll-buffer", "atoll-linearizability"]),
-    ("the ground", &["atoll-options", "atoll-wire", "atoll-resp", "atoll-disk", "atoll-row-files"]),
+    (
+        "the ground",
+        &["atoll-options", "atoll-wire", "atoll-tls", "atoll-resp", "atoll-disk", "atoll-row-files"],
+    ),
     ("near", &["atoll-engine"]),
     ("the contract", &["atoll-store"]),
     ("the model", &["atoll-memory"]),

@@ -1,5 +1,6 @@
 //! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several needs.
 
+mod certificates;
 mod hosts;
 mod nodes;
 mod operate;
@@ -8,6 +9,7 @@ mod slurm;
 mod status;
 mod up;
 
+use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{Location, StoreUrl};
 use atoll_options::{OptionValue, Size};
@@ -15,6 +17,7 @@ use atoll_ring::{
     ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place, Token,
 };
 use atoll_store::{Durability, StoreError};
+use certificates::Certificates;
 use clap::{Args, Subcommand};
 use nodes::RingNodes;
 use operate::{Leave, Stay};
@@ -52,6 +55,8 @@ pub enum RingVerb {
   atoll ring serve --store ./ring --durability synced
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token --nodes @nodes.txt
+  atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token \
+    --tls-certificate ./node.pem --tls-key ./node.key --tls-authority ./authority.pem
 Any client of a Redis Cluster can talk to it, such as redis-cli -c -p 7379.
 With --durability buffered nothing survives the process, with flushed (the default) a loss of power costs
 a second at most, and with synced nothing that was acknowledged is lost.
@@ -72,6 +77,8 @@ pub struct RingServe {
     /// Let in only who shows the token in this file; one is made if there is none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(flatten)]
     nodes: RingNodes,
     /// End cleanly when the standard input does
@@ -125,6 +132,11 @@ impl RingServe {
             Place::Memory => "memory".to_owned(),
             Place::Folder(folder) => folder.display().to_string(),
         };
+        if !self.listen.ip().is_loopback() && options.tls.is_none() && !self.certificates.plain_text {
+            note(
+                "what goes between machines, the token included, is not encrypted: name a certificate with --tls-certificate, or say --plain-text",
+            );
+        }
         let node = Node::start(options)?;
         session.end_on_interrupt();
         let address = node.address();
@@ -172,7 +184,10 @@ impl RingServe {
             Place::Memory => None,
             Place::Folder(folder) => Some(folder.as_path()),
         };
-        let others = self.nodes.others(self.listen, self.announce.as_ref(), folder, token.as_ref())?;
+        let told = self.announce.clone().unwrap_or_else(|| self.listen.into());
+        let tls = self.certificates.read(&told.host)?;
+        let shown = (token.as_ref(), tls.as_ref());
+        let others = self.nodes.others(self.listen, self.announce.as_ref(), folder, shown)?;
         let limits = ConnectionLimits {
             connections_max: self.connections,
             latency_class: self.latency_class.unwrap_or_default(),
@@ -187,6 +202,7 @@ impl RingServe {
             loops: self.loops,
             token,
             metrics: self.metrics,
+            tls,
             memory_bytes,
             limits,
             ..NodeOptions::default()
@@ -200,7 +216,7 @@ impl RingServe {
         };
         let host =
             if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
-        format!("{token}redis-cli -c -h {host} -p {}", address.port())
+        format!("{token}redis-cli{} -c -h {host} -p {}", self.certificates.how_to_connect(), address.port())
     }
 }
 

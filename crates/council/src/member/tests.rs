@@ -22,7 +22,7 @@ async fn member() -> (Council, CouncilOptions, Client) {
     let clock = Arc::new(|| Moment(0));
     let council =
         Council::start(options(Some(Listen::Bound(listener))), clock, Survived::Nothing, Box::new(|_| ()));
-    let client = peers::connect(address, &options(None)).await.unwrap();
+    let client = peers::connect((NodeId(1), address), &options(None)).await.unwrap();
     (council.unwrap(), options(None), client)
 }
 
@@ -103,16 +103,16 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
         let (_council, options, client) = member().await;
         assert!(client.call(&[200, 1, 2, 3]).await.is_err());
         client.ended().await;
-        let again = peers::connect(options.members[0].1, &options).await.unwrap();
+        let again = peers::connect(options.members[0], &options).await.unwrap();
         assert!(matches!(ask(&again, Ask::Who).await, Answer::Who { .. }));
         for seed in 0..300 {
             let mut random = fastrand::Rng::with_seed(seed);
             let bytes: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..12)).collect();
-            let again = peers::connect(options.members[0].1, &options).await.unwrap();
+            let again = peers::connect(options.members[0], &options).await.unwrap();
             let _ = tokio::time::timeout(Duration::from_millis(2), again.call(&bytes)).await;
         }
         assert!(matches!(
-            ask(&peers::connect(options.members[0].1, &options).await.unwrap(), Ask::Who).await,
+            ask(&peers::connect(options.members[0], &options).await.unwrap(), Ask::Who).await,
             Answer::Who { .. }
         ));
     });

@@ -106,6 +106,7 @@ fn run() -> Running {
         clock: Arc::new(SystemClock),
         limits: ConnectionLimits::default(),
         token: None,
+        tls: None,
         name: NodeName::random().unwrap(),
         run_id: NodeName::random().unwrap(),
         address,

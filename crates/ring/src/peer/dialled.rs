@@ -1,19 +1,20 @@
 //! A connection that this node dialled, to say something there.
 
-use super::{Greeting, LIMITS};
+use super::{Greeting, LIMITS, PeerAddress};
 use crate::token::Token;
 use atoll_replica::Moment;
+use atoll_tls::{PeerTls, Stream, host_name};
 use atoll_wire::{Flags, HEADER_BYTES, Kind, encode_frame};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
-use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 /// One node, connected or not.
 pub(super) struct Dialled {
-    pub(super) address: SocketAddr,
-    socket: Option<TcpStream>,
+    pub(super) address: PeerAddress,
+    socket: Option<Stream<TcpStream>>,
     is_open: bool,
     is_writable: bool,
     out: Vec<u8>,
@@ -22,6 +23,8 @@ pub(super) struct Dialled {
     /// By when a socket that is not open yet is given up.
     open_by: Moment,
     body: Vec<u8>,
+    /// Why it could not be spoken to last, so that this is told once.
+    trouble: Option<String>,
 }
 
 /// How long a node that cannot be reached is left alone.
@@ -36,8 +39,8 @@ const SILENCE_MS: u32 = 2_000;
 const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
 
 impl Dialled {
-    pub(super) fn new(address: SocketAddr) -> Self {
-        let (socket, out, body) = Default::default();
+    pub(super) fn new(address: PeerAddress) -> Self {
+        let (socket, out, body, trouble) = Default::default();
         Self {
             address,
             socket,
@@ -48,6 +51,7 @@ impl Dialled {
             retry_at: Moment::default(),
             open_by: Moment::default(),
             body,
+            trouble,
         }
     }
 
@@ -75,25 +79,59 @@ impl Dialled {
     }
 
     pub(super) fn notice(&mut self, event: &Event, registry: &Registry) {
-        // Nobody says anything here: what comes is the end.
+        // Nobody says anything here: what comes is the end, or a part of a handshake.
+        if let Err(error) = self.listen() {
+            self.tell(&error);
+            return self.hang_up(registry);
+        }
         let is_over = event.is_error() || event.is_read_closed() || event.is_write_closed();
         if is_over {
             return self.hang_up(registry);
         }
         if event.is_writable() {
-            let connected = self
-                .socket
-                .as_ref()
-                .is_some_and(|socket| matches!(socket.take_error(), Ok(None)) && socket.peer_addr().is_ok());
-            self.is_open |= connected;
+            let connected = self.socket.as_ref().is_some_and(|stream| {
+                matches!(stream.socket().take_error(), Ok(None)) && stream.socket().peer_addr().is_ok()
+            });
             self.is_writable |= connected;
+            self.is_open |= connected && !self.is_handshaking();
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.socket.as_ref().is_some_and(Stream::is_handshaking)
+    }
+
+    /// Receives what there is of a handshake, and why there will be none.
+    fn listen(&mut self) -> io::Result<()> {
+        let Some(stream) = self.socket.as_mut().filter(|stream| stream.is_encrypted()) else { return Ok(()) };
+        let was_handshaking = stream.is_handshaking();
+        match stream.read(&mut [0; 64]) {
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // It is not open yet.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if was_handshaking && !stream.is_handshaking() {
+            (self.is_open, self.is_writable, self.trouble) = (true, true, None);
+        }
+        Ok(())
+    }
+
+    /// Tells why it cannot be spoken to, unless that was told already.
+    fn tell(&mut self, error: &io::Error) {
+        let is_of_tls = error.kind() == io::ErrorKind::InvalidData;
+        let text = error.to_string();
+        if is_of_tls && self.trouble.as_ref() != Some(&text) {
+            let PeerAddress { at, host } = &self.address;
+            tracing::warn!(peer = %at, host, %error, "a node cannot be spoken to");
+            self.trouble = Some(text);
         }
     }
 
     pub(super) fn flush(
         &mut self,
-        greeting: Greeting,
-        secret: Option<&Token>,
+        showing: (Greeting, Option<&Token>, Option<&PeerTls>),
         token: mio::Token,
         now: Moment,
         registry: &Registry,
@@ -104,22 +142,34 @@ impl Dialled {
         if self.socket.is_none() && now >= self.retry_at {
             self.retry_at = now.after(RETRY_US);
             self.open_by = now.after(SILENCE_US);
-            self.dial(greeting, secret, token, registry);
+            self.dial(showing, token, registry);
         }
-        if self.is_writable && self.waiting_bytes() > 0 && self.send().is_err() {
+        let has_more = self.waiting_bytes() > 0 || self.socket.as_ref().is_some_and(Stream::has_unsent);
+        if self.is_writable && has_more && self.send().is_err() {
             self.hang_up(registry);
         }
     }
 
-    fn dial(&mut self, greeting: Greeting, secret: Option<&Token>, token: mio::Token, registry: &Registry) {
-        let Ok(mut socket) = TcpStream::connect(self.address) else { return };
+    fn dial(
+        &mut self,
+        (greeting, secret, tls): (Greeting, Option<&Token>, Option<&PeerTls>),
+        token: mio::Token,
+        registry: &Registry,
+    ) {
+        let Ok(mut socket) = TcpStream::connect(self.address.at) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
         // Without it the connection is only given up later.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, SILENCE_MS);
         if socket.set_nodelay(true).is_err() || registry.register(&mut socket, token, interest).is_err() {
             return;
         }
-        self.socket = Some(socket);
+        self.socket = match tls {
+            None => Some(Stream::plain(socket)),
+            // A host that is none was refused when its node began.
+            Some(tls) => host_name(&self.address.host)
+                .ok()
+                .and_then(|host| Stream::dial(socket, Arc::clone(&tls.dial), host).ok()),
+        };
         self.body.clear();
         greeting.encode(secret, &mut self.body);
         let mut out = Vec::new();
@@ -143,6 +193,9 @@ impl Dialled {
                 Err(error) => return Err(error),
             }
         }
+        if !socket.send()? {
+            self.is_writable = false;
+        }
         if self.sent == self.out.len() {
             self.out.clear();
             self.out.shrink_to(UNCONNECTED_BYTES_MAX);
@@ -155,9 +208,9 @@ impl Dialled {
     }
 
     pub(super) fn hang_up(&mut self, registry: &Registry) {
-        if let Some(mut socket) = self.socket.take() {
+        if let Some(mut stream) = self.socket.take() {
             // It is closed all the same.
-            drop(registry.deregister(&mut socket));
+            drop(registry.deregister(stream.socket_mut()));
         }
         (self.is_open, self.is_writable) = (false, false);
         self.out.clear();

@@ -5,6 +5,7 @@ use super::greeting::GREETING_BYTES_MAX;
 use super::{Greeting, LIMITS};
 use crate::token::Token;
 use atoll_replica::{Incarnation, Moment, NodeId};
+use atoll_tls::{NoTls, Stream, is_handshake};
 use atoll_wire::{Decoder, Limits};
 use mio::Registry;
 use mio::net::TcpStream;
@@ -12,7 +13,7 @@ use std::io::{self, Read};
 
 /// One connection.
 pub(super) struct Heard {
-    socket: TcpStream,
+    stream: Stream<TcpStream>,
     decoder: Decoder,
     from: Option<Greeting>,
     /// By when it has to have said who it is; unknown before the first look at it.
@@ -26,10 +27,14 @@ const GREETING_US: u64 = 5_000_000;
 pub(super) const ROOM_BYTES: usize = 256 << 10;
 
 impl Heard {
-    pub(super) fn new(socket: TcpStream) -> Self {
+    pub(super) fn new(stream: Stream<TcpStream>) -> Self {
         // Before somebody has said who it is, little is taken from it.
         let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
-        Self { socket, decoder, from: None, greets_by: None }
+        Self { stream, decoder, from: None, greets_by: None }
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.stream.is_handshaking()
     }
 
     /// Who is on the other side, if it has said so.
@@ -51,21 +56,33 @@ impl Heard {
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> bool {
+        if self.stream.send().is_err() {
+            return false;
+        }
         loop {
-            match self.socket.read(room) {
+            match self.stream.read(room) {
                 Ok(0) => return false,
                 Ok(count) => {
+                    let is_first = self.from.is_none() && !self.stream.is_encrypted();
+                    if is_first && is_handshake(room) {
+                        return self.refuse(&"it speaks TLS, which this node has no certificate for");
+                    }
                     self.decoder.feed(room.get(..count).unwrap_or_default());
                     if !self.hand_on(me, secret, hear) {
                         return false;
                     }
-                    // A socket that gave less than was asked for has nothing left, and the poll tells of more.
-                    if count < room.len() && !is_closed {
+                    // A socket that gave less than was asked for has nothing left, and the poll tells of more. What is
+                    // decrypted comes record by record.
+                    if count < room.len() && !is_closed && !self.stream.is_encrypted() {
                         return true;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.get_ref().is_some_and(|error| error.is::<NoTls>()) => {
+                    return self.refuse(&"it does not speak TLS, which this node expects");
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return self.refuse(&error),
                 Err(_) => return false,
             }
         }
@@ -106,7 +123,7 @@ impl Heard {
 
     /// Says in the log who is not listened to any more, and why.
     pub(super) fn refuse(&self, why: &dyn std::fmt::Display) -> bool {
-        let peer = self.socket.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        let peer = self.stream.socket().peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let node = self.node().map(|node| node.to_string());
         tracing::warn!(peer, node, %why, "a peer is not listened to any more");
         false
@@ -114,6 +131,6 @@ impl Heard {
 
     pub(super) fn hang_up(&mut self, registry: &Registry) {
         // It is closed all the same.
-        drop(registry.deregister(&mut self.socket));
+        drop(registry.deregister(self.stream.socket_mut()));
     }
 }

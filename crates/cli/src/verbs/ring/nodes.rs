@@ -5,7 +5,7 @@
 
 use super::hosts::expand;
 use crate::Failure;
-use atoll_ring::{CouncilGroup, HostPort, NodeId, Others, RingOptions, RingShape, Token};
+use atoll_ring::{CouncilGroup, HostPort, NodeId, NodeTls, Others, RingOptions, RingShape, Token};
 use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl RingNodes {
         listen: SocketAddr,
         announce: Option<&HostPort>,
         folder: Option<&Path>,
-        token: Option<&Token>,
+        (token, tls): (Option<&Token>, Option<&NodeTls>),
     ) -> Result<Option<Others>, Failure> {
         let Some(text) = &self.nodes else { return Ok(None) };
         let nodes = parse(text, listen.port())?;
@@ -59,8 +59,11 @@ impl RingNodes {
             ));
         }
         let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();
+        let hosts = group.iter().map(|(node, told)| (*node, told.host.clone())).collect();
         let members = group.into_iter().map(|(node, told)| Ok((node, group_address(told)?)));
         let group = CouncilGroup {
+            hosts,
+            tls: tls.and_then(|tls| tls.peers.clone()),
             members: members.collect::<Result<_, Failure>>()?,
             listen: if at < GROUP_NODES { Some(above(listen, GROUP_ABOVE)?) } else { None },
             folder: folder.map(|folder| folder.join("group")).filter(|_| at < GROUP_NODES),

@@ -2,9 +2,11 @@
 //!
 //! Invariant: no node outlives this process, however it ends.
 
+use super::certificates::Made;
 use super::{persistence, place};
 use crate::output::note;
 use crate::{Failure, Session};
+use atoll_open::{RingOperator, RingUrl, operate_ring};
 use atoll_ring::{Persistence, Place};
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,7 +15,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// `atoll ring up`
 #[derive(Args, Debug)]
@@ -21,7 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
   atoll ring up --memory
   atoll ring up --store ./ring --nodes 5 --durability synced
 Nodes listen at --port and the ports above it, and keep what they have in node-1, node-2, ... of the folder;
-the token that clients show lies in the file token beside them. Each node is a process, which may be killed to
+the token that clients show lies in the file token beside them. With --tls everything is encrypted, and
+clients trust tls/authority.pem beside them. Each node is a process, which may be killed to
 see what happens. Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
 pub struct RingUp {
     /// Nodes
@@ -36,6 +38,9 @@ pub struct RingUp {
     /// Keep everything in memory, and nothing when it ends
     #[arg(long)]
     memory: bool,
+    /// Encrypt everything, with certificates that are made in the folder
+    #[arg(long, conflicts_with = "memory")]
+    tls: bool,
 }
 
 /// How long a ring may take until it serves; with all that it had it takes a few seconds.
@@ -61,11 +66,13 @@ impl RingUp {
         };
         let durability = persistence(session)?;
         let addresses = self.addresses()?;
+        let made = folder.as_deref().filter(|_| self.tls).map(Made::in_folder).transpose()?;
         let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
         let mut nodes = Vec::new();
         let mut told = Vec::new();
         for (number, address) in (1..).zip(&addresses) {
-            let mut node = self.begin((number, *address), &addresses, folder.as_deref(), durability)?;
+            let mut node =
+                self.begin((number, *address), &addresses, (folder.as_deref(), made.as_ref()), durability)?;
             let mut said = BufReader::new(node.0.stdout.take().ok_or_else(|| broken(number))?);
             let mut line = String::new();
             let read = said.read_line(&mut line);
@@ -83,18 +90,16 @@ impl RingUp {
         }
         drop(ended);
         session.end_on_interrupt();
-        let token = folder.as_deref().map(|folder| std::fs::read_to_string(folder.join("token")));
-        let token = token.transpose().map_err(|source| Failure::File {
-            action: "read",
-            place: "the token of the ring".to_owned(),
-            source,
-        })?;
-        if let Some(first) = addresses.first()
-            && !serves(*first, token.as_deref().map(str::trim)).await
-        {
+        let ring = RingUrl {
+            nodes: addresses.first().map(SocketAddr::to_string).into_iter().collect(),
+            token_file: folder.as_deref().map(|folder| folder.join("token")),
+            tls_authority: made.as_ref().map(Made::trusted),
+            ..RingUrl::default()
+        };
+        if !serves(&operate_ring(&ring)?).await {
             note("not every slot is served yet: copies are missing, or nodes are still being waited for");
         }
-        self.tell(session, &addresses, folder.as_deref(), &told)?;
+        self.tell(session, &addresses, (folder.as_deref(), made.as_ref()), &told)?;
         while let Some(number) = ends.recv().await {
             note(&format!("node {number} ended"));
         }
@@ -115,7 +120,7 @@ impl RingUp {
         &self,
         (number, address): (u32, SocketAddr),
         all: &[SocketAddr],
-        folder: Option<&Path>,
+        (folder, made): (Option<&Path>, Option<&Made>),
         durability: Persistence,
     ) -> Result<Running, Failure> {
         let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
@@ -141,6 +146,10 @@ impl RingUp {
                 source,
             })?;
         }
+        if let Some(files) = made.map(|made| made.node(number)).transpose()? {
+            command.arg("--tls-certificate").arg(files.certificate).arg("--tls-key").arg(files.key);
+            files.authority.iter().for_each(|file| drop(command.arg("--tls-authority").arg(file)));
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Ok(Running(command.spawn().map_err(failed)?))
     }
@@ -149,7 +158,7 @@ impl RingUp {
         &self,
         session: &Session,
         addresses: &[SocketAddr],
-        folder: Option<&Path>,
+        (folder, made): (Option<&Path>, Option<&Made>),
         told: &[Value],
     ) -> Result<(), Failure> {
         let token = folder.map(|folder| format!("REDISCLI_AUTH=$(cat {}) ", folder.join("token").display()));
@@ -159,33 +168,25 @@ impl RingUp {
             let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
             format!("  node {} at {}, process {}", node["number"], text("listening"), node["pid"])
         }));
-        lines.push(format!("connect with: {}redis-cli -c -p {}", token.unwrap_or_default(), self.port));
+        let tls =
+            made.map(|made| format!(" --tls --cacert {}", made.trusted().display())).unwrap_or_default();
+        lines.push(format!("connect with: {}redis-cli{tls} -c -p {}", token.unwrap_or_default(), self.port));
         session.output.either(|| lines.join("\n"), || json!({ "nodes": told, "store": place }))?;
         session.output.flush()
     }
 }
 
 /// Whether every slot is served, as a node says: waits for it for a while.
-async fn serves(node: SocketAddr, token: Option<&str>) -> bool {
-    let token = token.map(|token| format!("AUTH {token}\r\n")).unwrap_or_default();
-    let asked = format!("{token}CLUSTER INFO\r\nQUIT\r\n");
+async fn serves(ring: &RingOperator) -> bool {
     let until = tokio::time::Instant::now() + SERVES_TIME_MAX;
     while tokio::time::Instant::now() < until {
-        let told = tokio::time::timeout(SERVES_TIME_MAX, ask(node, &asked)).await;
-        if matches!(told, Ok(Ok(told)) if told.contains("cluster_state:ok")) {
+        let told = tokio::time::timeout(SERVES_TIME_MAX, ring.status()).await;
+        if matches!(told, Ok(Ok(status)) if status.served == status.slots) {
             return true;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
     false
-}
-
-async fn ask(node: SocketAddr, asked: &str) -> std::io::Result<String> {
-    let mut socket = tokio::net::TcpStream::connect(node).await?;
-    socket.write_all(asked.as_bytes()).await?;
-    let mut told = String::new();
-    socket.read_to_string(&mut told).await?;
-    Ok(told)
 }
 
 /// The durability as the command line of a node has it.

@@ -1,0 +1,132 @@
+//! What is wrong with the files that say who is who.
+
+use atoll_errors::ErrorKind;
+use std::io;
+use std::path::PathBuf;
+
+/// Why nothing can be encrypted: a file, and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A key can be read by everybody.
+    #[error("the key in {} can be read by others", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file holds something else than it should.
+    #[error("{} holds no {what}: {problem}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// What it should hold.
+        what: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The key is that of another certificate.
+    #[error("the key in {} is not that of the certificate in {}", key.display(), certificate.display())]
+    OtherKey {
+        /// The file of the key.
+        key: PathBuf,
+        /// The file of the certificate.
+        certificate: PathBuf,
+    },
+    /// The time of a certificate is over.
+    #[error("the certificate in {} was good until {until}", path.display())]
+    Expired {
+        /// The file.
+        path: PathBuf,
+        /// Its last day.
+        until: String,
+    },
+    /// The time of a certificate did not begin yet.
+    #[error("the certificate in {} is good from {from} on", path.display())]
+    Early {
+        /// The file.
+        path: PathBuf,
+        /// Its first day.
+        from: String,
+    },
+    /// A certificate is not of the authority that is named beside it.
+    #[error("the certificate in {} is not of the authority in {}", certificate.display(), authority.display())]
+    OtherAuthority {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the authority.
+        authority: PathBuf,
+    },
+    /// A certificate is for other hosts than this one.
+    #[error("the certificate in {} is not for {host}, but for {names}", path.display())]
+    OtherHost {
+        /// The file.
+        path: PathBuf,
+        /// What clients and nodes are told to connect to.
+        host: String,
+        /// What the certificate is for.
+        names: String,
+    },
+    /// A certificate cannot be used for what it is needed for.
+    #[error("the certificate in {} cannot be used: {problem}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why, in the words of the library that looked at it.
+        problem: String,
+    },
+    /// No authority was named, and one is needed.
+    #[error("nodes know each other by the authority of their certificates, and none is named")]
+    NoAuthority,
+    /// Something that is named as a host is none.
+    #[error("{host:?} is no name of a host")]
+    Host {
+        /// What it is.
+        host: String,
+    },
+}
+
+impl TlsError {
+    /// The kind, the same at every door.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// What would help.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "name a file in PEM format that this user may read",
+            Self::Exposed { .. } => "chmod 600",
+            Self::Malformed { .. } => {
+                "a file in PEM format is expected, with lines such as -----BEGIN CERTIFICATE-----"
+            }
+            Self::OtherKey { .. } => "name the key with which the certificate was asked for",
+            Self::Expired { .. } => "have it renewed, or look at the clock of this machine",
+            Self::Early { .. } => "look at the clock of this machine",
+            Self::OtherAuthority { .. } => {
+                "name the authority that signed it, with the chain in between in the file of the certificate"
+            }
+            Self::OtherHost { .. } => {
+                "have one made for that host, or say with --announce which host clients and nodes are told"
+            }
+            Self::Unusable { .. } => {
+                "nodes need one for serverAuth and clientAuth, version 3, of an authority"
+            }
+            Self::NoAuthority => "name it with --tls-authority FILE",
+            Self::Host { .. } => "a name such as node-1.example.org, or a number such as 10.0.0.7",
+        }
+    }
+}
