@@ -34,6 +34,7 @@ pub const ROOMS: &[Room] = &[
             "atoll-buffer",
             "atoll-options",
             "atoll-wire",
+            "atoll-tls",
             "atoll-resp",
             "atoll-disk",
         ],

@@ -125,7 +125,9 @@ impl SlotTable {
 
     /// How many slots a node should answer for, and how many have somebody who does.
     pub(crate) fn served(&self) -> (u64, u64) {
-        (self.routes.len() as u64, self.nodes.iter().map(|node| u64::from(node.leads)).sum())
+        // A node that is down still leads the slots of which it has the last copy, and answers nothing.
+        let up = self.nodes.iter().filter(|node| node.is_up);
+        (self.routes.len() as u64, up.map(|node| u64::from(node.leads)).sum())
     }
 
     /// Each node: its number, its address for clients, and whether others hear it.

@@ -122,7 +122,7 @@ impl SlotTable {
         number(writer, "group_silent_ms", silent_ms);
         number(writer, "group_leader", group.leader.map_or(0, |leader| leader.0.into()));
         number(writer, "slots", self.routes.len() as u64);
-        number(writer, "served", self.nodes.iter().map(|node| u64::from(node.leads)).sum());
+        number(writer, "served", self.served().1);
         let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);
         number(writer, "copies_in_sync_min", copies as u64);
         writer.string(b"nodes");
@@ -150,7 +150,9 @@ impl SlotTable {
 
     /// The first ranges of slots that nobody answers for: first, last, and the nodes that had their last copies.
     fn write_down(&self, writer: &mut ReplyWriter<'_>) {
-        let is_down = |range: &&SlotRange| range.primary.is_none();
+        // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
+        let is_up = |place| self.nodes.get(usize::from(place)).is_some_and(|node| node.is_up);
+        let is_down = |range: &&SlotRange| !range.primary.is_some_and(is_up);
         writer.string(b"down");
         writer.array(self.ranges.iter().filter(is_down).take(DOWN_MAX).count());
         for range in self.ranges.iter().filter(is_down).take(DOWN_MAX) {

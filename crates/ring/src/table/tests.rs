@@ -107,3 +107,17 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);
     assert!(text.contains(&last_of_all), "{text}");
 }
+
+#[test]
+fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
+    let mut table = table();
+    table.members.get_mut(&NodeId(2)).unwrap().is_up = false;
+    let seen = SlotTable::of(&table, NodeId(1));
+    assert_eq!(seen.served(), (SLOTS.into(), 100));
+    let mut reply = Vec::new();
+    seen.write_status(GroupHeard::default(), &[].into(), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let text = String::from_utf8(reply).unwrap();
+    let (_, down) = text.split_once("\r\ndown\r\n*").unwrap();
+    assert!(down.contains(":100\r\n"), "{down}");
+    assert!(!down.contains(":0\r\n:99\r\n"), "{down}");
+}

@@ -148,7 +148,9 @@ impl RingUp {
         }
         if let Some(files) = made.map(|made| made.node(number)).transpose()? {
             command.arg("--tls-certificate").arg(files.certificate).arg("--tls-key").arg(files.key);
-            files.authority.iter().for_each(|file| drop(command.arg("--tls-authority").arg(file)));
+            if let Some(file) = &files.authority {
+                command.arg("--tls-authority").arg(file);
+            }
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Ok(Running(command.spawn().map_err(failed)?))
