@@ -33,7 +33,7 @@ use up::RingUp;
 #[derive(Subcommand, Debug)]
 pub enum RingVerb {
     /// Run a node that answers clients of Redis
-    Serve(RingServe),
+    Serve(Box<RingServe>),
     /// Run a ring of several nodes on this machine
     Up(RingUp),
     /// Tell how a ring is: its nodes, and what each has

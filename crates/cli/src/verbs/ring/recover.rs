@@ -58,12 +58,14 @@ impl FromStr for Lost {
     }
 }
 
-/// How long it may take until the ring serves them.
-const SERVED_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long it may take until the ring serves one more of them.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Slots of one request.
 const SLOTS_AT_ONCE: usize = 1024;
+/// When nothing came of a question for so long, it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
@@ -94,11 +96,7 @@ impl Recover {
                 hint: "say yes when asked, or add --yes".to_owned(),
             });
         }
-        let slots: Vec<u16> = meant.iter().copied().collect();
-        for some in slots.chunks(SLOTS_AT_ONCE) {
-            operator.recover(some).await?;
-        }
-        let left = wait_until_served(&operator, &meant).await?;
+        let left = recover_until_served(&operator, &meant).await?;
         if left > 0 {
             let reason = format!(
                 "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
@@ -123,17 +121,27 @@ impl Recover {
     }
 }
 
-/// How many are still not served in the end.
-async fn wait_until_served(operator: &RingOperator, slots: &BTreeSet<u16>) -> Result<usize, Failure> {
-    let until = tokio::time::Instant::now() + SERVED_TIME_MAX;
-    loop {
-        let down = operator.status().await?.down;
-        let left: usize = down.iter().map(|range| slots.range(range.first..=range.last).count()).sum();
-        if left == 0 || tokio::time::Instant::now() > until {
-            return Ok(left);
+/// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The configuration
+/// group decides about one after the other, some hundred in a second, and a node drops what is too much at once.
+async fn recover_until_served(operator: &RingOperator, slots: &BTreeSet<u16>) -> Result<usize, Failure> {
+    let mut left: Vec<u16> = slots.iter().copied().collect();
+    let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
+    while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
+        if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > ASK_AGAIN) {
+            for some in left.chunks(SLOTS_AT_ONCE) {
+                operator.recover(some).await?;
+            }
+            asked_at = Some(tokio::time::Instant::now());
         }
         tokio::time::sleep(LOOK_EVERY).await;
+        let down = operator.status().await?.down;
+        let still: Vec<u16> =
+            down.iter().flat_map(|range| slots.range(range.first..=range.last)).copied().collect();
+        if still.len() != left.len() {
+            (left, changed_at) = (still, tokio::time::Instant::now());
+        }
     }
+    Ok(left.len())
 }
 
 /// Whether a person agrees; where there is none, nobody does.
