@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
-use support::Place;
+use support::{Place, free_port};
 
 /// A node, and where it listens.
 fn served(place: &Place, arguments: &[&str]) -> (Child, String) {
@@ -89,14 +89,6 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
         assert_eq!(failed.exit, Some(exit), "{arguments:?}: {}", failed.stderr);
         assert!(failed.stderr.contains(told), "{arguments:?}: {}", failed.stderr);
     }
-}
-
-/// Ports for a ring of three below those that the system hands out, which no other test of this process takes.
-fn free_port() -> u16 {
-    use std::sync::atomic::{AtomicU16, Ordering};
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % 600).unwrap();
-    10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 600 * 4
 }
 
 /// A ring of three processes, and a client that goes where it is sent.

@@ -8,16 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use support::Place;
-
-/// Ports for a ring of three that no other test of this kind takes.
-fn port() -> u16 {
-    13_000 + u16::try_from(std::process::id() % 500).unwrap() * 4
-}
+use support::{Place, free_port};
 
 #[test]
 fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() {
-    let (place, port) = (Place::new(), port());
+    let (place, port) = (Place::new(), free_port());
     let mut up =
         place.spawn(&["--json", "ring", "up", "--store", "ring", "--tls", "--port", &port.to_string()]);
     let mut line = String::new();

@@ -82,13 +82,21 @@ impl Asked<'_> {
     }
 }
 
-/// The names under the heading `Commands:`.
+/// The names under the heading `Commands:`, and the other names that are told of them.
 fn subcommands(help: &str) -> Vec<&str> {
     let listed = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1);
     let indented = listed.take_while(|line| line.starts_with(' ') || line.is_empty());
-    // Names are indented by two; what continues an explanation is indented further.
-    let names = indented.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).collect()
+    let (mut names, mut others) = (Vec::new(), Vec::new());
+    for line in indented {
+        // Names are indented by two; what continues an explanation is indented further.
+        if line.starts_with("  ") && !line.starts_with("   ") {
+            names.extend(line.split_whitespace().next());
+        }
+        let told = line.split_once("[alias").and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(']'));
+        others.extend(told.into_iter().flat_map(|(all, _)| all.split(", ")));
+    }
+    names.extend(others);
+    names
 }
 
 /// Whether the help knows the flag as a whole word.
@@ -104,11 +112,11 @@ fn has_flag(help: &str, flag: &str) -> bool {
 mod tests {
     use super::*;
 
-    const HELP: &str = "Keeps\n\nCommands:\n  put   Sets\n  scan  Lists what\n        lies between\n\nOptions:\n      --json-lines\n      --from <KEY>\n";
+    const HELP: &str = "Keeps\n\nCommands:\n  put   Sets\n  scan  Lists what\n        lies between [alias: list]\n\nOptions:\n      --json-lines\n      --from <KEY>\n";
 
     #[test]
     fn subcommands_and_flags_are_read_from_the_help() {
-        assert_eq!(subcommands(HELP), ["put", "scan"]);
+        assert_eq!(subcommands(HELP), ["put", "scan", "list"]);
         assert!(has_flag(HELP, "--from"));
         assert!(has_flag(HELP, "--json-lines"));
         assert!(!has_flag(HELP, "--json"));

@@ -4,6 +4,14 @@ use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// Ports for a ring of three below those that the system hands out, which no other test of this process takes.
+pub fn free_port() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 600).unwrap();
+    10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 600 * 4
+}
+
 /// A folder in which the program runs.
 pub struct Place {
     pub folder: TempDir,
