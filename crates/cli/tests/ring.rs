@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
+use std::sync::mpsc;
 use support::{Place, free_port};
 
 /// A node, and where it listens.
@@ -237,8 +238,9 @@ fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
     tell("from a kill to the next write", seconds);
 }
 
-/// Counts in a key of its own until nobody answers; what was acknowledged last, and what may have been written.
-fn count_up(port: u16, token: &str, name: &str, from: u64) -> (u64, u64) {
+/// Counts in a key of its own until nobody answers, and says when it was answered first; what was acknowledged last, and what may
+/// have been written.
+fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Sender<()>) -> (u64, u64) {
     let mut sockets: Vec<Option<TcpStream>> = (0..3).map(|_| None).collect();
     let (mut at, mut acknowledged, mut failures) = (0, from, 0);
     loop {
@@ -259,7 +261,12 @@ fn count_up(port: u16, token: &str, name: &str, from: u64) -> (u64, u64) {
             std::io::Result::Ok(reply)
         })();
         match asked.as_deref() {
-            Ok("+OK\r\n") => (acknowledged, failures) = (acknowledged + 1, 0),
+            Ok("+OK\r\n") => {
+                (acknowledged, failures) = (acknowledged + 1, 0);
+                if acknowledged == from + 1 {
+                    answered.send(()).unwrap();
+                }
+            }
             Ok(reply) if reply.starts_with("-MOVED ") => {
                 let to: u16 = reply.trim().rsplit_once(':').unwrap().1.parse().unwrap();
                 at = usize::from(to - port);
@@ -301,13 +308,18 @@ fn kill_all_under_load(durability: &str) {
         }
         let before = counted;
         let token = ring.token.clone();
+        let (answered, first_answers) = mpsc::channel();
         let clients: Vec<_> = (0..2)
             .map(|client| {
-                let (token, from) = (token.clone(), before[client].0);
-                std::thread::spawn(move || count_up(port, &token, &format!("counter-{client}"), from))
+                let (token, from, answered) = (token.clone(), before[client].0, answered.clone());
+                std::thread::spawn(move || {
+                    count_up(port, &token, &format!("counter-{client}"), from, &answered)
+                })
             })
             .collect();
-        // Any moment is as good as another.
+        drop(answered);
+        // From then on any moment is as good as another.
+        let _both = first_answers.iter().take(2).count();
         std::thread::sleep(std::time::Duration::from_millis(random.u64(200..600)));
         ring.kill_all();
         for (client, counting) in clients.into_iter().enumerate() {
