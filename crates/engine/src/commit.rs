@@ -502,7 +502,7 @@ fn small_put<'a>(op: &Op<'a>) -> Option<(u32, &'a [u8], &'a [u8])> {
 
 /// Whether a write is handed to the disk before it is acknowledged: a synced one in any case, for its sync would wait
 /// for ever.
-fn is_flushed(durability: Durability) -> bool {
+pub(crate) fn is_flushed(durability: Durability) -> bool {
     match durability {
         Durability::Buffered => false,
         Durability::Flushed => !planted::is(Bug::FlushSkipped),

@@ -12,16 +12,18 @@
 //! Invariant: what is decided under the latch holds until it is given back, since nobody else writes into the leaf.
 
 use crate::EngineError;
+use crate::amend::{Amending, Amendment};
 use crate::batch::{Action, Op};
-use crate::commit::{Visible, check_size, check_sizes};
+use crate::commit::{Placed, Visible, check_size, check_sizes};
 use crate::forest::{Appended, Count, Forest, NewValue, TreeState, appended};
+use crate::gate::Placing;
 use crate::leaf::{Full, HEAD_LINES, Leaf, SharedLeaf};
 use crate::log::Chores;
 use crate::node::Node;
-use crate::shared::Shared;
+use crate::shared::{Shared, Writer};
 use crate::threads::fence;
 use crate::tree::HashedKey;
-use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
+use crate::value::{Chain, Front, INLINE_BELOW, Piece, Stored, VALUE_MAX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,13 +40,15 @@ impl Shared {
             _ => return Ok(None),
         }
         check_sizes(std::slice::from_ref(op))?;
-        let done = self.change_record(op, flush)?;
-        Ok(done.map(|done| {
-            self.do_chores(done.chores);
-            self.ask_if_due(done.waiting);
-            done.left.iter().for_each(|chain| self.backing.has_left(chain));
-            done.visible
-        }))
+        Ok(self.change_record(op, flush)?.map(|done| self.after(done)))
+    }
+
+    /// What is left of a commit in place once all locks are given back.
+    pub(crate) fn after(&self, done: Done) -> Visible {
+        self.do_chores(done.chores);
+        self.ask_if_due(done.waiting);
+        done.left.iter().for_each(|chain| self.backing.has_left(chain));
+        done.visible
     }
 
     fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<Done>, EngineError> {
@@ -67,13 +71,72 @@ impl Shared {
             }
             _ => (None, None),
         };
-        let is_append = matches!(op.action, Action::Append(..));
         let mut latched = leaf.latched(&self.latches, &placing);
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
+        let at = At {
+            placing: &placing,
+            forest: &forest,
+            tree,
+            place: leaf.locate(key.bytes, usize::MAX),
+            leaf,
+            key,
+        };
+        self.change_at(at, op, value, placed, flush)
+    }
+
+    /// Shows what the value of a key begins with, where it lies, and makes the change that is then wanted.
+    pub(crate) fn amend_in_place<'c, const N: usize>(
+        &self,
+        tree: u32,
+        key: &'c [u8],
+        flush: bool,
+        decide: impl FnOnce(Option<Front<N>>) -> Option<Amendment<'c>>,
+    ) -> Result<Amending, EngineError> {
+        let placing = self.writer.placing();
+        self.check_writable()?;
+        let forest = self.forest.read();
+        let hashed = HashedKey::new(key);
+        let Some((state, leaf)) = leaf_to_change(&forest, tree, key) else { return Ok(Amending::Unseen) };
+        let mut latched = leaf.latched(&self.latches, &placing);
+        let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else {
+            return Ok(Amending::Unseen);
+        };
+        let place = leaf.locate(key, usize::MAX);
+        let front = place.ok().map(|slot| self.value_ref(leaf.value(slot), forest.epoch).front());
+        if front == Some(None) {
+            return Ok(Amending::Unseen);
+        }
+        let Some(action) = decide(front.flatten()).map(|change| change.of(key)) else {
+            return Ok(Amending::Seen);
+        };
+        let op = Op { tree, action };
+        let value = match action {
+            Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() < INLINE_BELOW => {
+                Some(NewValue::Inline(given.bytes()))
+            }
+            Action::Delete(_) => None,
+            _ => return Ok(Amending::Seen),
+        };
+        check_sizes(std::slice::from_ref(&op))?;
+        let at = At { placing: &placing, forest: &forest, tree: state, place, leaf, key: hashed };
+        Ok(self.change_at(at, &op, value, None, flush)?.map_or(Amending::Seen, Amending::Done))
+    }
+
+    /// Logs a change of a record and makes it; none, and nothing done, if the leaf does not take it as it is.
+    fn change_at(
+        &self,
+        at: At<'_, '_>,
+        op: &Op<'_>,
+        value: Option<NewValue<'_>>,
+        placed: Option<Placed>,
+        flush: bool,
+    ) -> Result<Option<Done>, EngineError> {
+        let At { placing, forest, tree, leaf, place, key } = at;
+        let is_append = matches!(op.action, Action::Append(..));
         let mut room = [0; INLINE_BELOW];
         let (edit, joined) = match value {
-            Some(added) if is_append => self.append_to(leaf, key, &added, &mut room, forest.epoch)?,
-            value => (Edit::of(leaf, key, value), None),
+            Some(added) if is_append => self.append_to(leaf, key, place, &added, &mut room, forest.epoch)?,
+            value => (Edit::of(leaf, key, place, value), None),
         };
         let Some(edit) = edit else { return Ok(None) };
         let mut writer = placing.content();
@@ -95,11 +158,11 @@ impl Shared {
         &self,
         leaf: &mut Leaf,
         key: HashedKey<'_>,
+        place: Result<usize, usize>,
         added: &NewValue<'a>,
         room: &'a mut [u8; INLINE_BELOW],
         epoch: u64,
     ) -> Result<(Option<Edit<'a>>, Option<Piece>), EngineError> {
-        let place = leaf.locate(key.bytes, usize::MAX);
         let length = place.map_or(0, |slot| leaf.value(slot).len());
         check_size("value", length + added.stored().len(), 0, VALUE_MAX)?;
         if let (Ok(slot), NewValue::Inline(bytes)) = (place, added)
@@ -145,8 +208,18 @@ fn is_ours(leaf: &Leaf, forest: &Forest) -> bool {
     leaf.birth == forest.epoch && leaf.home.get().is_none()
 }
 
+/// Where a record is, or would be, and what is held meanwhile.
+struct At<'a, 'l> {
+    placing: &'a Placing<'a, Writer>,
+    forest: &'a Forest,
+    tree: &'a TreeState,
+    leaf: &'l mut Leaf,
+    place: Result<usize, usize>,
+    key: HashedKey<'a>,
+}
+
 /// A commit in place.
-struct Done {
+pub(crate) struct Done {
     visible: Visible,
     /// Bytes that wait for a checkpoint with it.
     waiting: u64,
@@ -167,8 +240,12 @@ enum Edit<'a> {
 
 impl<'a> Edit<'a> {
     /// The edit, if the leaf takes it as it is; none for a delete of what is not there.
-    fn of(leaf: &Leaf, key: HashedKey<'_>, value: Option<NewValue<'a>>) -> Option<Self> {
-        let place = leaf.locate(key.bytes, usize::MAX);
+    fn of(
+        leaf: &Leaf,
+        key: HashedKey<'_>,
+        place: Result<usize, usize>,
+        value: Option<NewValue<'a>>,
+    ) -> Option<Self> {
         match value {
             None => place.ok().filter(|&slot| leaf.spares(slot)).map(Self::Remove),
             Some(value) => Self::at(place, leaf, key, value),

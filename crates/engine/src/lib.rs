@@ -25,6 +25,7 @@ mod shared;
 mod stats;
 
 // The journey of a write.
+mod amend;
 mod batch;
 mod bulk;
 mod commit;
@@ -77,6 +78,7 @@ mod planted;
 mod prefetch;
 mod threads;
 
+pub use amend::{Amended, Amendment};
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
 pub use changes::{Change, TreeChanges};
