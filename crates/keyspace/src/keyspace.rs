@@ -8,6 +8,7 @@ mod import;
 mod listing;
 mod moving;
 mod pending;
+mod there;
 
 use crate::answer::Answer;
 use crate::cell::{self, CellName};
@@ -22,6 +23,7 @@ use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
 use pending::Pending;
 use std::ops::{Bound, ControlFlow};
+use there::Entry;
 
 pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
@@ -96,6 +98,14 @@ impl Keyspace {
         protocol: Protocol,
         reply: &mut Vec<u8>,
     ) -> Result<(), KeyspaceError> {
+        if !self.keeps_states
+            && let Some(key) = there::only_key(command)
+        {
+            let entry = Entry { slot, applied, time_ms, command };
+            if self.apply_there(&entry, key, Answer::new(reply, protocol))? {
+                return Ok(());
+            }
+        }
         let answer = Answer::new(reply, protocol);
         self.write(slot, applied, time_ms, answer, |writing| evaluate::write(writing, command))
     }

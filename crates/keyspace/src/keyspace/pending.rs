@@ -5,7 +5,7 @@
 use crate::KeyspaceError;
 use crate::cells::Changes;
 use atoll_buffer::Buffer;
-use atoll_engine::{Durability, Engine, Tree, WriteBatch};
+use atoll_engine::{Amendment, Durability, Engine, Tree, WriteBatch};
 use std::ops::Bound;
 
 /// Changes of one command until they are committed.
@@ -37,6 +37,15 @@ impl Pending {
     pub(super) fn new(tree: &Tree) -> Self {
         let (name, value, batch) = Default::default();
         Self { tree: tree.clone(), only: None, name, value, batch, bytes: 0 }
+    }
+
+    /// What becomes of the one cell that changes; none where that is more than one, or none.
+    pub(super) fn only_change(&self) -> Option<Amendment<'_>> {
+        Some(match self.only? {
+            Only::Put => Amendment::Put(&self.value),
+            Only::Append => Amendment::Append(&self.value),
+            Only::Delete => Amendment::Delete,
+        })
     }
 
     /// Makes all changes together.

@@ -1,0 +1,110 @@
+//! Writes that look at one cell and change it: looked up once, and evaluated where the cell lies.
+//!
+//! Only in memory, where no state of the slot is written beside the cell.
+//!
+//! Invariant: a command evaluated here answers and changes what it would with all cells before it. Whoever looks for more than the
+//! one cell fails, and is evaluated anew.
+
+use super::Keyspace;
+use crate::answer::Answer;
+use crate::cell::CellName;
+use crate::cells::{CellFront, CellRef, CellValue, Cells, Changes};
+use crate::evaluate;
+use crate::evaluate::run::{self, Scene};
+use crate::state::SlotState;
+use crate::{Applied, KEY_BYTES_MAX, KeyspaceError};
+use atoll_engine::{Amended, Direction, Durability};
+use atoll_resp::{Command, SetAnswer, SetCondition};
+use std::ops::{Bound, ControlFlow};
+
+/// The key of a command that most likely looks at nothing but what its head begins with.
+pub(super) fn only_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    let key = match command {
+        Command::Set(request)
+            if request.answer != SetAnswer::Former
+                && !matches!(request.condition, SetCondition::Equals(_)) =>
+        {
+            request.key
+        }
+        Command::Append { key, .. } => key,
+        _ => return None,
+    };
+    (key.len() <= KEY_BYTES_MAX).then_some(key)
+}
+
+/// A command at its place in the log.
+pub(super) struct Entry<'a, 'c> {
+    pub(super) slot: u16,
+    pub(super) applied: Applied,
+    pub(super) time_ms: u64,
+    pub(super) command: &'a Command<'c>,
+}
+
+impl Keyspace {
+    /// Evaluates a command about this key where its cell lies; whether that could be done. Otherwise nothing was changed or answered.
+    pub(super) fn apply_there(
+        &mut self,
+        entry: &Entry<'_, '_>,
+        key: &[u8],
+        mut answer: Answer<'_>,
+    ) -> Result<bool, KeyspaceError> {
+        let &Entry { slot, applied, time_ms, command } = entry;
+        let state = *self.whole(slot)?;
+        let name = CellName::head(slot, key);
+        let mut evaluated: Option<SlotState> = None;
+        self.pending.clear();
+        let (pending, evaluated_to, answer_to) = (&mut self.pending, &mut evaluated, &mut answer);
+        let amended = self.tree.amend(&name, Durability::Buffered, |front| {
+            let cells = OneCell { name: &name, front };
+            let scene = Scene { cells: &cells, slot, state, time_ms };
+            let state =
+                run::write(scene, pending, applied, answer_to, |writing| evaluate::write(writing, command));
+            *evaluated_to = state.ok();
+            evaluated_to.and(pending.only_change())
+        });
+        let done = match (amended, evaluated) {
+            (Ok(Amended::Unseen), _) | (Ok(Amended::Seen), None) => return Ok(false),
+            (Ok(Amended::Seen), Some(_)) => self.pending.commit(&self.engine),
+            (Ok(Amended::Committed(_)), _) => Ok(()),
+            (Err(error), _) => Err(error.into()),
+        };
+        if let Err(error) = done {
+            answer.take_back();
+            return Err(error);
+        }
+        evaluated.into_iter().for_each(|state| self.set_state(slot, state));
+        Ok(true)
+    }
+}
+
+/// What is known of one cell while somebody has it.
+struct OneCell<'a> {
+    name: &'a [u8],
+    front: Option<CellFront>,
+}
+
+/// Never told to anybody: who meets it evaluates the command anew.
+const ELSEWHERE: KeyspaceError = KeyspaceError::Corrupt { what: "a cell that others have" };
+
+impl Cells for OneCell<'_> {
+    fn show<R>(&self, _: &[u8], _: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, KeyspaceError> {
+        Err(ELSEWHERE)
+    }
+
+    fn value(&self, _: &[u8]) -> Result<Option<CellValue>, KeyspaceError> {
+        Err(ELSEWHERE)
+    }
+
+    fn front(&self, name: &[u8]) -> Result<Option<CellFront>, KeyspaceError> {
+        if name == self.name { Ok(self.front) } else { Err(ELSEWHERE) }
+    }
+
+    fn visit(
+        &self,
+        _: (Bound<&[u8]>, Bound<&[u8]>),
+        _: Direction,
+        _: impl FnMut(&[u8], CellRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), KeyspaceError> {
+        Err(ELSEWHERE)
+    }
+}
