@@ -98,7 +98,7 @@ class Ring:
         self.token = (folder / "token").read_text().strip()
         named = ",".join(f"{host}:{port}" for host, port in self.nodes)
         #: What a program opens.
-        self.url = f"ring://{named}/?token-file={folder / 'token'}"
+        self.url = f"ring://{named}/?time-out=60s&token-file={folder / 'token'}"
 
     def kill(self, at: int) -> None:
         """Ends a node with a signal that it cannot see."""

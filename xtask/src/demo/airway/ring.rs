@@ -28,7 +28,10 @@ const ABOVE: [u16; 3] = [0, 10_000, 20_000];
 
 /// What nodes know is asked for so often, and for so long.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long calls are tried again: on a machine that does much else, others take their time to take over.
+const TIME_OUT: &str = "60s";
 
 /// Nodes that run, or are dead at the moment.
 pub struct Ring {
@@ -78,7 +81,7 @@ impl Ring {
         let nodes: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
         let token = self.folder.join("token").to_string_lossy().replace('%', "%25");
         let token = token.replace('&', "%26").replace('#', "%23").replace('?', "%3F").replace('*', "%2A");
-        format!("ring://{}/?token-file={token}", nodes.join(","))
+        format!("ring://{}/?time-out={TIME_OUT}&token-file={token}", nodes.join(","))
     }
 
     /// Where its nodes keep what they have.
