@@ -81,8 +81,8 @@ def names_on_ring(store: str) -> dict[str, str]:
     if not store.startswith("ring:"):
         return {}
     nodes = store.count(",") + 1
-    print(f"  The store is a ring of {nodes} nodes, each a process with its files; all copies are counted. Rows come from them")
-    print("  over sockets, and their memory is not emptied before a cold answer. DuckDB reads a file beside it.")
+    print(f"  The store is a ring of {nodes} nodes, each a process with its files, and all copies are counted. Rows come over")
+    print("  sockets, and the nodes' memory is not emptied before a cold answer. DuckDB reads a file beside it.")
     return {"atoll": f"Atoll, ring of {nodes} nodes", "scan": "full scan of the ring"}
 
 

@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long calls are tried again: on a machine that does much else, others take their time to take over.
 const TIME_OUT: &str = "60s";
+/// Whoever asks how the ring is asks again.
+const STATUS_TIME_OUT: &str = "2s";
 
 /// Nodes that run, or are dead at the moment.
 pub struct Ring {
@@ -74,14 +76,14 @@ impl Ring {
 
     /// What programs open.
     pub fn url(&self) -> String {
-        self.url_of(&self.addresses)
+        self.url_of(&self.addresses, TIME_OUT)
     }
 
-    fn url_of(&self, addresses: &[SocketAddr]) -> String {
+    fn url_of(&self, addresses: &[SocketAddr], time_out: &str) -> String {
         let nodes: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
         let token = self.folder.join("token").to_string_lossy().replace('%', "%25");
         let token = token.replace('&', "%26").replace('#', "%23").replace('?', "%3F").replace('*', "%2A");
-        format!("ring://{}/?time-out={TIME_OUT}&token-file={token}", nodes.join(","))
+        format!("ring://{}/?time-out={time_out}&token-file={token}", nodes.join(","))
     }
 
     /// Where its nodes keep what they have.
@@ -208,7 +210,7 @@ impl Ring {
         let running = self.addresses.iter().zip(&self.running).filter(|(_, node)| node.is_some());
         let alive: Vec<SocketAddr> = running.map(|(address, _)| *address).collect();
         let mut command = Command::new(&self.program);
-        command.args(words).arg("--store").arg(self.url_of(&alive)).stdin(Stdio::null());
+        command.args(words).arg("--store").arg(self.url_of(&alive, STATUS_TIME_OUT)).stdin(Stdio::null());
         let output = command.output().map_err(Failure::io("start atoll ring status"))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
