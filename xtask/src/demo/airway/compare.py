@@ -1,9 +1,10 @@
 """Ask the same of Atoll, of a full scan, and of DuckDB on Parquet; then judge ten estimates by the truth.
 
-    python compare.py STORE OUT.json
+    python compare.py STORE OUT.json [FOLDER]
 
 Every first answer is by a new process that finds none of the file in memory; opening is part of it ("cold").
-"Warm" is the median of the answers after it.
+"Warm" is the median of the answers after it. A store that is no folder itself has FOLDER to keep its files in: the nodes
+of a ring keep what they have in memory, so there the first answer of a process is not one from the disk.
 
 DuckDB gets the rows as a simulation leaves them, in the order of time, compressed, and beside them a column of
 random numbers to sample by: the very order that Atoll keeps, so that both must give the same answers.
@@ -59,17 +60,33 @@ def main() -> None:
     if sys.argv[1] == "answer":
         answer(*sys.argv[2:])
         return
-    store, out = Path(sys.argv[1]), Path(sys.argv[2])
-    parquet = out.with_suffix(".parquet")
+    store, out = sys.argv[1], Path(sys.argv[2])
+    folder, parquet = Path((sys.argv[3:] or [store])[0]), out.with_suffix(".parquet")
     total = export(store, parquet)
-    print(f"  {total:,} rows. The store takes {megabytes(size(store))}, Parquet {megabytes(size(parquet))}.\n")
-    results = {"rows": total, "answers": compare(store, parquet), "estimates": estimates(store, SHARE)}
+    print(f"  {total:,} rows. The store takes {megabytes(size(folder))}, Parquet {megabytes(size(parquet))}.")
+    names = ENGINES | names_on_ring(store)
+    print()
+    results = {
+        "rows": total,
+        "answers": compare(store, folder, parquet, names),
+        "estimates": estimates(store, SHARE),
+    }
     out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if not all(result["same"] for result in results["answers"]):
         sys.exit("the engines do not agree")
 
 
-def export(store: Path, parquet: Path) -> int:
+def names_on_ring(store: str) -> dict[str, str]:
+    """What a ring is called in the table, and what has to be known to read that; nothing for a folder."""
+    if not store.startswith("ring:"):
+        return {}
+    nodes = store.count(",") + 1
+    print(f"  The store is a ring of {nodes} nodes, each a process with its files, and all copies are counted. Rows come over")
+    print("  sockets, and the nodes' memory is not emptied before a cold answer. DuckDB reads a file beside it.")
+    return {"atoll": f"Atoll, ring of {nodes} nodes", "scan": "full scan of the ring"}
+
+
+def export(store: str, parquet: Path) -> int:
     """Writes all rows for DuckDB; how many there are."""
     import pyarrow
     from pyarrow import parquet as files
@@ -82,16 +99,16 @@ def export(store: Path, parquet: Path) -> int:
     return len(rows)
 
 
-def compare(store: Path, parquet: Path) -> list[dict[str, Any]]:
+def compare(store: str, folder: Path, parquet: Path, names: dict[str, str]) -> list[dict[str, Any]]:
     """Asks every question of every engine, and prints what it took."""
     print(f"  {'':34} {'rows out':>10} {'rows read':>12} {'read':>10} {'cold':>11} {'warm':>11}")
     results = []
     for question, title in QUESTIONS.items():
         print(f"  {title}")
         truth = None
-        for engine, name in ENGINES.items():
-            place = parquet if engine == "duckdb" else store
-            result = asked(engine, question, place)
+        for engine, name in names.items():
+            forget(parquet if engine == "duckdb" else folder)
+            result = asked(engine, question, str(parquet) if engine == "duckdb" else store)
             truth = result if engine == "scan" else truth
             results.append({"question": question, "engine": engine, **result})
             print(
@@ -128,10 +145,9 @@ def is_same(question: str, result: dict[str, Any], truth: dict[str, Any]) -> boo
     return result["rows"] == truth["rows"] and apart < 1e-6
 
 
-def asked(engine: str, question: str, place: Path) -> dict[str, Any]:
-    """The answer of a new process, which finds the files of the store on the disk only."""
-    forget(place)
-    command = [sys.executable, __file__, "answer", engine, question, str(place)]
+def asked(engine: str, question: str, place: str) -> dict[str, Any]:
+    """The answer of a new process."""
+    command = [sys.executable, __file__, "answer", engine, question, place]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 

@@ -4,7 +4,6 @@ The truth is NumPy's, of every row: it shares no code with Atoll's estimators, a
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
@@ -49,7 +48,7 @@ QUANTITIES = (
 )
 
 
-def estimates(store: Path, share: float) -> list[dict[str, Any]]:
+def estimates(store: str, share: float) -> list[dict[str, Any]]:
     """Estimates ten quantities from one row in a hundred, and says whether the truth lies in the interval."""
     with atoll.open(store, create=False) as opened:
         table = opened.table("airway")

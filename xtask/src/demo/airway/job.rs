@@ -1,6 +1,6 @@
 //! The simulation as a job of two MPI ranks, one of which may be killed.
 
-use super::{CHECKPOINT_EVERY, EVERY, Place, STEPS};
+use super::{CHECKPOINT_EVERY, EVERY, Place, STEPS, STORE};
 use crate::console::Step;
 use crate::failure::Failure;
 use crate::run;
@@ -18,9 +18,23 @@ pub struct Job<'a> {
 /// What a line of the job says.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    Rank { rank: u64, process: u64 },
+    Rank {
+        rank: u64,
+        process: u64,
+    },
     Attempt(String),
     Step(u64),
+    /// Said at the end.
+    Longest(Longest),
+}
+
+/// How long the store kept somebody waiting at most, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Longest {
+    /// Until a step of a rank was written; the simulation computes on meanwhile.
+    pub append_ms: u64,
+    /// The simulation itself, checkpoints included.
+    pub simulation_ms: u64,
 }
 
 impl Job<'_> {
@@ -49,16 +63,23 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Runs to the last step.
-    pub fn run_to_the_end(&self) -> Result<(), Failure> {
+    /// Runs to the last step; `on_step` hears of each.
+    pub fn run_to_the_end(
+        &self,
+        mut on_step: impl FnMut(u64) -> Result<(), Failure>,
+    ) -> Result<Longest, Failure> {
+        let mut longest = Longest::default();
         let ran = self.run("the simulation again", |said| {
-            if let Said::Attempt(told) = said {
-                println!("       started again: {told}");
+            match said {
+                Said::Attempt(told) => println!("       started again: {told}"),
+                Said::Step(step) => on_step(step)?,
+                Said::Longest(told) => longest = told,
+                Said::Rank { .. } => {}
             }
             Ok(())
         })?;
         if ran.status.success() {
-            return Ok(());
+            return Ok(longest);
         }
         ran.everything.iter().for_each(|line| println!("       {line}"));
         Err(Failure::Command { what: "the simulation".to_owned(), ended: run::ended(ran.status) })
@@ -84,7 +105,7 @@ impl Job<'_> {
             // An error on one rank ends the others.
             .args(["-m", "mpi4py"])
             .arg(place.examples.join("simulate.py"))
-            .arg(place.at("store"));
+            .arg(place.named(STORE));
         for (name, value) in [
             ("--particles", self.particles),
             ("--steps", STEPS),
@@ -111,6 +132,10 @@ fn read(line: &str) -> Option<Said> {
         }
         ["attempt", ..] => Some(Said::Attempt(line.to_owned())),
         ["step", step, ..] => Some(Said::Step(step.parse().ok()?)),
+        ["longest", "append", append, "ms,", .., simulation, "ms"] => Some(Said::Longest(Longest {
+            append_ms: append.parse().ok()?,
+            simulation_ms: simulation.parse().ok()?,
+        })),
         _ => None,
     }
 }
@@ -131,6 +156,9 @@ mod tests {
             read("attempt 2 from airway.2000"),
             Some(Said::Attempt("attempt 2 from airway.2000".to_owned()))
         );
+        let longest = "longest append 2312 ms, longest wait of the simulation 14 ms";
+        let told = Longest { append_ms: 2312, simulation_ms: 14 };
+        assert_eq!(read(longest), Some(Said::Longest(told)));
         assert_eq!(read("LAMMPS says something"), None);
     }
 }

@@ -23,7 +23,7 @@ COLOURS = ListedColormap(matplotlib.colormaps["viridis"](numpy.linspace(0.2, 1.0
 
 def main() -> None:
     """Reads twice, draws once, and says what the reading took."""
-    store, out = Path(sys.argv[1]), Path(sys.argv[2])
+    store, out = sys.argv[1], Path(sys.argv[2])
     figure, panels = plt.subplots(1, 2, figsize=(13, 7.2), facecolor=GROUND, sharex=True, sharey=True)
     told = []
     with atoll.open(store, create=False) as opened:

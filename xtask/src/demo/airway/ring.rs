@@ -1,0 +1,286 @@
+//! The store of the demo as a ring: nodes on this machine, each a process with a folder, one of which is killed and comes back.
+//!
+//! Invariant: no node outlives the demo, however it ends: each reads an input of ours, and ends with it.
+
+use crate::console::seconds;
+use crate::failure::{Failure, shown};
+use crate::{cargo, run};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Fewer nodes than these do not go on without one of them; more are no demo for one machine.
+pub const NODES_MIN: u16 = 3;
+pub const NODES_MAX: u16 = 9;
+
+/// A node dies at this step, long after a rank did, and comes back at another one.
+const NODE_KILLED_AT: u64 = 2_200;
+const NODE_BACK_AT: u64 = 3_000;
+
+/// A node takes its port and those so far above it; all lie below what the system hands out by itself.
+const PORTS: std::ops::Range<u16> = 10_000..12_700;
+const ABOVE: [u16; 3] = [0, 10_000, 20_000];
+
+/// What nodes know is asked for so often, and for so long.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long calls are tried again: on a machine that does much else, others take their time to take over.
+const TIME_OUT: &str = "60s";
+/// Whoever asks how the ring is asks again.
+const STATUS_TIME_OUT: &str = "2s";
+
+/// Nodes that run, or are dead at the moment.
+pub struct Ring {
+    program: PathBuf,
+    folder: PathBuf,
+    addresses: Vec<SocketAddr>,
+    running: Vec<Option<Child>>,
+    /// Which node was killed, counted from 1.
+    killed: Option<usize>,
+    is_back: bool,
+    served_again: Option<Duration>,
+    caught_up: Option<Duration>,
+}
+
+impl Ring {
+    /// Starts so many nodes, and waits until they serve.
+    pub fn start(folder: &Path, nodes: u16) -> Result<Self, Failure> {
+        let program = cargo::program("atoll", &["--release", "--package", "atoll"])?;
+        let addresses = free_addresses(nodes)?;
+        std::fs::create_dir_all(folder).map_err(Failure::io("make the folder of the ring"))?;
+        let (running, killed, is_back, served_again, caught_up) = Default::default();
+        let mut ring = Self {
+            program,
+            folder: folder.to_path_buf(),
+            addresses,
+            running,
+            killed,
+            is_back,
+            served_again,
+            caught_up,
+        };
+        for number in 1..=usize::from(nodes) {
+            let node = ring.begin(number)?;
+            ring.running.push(Some(node));
+        }
+        ring.wait("serve", |status| served(status) && copies_of_all(status))?;
+        ring.show("atoll ring status")?;
+        Ok(ring)
+    }
+
+    /// What programs open.
+    pub fn url(&self) -> String {
+        self.url_of(&self.addresses, TIME_OUT)
+    }
+
+    fn url_of(&self, addresses: &[SocketAddr], time_out: &str) -> String {
+        let nodes: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        let token = self.folder.join("token").to_string_lossy().replace('%', "%25");
+        let token = token.replace('&', "%26").replace('#', "%23").replace('?', "%3F").replace('*', "%2A");
+        format!("ring://{}/?time-out={time_out}&token-file={token}", nodes.join(","))
+    }
+
+    /// Where its nodes keep what they have.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Called with each step that was written: kills a node at one of them, and has it come back at another.
+    pub fn at_step(&mut self, step: u64) -> Result<(), Failure> {
+        if step >= NODE_KILLED_AT && self.killed.is_none() {
+            self.kill_node(step)
+        } else if step >= NODE_BACK_AT && !self.is_back {
+            self.bring_back(step)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Kills the node that leads those who decide about the ring: whichever slots it led, this one is missed most.
+    fn kill_node(&mut self, step: u64) -> Result<(), Failure> {
+        let leader = self.status()?["group_leader"].as_u64().and_then(|node| usize::try_from(node).ok());
+        let number = leader.filter(|number| (1..=self.running.len()).contains(number)).unwrap_or(1);
+        let Some(mut node) = self.running[number - 1].take() else {
+            return Err(malformed(format!("node {number} does not run")));
+        };
+        println!("       step {step}: kill -9 {}, which is node {number} of the ring", node.id());
+        let started = Instant::now();
+        node.kill().map_err(Failure::io(format!("kill node {number}")))?;
+        node.wait().map_err(Failure::io(format!("wait for node {number}")))?;
+        self.killed = Some(number);
+        self.wait("serve again", |status| !is_up(status, number) && served(status))?;
+        self.served_again = Some(started.elapsed());
+        let others = self.running.len() - 1;
+        println!(
+            "       {} later the other {others} answer for all that it led; nobody was told to start again",
+            seconds(started.elapsed())
+        );
+        self.show("atoll ring status, without it")
+    }
+
+    fn bring_back(&mut self, step: u64) -> Result<(), Failure> {
+        let Some(number) = self.killed else { return Ok(()) };
+        let started = Instant::now();
+        self.running[number - 1] = Some(self.begin(number)?);
+        self.is_back = true;
+        println!("       step {step}: node {number} is started again");
+        self.wait("have all copies again", |status| is_up(status, number) && copies_of_all(status))?;
+        self.caught_up = Some(started.elapsed());
+        println!("       {} later it has caught up with all that was written", seconds(started.elapsed()));
+        self.show("atoll ring status, with it")
+    }
+
+    /// Fails unless a node was killed, came back, and has everything.
+    pub fn seen(&self) -> Result<Value, Failure> {
+        let (Some(served_again), Some(caught_up)) = (self.served_again, self.caught_up) else {
+            return Err(malformed("no node was killed and came back before the run ended".to_owned()));
+        };
+        self.wait("be whole at the end", |status| served(status) && copies_of_all(status))?;
+        Ok(json!({
+            "nodes": self.running.len(),
+            "killed": self.killed,
+            "served_again_s": served_again.as_secs_f64(),
+            "caught_up_s": caught_up.as_secs_f64(),
+        }))
+    }
+
+    /// Starts a node, and waits until it listens.
+    fn begin(&self, number: usize) -> Result<Child, Failure> {
+        let log = self.folder.join(format!("node-{number}.log"));
+        let log = File::options().create(true).append(true).open(log).map_err(Failure::io("open a log"))?;
+        let nodes: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        let mut command = Command::new(&self.program);
+        command.args(["--json", "ring", "serve", "--until-input-ends", "--nodes", &nodes.join(",")]);
+        command.args(["--listen", &nodes[number - 1], "--token-file"]).arg(self.folder.join("token"));
+        command.arg("--store").arg(self.folder.join(format!("node-{number}")));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut node = command.spawn().map_err(Failure::io("start a node"))?;
+        let mut line = String::new();
+        if let Some(said) = node.stdout.take() {
+            let mut said = BufReader::new(said);
+            said.read_line(&mut line).map_err(Failure::io("hear from a node"))?;
+            // It says nothing more, and must not find nobody listening if it does.
+            node.stdout = Some(said.into_inner());
+        }
+        if line.is_empty() {
+            let ended = node.wait().map_err(Failure::io("wait for a node"))?;
+            let what = format!("node {number}, whose log is {},", shown(&self.folder.join("node-*.log")));
+            return Err(Failure::Command { what, ended: run::ended(ended) });
+        }
+        Ok(node)
+    }
+
+    /// Waits until the ring is so, as a node says.
+    fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<(), Failure> {
+        let started = Instant::now();
+        let mut last = Value::Null;
+        while started.elapsed() < PATIENCE {
+            if let Ok(status) = self.status() {
+                if is_so(&status) {
+                    return Ok(());
+                }
+                last = status;
+            }
+            // What other processes know has to be asked for.
+            thread::sleep(LOOK_EVERY);
+        }
+        let waited = seconds(PATIENCE);
+        Err(malformed(format!("it does not {what} within {waited}; it says {last}")))
+    }
+
+    /// What the nodes that run say of the ring. It says so too where slots are not served.
+    fn status(&self) -> Result<Value, Failure> {
+        let output = self.asked(&["--json", "ring", "status"])?;
+        serde_json::from_str(&output).map_err(|error| malformed(error.to_string()))
+    }
+
+    fn show(&self, title: &str) -> Result<(), Failure> {
+        println!("     $ {title}");
+        self.asked(&["ring", "status"])?.lines().for_each(|line| println!("       {line}"));
+        Ok(())
+    }
+
+    fn asked(&self, words: &[&str]) -> Result<String, Failure> {
+        let running = self.addresses.iter().zip(&self.running).filter(|(_, node)| node.is_some());
+        let alive: Vec<SocketAddr> = running.map(|(address, _)| *address).collect();
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--store").arg(self.url_of(&alive, STATUS_TIME_OUT)).stdin(Stdio::null());
+        let output = command.output().map_err(Failure::io("start atoll ring status"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // All at once: each writes what it still has.
+        self.running.iter_mut().flatten().for_each(|node| drop(node.stdin.take()));
+        for node in self.running.iter_mut().flatten() {
+            drop(node.wait());
+        }
+    }
+}
+
+fn served(status: &Value) -> bool {
+    status["served"].as_u64().is_some_and(|served| Some(served) == status["slots"].as_u64())
+}
+
+/// Whether every slot has as many copies as a ring keeps unless told otherwise.
+fn copies_of_all(status: &Value) -> bool {
+    status["copies_in_sync_min"].as_u64().is_some_and(|copies| copies >= 3)
+}
+
+fn is_up(status: &Value, number: usize) -> bool {
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let mut found = nodes.filter(|node| node["node"].as_u64() == u64::try_from(number).ok());
+    found.next().is_some_and(|node| node["up"].as_bool() == Some(true))
+}
+
+/// Ports of the loopback that nobody uses at this moment, for so many nodes.
+fn free_addresses(nodes: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let is_free =
+        |port: &u16| ABOVE.iter().all(|above| TcpListener::bind((Ipv4Addr::LOCALHOST, port + above)).is_ok());
+    // Not where the ring of another demo or test begins, which starts at this moment.
+    let from =
+        PORTS.start + u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start)).unwrap_or(0);
+    let free: Vec<u16> =
+        (from..PORTS.end).chain(PORTS.start..from).filter(is_free).take(usize::from(nodes)).collect();
+    if free.len() < usize::from(nodes) {
+        return Err(Failure::Refused {
+            problem: format!("too few free ports for {nodes} nodes"),
+            hint: format!("end what listens from port {} on", PORTS.start),
+        });
+    }
+    Ok(free.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
+}
+
+fn malformed(problem: String) -> Failure {
+    Failure::Malformed { what: "what the ring says".to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_whole_when_all_is_served_and_copied() {
+        let status = |served: u64, copies: u64, up: bool| json!({ "slots": 16_384, "served": served, "copies_in_sync_min": copies, "nodes": [{ "node": 2, "up": up }] });
+        let whole = status(16_384, 3, true);
+        assert!(self::served(&whole) && copies_of_all(&whole) && is_up(&whole, 2));
+        assert!(!is_up(&whole, 1) && !is_up(&status(16_384, 3, false), 2));
+        assert!(!self::served(&status(16_383, 3, true)) && !self::served(&Value::Null));
+        assert!(!copies_of_all(&status(16_384, 2, true)) && !copies_of_all(&Value::Null));
+    }
+
+    #[test]
+    fn nodes_get_ports_of_their_own() {
+        let addresses = free_addresses(3).unwrap();
+        let ports: std::collections::BTreeSet<_> = addresses.iter().map(SocketAddr::port).collect();
+        assert!(ports.len() == 3 && ports.iter().all(|port| PORTS.contains(port)));
+    }
+}
