@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHANGES_MAX: usize = 1024;
 
 /// Slots that are being handed over at once: each of them takes no writes until the group has decided about all of them.
-const HANDED_OVER_MAX: usize = 256;
+const HANDED_OVER_MAX: usize = 64;
 
 /// How many slots each node has a copy of, and leads or is about to.
 #[derive(Clone, Copy, Default)]
