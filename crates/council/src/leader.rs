@@ -10,7 +10,7 @@
 use crate::CouncilOptions;
 use crate::member::Shared;
 use crate::types::{Changes, Decisions, weight_of};
-use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Slot, Table, Version};
+use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Proposal, Slot, Table, Version};
 use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the others may take to say that this member still leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes have to go
+/// through, and thousands of copies are made when a node joins.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// How often slots are looked at.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
 
@@ -54,6 +58,18 @@ pub(crate) type Submitted = Result<Decisions, NotDone>;
 struct Batch {
     changes: Vec<Change>,
     answer: Option<oneshot::Sender<Submitted>>,
+}
+
+impl Batch {
+    fn weight(&self) -> usize {
+        self.changes.iter().map(weight_of).sum()
+    }
+
+    /// Whether nobody waits for these changes: a copy that is counted in a bit later keeps no request waiting.
+    fn has_time(&self) -> bool {
+        let has_time = |change: &Change| matches!(change, Change::Propose(Proposal::Admit { .. }));
+        self.answer.is_none() && self.changes.iter().all(has_time)
+    }
 }
 
 /// The door to what the leader does.
@@ -159,14 +175,7 @@ impl Work {
 /// Makes one entry of the log at a time, of all that waits by then.
 async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
     while let Some(first) = batches.recv().await {
-        let mut together = vec![first];
-        let mut weight: usize = together.iter().flat_map(|batch| &batch.changes).map(weight_of).sum();
-        while weight < CHANGES_MAX
-            && let Ok(batch) = batches.try_recv()
-        {
-            weight += batch.changes.iter().map(weight_of).sum::<usize>();
-            together.push(batch);
-        }
+        let mut together = gather(first, &mut batches).await;
         let changes = together.iter_mut().map(|batch| std::mem::take(&mut batch.changes));
         let (counts, changes): (Vec<usize>, Vec<Vec<Change>>) =
             changes.map(|changes| (changes.len(), changes)).unzip();
@@ -182,6 +191,25 @@ async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
             }
         }
     }
+}
+
+/// All that waits by now; copies that are to be counted in wait a little for others.
+async fn gather(first: Batch, batches: &mut mpsc::Receiver<Batch>) -> Vec<Batch> {
+    let (mut weight, until) = (first.weight(), Instant::now() + GATHER);
+    let mut together = vec![first];
+    while weight < CHANGES_MAX {
+        let next = match batches.try_recv() {
+            Ok(next) => next,
+            Err(_) if !together.iter().all(Batch::has_time) => break,
+            Err(_) => match tokio::time::timeout_at(until, batches.recv()).await {
+                Ok(Some(next)) => next,
+                _ => break,
+            },
+        };
+        weight += next.weight();
+        together.push(next);
+    }
+    together
 }
 
 async fn write(shared: &Shared, changes: Vec<Change>) -> Submitted {

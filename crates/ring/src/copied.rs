@@ -182,6 +182,7 @@ impl Copied {
         }
         // Entries that are counted as logged may have others committed, which are logged in turn.
         while self.hand_over(now)? {}
+        self.copies.propose();
         self.copies.send_pieces(now)?;
         self.copies.peers.flush(now.moment, registry);
         let peers = &self.copies.peers;

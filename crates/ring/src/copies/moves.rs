@@ -20,6 +20,8 @@ pub(super) struct Moves {
     outgoing: Vec<Outgoing>,
     incoming: BTreeMap<Slot, Incoming>,
     incoming_bytes: usize,
+    /// Slots of which this node has no copy any more, and that are still to be emptied.
+    pub(super) forgotten: Vec<Slot>,
 }
 
 struct Outgoing {
@@ -131,12 +133,12 @@ impl Copies {
         }
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         if let Some(log) = &mut self.log {
-            log.forget(slot)?;
+            log.forget(&[slot])?;
         }
         self.keyspace.install(number_of_slot(slot), applied, time_ms, &cells)?;
         if let Some(log) = &mut self.log {
-            // The primary is told right away that all of this is here: then it has to outlive whatever the class says.
-            log.sync()?;
+            // The primary is told right away that all of this is here, as it is told of entries.
+            log.settle_cells()?;
         }
         self.step(now, Input::Installed { slot, position, time_ms })
     }
@@ -153,13 +155,18 @@ impl Copies {
         }
     }
 
-    /// This node has no copy of the slot any more.
-    pub(super) fn forget(&mut self, slot: Slot) -> Result<(), NodeError> {
-        self.drop_incoming(slot);
-        if let Some(log) = &mut self.log {
-            log.forget(slot)?;
+    /// This node has no copy of these slots any more. A table that takes many from it has all of them forgotten at once: one
+    /// after the other kept clients waiting for as long as that many commits take.
+    pub(super) fn forget(&mut self) -> Result<(), NodeError> {
+        let slots = std::mem::take(&mut self.moves.forgotten);
+        if slots.is_empty() {
+            return Ok(());
         }
-        self.keyspace.install(number_of_slot(slot), Applied::default(), 0, &Vec::new())?;
+        slots.iter().for_each(|&slot| self.drop_incoming(slot));
+        if let Some(log) = &mut self.log {
+            log.forget(&slots)?;
+        }
+        self.keyspace.clear(slots.into_iter().map(number_of_slot))?;
         Ok(())
     }
 }
