@@ -38,8 +38,10 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 /// through, and thousands of copies are made when a node joins.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How often slots are looked at.
+/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a time: what it sets off
+/// on the nodes, a thousand copies at once say, keeps their clients waiting.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
+const PLAN_ON: Duration = Duration::from_millis(250);
 
 /// Why changes were not made.
 #[derive(Clone, Debug)]
@@ -243,6 +245,8 @@ struct Reign {
     looked_at: Instant,
     planned_at: Option<Instant>,
     planned_for: Option<Version>,
+    /// Whether anything was to be changed then.
+    goes_on: bool,
     /// Whether slots were to be handed over then.
     hands_over: bool,
 }
@@ -272,6 +276,7 @@ async fn look_after(shared: Arc<Shared>) {
                     looked_at: now,
                     planned_at: None,
                     planned_for: None,
+                    goes_on: false,
                     hands_over: false,
                 })
             }
@@ -351,7 +356,8 @@ impl Shared {
 
     async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
         let is_unfounded = table.slots.iter().any(|slot| slot.epoch == Epoch(0));
-        let is_time = reign.planned_at.is_none_or(|at| now >= at + PLAN_EVERY);
+        let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
+        let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
         // Slots are handed over a few at a time: the next ones follow as soon as these are.
         let is_handed_over = reign.hands_over && table.slots.iter().all(|slot| slot.successor.is_none());
         let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
@@ -366,6 +372,7 @@ impl Shared {
         let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
         let mut changes = self.machine.group().plan(&gone);
         changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
+        reign.goes_on = !changes.is_empty();
         reign.hands_over = changes.iter().any(|change| matches!(change, Change::HandOver { .. }));
         if changes.is_empty() {
             return;
