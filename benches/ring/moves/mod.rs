@@ -32,7 +32,7 @@ const NODES_AT_FIRST: usize = 3;
 /// Clients of each kind that write beside the prober.
 const WRITERS: usize = 4;
 /// Slots that are probed, at even distances. With their pace that is 3,200 requests a second, and the writers' thousand beside
-/// them: 48 slots took most of two processors by themselves, and what was measured then was who waits for a processor.
+/// them: a bench that takes all processors measures who waits for one.
 const PROBED: usize = 16;
 /// Values that a probed slot has besides, and how long each is: what has to be copied.
 const VALUES: usize = 64;
