@@ -34,7 +34,7 @@ const PROPOSALS_MAX: usize = 4_096;
 /// What this node wishes.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Propose(Proposal),
+    Propose(Vec<Proposal>),
     Change { change: Change, until: Instant, answer: SyncSender<Result<Decision, CouncilError>> },
     Fetch,
 }
@@ -295,11 +295,10 @@ impl Session<'_> {
                 },
             };
             match command {
-                Command::Propose(first) => {
-                    let mut proposals = vec![first];
+                Command::Propose(mut proposals) => {
                     while proposals.len() < PROPOSALS_MAX {
                         match wishes.commands.try_recv() {
-                            Ok(Command::Propose(proposal)) => proposals.push(proposal),
+                            Ok(Command::Propose(more)) => proposals.extend(more),
                             Ok(other) => {
                                 wishes.waiting = Some(other);
                                 break;

@@ -98,10 +98,11 @@ impl Council {
         self.listens_on
     }
 
-    /// Asks for a change that a primary wishes. Best effort: it may be lost, and is to be asked for again.
-    pub fn propose(&self, proposal: Proposal) {
-        if self.commands.try_send(Command::Propose(proposal)).is_err() {
-            tracing::debug!("a proposal was dropped: too many wait");
+    /// Asks for changes that primaries wish, all of them at once: they are decided together, as one entry of the log. Best effort:
+    /// they may be lost, and are to be asked for again.
+    pub fn propose(&self, proposals: Vec<Proposal>) {
+        if self.commands.try_send(Command::Propose(proposals)).is_err() {
+            tracing::debug!("proposals were dropped: too many wait");
         }
     }
 

@@ -10,7 +10,7 @@
 use crate::CouncilOptions;
 use crate::member::Shared;
 use crate::types::{Changes, Decisions, weight_of};
-use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Slot, Table, Version};
+use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Proposal, Slot, Table, Version};
 use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the others may take to say that this member still leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often slots are looked at.
+/// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes have to go
+/// through, and thousands of copies are made when a node joins.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a time: what it sets off
+/// on the nodes, a thousand copies at once say, keeps their clients waiting.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
+const PLAN_ON: Duration = Duration::from_millis(250);
 
 /// Why changes were not made.
 #[derive(Clone, Debug)]
@@ -61,6 +67,18 @@ struct Batch {
     answer: Option<oneshot::Sender<Submitted>>,
     /// The room that proposals take until they are decided.
     _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Batch {
+    fn weight(&self) -> usize {
+        self.changes.iter().map(weight_of).sum()
+    }
+
+    /// Whether nobody waits for these changes: a copy that is counted in a bit later keeps no request waiting.
+    fn has_time(&self) -> bool {
+        let has_time = |change: &Change| matches!(change, Change::Propose(Proposal::Admit { .. }));
+        self.answer.is_none() && self.changes.iter().all(has_time)
+    }
 }
 
 /// The door to what the leader does.
@@ -173,14 +191,7 @@ impl Work {
 /// Makes one entry of the log at a time, of all that waits by then.
 async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
     while let Some(first) = batches.recv().await {
-        let mut together = vec![first];
-        let mut weight: usize = together.iter().flat_map(|batch| &batch.changes).map(weight_of).sum();
-        while weight < CHANGES_MAX
-            && let Ok(batch) = batches.try_recv()
-        {
-            weight += batch.changes.iter().map(weight_of).sum::<usize>();
-            together.push(batch);
-        }
+        let mut together = gather(first, &mut batches).await;
         let changes = together.iter_mut().map(|batch| std::mem::take(&mut batch.changes));
         let (counts, changes): (Vec<usize>, Vec<Vec<Change>>) =
             changes.map(|changes| (changes.len(), changes)).unzip();
@@ -196,6 +207,25 @@ async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
             }
         }
     }
+}
+
+/// All that waits by now; copies that are to be counted in wait a little for others.
+async fn gather(first: Batch, batches: &mut mpsc::Receiver<Batch>) -> Vec<Batch> {
+    let (mut weight, until) = (first.weight(), Instant::now() + GATHER);
+    let mut together = vec![first];
+    while weight < CHANGES_MAX {
+        let next = match batches.try_recv() {
+            Ok(next) => next,
+            Err(_) if !together.iter().all(Batch::has_time) => break,
+            Err(_) => match tokio::time::timeout_at(until, batches.recv()).await {
+                Ok(Some(next)) => next,
+                _ => break,
+            },
+        };
+        weight += next.weight();
+        together.push(next);
+    }
+    together
 }
 
 async fn write(shared: &Shared, changes: Vec<Change>) -> Submitted {
@@ -229,6 +259,8 @@ struct Reign {
     looked_at: Instant,
     planned_at: Option<Instant>,
     planned_for: Option<Version>,
+    /// Whether anything was to be changed then.
+    goes_on: bool,
     /// Whether slots were to be handed over then.
     hands_over: bool,
 }
@@ -258,6 +290,7 @@ async fn look_after(shared: Arc<Shared>) {
                     looked_at: now,
                     planned_at: None,
                     planned_for: None,
+                    goes_on: false,
                     hands_over: false,
                 })
             }
@@ -337,7 +370,8 @@ impl Shared {
 
     async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
         let is_unfounded = table.slots.iter().any(|slot| slot.epoch == Epoch(0));
-        let is_time = reign.planned_at.is_none_or(|at| now >= at + PLAN_EVERY);
+        let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
+        let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
         // Slots are handed over a few at a time: the next ones follow as soon as these are.
         let is_handed_over = reign.hands_over && table.slots.iter().all(|slot| slot.successor.is_none());
         let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
@@ -352,6 +386,7 @@ impl Shared {
         let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
         let mut changes = self.machine.group().plan(&gone);
         changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
+        reign.goes_on = !changes.is_empty();
         reign.hands_over = changes.iter().any(|change| matches!(change, Change::HandOver { .. }));
         if changes.is_empty() {
             return;

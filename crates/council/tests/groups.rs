@@ -52,7 +52,7 @@ fn proposals_of_an_epoch_that_is_over_change_nothing_and_others_do() {
     let old = Epoch(configuration.epoch.0 - 1);
     let council = nodes[0].council();
     assert_eq!(council.change(Change::Lead { slot, epoch: old, node: other }).unwrap(), Decision::Unchanged);
-    council.propose(Proposal::Dismiss { slot, epoch: old, node: other });
+    council.propose(vec![Proposal::Dismiss { slot, epoch: old, node: other }]);
     let lead = Change::Lead { slot, epoch: configuration.epoch, node: other };
     assert_eq!(council.change(lead).unwrap(), Decision::Changed);
     for node in &nodes {
@@ -175,7 +175,7 @@ fn a_slot_whose_copies_are_all_lost_goes_on_elsewhere_when_an_operator_says_so()
         |table| {
             let (epoch, node) = (table.slot(slot).epoch, NodeId(4));
             let incarnation = table.members[&node].incarnation;
-            council.propose(Proposal::Admit { slot, epoch, node, incarnation });
+            council.propose(vec![Proposal::Admit { slot, epoch, node, incarnation }]);
         },
     );
     again_until(

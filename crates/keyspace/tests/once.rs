@@ -112,7 +112,7 @@ fn what_is_remembered_moves_with_the_slot_and_outlives_its_keys() {
     to.applied = applied;
     assert_eq!(to.ask("AT.ID 1 1 0 INCR n"), "[1 1]");
     to.keyspace.verify(SLOT).unwrap();
-    to.keyspace.install(SLOT, Applied::default(), 0, &Vec::new()).unwrap();
+    to.keyspace.clear([SLOT].into_iter()).unwrap();
     to.keyspace.verify(SLOT).unwrap();
 }
 

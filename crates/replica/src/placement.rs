@@ -9,10 +9,10 @@ use crate::{COPIES_MAX, Change, Configuration, Copies, Epoch, Group, NodeId, Slo
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes that one call gives at most, slots that are founded aside.
-const CHANGES_MAX: usize = 1024;
+const CHANGES_MAX: usize = 256;
 
 /// Slots that are being handed over at once: each of them takes no writes until the group has decided about all of them.
-const HANDED_OVER_MAX: usize = 256;
+const HANDED_OVER_MAX: usize = 64;
 
 /// How many slots each node has a copy of, and leads or is about to.
 #[derive(Clone, Copy, Default)]

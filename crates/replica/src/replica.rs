@@ -4,6 +4,7 @@
 //! Invariant: what a node says counts only in the life that the table names.
 
 mod clients;
+mod led;
 mod slots;
 mod tables;
 
@@ -16,6 +17,7 @@ use crate::{
     Configuration, Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position,
     Reads, Sequence, Slot, SlotMessage, Table,
 };
+use led::Led;
 use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +45,8 @@ pub struct Replica {
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
     slots: Slots,
+    /// Those of them that this node leads.
+    led: Led,
     /// What clients ask for in slots that this node is about to lead.
     early: BTreeMap<Slot, Held>,
     /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
@@ -67,6 +71,7 @@ impl Replica {
             table: Arc::new(Table::default()),
             pending: None,
             slots: Slots::default(),
+            led: Led::default(),
             early: BTreeMap::new(),
             called: BTreeMap::new(),
             busy: BTreeSet::new(),
@@ -154,7 +159,8 @@ impl Replica {
     #[must_use]
     pub fn behind(&self) -> BTreeMap<NodeId, u64> {
         let mut behind = BTreeMap::new();
-        for (node, entries) in self.slots.values().flat_map(Replicated::behind) {
+        let led = self.led.slots().filter_map(|slot| self.slots.get(slot));
+        for (node, entries) in led.flat_map(Replicated::behind) {
             *behind.entry(node).or_default() += entries;
         }
         behind
@@ -233,6 +239,13 @@ impl Replica {
         }
     }
 
+    /// The same for all slots where something waits: those are among the ones that are looked at when time passes.
+    fn look_at_busy(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let waits = |slot: &Slot| self.slots.get(*slot).is_some_and(Replicated::has_to_look);
+        let waiting: Vec<Slot> = self.busy.iter().copied().filter(waits).collect();
+        waiting.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+    }
+
     fn hear(&mut self, from: NodeId, message: Message, now: Moment, effects: &mut Vec<Effect>) {
         match message {
             Message::Slot { slot, epoch, about } => self.hear_of_slot(from, slot, epoch, about, now, effects),
@@ -249,8 +262,7 @@ impl Replica {
                 if version > self.known().version {
                     self.fetch(now, effects);
                 }
-                let waiting: Vec<_> = self.busy.iter().copied().collect();
-                waiting.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+                self.look_at_busy(now, effects);
                 self.ask_again(now, effects);
             }
             Message::TableIs { version } => {

@@ -50,6 +50,8 @@ pub(crate) struct Copied {
     /// Who led the group then.
     group_leader: Option<NodeId>,
     has_begun: bool,
+    /// Whether cells could be sent to other nodes at once.
+    has_pieces: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
     failed: Option<NodeError>,
@@ -67,7 +69,8 @@ impl Copied {
         (me, tick_us): (NodeId, u64),
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
-        let (ticked_at, heard_at, group_leader, has_begun, heard, addressed, failed) = Default::default();
+        let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
+        let (heard, addressed, failed) = Default::default();
         Self {
             copies,
             persistence,
@@ -80,6 +83,7 @@ impl Copied {
             heard_at,
             group_leader,
             has_begun,
+            has_pieces,
             heard,
             addressed,
             failed,
@@ -87,8 +91,9 @@ impl Copied {
         }
     }
 
+    /// How long the loop may wait: not at all where cells of slots are still to be sent, of which each round sends some.
     pub(crate) fn tick(&self) -> Duration {
-        Duration::from_micros(self.tick_us)
+        Duration::from_micros(if self.has_pieces { 0 } else { self.tick_us })
     }
 
     /// When the configuration group answered last, and who led it then.
@@ -182,7 +187,8 @@ impl Copied {
         }
         // Entries that are counted as logged may have others committed, which are logged in turn.
         while self.hand_over(now)? {}
-        self.copies.send_pieces(now)?;
+        self.copies.propose();
+        self.has_pieces = self.copies.send_pieces(now)?;
         self.copies.peers.flush(now.moment, registry);
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);

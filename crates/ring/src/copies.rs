@@ -15,8 +15,8 @@ use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
 use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
 use atoll_replica::{
-    Change, Effect, Entry, Incarnation, Input, Message, NodeId, Options, Position, Refusal, Replica, Slot,
-    SlotMessage, Survived, Ticket,
+    Change, Effect, Entry, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal,
+    Replica, Slot, SlotMessage, Survived, Ticket,
 };
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
@@ -51,6 +51,8 @@ pub(crate) struct Copies {
     inputs: VecDeque<Input>,
     effects: Vec<Effect>,
     moves: Moves,
+    /// What the group is asked for at the end of the round, in one go.
+    proposals: Vec<Proposal>,
     parser: RequestParser,
     /// Tickets of what nobody waits for.
     own_tickets: u64,
@@ -68,7 +70,7 @@ impl Copies {
         peers: Peers,
     ) -> Self {
         let (waiting, answers, handed, inputs, effects, moves) = Default::default();
-        let (watched, touched) = Default::default();
+        let (watched, touched, proposals) = Default::default();
         Self {
             keyspace,
             peers,
@@ -83,6 +85,7 @@ impl Copies {
             inputs,
             effects,
             moves,
+            proposals,
             parser: RequestParser::new(body::LIMITS),
             own_tickets: OWN_TICKETS,
         }
@@ -117,6 +120,14 @@ impl Copies {
     pub(crate) fn ask_group(&self, changes: Vec<Change>) {
         let Some(group) = &self.group else { return };
         changes.into_iter().for_each(|change| group.ask(change));
+    }
+
+    /// Asks the group for what primaries wished since the last time. A slot that is handed over takes nothing until that is decided,
+    /// and many are at once: one entry of the group's log is for all of them.
+    pub(crate) fn propose(&mut self) {
+        if let Some(group) = self.group.as_ref().filter(|_| !self.proposals.is_empty()) {
+            group.propose(std::mem::take(&mut self.proposals));
+        }
     }
 
     /// A client's write; its answer comes by its ticket.
@@ -200,12 +211,19 @@ impl Copies {
             for effect in effects.drain(..) {
                 self.perform(now, effect)?;
             }
+            self.forget()?;
             self.effects = effects;
         }
         Ok(())
     }
 
     fn perform(&mut self, now: Now, effect: Effect) -> Result<(), NodeError> {
+        if let Effect::Log { .. } | Effect::Apply { .. } | Effect::Read { .. } | Effect::Transfer { .. } =
+            effect
+        {
+            // Whatever is written or read may be of a slot that was to be forgotten before.
+            self.forget()?;
+        }
         match effect {
             Effect::Send { to, message } => self.peers.say(to, &message),
             Effect::Log { slot, after, entries } => self.hand_to_log(slot, after, &entries)?,
@@ -214,9 +232,9 @@ impl Copies {
             Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
             Effect::Unknown { ticket } => self.answer(ticket, refusals::unknown),
             Effect::Transfer { slot, to } => self.begin_transfer(slot, to)?,
-            Effect::Propose(proposal) => self.group.iter().for_each(|group| group.propose(proposal)),
+            Effect::Propose(proposal) => self.proposals.push(proposal),
             Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
-            Effect::Forget { slot } => self.forget(slot)?,
+            Effect::Forget { slot } => self.moves.forgotten.push(slot),
         }
         Ok(())
     }

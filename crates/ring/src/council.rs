@@ -67,8 +67,8 @@ impl GroupDoor for CouncilGroup {
 }
 
 impl GroupMember for Council {
-    fn propose(&self, proposal: Proposal) {
-        Self::propose(self, proposal);
+    fn propose(&self, proposals: Vec<Proposal>) {
+        Self::propose(self, proposals);
     }
 
     fn ask(&self, change: Change) {

@@ -63,8 +63,8 @@ pub trait GroupDoor: Send + Sync {
 
 /// A node's own line to the group.
 pub trait GroupMember: Send {
-    /// Asks for something; it may be lost.
-    fn propose(&self, proposal: Proposal);
+    /// Asks for some things, to be decided together; they may be lost.
+    fn propose(&self, proposals: Vec<Proposal>);
     /// Asks for a change in the name of whoever runs the ring; it may be lost.
     fn ask(&self, change: Change);
     /// Asks for the newest table; it may be lost.
@@ -245,10 +245,12 @@ struct LocalMember {
 }
 
 impl GroupMember for LocalMember {
-    fn propose(&self, proposal: Proposal) {
+    fn propose(&self, proposals: Vec<Proposal>) {
         let mut state = self.shared.lock();
-        // Many come together, and one table tells of all of them a moment later.
-        state.group.apply(Change::Propose(proposal));
+        // More come soon, and one table tells of all of them a moment later.
+        for proposal in proposals {
+            state.group.apply(Change::Propose(proposal));
+        }
     }
 
     fn ask(&self, change: Change) {

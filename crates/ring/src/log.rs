@@ -22,6 +22,8 @@ use thiserror::Error;
 pub(crate) struct SlotLog {
     engine: Engine,
     tree: Tree,
+    /// Whether what was said to be there has to survive the loss of power.
+    is_synced: bool,
     /// What is to be written with the next commit, in its order, and about how many bytes that are.
     batch: WriteBatch,
     batch_bytes: usize,
@@ -71,10 +73,10 @@ const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 impl SlotLog {
     /// The logs in the tree of this name, which is made if there is none.
-    pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
+    pub(crate) fn open(engine: &Engine, name: &str, is_synced: bool) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
         let (batch, batch_bytes, kept) = Default::default();
-        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, kept })
+        Ok(Self { engine: engine.clone(), tree, is_synced, batch, batch_bytes, kept })
     }
 
     /// What is logged behind what was applied, for every slot that has either.
@@ -162,17 +164,19 @@ impl SlotLog {
         Ok(())
     }
 
-    /// Makes everything written so far, to the cells as well, survive the loss of power.
-    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+    /// Makes cells that were written to the system as durable as entries are: those survive the end of the process by then.
+    pub(crate) fn settle_cells(&mut self) -> Result<(), LogError> {
         self.write()?;
-        Ok(self.engine.sync()?)
+        if self.is_synced { Ok(self.engine.sync()?) } else { Ok(()) }
     }
 
-    /// Lets go of everything of a slot at once: cells that take the place of its own must not meet its entries.
-    pub(crate) fn forget(&mut self, slot: Slot) -> Result<(), LogError> {
-        self.kept.remove(&slot);
-        let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
-        self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
+    /// Lets go of everything of some slots at once: cells that take the place of their own must not meet their entries.
+    pub(crate) fn forget(&mut self, slots: &[Slot]) -> Result<(), LogError> {
+        for &slot in slots {
+            self.kept.remove(&slot);
+            let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
+            self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
+        }
         self.write()
     }
 }
@@ -230,7 +234,7 @@ mod tests {
     }
 
     fn open(engine: &Engine, applied: u64) -> (SlotLog, Vec<Found>) {
-        let mut log = SlotLog::open(engine, "log").unwrap();
+        let mut log = SlotLog::open(engine, "log", false).unwrap();
         let applied = (Slot(3), Applied { epoch: 1, sequence: applied }, 4);
         let found = log.found([applied].into_iter()).unwrap();
         (log, found)
@@ -265,7 +269,7 @@ mod tests {
         assert_eq!(open(&engine, 80).1[0].entries, entries(1, 81..=100));
         log.append(Slot(4), position(1, 1), &entries(1, 2..=2)).unwrap();
         log.applied(Slot(3), Sequence(100)).unwrap();
-        log.forget(Slot(4)).unwrap();
+        log.forget(&[Slot(4)]).unwrap();
         assert_eq!(count(&engine), 0, "what was on its way is forgotten with the rest");
     }
 
@@ -275,7 +279,7 @@ mod tests {
         let (mut log, _) = open(&engine, 0);
         log.append(Slot(3), position(1, 1), &entries(1, 2..=3)).unwrap();
         log.write().unwrap();
-        let mut log = SlotLog::open(&engine, "log").unwrap();
+        let mut log = SlotLog::open(&engine, "log", false).unwrap();
         assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));
     }
 }

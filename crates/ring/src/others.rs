@@ -49,7 +49,8 @@ pub(crate) fn join(
     let persistence = shared.persistence;
     let is_kept = persistence != Persistence::Off;
     let keyspace = slots::open(engine, persistence)?;
-    let mut log = if is_kept { Some(SlotLog::open(engine, LOG)?) } else { None };
+    let is_synced = persistence == Persistence::Always;
+    let mut log = if is_kept { Some(SlotLog::open(engine, LOG, is_synced)?) } else { None };
     let survived = match (&mut log, reliance::judge(engine, persistence)?) {
         (Some(log), Reliance::Whole) => Copies::survived(log, &keyspace)?,
         _ => Survived::Nothing,

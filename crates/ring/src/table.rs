@@ -7,6 +7,7 @@ mod render;
 use crate::address::{HostPort, NodeAddress};
 use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, NodeId, Table, Version};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// Which node to ask for which slot.
@@ -78,11 +79,11 @@ impl SlotTable {
             })
             .take(usize::from(NONE))
             .collect();
+        let places = Places::of(&nodes);
         let mut routes = vec![NONE; usize::from(SLOTS)].into_boxed_slice();
         let mut ranges: Vec<SlotRange> = Vec::new();
         for ((slot, route), configuration) in (0..).zip(&mut routes).zip(&table.slots) {
-            let place = |id: NodeId| nodes.binary_search_by_key(&id, |node| node.id).ok();
-            let primary = configuration.primary.and_then(place).and_then(|place| u16::try_from(place).ok());
+            let primary = configuration.primary.and_then(|id| places.place(id));
             *route = primary.unwrap_or(NONE);
             if let Some(node) = nodes.get_mut(usize::from(*route)) {
                 node.epoch = node.epoch.max(configuration.epoch.0);
@@ -90,10 +91,10 @@ impl SlotTable {
             }
             // Of each slot few nodes have a copy, however many there are.
             for id in configuration.in_sync.iter() {
-                node_mut(&mut nodes, id).into_iter().for_each(|node| node.in_sync += 1);
+                places.node_mut(&mut nodes, id).into_iter().for_each(|node| node.in_sync += 1);
             }
             for id in configuration.joining.iter() {
-                node_mut(&mut nodes, id).into_iter().for_each(|node| node.joining += 1);
+                places.node_mut(&mut nodes, id).into_iter().for_each(|node| node.joining += 1);
             }
             let in_sync = configuration.in_sync;
             match ranges.last_mut() {
@@ -101,7 +102,7 @@ impl SlotTable {
                 _ => ranges.push(SlotRange { first: slot, last: slot, primary, in_sync }),
             }
         }
-        let me = nodes.binary_search_by_key(&me, |node| node.id).ok().and_then(|place| place.try_into().ok());
+        let me = places.place(me);
         Self { version: table.version, me, nodes, routes, ranges, rendered: Default::default() }
     }
 
@@ -166,9 +167,43 @@ impl SlotTable {
     }
 }
 
-fn node_mut(nodes: &mut [TableNode], id: NodeId) -> Option<&mut TableNode> {
-    let place = nodes.binary_search_by_key(&id, |node| node.id).ok()?;
-    nodes.get_mut(place)
+/// Where nodes are among all, by their numbers: each slot names several, and while slots move there are many tables.
+struct Places {
+    /// Of nodes with small numbers, as most have.
+    small: Vec<u16>,
+    others: BTreeMap<NodeId, u16>,
+}
+
+/// Numbers below this are small.
+const SMALL: u32 = 1 << 16;
+
+impl Places {
+    fn of(nodes: &[TableNode]) -> Self {
+        let mut places = Self { small: Vec::new(), others: BTreeMap::new() };
+        for (place, node) in (0..).zip(nodes) {
+            if node.id.0 >= SMALL {
+                places.others.insert(node.id, place);
+                continue;
+            }
+            let number = node.id.0 as usize;
+            places.small.resize(places.small.len().max(number + 1), NONE);
+            if let Some(known) = places.small.get_mut(number) {
+                *known = place;
+            }
+        }
+        places
+    }
+
+    fn place(&self, id: NodeId) -> Option<u16> {
+        match self.small.get(id.0 as usize) {
+            Some(&place) => (place != NONE).then_some(place),
+            None => self.others.get(&id).copied(),
+        }
+    }
+
+    fn node_mut<'a>(&self, nodes: &'a mut [TableNode], id: NodeId) -> Option<&'a mut TableNode> {
+        nodes.get_mut(usize::from(self.place(id)?))
+    }
 }
 
 #[cfg(test)]

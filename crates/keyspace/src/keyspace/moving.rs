@@ -71,7 +71,8 @@ impl Keyspace {
         Exporter { snapshot: self.engine.snapshot(), tree: self.tree.clone(), slot, next: Some(Vec::new()) }
     }
 
-    /// Puts cells in place of what a slot holds, which were applied up to this entry of this time; all at once.
+    /// Puts cells in place of what a slot holds, which were applied up to this entry of this time; all at once. They survive the
+    /// end of the process from then on, where anything does.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].
@@ -85,6 +86,35 @@ impl Keyspace {
         self.state(slot)?;
         let state = SlotState::of_moved(applied, time_ms, cells.iter().map(|(name, _)| &name[..]));
         let mut batch = WriteBatch::new();
+        self.replace(slot, &state, cells, &mut batch);
+        self.engine.write(&batch, Durability::Flushed)?;
+        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
+            *room = state;
+        }
+        Ok(())
+    }
+
+    /// Empties slots, all at once.
+    ///
+    /// # Errors
+    /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].
+    pub fn clear(&mut self, slots: impl Iterator<Item = u16> + Clone) -> Result<(), KeyspaceError> {
+        let (mut batch, empty) =
+            (WriteBatch::new(), || SlotState::of_moved(Applied::default(), 0, [].into_iter()));
+        for slot in slots.clone() {
+            self.state(slot)?;
+            self.replace(slot, &empty(), &Vec::new(), &mut batch);
+        }
+        self.engine.write(&batch, Durability::Buffered)?;
+        for slot in slots {
+            if let Some(room) = self.slots.get_mut(usize::from(slot)) {
+                *room = empty();
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&self, slot: u16, state: &SlotState, cells: &MovedCells, batch: &mut WriteBatch) {
         let (start, end) = (slot.to_be_bytes(), end_of(slot));
         batch.delete_range(&self.tree, (Bound::Included(&start[..]), Bound::Excluded(&end[..])));
         for (name, value) in cells {
@@ -93,11 +123,6 @@ impl Keyspace {
         if self.keeps_states {
             batch.put(&self.tree, &CellName::state(slot), &state.encode());
         }
-        self.engine.write(&batch, Durability::Buffered)?;
-        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
-            *room = state;
-        }
-        Ok(())
     }
 }
 
@@ -149,7 +174,7 @@ mod tests {
         assert_eq!(run(&mut to, 5, &["get", "k42"]), "$1\r\nv\r\n");
         assert_eq!(run(&mut to, 5, &["hget", "h", "b"]), "$1\r\n2\r\n");
         assert_eq!(run(&mut to, 5, &["exists", "old", "later", "other"]), ":0\r\n");
-        to.install(5, Applied::default(), 0, &Vec::new()).unwrap();
+        to.clear([5, 8].into_iter()).unwrap();
         assert_eq!((to.keys_in(5), run(&mut to, 5, &["exists", "k42"])), (0, ":0\r\n".to_owned()));
     }
 }

@@ -48,11 +48,17 @@ impl Replica {
         }
     }
 
+    /// The copies of this node that a table says something else about than the one that it goes by. There are few of them, and
+    /// many slots: what a table costs follows from what it changes.
+    fn touched<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Replicated, Configuration)> {
+        let changed = table.slots.changed(&self.table.slots);
+        changed.filter_map(|(slot, configuration)| Some((self.slots.get(slot)?, configuration)))
+    }
+
     /// Whether a table takes a slot of which this node has a copy from that node.
     fn takes_from(&self, node: NodeId, table: &Table) -> bool {
-        self.slots.values().any(|copy| {
-            copy.configuration.primary == Some(node) && table.slot(copy.slot).primary != Some(node)
-        })
+        self.touched(table)
+            .any(|(copy, next)| copy.configuration.primary == Some(node) && next.primary != Some(node))
     }
 
     /// A table came.
@@ -60,8 +66,8 @@ impl Replica {
         if table.version <= self.known().version {
             return;
         }
-        let loses = |slot: Slot| table.slot(slot).primary != Some(self.me);
-        let renounces = self.slots.values().any(|copy| copy.primary.is_some() && loses(copy.slot));
+        let loses = |next: &Configuration| next.primary != Some(self.me);
+        let renounces = self.touched(&table).any(|(copy, next)| copy.primary.is_some() && loses(&next));
         self.pending = Some(table);
         if renounces || self.leases.has_former(now) {
             // Who promised may go on at once: nothing that it takes from this node is served any more.
@@ -70,9 +76,7 @@ impl Replica {
         self.try_accept(now, effects);
         if renounces {
             // What was held back for these slots is sent on, also while other promises keep the table waiting.
-            let led: Vec<Slot> =
-                self.slots.values().filter(|copy| copy.hands_over()).map(|copy| copy.slot).collect();
-            led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+            self.look_at_busy(now, effects);
         }
         self.look_at_early(now, effects);
     }
@@ -80,15 +84,14 @@ impl Replica {
     /// Goes by the newest table, once no promise stands against it.
     pub(super) fn try_accept(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let Some(pending) = &self.pending else { return };
-        let is_bound = |copy: &Replicated| {
+        let is_bound = |(copy, next): (&Replicated, Configuration)| {
             let primary = copy.configuration.primary;
             primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
                 // Whoever knows the table in which that was decided serves the slot no more, whatever came since.
-                let pending = pending.slot(copy.slot);
-                pending.primary != Some(primary) && self.leases.binds(primary, pending.since, now)
+                next.primary != Some(primary) && self.leases.binds(primary, next.since, now)
             })
         };
-        if now < self.quiet_until || self.slots.values().any(is_bound) {
+        if now < self.quiet_until || self.touched(pending).any(is_bound) {
             return;
         }
         let Some(table) = self.pending.take() else { return };
@@ -98,24 +101,23 @@ impl Replica {
     fn accept(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
         let before = std::mem::replace(&mut self.table, table);
         let table = Arc::clone(&self.table);
-        for (slot, configuration) in table.slots.changed(&before.slots) {
+        let changed: Vec<_> = table.slots.changed(&before.slots).collect();
+        for &(slot, configuration) in &changed {
             self.reconfigure(slot, configuration, now, effects);
         }
-        let led: Vec<Slot> =
-            self.slots.values().filter(|copy| copy.primary.is_some()).map(|copy| copy.slot).collect();
-        for &slot in &led {
+        let life =
+            |table: &Table| table.members.values().map(|member| member.incarnation).collect::<Vec<_>>();
+        let are_others = !before.members.keys().eq(table.members.keys()) || life(&before) != life(&table);
+        let met = changed.iter().map(|&(slot, _)| slot).filter(|slot| self.led.has(*slot));
+        let to_meet: Vec<Slot> = if are_others { self.led.slots().collect() } else { met.collect() };
+        for slot in to_meet {
             self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
         }
-        let copies = |slot: &Slot| {
-            let configuration = table.slot(*slot);
-            configuration.in_sync.iter().chain(configuration.joining.iter()).collect::<Vec<_>>()
-        };
-        let partners = led.iter().flat_map(copies).filter(|&node| node != self.me).collect();
-        self.leases.ask_others(partners, now, &self.options);
+        self.leases.ask_others(self.led.partners().collect(), now, &self.options);
         self.ask(now, effects);
         self.promise_again(now, effects);
         self.call_back(now, effects);
-        led.into_iter().for_each(|slot| self.look_at(slot, now, effects));
+        self.look_at_busy(now, effects);
         self.look_at_early(now, effects);
     }
 
@@ -138,6 +140,7 @@ impl Replica {
         now: Moment,
         effects: &mut Vec<Effect>,
     ) {
+        self.led.change(slot, (configuration.primary == Some(self.me)).then_some(configuration), self.me);
         if configuration.has(self.me) {
             if !self.slots.has(slot) {
                 self.slots.insert(Replicated::new(slot, Position::default(), 0, Vec::new()));

@@ -20,6 +20,8 @@ pub(super) struct Moves {
     outgoing: Vec<Outgoing>,
     incoming: BTreeMap<Slot, Incoming>,
     incoming_bytes: usize,
+    /// Slots of which this node has no copy any more, and that are still to be emptied.
+    pub(super) forgotten: Vec<Slot>,
 }
 
 struct Outgoing {
@@ -40,7 +42,13 @@ struct Incoming {
 }
 
 /// Bytes of a piece, if no cell is longer.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Bytes of the pieces that are made in one round of the loop: clients wait meanwhile.
+const ROUND_BYTES: usize = 256 << 10;
+
+/// What a piece costs by itself, as bytes: a round makes no more than 64 of them.
+const PIECE_COST_BYTES: usize = 4 << 10;
 
 /// Pieces are made while no more than this waits to be sent.
 const WAITING_BYTES_MAX: usize = 4 << 20;
@@ -59,33 +67,36 @@ impl Copies {
         Ok(())
     }
 
-    /// Sends as many pieces as connections take; whether some are left.
+    /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
     pub(crate) fn send_pieces(&mut self, now: Now) -> Result<bool, NodeError> {
-        let mut outgoing = std::mem::take(&mut self.moves.outgoing);
-        let mut ended = Vec::new();
-        for one in &mut outgoing {
-            if self.send_some(one)? {
+        let outgoing = std::mem::take(&mut self.moves.outgoing);
+        let (mut ended, mut left, mut room) = (Vec::new(), Vec::new(), ROUND_BYTES);
+        for mut one in outgoing {
+            if self.send_some(&mut one, &mut room)? {
                 ended.push((one.slot, one.to));
+            } else {
+                left.push(one);
             }
         }
-        outgoing.retain(|one| !ended.contains(&(one.slot, one.to)));
-        let waits = !outgoing.is_empty();
-        self.moves.outgoing = outgoing;
+        let has_more = room == 0 && !left.is_empty();
+        self.moves.outgoing = left;
         for (slot, to) in ended {
             self.step(now, Input::TransferEnded { slot, to })?;
         }
-        Ok(waits)
+        Ok(has_more)
     }
 
     /// Whether this is over, all sent or nobody there.
-    fn send_some(&mut self, outgoing: &mut Outgoing) -> Result<bool, NodeError> {
+    fn send_some(&mut self, outgoing: &mut Outgoing, room: &mut usize) -> Result<bool, NodeError> {
         loop {
             match self.peers.waiting_bytes(outgoing.to) {
                 None => return Ok(true),
-                Some(waiting) if waiting > WAITING_BYTES_MAX => return Ok(false),
+                Some(waiting) if waiting > WAITING_BYTES_MAX || *room == 0 => return Ok(false),
                 Some(_) => {}
             }
             let (cells, is_last) = outgoing.cells.next(PIECE_BYTES)?;
+            let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len()).sum();
+            *room = room.saturating_sub(PIECE_COST_BYTES + bytes);
             let Outgoing { slot, position, time_ms, number, .. } = *outgoing;
             let piece = Piece { slot, position, time_ms, number, is_last, cells };
             outgoing.number += 1;
@@ -131,12 +142,12 @@ impl Copies {
         }
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         if let Some(log) = &mut self.log {
-            log.forget(slot)?;
+            log.forget(&[slot])?;
         }
         self.keyspace.install(number_of_slot(slot), applied, time_ms, &cells)?;
         if let Some(log) = &mut self.log {
-            // The primary is told right away that all of this is here: then it has to outlive whatever the class says.
-            log.sync()?;
+            // The primary is told right away that all of this is here, as it is told of entries.
+            log.settle_cells()?;
         }
         self.step(now, Input::Installed { slot, position, time_ms })
     }
@@ -153,13 +164,18 @@ impl Copies {
         }
     }
 
-    /// This node has no copy of the slot any more.
-    pub(super) fn forget(&mut self, slot: Slot) -> Result<(), NodeError> {
-        self.drop_incoming(slot);
-        if let Some(log) = &mut self.log {
-            log.forget(slot)?;
+    /// This node has no copy of these slots any more. A table that takes many from it has all of them forgotten at once: one
+    /// after the other kept clients waiting for as long as that many commits take.
+    pub(super) fn forget(&mut self) -> Result<(), NodeError> {
+        let slots = std::mem::take(&mut self.moves.forgotten);
+        if slots.is_empty() {
+            return Ok(());
         }
-        self.keyspace.install(number_of_slot(slot), Applied::default(), 0, &Vec::new())?;
+        slots.iter().for_each(|&slot| self.drop_incoming(slot));
+        if let Some(log) = &mut self.log {
+            log.forget(&slots)?;
+        }
+        self.keyspace.clear(slots.into_iter().map(number_of_slot))?;
         Ok(())
     }
 }

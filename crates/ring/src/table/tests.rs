@@ -121,3 +121,20 @@ fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
     assert!(down.contains(":100\r\n"), "{down}");
     assert!(!down.contains(":0\r\n:99\r\n"), "{down}");
 }
+
+#[test]
+fn nodes_are_found_whatever_their_numbers() {
+    let mut table = table();
+    let member = table.members.remove(&NodeId(2)).unwrap();
+    table.members.insert(NodeId(4_000_000_000), member);
+    for configuration in &mut table.slots {
+        if configuration.primary == Some(NodeId(2)) {
+            configuration.primary = Some(NodeId(4_000_000_000));
+        }
+    }
+    let seen = SlotTable::of(&table, NodeId(1));
+    assert!(matches!(seen.route(100), Route::There(address) if address.clients.host == "10.0.0.2"));
+    assert_eq!((seen.route(0), seen.route(16_001)), (Route::Here, Route::Nowhere));
+    let there = SlotTable::of(&table, NodeId(4_000_000_000));
+    assert_eq!((there.route(100), there.own_slots().count()), (Route::Here, 15_901));
+}
