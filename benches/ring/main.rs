@@ -13,6 +13,7 @@ mod moves;
 mod outage;
 mod phases;
 mod report;
+mod scale;
 mod schedules;
 mod servers;
 mod waits;
@@ -136,10 +137,12 @@ enum Phase {
     Outage,
     /// Nodes join and leave under load.
     Moves,
+    /// Up to a million nodes, by a model of few.
+    Scale,
 }
 
 impl Phase {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Throughput,
         Self::Always,
         Self::Copies,
@@ -150,6 +153,7 @@ impl Phase {
         Self::Failover,
         Self::Outage,
         Self::Moves,
+        Self::Scale,
         Self::Schedules,
     ];
 }
@@ -238,6 +242,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Failover => run_failover_phase(arguments, &place)?,
                 Phase::Outage => run_outage_phase(arguments, &place)?,
                 Phase::Moves => run_moves_phase(arguments, &place)?,
+                Phase::Scale => run_scale_phase(scale, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
         }
@@ -331,6 +336,14 @@ fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Erro
     waits::print(&findings);
     let (rows, detail) = (waits::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Waits, rows, detail, is_right: waits::is_right(&findings) })
+}
+
+/// Up to a million nodes.
+fn run_scale_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let findings = scale::run(scale, place, &mut |line| eprintln!("{line}"));
+    scale::print(&findings);
+    let (rows, detail) = (scale::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Scale, rows, detail, is_right: scale::is_right(&findings) })
 }
 
 /// How many times something is done: as was asked, or so often at full length or for a first look.
