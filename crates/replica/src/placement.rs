@@ -33,7 +33,7 @@ impl Group {
             if plan.changes.len() >= CHANGES_MAX && configuration.epoch != Epoch(0) {
                 break;
             }
-            plan.look_at(slot, configuration);
+            plan.look_at(slot, &configuration);
         }
         plan.take_out_those_that_left(&table);
         plan.changes
@@ -201,7 +201,7 @@ impl<'a> Plan<'a> {
             return;
         }
         let copies =
-            |slot: &Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
+            |slot: Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
         let busy: BTreeSet<NodeId> = table.slots.iter().flat_map(copies).collect();
         let is_free = |node: &&NodeId| !busy.contains(node) || planted::is(Bug::RemovedWithCopies);
         let free = self.leaving.iter().filter(is_free);

@@ -28,7 +28,7 @@ pub(crate) struct Update {
 impl Update {
     /// A whole table.
     pub(crate) fn whole(table: &Table) -> Self {
-        let founded = (0..).map(Slot).zip(table.slots.iter().copied());
+        let founded = (0..).map(Slot).zip(table.slots.iter());
         Self {
             since: None,
             version: table.version,
@@ -54,7 +54,7 @@ impl Update {
             slots: 0,
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
             left: members_since.keys().copied().filter(is_gone).collect(),
-            changed: slots.filter(|(_, slot)| slot.since > since).map(|(slot, now)| (slot, *now)).collect(),
+            changed: slots.filter(|(_, slot)| slot.since > since).collect(),
         }
     }
 
@@ -72,8 +72,9 @@ impl Update {
         table.members.extend(self.members);
         self.left.iter().for_each(|node| drop(table.members.remove(node)));
         for (slot, configuration) in self.changed {
-            *table.slots.get_mut(slot.0 as usize)? = configuration;
+            table.slots.set(slot.0 as usize, configuration).then_some(())?;
         }
+        table.slots.settle();
         Some(Arc::new(table))
     }
 }
