@@ -64,6 +64,9 @@ enum Verb {
     /// Random schedules, where namespaces may be made.
     #[command(hide = true)]
     Schedules { folder: PathBuf, spec: String, out: PathBuf },
+    /// A node with a large table, and what it holds.
+    #[command(hide = true)]
+    TableNode { out: PathBuf },
     /// A task on one host.
     #[command(hide = true)]
     Task { task: String, out: PathBuf },
@@ -176,6 +179,7 @@ fn main() -> ExitCode {
             servers::end_with_parent();
             run_schedules(&folder, &spec, &out)
         }
+        Verb::TableNode { out } => scale::hold(&out).map(|()| true).map_err(Into::into),
         Verb::Task { task, out } => {
             servers::end_with_parent();
             run_task(&task, &out)

@@ -13,12 +13,17 @@ mod large;
 mod network;
 mod real;
 mod report;
+mod resident;
+mod tables;
 
 pub use report::{is_right, print, rows};
+pub use resident::hold;
 
+use crate::client::SpeakError;
 use crate::machine::processors;
 use crate::phases::Scale;
 use crate::servers::{Place, StartError};
+use atoll_ring::NodeError;
 use costs::Costs;
 use events::{Machine, Outcome};
 use large::{Connections, Effort, Size};
@@ -83,6 +88,15 @@ pub enum ScaleError {
     /// The file of networks is not what it must be.
     #[error("topology.toml cannot be read")]
     Topology(#[from] toml::de::Error),
+    /// A table was not what it must be.
+    #[error("a table is not what it must be: {0}")]
+    Table(&'static str),
+    /// A node of the bench's own.
+    #[error("a node with a large table does not work")]
+    Node(#[from] NodeError),
+    /// A connection of the bench's own.
+    #[error(transparent)]
+    Speak(#[from] SpeakError),
     /// A thread of the bench ended.
     #[error("a client ended by itself")]
     ClientEnded,
@@ -103,6 +117,10 @@ pub struct Findings {
     pub costs: Option<Costs>,
     /// Up to a million, each on a host of its own: by the network, and by whether connections are kept.
     pub large: Vec<(Shape, bool, Vec<Size>)>,
+    /// Tables.
+    pub tables: Vec<tables::Taken>,
+    /// Megabytes of a node with a table of a thousand nodes.
+    pub resident_mb: Option<f64>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
     /// Whether an answer was wrong.
@@ -112,14 +130,28 @@ pub struct Findings {
 /// Measures, fits, and goes up; `told` hears of each step.
 pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
-    if let Err(error) = findings.model(scale, place, told) {
-        findings.is_wrong |= matches!(error, ScaleError::Wrong { .. });
-        findings.missing.push(crate::phases::with_sources(&error));
+    for step in [Findings::look_at_tables, Findings::model] {
+        if let Err(error) = step(&mut findings, scale, place, told) {
+            findings.is_wrong |= matches!(error, ScaleError::Wrong { .. } | ScaleError::Table(_));
+            findings.missing.push(crate::phases::with_sources(&error));
+        }
     }
     findings
 }
 
 impl Findings {
+    fn look_at_tables(
+        &mut self,
+        _: Scale,
+        place: &Place,
+        told: &mut dyn FnMut(&str),
+    ) -> Result<(), ScaleError> {
+        told("scale, tables");
+        self.tables = tables::run()?;
+        self.resident_mb = Some(resident::measure(&place.folder.join("resident"))?);
+        Ok(())
+    }
+
     fn model(&mut self, scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
         let is_trial = scale.measured_ms < Scale::QUICK.measured_ms;
         let measured = measured(scale, place, told)?;

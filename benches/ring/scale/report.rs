@@ -33,12 +33,13 @@ impl Findings {
 /// The bars.
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let spoiled = findings.spoiled();
+    let mut rows = table_rows(findings);
     let mut predicted = Row::at_most("predicted over measured, worst of 8, 16, 32", "%", 15.0, None);
     for (real, model) in &findings.processes {
         let off = (model.throughput / real.throughput - 1.0) * 100.0;
         predicted.peers.insert(format!("{} processes", real.nodes), off);
     }
-    let mut rows = vec![predicted.judged(findings.off(), spoiled.clone())];
+    rows.push(predicted.judged(findings.off(), spoiled.clone()));
     for (is_kept, words) in [(true, "connections kept"), (false, "10,000 connections a node")] {
         let bar = format!("efficiency at 1,000,000 nodes, {words}");
         let mut row = Row::at_least(bar, "%", 30.0, Some(50.0));
@@ -52,8 +53,30 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
     rows
 }
 
+fn table_rows(findings: &Findings) -> Vec<Row> {
+    let spoiled = findings.spoiled().filter(|_| findings.resident_mb.is_none());
+    let memory = Row::at_most("memory of a node with a 1,000-node table", "MB", 30.0, Some(10.0));
+    let mut node = Row::at_most("the same table, bytes per node", "B", 64.0, Some(32.0));
+    let mut slot = Row::at_most("the same table, bytes per slot", "B", 16.0, Some(8.0));
+    let each = super::tables::each(&findings.tables);
+    if let Some([of_node, of_client]) = each {
+        for (name, (per_node, per_slot)) in [("node", of_node), ("client", of_client)] {
+            node.peers.insert(name.to_owned(), per_node);
+            slot.peers.insert(name.to_owned(), per_slot);
+        }
+    }
+    // Whoever takes more of both.
+    let most = |of: fn((f64, f64)) -> f64| each.map(|[node, client]| of(node).max(of(client)));
+    vec![
+        memory.judged(findings.resident_mb, spoiled.clone()),
+        node.judged(most(|each| each.0), spoiled.clone()),
+        slot.judged(most(|each| each.1), spoiled),
+    ]
+}
+
 /// Everything, for people.
 pub fn print(findings: &Findings) {
+    print_tables(findings);
     println!(
         "Processes that are a node and a client each, on this machine: measured, and by a model that knows the first {FITTED}"
     );
@@ -114,6 +137,50 @@ fn print_large(shape: Shape, is_kept: bool, sizes: &[Size]) {
             size.outcome.throughput / 1e6,
             size.efficiency * 100.0,
             size.connecting_share * 100.0,
+        );
+    }
+    println!();
+}
+
+fn print_tables(findings: &Findings) {
+    println!("Tables, three copies: what is held of them, and an update of one slot");
+    println!(
+        "{:>6} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
+        "nodes",
+        "slots",
+        "table KB",
+        "routes KB",
+        "client KB",
+        "sent KB",
+        "found ms",
+        "update B",
+        "decide us",
+        "encode us",
+        "apply us",
+        "routes us"
+    );
+    for taken in &findings.tables {
+        let update = taken.update;
+        println!(
+            "{:>6} {:>8} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>9.0}",
+            taken.nodes,
+            taken.slots,
+            taken.table_bytes / 1e3,
+            taken.routes_bytes / 1e3,
+            taken.client_bytes / 1e3,
+            taken.whole_bytes as f64 / 1e3,
+            taken.founding_ms,
+            update.bytes,
+            update.decide_us,
+            update.encode_us,
+            update.apply_us,
+            update.routes_us,
+        );
+    }
+    if let Some([node, client]) = super::tables::each(&findings.tables) {
+        println!(
+            "one more node takes {:.0} B in a node and {:.0} B in a client, one more slot {:.1} B and {:.1} B",
+            node.0, client.0, node.1, client.1
         );
     }
     println!();

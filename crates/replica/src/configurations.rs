@@ -27,7 +27,8 @@ impl Configurations {
     #[must_use]
     pub fn nobodys(count: u32) -> Self {
         let count = count as usize;
-        let mut parts = vec![Arc::new(Part::nobodys(TOGETHER)); count / TOGETHER];
+        let whole = Arc::new(Part::nobodys(TOGETHER));
+        let mut parts: Vec<_> = std::iter::repeat_n(whole, count / TOGETHER).collect();
         if !count.is_multiple_of(TOGETHER) {
             parts.push(Arc::new(Part::nobodys(count % TOGETHER)));
         }
