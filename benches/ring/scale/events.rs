@@ -64,7 +64,7 @@ pub struct Outcome {
 }
 
 /// How often ticks of a node come.
-const TICK_NS: u64 = 10_000_000;
+const TICK_NS: u64 = 1_000_000;
 /// The share of the time that does not count.
 const WARM_SHARE: f64 = 0.2;
 

@@ -142,18 +142,17 @@ pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings 
 impl Findings {
     fn look_at_tables(
         &mut self,
-        _: Scale,
+        scale: Scale,
         place: &Place,
         told: &mut dyn FnMut(&str),
     ) -> Result<(), ScaleError> {
         told("scale, tables");
-        self.tables = tables::run()?;
+        self.tables = tables::run(is_trial(scale))?;
         self.resident_mb = Some(resident::measure(&place.folder.join("resident"))?);
         Ok(())
     }
 
     fn model(&mut self, scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
-        let is_trial = scale.measured_ms < Scale::QUICK.measured_ms;
         let measured = measured(scale, place, told)?;
         let costs = Costs::fitted(&measured[0], &measured[1], processors());
         self.costs = Some(costs);
@@ -162,7 +161,7 @@ impl Findings {
             let of_model = events::run(&machine, SECONDS, of_real.nodes as u64);
             self.processes.push((of_real, of_model));
         }
-        let effort = if is_trial { Effort::TRIAL } else { Effort::FULL };
+        let effort = if is_trial(scale) { Effort::TRIAL } else { Effort::FULL };
         let topologies = Topologies::read()?;
         for shape in Shape::ALL {
             told(&format!("scale, a million nodes, {}", shape.name()));
@@ -173,6 +172,10 @@ impl Findings {
         }
         Ok(())
     }
+}
+
+fn is_trial(scale: Scale) -> bool {
+    scale.measured_ms < Scale::QUICK.measured_ms
 }
 
 /// Each number of processes: the round in the middle, by throughput. In each round all numbers have their turn.

@@ -65,8 +65,9 @@ impl<'a> Changing<'a> {
         }
     }
 
-    fn each_slot(&mut self, mut change: impl FnMut(&mut Self, Slot)) {
-        (0..self.table.slots.len() as u32).for_each(|slot| change(self, Slot(slot)));
+    fn each_slot_of(&mut self, node: NodeId, mut change: impl FnMut(&mut Self, Slot)) {
+        let slots: Vec<Slot> = self.table.slots.of_node(node).collect();
+        slots.into_iter().for_each(|slot| change(self, slot));
     }
 
     /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise it has to catch up.
@@ -74,7 +75,7 @@ impl<'a> Changing<'a> {
         self.table.members.insert(node, member);
         self.is_changed = true;
         let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
-        self.each_slot(|table, slot| {
+        self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
                 return;
             }
@@ -95,7 +96,7 @@ impl<'a> Changing<'a> {
         }
         member.is_up = is_up;
         self.is_changed = true;
-        self.each_slot(|table, slot| {
+        self.each_slot_of(node, |table, slot| {
             if table.table.slot(slot).in_sync.contains(node) {
                 table.settle(slot);
             }

@@ -4,7 +4,7 @@
 
 mod part;
 
-use crate::{Configuration, Slot};
+use crate::{Configuration, NodeId, Slot};
 use part::{Part, TOGETHER};
 use std::sync::Arc;
 
@@ -97,6 +97,16 @@ impl Configurations {
         (0..self.len()).filter_map(|slot| self.get(slot))
     }
 
+    /// The slots of which a node has a copy, in sync or not: found without a look at most of the others.
+    pub fn of_node(&self, node: NodeId) -> impl Iterator<Item = Slot> + '_ {
+        let is_open = |part: usize| self.open.as_ref().is_some_and(|open| open.part == part);
+        let parts = self.parts.iter().enumerate();
+        let parts = parts.filter(move |(at, part)| is_open(*at) || part.names(node)).map(|(at, _)| at);
+        let slots = parts.flat_map(|part| part * TOGETHER..(part + 1) * TOGETHER);
+        let has = move |slot: &usize| self.get(*slot).is_some_and(|slot| slot.has(node));
+        slots.filter(has).map(|slot| Slot(slot as u32))
+    }
+
     /// The slots that are not as they are in another table, as they are here.
     pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (Slot, Configuration)> + 'a {
         let parts = (0..self.parts.len()).filter(|&part| !self.shares(before, part));
@@ -126,7 +136,7 @@ impl Eq for Configurations {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Epoch;
+    use crate::{Copies, Epoch};
 
     fn set_epoch(of: &mut Configurations, slot: usize, epoch: u64) -> bool {
         let before = of.get(slot).unwrap_or_default();
@@ -148,6 +158,21 @@ mod tests {
         assert!(after.get(300).is_none() && Configurations::nobodys(0).is_empty());
         assert!(!set_epoch(&mut after, 300, 7) && !set_epoch(&mut after, 384, 7));
         assert_eq!(Configurations::nobodys(256).len(), 256);
+    }
+
+    #[test]
+    fn slots_of_a_node_are_found_wherever_they_are() {
+        let mut of = Configurations::nobodys(400);
+        let some = [0, 5, 127, 130, 399];
+        for slot in some {
+            let in_sync = Copies::of(&[NodeId(3)]);
+            assert!(of.set(slot, Configuration { in_sync, ..Configuration::default() }));
+        }
+        for _ in 0..2 {
+            assert_eq!(of.of_node(NodeId(3)).map(|slot| slot.0 as usize).collect::<Vec<_>>(), some);
+            assert_eq!(of.of_node(NodeId(4)).count(), 0);
+            of.settle();
+        }
     }
 
     #[test]

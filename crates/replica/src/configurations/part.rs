@@ -68,6 +68,14 @@ impl Part {
         Some(Configuration { since: self.since.get(at)?, ..take(&mut placement)? })
     }
 
+    /// Whether some slot has a copy on that node.
+    pub(super) fn names(&self, node: NodeId) -> bool {
+        self.starts.iter().any(|&start| {
+            let mut placement = self.placements.get(usize::from(start)..).unwrap_or_default();
+            take(&mut placement).is_some_and(|placement| placement.has(node))
+        })
+    }
+
     pub(super) fn slots(&self) -> Vec<Configuration> {
         (0..self.len()).filter_map(|at| self.get(at)).collect()
     }
@@ -168,7 +176,7 @@ mod tests {
             Copies::of(&(0..count).map(|_| NodeId(random.u32(..) >> random.u8(..32))).collect::<Vec<_>>())
         };
         let (in_sync, joining) = (some(7), some(7));
-        let mut one = |random: &mut fastrand::Rng| match random.u8(..3) {
+        let one = |random: &mut fastrand::Rng| match random.u8(..3) {
             0 => None,
             1 => in_sync.as_slice().first().copied(),
             _ => Some(NodeId(random.u32(..))),
