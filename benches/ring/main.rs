@@ -13,6 +13,7 @@ mod moves;
 mod outage;
 mod phases;
 mod report;
+mod scale;
 mod schedules;
 mod servers;
 mod waits;
@@ -63,6 +64,9 @@ enum Verb {
     /// Random schedules, where namespaces may be made.
     #[command(hide = true)]
     Schedules { folder: PathBuf, spec: String, out: PathBuf },
+    /// A node with a large table, and what it holds.
+    #[command(hide = true)]
+    TableNode { out: PathBuf },
     /// A task on one host.
     #[command(hide = true)]
     Task { task: String, out: PathBuf },
@@ -136,10 +140,12 @@ enum Phase {
     Outage,
     /// Nodes join and leave under load.
     Moves,
+    /// Up to a million nodes, by a model of few.
+    Scale,
 }
 
 impl Phase {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Throughput,
         Self::Always,
         Self::Copies,
@@ -150,6 +156,7 @@ impl Phase {
         Self::Failover,
         Self::Outage,
         Self::Moves,
+        Self::Scale,
         Self::Schedules,
     ];
 }
@@ -172,6 +179,7 @@ fn main() -> ExitCode {
             servers::end_with_parent();
             run_schedules(&folder, &spec, &out)
         }
+        Verb::TableNode { out } => scale::hold(&out).map(|()| true).map_err(Into::into),
         Verb::Task { task, out } => {
             servers::end_with_parent();
             run_task(&task, &out)
@@ -238,6 +246,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Failover => run_failover_phase(arguments, &place)?,
                 Phase::Outage => run_outage_phase(arguments, &place)?,
                 Phase::Moves => run_moves_phase(arguments, &place)?,
+                Phase::Scale => run_scale_phase(scale, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
         }
@@ -331,6 +340,14 @@ fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Erro
     waits::print(&findings);
     let (rows, detail) = (waits::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Waits, rows, detail, is_right: waits::is_right(&findings) })
+}
+
+/// Up to a million nodes.
+fn run_scale_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+    let findings = scale::run(scale, place, &mut |line| eprintln!("{line}"));
+    scale::print(&findings);
+    let (rows, detail) = (scale::rows(&findings), serde_json::to_value(&findings)?);
+    Ok(Measured { phase: Phase::Scale, rows, detail, is_right: scale::is_right(&findings) })
 }
 
 /// How many times something is done: as was asked, or so often at full length or for a first look.

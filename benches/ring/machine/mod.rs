@@ -8,7 +8,7 @@ mod facts;
 mod usage;
 
 pub use facts::{Calm, MachineFacts, raise_priority, wait_for_calm};
-pub use usage::{MachineShare, MachineTime, processors};
+pub use usage::{MachineShare, MachineTime, cpu_seconds as own_cpu_seconds, processors};
 
 /// CPU seconds of all threads of a process, those that ended included; none if it is gone.
 pub fn process_cpu_seconds(process: u32) -> Option<f64> {

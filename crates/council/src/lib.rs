@@ -31,6 +31,7 @@ mod options;
 #[cfg(test)]
 mod simulation;
 
+pub use codec::Update as TableUpdate;
 pub use council::{Council, CouncilClock, CouncilEvent};
 pub use error::CouncilError;
 pub use options::{CouncilOptions, CouncilTls, Listen, Secret};

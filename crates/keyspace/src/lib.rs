@@ -37,7 +37,7 @@ pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
 pub use refusal::Refusal;
-pub use slot::{SLOTS, slot_of};
+pub use slot::{SLOTS, SLOTS_WIDE, slot_among, slot_of};
 pub use state::Applied;
 
 /// Longest key, in bytes.

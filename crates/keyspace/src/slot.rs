@@ -9,6 +9,21 @@ pub fn slot_of(key: &[u8]) -> u16 {
     checksum(hashed(key)) % SLOTS
 }
 
+/// Most slots that there may be.
+pub const SLOTS_WIDE: u32 = 1 << 20;
+
+/// The slot of a key among more slots, a power of two of them: those of [`slot_of`], each divided by a second sum of the same
+/// bytes. So keys that belong together still do, and whoever reckons with fewer slots meets whole runs of these.
+#[must_use]
+pub fn slot_among(key: &[u8], slots: u32) -> u32 {
+    let parts = (slots / u32::from(SLOTS)).max(1);
+    // FNV-1a: CRC16 has no more bits to give. Its upper half is folded in, as few of the lower bits would be taken alone.
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let sum = hashed(key).iter().fold(0xcbf2_9ce4_8422_2325, step);
+    let part = (sum ^ sum >> 32) as u32 % parts;
+    u32::from(slot_of(key)) * parts + part
+}
+
 fn hashed(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let behind = &key[open + 1..];
@@ -65,5 +80,22 @@ mod tests {
         for whole in [&b"foo{}{bar}"[..], b"a{b", b"a}b{", b"{}"] {
             assert_eq!(slot_of(whole), checksum(whole) % SLOTS);
         }
+    }
+
+    #[test]
+    fn more_slots_divide_those_that_there_are_and_about_evenly() {
+        let mut counts = vec![0_u32; SLOTS_WIDE as usize];
+        for number in 0..1_u32 << 21 {
+            let key = format!("key-{number:08}");
+            let wide = slot_among(key.as_bytes(), SLOTS_WIDE);
+            assert_eq!(wide >> 6, u32::from(slot_of(key.as_bytes())));
+            counts[wide as usize] += 1;
+        }
+        // Two keys a slot: by chance one in seven has none, and hardly any has a dozen.
+        let empty = counts.iter().filter(|&&count| count == 0).count() as f64 / counts.len() as f64;
+        assert!((0.10..0.18).contains(&empty), "{empty}");
+        assert!(counts.iter().all(|&count| count <= 20));
+        assert_eq!(slot_among(b"{user1000}.following", SLOTS_WIDE), slot_among(b"user1000", SLOTS_WIDE));
+        assert_eq!(slot_among(b"foo", SLOTS.into()), u32::from(slot_of(b"foo")));
     }
 }

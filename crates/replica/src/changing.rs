@@ -1,5 +1,6 @@
 //! A table on its way to the next one: what each change makes of it.
 //!
+//! Invariant: a table that nothing changes in stays exactly as it was, its version too.
 //! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets it.
 
 use crate::planted::{self, Bug};
@@ -9,8 +10,10 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// A table on its way to the next one.
-pub(crate) struct Changing {
-    table: Table,
+pub(crate) struct Changing<'a> {
+    table: &'a mut Table,
+    /// The version that it has when something changes.
+    version: Version,
     is_changed: bool,
     /// How many slots each node leads, once somebody asked.
     leads: Option<BTreeMap<NodeId, i64>>,
@@ -21,15 +24,18 @@ pub(crate) struct Changing {
 /// Into how many runs of slots those are divided that others take over: clients are told of ranges, and of few soon.
 const RUNS: usize = 256;
 
-impl Changing {
-    pub(crate) fn of(table: &Table) -> Self {
-        let mut table = table.clone();
-        table.version = table.version.next();
-        Self { table, is_changed: false, leads: None, chosen: None }
+impl<'a> Changing<'a> {
+    pub(crate) fn of(table: &'a mut Table) -> Self {
+        let version = table.version.next();
+        Self { table, version, is_changed: false, leads: None, chosen: None }
     }
 
-    pub(crate) fn end(self) -> Option<Table> {
-        self.is_changed.then_some(self.table)
+    /// Whether it is another table now.
+    pub(crate) fn end(self) -> bool {
+        if self.is_changed {
+            self.table.version = self.version;
+        }
+        self.is_changed
     }
 
     fn is_up(&self, node: NodeId) -> bool {
@@ -38,21 +44,20 @@ impl Changing {
 
     /// Changes a slot; with another primary or other in-sync copies it is another epoch.
     fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Configuration)) {
-        let version = self.table.version;
-        let Some(now) = self.table.slots.get_mut(slot.0 as usize) else { return };
-        let before = *now;
-        change(now);
+        let Some(before) = self.table.slots.get(slot.0 as usize) else { return };
+        let mut now = before;
+        change(&mut now);
         if now.primary != before.primary || now.successor.is_some_and(|node| !now.may_succeed(node)) {
             now.successor = None;
         }
-        if *now == before {
+        if now == before {
             return;
         }
         if now.primary != before.primary || now.in_sync != before.in_sync {
             now.epoch = now.epoch.max(before.epoch.next());
         }
-        now.since = version;
-        self.is_changed = true;
+        now.since = self.version;
+        self.is_changed |= self.table.slots.set(slot.0 as usize, now);
         let (former, next) = (before.primary, now.primary);
         if let Some(leads) = self.leads.as_mut().filter(|_| former != next) {
             former.into_iter().for_each(|node| *leads.entry(node).or_default() -= 1);
@@ -60,8 +65,9 @@ impl Changing {
         }
     }
 
-    fn each_slot(&mut self, mut change: impl FnMut(&mut Self, Slot)) {
-        (0..self.table.slots.len() as u32).for_each(|slot| change(self, Slot(slot)));
+    fn each_slot_of(&mut self, node: NodeId, mut change: impl FnMut(&mut Self, Slot)) {
+        let slots: Vec<Slot> = self.table.slots.of_node(node).collect();
+        slots.into_iter().for_each(|slot| change(self, slot));
     }
 
     /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise it has to catch up.
@@ -69,7 +75,7 @@ impl Changing {
         self.table.members.insert(node, member);
         self.is_changed = true;
         let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
-        self.each_slot(|table, slot| {
+        self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
                 return;
             }
@@ -90,7 +96,7 @@ impl Changing {
         }
         member.is_up = is_up;
         self.is_changed = true;
-        self.each_slot(|table, slot| {
+        self.each_slot_of(node, |table, slot| {
             if table.table.slot(slot).in_sync.contains(node) {
                 table.settle(slot);
             }
@@ -258,7 +264,7 @@ impl Changing {
         let all = self.table.members.iter().filter(|(_, member)| !member.is_leaving).map(|(&node, _)| node);
         let chosen = configuration.joining.iter().chain(all).find(|&node| self.is_up(node));
         let Some(chosen) = chosen else { return };
-        let branch = self.table.version;
+        let branch = self.version;
         self.change(slot, |configuration| {
             configuration.branch = branch;
             configuration.joining.remove(chosen);

@@ -2,16 +2,24 @@
 //!
 //! Invariant: a copy shares with its original all that neither has changed since, so that a table for each change costs little.
 
-use crate::{Configuration, Slot};
+mod part;
+
+use crate::{Configuration, NodeId, Slot};
+use part::{Part, TOGETHER};
 use std::sync::Arc;
 
-/// Slots that are kept, and copied when one of them changes, together.
-const TOGETHER: usize = 128;
-
-/// The configurations of all slots.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The configurations of all slots, each in a few bytes.
+#[derive(Clone, Debug, Default)]
 pub struct Configurations {
-    parts: Vec<Arc<Vec<Configuration>>>,
+    parts: Vec<Arc<Part>>,
+    /// The part that was changed last, spread out: the next change is mostly one of its neighbours.
+    open: Option<Open>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    part: usize,
+    slots: Vec<Configuration>,
 }
 
 impl Configurations {
@@ -19,8 +27,12 @@ impl Configurations {
     #[must_use]
     pub fn nobodys(count: u32) -> Self {
         let count = count as usize;
-        let part = |from: usize| Arc::new(vec![Configuration::default(); TOGETHER.min(count - from)]);
-        Self { parts: (0..count).step_by(TOGETHER).map(part).collect() }
+        let whole = Arc::new(Part::nobodys(TOGETHER));
+        let mut parts: Vec<_> = std::iter::repeat_n(whole, count / TOGETHER).collect();
+        if !count.is_multiple_of(TOGETHER) {
+            parts.push(Arc::new(Part::nobodys(count % TOGETHER)));
+        }
+        Self { parts, open: None }
     }
 
     /// How many there are.
@@ -38,67 +50,105 @@ impl Configurations {
 
     /// That of one slot.
     #[must_use]
-    pub fn get(&self, slot: usize) -> Option<&Configuration> {
-        self.parts.get(slot / TOGETHER)?.get(slot % TOGETHER)
+    pub fn get(&self, slot: usize) -> Option<Configuration> {
+        let (part, at) = (slot / TOGETHER, slot % TOGETHER);
+        match &self.open {
+            Some(open) if open.part == part => open.slots.get(at).copied(),
+            _ => self.parts.get(part)?.get(at),
+        }
     }
 
-    /// That of one slot, to be changed.
-    pub fn get_mut(&mut self, slot: usize) -> Option<&mut Configuration> {
-        Arc::make_mut(self.parts.get_mut(slot / TOGETHER)?).get_mut(slot % TOGETHER)
+    /// Changes that of one slot; whether there is such a slot.
+    pub fn set(&mut self, slot: usize, configuration: Configuration) -> bool {
+        let (part, at) = (slot / TOGETHER, slot % TOGETHER);
+        if self.open.as_ref().is_none_or(|open| open.part != part) {
+            let Some(slots) = self.parts.get(part).map(|part| part.slots()) else { return false };
+            self.settle();
+            self.open = Some(Open { part, slots });
+        }
+        let place = self.open.as_mut().and_then(|open| open.slots.get_mut(at));
+        place.map(|place| *place = configuration).is_some()
+    }
+
+    /// Changes each, from slot 0 on.
+    pub fn change_each(&mut self, mut change: impl FnMut(Slot, &mut Configuration)) {
+        for slot in 0..self.len() {
+            let Some(before) = self.get(slot) else { return };
+            let mut now = before;
+            change(Slot(slot as u32), &mut now);
+            if now != before {
+                self.set(slot, now);
+            }
+        }
+        self.settle();
+    }
+
+    /// Nothing is changed for now: all takes as little room as it can.
+    pub fn settle(&mut self) {
+        if let Some(open) = self.open.take()
+            && let Some(part) = self.parts.get_mut(open.part)
+        {
+            *part = Arc::new(Part::of(&open.slots));
+        }
     }
 
     /// All of them, from slot 0 on.
-    pub fn iter(&self) -> impl Iterator<Item = &Configuration> {
-        self.parts.iter().flat_map(|part| part.iter())
+    pub fn iter(&self) -> impl Iterator<Item = Configuration> + '_ {
+        (0..self.len()).filter_map(|slot| self.get(slot))
     }
 
-    /// All of them, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Configuration> {
-        self.parts.iter_mut().flat_map(|part| Arc::make_mut(part).iter_mut())
+    /// The slots of which a node has a copy, in sync or not: found without a look at most of the others.
+    pub fn of_node(&self, node: NodeId) -> impl Iterator<Item = Slot> + '_ {
+        let is_open = |part: usize| self.open.as_ref().is_some_and(|open| open.part == part);
+        let parts = self.parts.iter().enumerate();
+        let parts = parts.filter(move |(at, part)| is_open(*at) || part.names(node)).map(|(at, _)| at);
+        let slots = parts.flat_map(|part| part * TOGETHER..(part + 1) * TOGETHER);
+        let has = move |slot: &usize| self.get(*slot).is_some_and(|slot| slot.has(node));
+        slots.filter(has).map(|slot| Slot(slot as u32))
     }
 
     /// The slots that are not as they are in another table, as they are here.
     pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (Slot, Configuration)> + 'a {
-        let parts = self.parts.iter().enumerate();
-        let other =
-            parts.filter(|(at, part)| before.parts.get(*at).is_none_or(|before| !Arc::ptr_eq(before, part)));
-        other.flat_map(move |(at, part)| {
-            let slots = part.iter().enumerate().map(move |(behind, now)| (at * TOGETHER + behind, *now));
-            let changed = slots.filter(|(slot, now)| before.get(*slot) != Some(now));
-            changed.map(|(slot, now)| (Slot(slot as u32), now))
+        let parts = (0..self.parts.len()).filter(|&part| !self.shares(before, part));
+        let slots = parts.flat_map(|part| part * TOGETHER..(part + 1) * TOGETHER);
+        slots.filter_map(|slot| {
+            let now = self.get(slot)?;
+            (before.get(slot) != Some(now)).then_some((Slot(slot as u32), now))
         })
     }
-}
 
-impl<'a> IntoIterator for &'a Configurations {
-    type Item = &'a Configuration;
-    type IntoIter = Box<dyn Iterator<Item = &'a Configuration> + 'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        Box::new(self.iter())
+    /// Whether a part is the very same in both.
+    fn shares(&self, other: &Self, part: usize) -> bool {
+        let is_open = |one: &Self| one.open.as_ref().is_some_and(|open| open.part == part);
+        let parts = self.parts.get(part).zip(other.parts.get(part));
+        !is_open(self) && !is_open(other) && parts.is_some_and(|(one, two)| Arc::ptr_eq(one, two))
     }
 }
 
-impl<'a> IntoIterator for &'a mut Configurations {
-    type Item = &'a mut Configuration;
-    type IntoIter = Box<dyn Iterator<Item = &'a mut Configuration> + 'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        Box::new(self.iter_mut())
+impl PartialEq for Configurations {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.changed(other).next().is_none()
     }
 }
+
+impl Eq for Configurations {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Epoch;
+    use crate::{Copies, Epoch};
+
+    fn set_epoch(of: &mut Configurations, slot: usize, epoch: u64) -> bool {
+        let before = of.get(slot).unwrap_or_default();
+        of.set(slot, Configuration { epoch: Epoch(epoch), ..before })
+    }
 
     #[test]
     fn what_changed_is_found_and_nothing_else() {
         let before = Configurations::nobodys(300);
         let mut after = before.clone();
         for slot in [0, 127, 128, 299] {
-            after.get_mut(slot).unwrap().epoch = Epoch(7);
+            assert!(set_epoch(&mut after, slot, 7));
         }
         let changed: Vec<_> = after.changed(&before).map(|(slot, _)| slot.0).collect();
         assert_eq!(changed, [0, 127, 128, 299]);
@@ -106,5 +156,35 @@ mod tests {
         assert!(before.iter().all(|configuration| configuration.epoch == Epoch(0)), "the original stays");
         assert_eq!(after.changed(&Configurations::default()).count(), 300);
         assert!(after.get(300).is_none() && Configurations::nobodys(0).is_empty());
+        assert!(!set_epoch(&mut after, 300, 7) && !set_epoch(&mut after, 384, 7));
+        assert_eq!(Configurations::nobodys(256).len(), 256);
+    }
+
+    #[test]
+    fn slots_of_a_node_are_found_wherever_they_are() {
+        let mut of = Configurations::nobodys(400);
+        let some = [0, 5, 127, 130, 399];
+        for slot in some {
+            let in_sync = Copies::of(&[NodeId(3)]);
+            assert!(of.set(slot, Configuration { in_sync, ..Configuration::default() }));
+        }
+        for _ in 0..2 {
+            assert_eq!(of.of_node(NodeId(3)).map(|slot| slot.0 as usize).collect::<Vec<_>>(), some);
+            assert_eq!(of.of_node(NodeId(4)).count(), 0);
+            of.settle();
+        }
+    }
+
+    #[test]
+    fn what_is_open_and_what_is_settled_are_the_same() {
+        let mut open = Configurations::nobodys(300);
+        (0..300).step_by(7).for_each(|slot| assert!(set_epoch(&mut open, slot, slot as u64)));
+        let mut settled = open.clone();
+        settled.settle();
+        assert_eq!(open, settled);
+        assert!(set_epoch(&mut settled, 299, 1) && open != settled);
+        let mut each = Configurations::nobodys(300);
+        each.change_each(|slot, now| now.epoch = Epoch(if slot.0 % 7 == 0 { slot.0.into() } else { 0 }));
+        assert_eq!(each, open);
     }
 }

@@ -175,7 +175,8 @@ impl Group {
         if let Change::Register { node, nonce, address, survived } = change {
             return self.register(node, nonce, address, &survived);
         }
-        let mut table = Changing::of(&self.table);
+        // Where nobody else has this table any more, it becomes the next one in its place: founding many slots copies none.
+        let mut table = Changing::of(Arc::make_mut(&mut self.table));
         match change {
             Change::Fail { node, incarnation } => table.hear(node, incarnation, false),
             Change::Hear { node, incarnation } => table.hear(node, incarnation, true),
@@ -195,17 +196,7 @@ impl Group {
             Change::Recover { slot } => table.recover(slot),
             Change::Register { .. } => {}
         }
-        self.end(table)
-    }
-
-    fn end(&mut self, table: Changing) -> Decision {
-        match table.end() {
-            Some(table) => {
-                self.table = Arc::new(table);
-                Decision::Changed
-            }
-            None => Decision::Unchanged,
-        }
+        if table.end() { Decision::Changed } else { Decision::Unchanged }
     }
 
     fn register(&mut self, node: NodeId, nonce: u64, address: String, survived: &Survived) -> Decision {
@@ -225,9 +216,9 @@ impl Group {
         }
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
-        let mut table = Changing::of(&self.table);
+        let mut table = Changing::of(Arc::make_mut(&mut self.table));
         table.begin(node, Member { incarnation, is_up: true, is_leaving: false, address }, survived);
-        self.end(table);
+        table.end();
         Decision::Registered { incarnation }
     }
 }

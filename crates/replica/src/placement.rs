@@ -33,7 +33,7 @@ impl Group {
             if plan.changes.len() >= CHANGES_MAX && configuration.epoch != Epoch(0) {
                 break;
             }
-            plan.look_at(slot, configuration);
+            plan.look_at(slot, &configuration);
         }
         plan.take_out_those_that_left(&table);
         plan.changes
@@ -43,6 +43,8 @@ impl Group {
 struct Plan<'a> {
     /// Nodes that are up and stay.
     loads: BTreeMap<NodeId, Load>,
+    /// The same, in their order, once a slot is founded.
+    nodes: Vec<NodeId>,
     leaving: BTreeSet<NodeId>,
     /// Copies that a slot can have now.
     wanted: usize,
@@ -80,6 +82,7 @@ impl<'a> Plan<'a> {
             slots: u32::try_from(table.slots.len()).unwrap_or(u32::MAX),
             may_found: loads.len() >= wanted,
             loads,
+            nodes: Vec::new(),
             gone,
             handed_over,
             changes: Vec::new(),
@@ -121,11 +124,16 @@ impl<'a> Plan<'a> {
 
     /// Neighbouring slots go to the same nodes: clients are told of ranges, and a few of them are told soon.
     fn found(&mut self, slot: Slot) {
-        let nodes: Vec<NodeId> = self.loads.keys().copied().collect();
-        let first = usize::try_from(u64::from(slot.0) * nodes.len() as u64 / u64::from(self.slots.max(1)));
+        if self.nodes.is_empty() {
+            self.nodes = self.loads.keys().copied().collect();
+        }
+        let count = self.nodes.len();
+        let first = u64::from(slot.0) * count as u64 / u64::from(self.slots.max(1));
         let mut copies = Copies::default();
-        for node in nodes.iter().cycle().skip(first.unwrap_or(0)).take(self.wanted) {
-            copies.insert(*node);
+        for at in (first as usize..).take(self.wanted) {
+            if let Some(&node) = self.nodes.get(at % count.max(1)) {
+                copies.insert(node);
+            }
         }
         if !copies.is_empty() {
             self.changes.push(Change::Found { slot, copies });
@@ -200,8 +208,7 @@ impl<'a> Plan<'a> {
         if self.leaving.is_empty() {
             return;
         }
-        let copies =
-            |slot: &Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
+        let copies = |slot: Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
         let busy: BTreeSet<NodeId> = table.slots.iter().flat_map(copies).collect();
         let is_free = |node: &&NodeId| !busy.contains(node) || planted::is(Bug::RemovedWithCopies);
         let free = self.leaving.iter().filter(is_free);

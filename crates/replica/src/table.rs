@@ -70,7 +70,7 @@ impl Table {
     #[must_use]
     #[inline]
     pub fn slot(&self, slot: Slot) -> Configuration {
-        self.slots.get(slot.0 as usize).copied().unwrap_or_default()
+        self.slots.get(slot.0 as usize).unwrap_or_default()
     }
 
     /// The life of a node that counts.

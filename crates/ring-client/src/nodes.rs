@@ -2,9 +2,10 @@
 //!
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
-use crate::answer::{Refused, bracketed, meaning};
+use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, written};
 use crate::options::RingOptions;
+use crate::owners::Owners;
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
 use atoll_store::StoreError;
@@ -38,7 +39,7 @@ type Source = Arc<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Nodes {
     pub(crate) options: RingOptions,
     pub(crate) place: String,
-    owners: Mutex<Vec<Option<Address>>>,
+    owners: Mutex<Owners>,
     idle: Mutex<HashMap<Address, Vec<Connection>>>,
     next_seed: AtomicUsize,
     /// Requests on their way; more than a node takes connections would be refused.
@@ -82,7 +83,7 @@ enum Silent {
 
 impl Nodes {
     pub(crate) fn new(options: RingOptions) -> Self {
-        let (place, owners) = (options.place(), vec![None; usize::from(SLOTS)]);
+        let (place, owners) = (options.place(), Owners::nobodys(SLOTS.into()));
         Self {
             options,
             place,
@@ -256,7 +257,7 @@ impl Nodes {
         for address in known {
             match self.once(&address, &written(&["CLUSTER", "SLOTS"]), || ()).await {
                 Ok(Value::Array(ranges)) => {
-                    *self.owners.lock() = owners(&ranges);
+                    *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
                     return Ok(());
                 }
                 Ok(Value::Error(text)) => {
@@ -280,11 +281,11 @@ impl Nodes {
 
     /// The nodes that have slots, in the order of their addresses.
     pub(crate) fn addresses(&self) -> BTreeSet<Address> {
-        self.owners.lock().iter().flatten().cloned().collect()
+        self.owners.lock().addresses().cloned().collect()
     }
 
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
-        self.owners.lock().get(usize::from(slot)).cloned().flatten()
+        self.owners.lock().get(slot.into()).cloned()
     }
 
     /// Whom to ask about a slot.
@@ -293,9 +294,8 @@ impl Nodes {
     }
 
     pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
-        let mut owners = self.owners.lock();
-        if let Some(owner) = slot.and_then(|slot| owners.get_mut(usize::from(slot))) {
-            *owner = Some(Arc::clone(address));
+        if let Some(slot) = slot {
+            self.owners.lock().set(slot.into(), address);
         }
     }
 
@@ -308,11 +308,7 @@ impl Nodes {
     /// A node that does not answer is asked for nothing until somebody names it again.
     pub(crate) fn forget(&self, address: &Address) {
         self.idle.lock().remove(address);
-        self.owners
-            .lock()
-            .iter_mut()
-            .filter(|owner| owner.as_ref() == Some(address))
-            .for_each(|owner| *owner = None);
+        self.owners.lock().forget(address);
     }
 
     /// Lets go of connections that nobody uses.
@@ -325,22 +321,4 @@ impl Nodes {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
-}
-
-/// Who has which slot, by `CLUSTER SLOTS`.
-fn owners(ranges: &[Value]) -> Vec<Option<Address>> {
-    let mut owners = vec![None; usize::from(SLOTS)];
-    for range in ranges {
-        let Value::Array(parts) = range else { continue };
-        let [Value::Integer(first), Value::Integer(last), Value::Array(node), ..] = &parts[..] else {
-            continue;
-        };
-        let [host, Value::Integer(port), ..] = &node[..] else { continue };
-        let Some(host) = host.bytes() else { continue };
-        let address = Address::from(bracketed(&format!("{}:{port}", String::from_utf8_lossy(host))));
-        let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else { continue };
-        let slots = owners.iter_mut().take(last.saturating_add(1)).skip(first);
-        slots.for_each(|owner| *owner = Some(Arc::clone(&address)));
-    }
-    owners
 }

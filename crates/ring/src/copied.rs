@@ -160,7 +160,7 @@ impl Copied {
             Told::Group(GroupSaid::Table(table)) => {
                 if table.version > self.addressed {
                     self.addressed = table.version;
-                    self.shared.set_table(SlotTable::of(&table, self.me));
+                    self.shared.set_table(SlotTable::of(Arc::clone(&table), self.me));
                     self.copies.peers.set_addresses(&addresses_of(&table), registry);
                 }
                 self.copies.step(now, Input::Table(table))?;

@@ -12,7 +12,6 @@ use crate::connection::{Connection, End, Session, Spare, Turn};
 use crate::connections::Connections;
 use crate::here::{Asked, Here, key_of};
 use crate::peer::Peers;
-use crate::table::Route;
 use atoll_replica::{Gathering, Ticket};
 use atoll_resp::{Protocol, ReplyWriter};
 use atoll_tls::Stream;
@@ -363,7 +362,7 @@ impl EventLoop {
         if is_time || self.is_expiring {
             let table = self.here.table.clone();
             let now = self.here.now;
-            let held = |slot| table.route(slot) == Route::Here;
+            let held = |slot| table.is_here(slot);
             self.is_expiring = self.here.slots.expire_some(now, held)?;
         }
         if !is_time {

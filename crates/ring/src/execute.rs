@@ -9,6 +9,7 @@ mod keys;
 mod server;
 mod watch;
 
+use crate::address::HostPort;
 use crate::connection::{End, Outbox, Session};
 use crate::here::Here;
 use crate::slots::{Answer, Asking, Reply};
@@ -150,7 +151,7 @@ impl Executor<'_> {
     fn is_here(&mut self, slot: u16) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,
-            Route::There(address) => format!("{slot} {}:{}", address.clients.host, address.clients.port),
+            Route::There(HostPort { host, port }) => format!("{slot} {host}:{port}"),
             Route::Nowhere => {
                 self.error("CLUSTERDOWN", "Hash slot not served");
                 return false;

@@ -61,8 +61,8 @@ impl Node {
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
         let table = match &options.others {
-            None => SlotTable::of(&table_of_one(name, told.clone()), NodeId(1)),
-            Some(others) => SlotTable::of(&Table::empty(SLOTS.into()), others.me),
+            None => SlotTable::of(Arc::new(table_of_one(name, told.clone())), NodeId(1)),
+            Some(others) => SlotTable::of(Arc::new(Table::empty(SLOTS.into())), others.me),
         };
         let shared = Arc::new(Shared::new(Choices {
             clock: options.clock.clone(),
@@ -263,14 +263,9 @@ fn table_of_one(name: NodeName, clients: HostPort) -> Table {
     let mut table = Table::empty(SLOTS.into());
     let address = NodeAddress { name, peers: clients.clone(), clients }.to_string();
     table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
-    for slot in &mut table.slots {
-        *slot = Configuration {
-            epoch: Epoch(1),
-            primary: Some(me),
-            in_sync: Copies::of(&[me]),
-            ..Configuration::default()
-        };
-    }
+    let in_sync = Copies::of(&[me]);
+    let all = Configuration { epoch: Epoch(1), primary: Some(me), in_sync, ..Configuration::default() };
+    table.slots.change_each(|_, slot| *slot = all);
     table
 }
 

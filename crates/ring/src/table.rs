@@ -1,62 +1,37 @@
 //! The table of slots as clients see it: which node to ask for which slot.
 //!
+//! It shares the table that copies go by, and keeps beside it only what each request needs at once: two bytes for a slot, four
+//! for a node. What commands of operators ask for is counted when they ask.
+//!
 //! Invariant: what it says never changes; when something changes there is another one.
 
+mod count;
 mod render;
 
 use crate::address::{HostPort, NodeAddress};
-use atoll_keyspace::SLOTS;
-use atoll_replica::{Copies, NodeId, Table, Version};
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use atoll_replica::{NodeId, Table, Version};
+use std::sync::{Arc, OnceLock};
 
 /// Which node to ask for which slot.
 #[derive(Debug)]
 pub struct SlotTable {
-    version: Version,
+    table: Arc<Table>,
     /// The place of this node among all.
     me: Option<u16>,
-    nodes: Vec<TableNode>,
+    /// Those whose address can be read, in their order.
+    nodes: Box<[NodeId]>,
     /// For each slot the place of its primary.
     routes: Box<[u16]>,
-    ranges: Vec<SlotRange>,
     rendered: [OnceLock<Box<[u8]>>; 2],
 }
 
-/// A node in it.
-#[derive(Debug)]
-struct TableNode {
-    id: NodeId,
-    address: NodeAddress,
-    is_up: bool,
-    is_leaving: bool,
-    /// The highest epoch of a slot that it leads.
-    epoch: u64,
-    /// How many slots it leads.
-    leads: u16,
-    /// Of how many slots it has a copy in sync, those that it leads included.
-    in_sync: u16,
-    /// Of how many it is catching up.
-    joining: u16,
-}
-
-/// Slots beside each other that the same nodes have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SlotRange {
-    first: u16,
-    last: u16,
-    /// The place of the primary.
-    primary: Option<u16>,
-    in_sync: Copies,
-}
-
 /// Who has a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Route<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
     /// This node is its primary.
     Here,
-    /// That one is.
-    There(&'a NodeAddress),
+    /// That one is, and clients reach it there.
+    There(HostPort),
     /// None is.
     Nowhere,
 }
@@ -67,142 +42,98 @@ const NONE: u16 = u16::MAX;
 impl SlotTable {
     /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left out.
     #[must_use]
-    pub fn of(table: &Table, me: NodeId) -> Self {
-        let mut nodes: Vec<TableNode> = table
-            .members
-            .iter()
-            .filter_map(|(&id, member)| {
-                let address = member.address.parse().ok()?;
-                let (epoch, leads, in_sync, joining) = Default::default();
-                let (is_up, is_leaving) = (member.is_up, member.is_leaving);
-                Some(TableNode { id, address, is_up, is_leaving, epoch, leads, in_sync, joining })
-            })
-            .take(usize::from(NONE))
-            .collect();
-        let places = Places::of(&nodes);
-        let mut routes = vec![NONE; usize::from(SLOTS)].into_boxed_slice();
-        let mut ranges: Vec<SlotRange> = Vec::new();
-        for ((slot, route), configuration) in (0..).zip(&mut routes).zip(&table.slots) {
-            let primary = configuration.primary.and_then(|id| places.place(id));
-            *route = primary.unwrap_or(NONE);
-            if let Some(node) = nodes.get_mut(usize::from(*route)) {
-                node.epoch = node.epoch.max(configuration.epoch.0);
-                node.leads += 1;
+    pub fn of(table: Arc<Table>, me: NodeId) -> Self {
+        let is_read = |address: &str| address.parse::<NodeAddress>().is_ok();
+        let nodes = table.members.iter().filter(|(_, member)| is_read(&member.address)).map(|(&id, _)| id);
+        let nodes: Box<[NodeId]> = nodes.take(usize::from(NONE)).collect();
+        let place = |id: NodeId| nodes.binary_search(&id).ok().and_then(|place| u16::try_from(place).ok());
+        // Neighbours mostly have the same primary.
+        let mut last = (None, NONE);
+        let routes = table.slots.iter().map(|configuration| {
+            if configuration.primary != last.0 {
+                last = (configuration.primary, configuration.primary.and_then(place).unwrap_or(NONE));
             }
-            // Of each slot few nodes have a copy, however many there are.
-            for id in configuration.in_sync.iter() {
-                places.node_mut(&mut nodes, id).into_iter().for_each(|node| node.in_sync += 1);
-            }
-            for id in configuration.joining.iter() {
-                places.node_mut(&mut nodes, id).into_iter().for_each(|node| node.joining += 1);
-            }
-            let in_sync = configuration.in_sync;
-            match ranges.last_mut() {
-                Some(range) if range.primary == primary && range.in_sync == in_sync => range.last = slot,
-                _ => ranges.push(SlotRange { first: slot, last: slot, primary, in_sync }),
-            }
-        }
-        let me = places.place(me);
-        Self { version: table.version, me, nodes, routes, ranges, rendered: Default::default() }
+            last.1
+        });
+        let (routes, me) = (routes.collect(), place(me));
+        Self { table, me, nodes, routes, rendered: Default::default() }
     }
 
     /// Which table this is.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.version
+        self.table.version
+    }
+
+    /// Whether this node is the primary of a slot.
+    pub(crate) fn is_here(&self, slot: impl Into<u32>) -> bool {
+        let place = self.place(slot.into());
+        place != NONE && Some(place) == self.me
     }
 
     /// Who has a slot.
-    pub(crate) fn route(&self, slot: u16) -> Route<'_> {
-        let place = self.routes.get(usize::from(slot)).copied().unwrap_or(NONE);
-        if Some(place) == self.me {
+    pub(crate) fn route(&self, slot: impl Into<u32>) -> Route {
+        let place = self.place(slot.into());
+        if place != NONE && Some(place) == self.me {
             return Route::Here;
         }
-        match self.nodes.get(usize::from(place)) {
-            Some(node) => Route::There(&node.address),
+        match self.address(usize::from(place)) {
+            Some(address) => Route::There(address.clients),
             None => Route::Nowhere,
         }
+    }
+
+    fn place(&self, slot: u32) -> u16 {
+        usize::try_from(slot).ok().and_then(|slot| self.routes.get(slot)).copied().unwrap_or(NONE)
+    }
+
+    fn address(&self, place: usize) -> Option<NodeAddress> {
+        self.table.members.get(self.nodes.get(place)?)?.address.parse().ok()
     }
 
     /// How many slots a node should answer for, and how many have somebody who does.
     pub(crate) fn served(&self) -> (u64, u64) {
         // A node that is down still leads the slots of which it has the last copy, and answers nothing.
-        let up = self.nodes.iter().filter(|node| node.is_up);
-        (self.routes.len() as u64, up.map(|node| u64::from(node.leads)).sum())
+        let is_up = self.counts().iter().map(|node| if node.is_up { u64::from(node.leads) } else { 0 }).sum();
+        (self.routes.len() as u64, is_up)
     }
 
     /// Each node: its number, its address for clients, and whether others hear it.
-    pub(crate) fn each_node(&self) -> impl Iterator<Item = (NodeId, &HostPort, bool)> {
-        self.nodes.iter().map(|node| (node.id, &node.address.clients, node.is_up))
+    pub(crate) fn each_node(&self) -> impl Iterator<Item = (NodeId, HostPort, bool)> + '_ {
+        let node = |(place, id): (usize, &NodeId)| {
+            let is_up = self.table.members.get(id).is_some_and(|member| member.is_up);
+            Some((*id, self.address(place)?.clients, is_up))
+        };
+        self.nodes.iter().enumerate().filter_map(node)
     }
 
     /// How many slots this node leads, has copies in sync of, those included, and catches up.
     pub(crate) fn own_counts(&self) -> (u64, u64, u64) {
-        let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
+        let counts = self.counts();
+        let me = self.me.and_then(|place| counts.get(usize::from(place)));
         me.map_or((0, 0, 0), |node| (node.leads.into(), node.in_sync.into(), node.joining.into()))
     }
 
     /// How many copies in sync the slot has that has fewest.
     pub(crate) fn copies_in_sync_min(&self) -> u64 {
-        self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0) as u64
+        self.table.slots.iter().map(|slot| slot.in_sync.len()).min().unwrap_or(0) as u64
     }
 
     /// The slots that this node is the primary of.
     pub(crate) fn own_slots(&self) -> impl Iterator<Item = u16> + '_ {
-        let own = self.ranges.iter().filter(|range| range.primary.is_some() && range.primary == self.me);
-        own.flat_map(|range| range.first..=range.last)
+        let slots = (0_u16..).zip(&self.routes);
+        slots.filter(|(_, place)| self.me == Some(**place)).map(|(slot, _)| slot)
     }
 
-    fn slots_of(&self, place: usize) -> impl Iterator<Item = (u16, u16)> + '_ {
-        let of_it = move |range: &&SlotRange| range.primary.map(usize::from) == Some(place);
-        let mut ranges = self.ranges.iter().filter(of_it).map(|range| (range.first, range.last)).peekable();
-        std::iter::from_fn(move || {
-            // Ranges that only other copies divide are one to clients.
-            let (first, mut last) = ranges.next()?;
-            while let Some((_, further)) = ranges.next_if(|&(next, _)| next == last + 1) {
-                last = further;
-            }
-            Some((first, last))
-        })
-    }
-}
-
-/// Where nodes are among all, by their numbers: each slot names several, and while slots move there are many tables.
-struct Places {
-    /// Of nodes with small numbers, as most have.
-    small: Vec<u16>,
-    others: BTreeMap<NodeId, u16>,
-}
-
-/// Numbers below this are small.
-const SMALL: u32 = 1 << 16;
-
-impl Places {
-    fn of(nodes: &[TableNode]) -> Self {
-        let mut places = Self { small: Vec::new(), others: BTreeMap::new() };
-        for (place, node) in (0..).zip(nodes) {
-            if node.id.0 >= SMALL {
-                places.others.insert(node.id, place);
-                continue;
-            }
-            let number = node.id.0 as usize;
-            places.small.resize(places.small.len().max(number + 1), NONE);
-            if let Some(known) = places.small.get_mut(number) {
-                *known = place;
-            }
-        }
-        places
-    }
-
-    fn place(&self, id: NodeId) -> Option<u16> {
-        match self.small.get(id.0 as usize) {
-            Some(&place) => (place != NONE).then_some(place),
-            None => self.others.get(&id).copied(),
-        }
-    }
-
-    fn node_mut<'a>(&self, nodes: &'a mut [TableNode], id: NodeId) -> Option<&'a mut TableNode> {
-        nodes.get_mut(usize::from(self.place(id)?))
+    /// Slots beside each other that have the same primary: the first, the last, and its place.
+    fn ranges(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        let mut next = 0;
+        let runs = self.routes.chunk_by(|one, other| one == other).map(move |run| {
+            let first = next;
+            next += run.len();
+            (first, next - 1, run.first().copied().unwrap_or(NONE))
+        });
+        runs.filter(|&(.., place)| place != NONE).map(|(first, last, place)| (first, last, place.into()))
     }
 }
 

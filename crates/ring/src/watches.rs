@@ -6,6 +6,7 @@
 //! Invariant: whoever waits is told once, of a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
 
+use crate::address::HostPort;
 use crate::clock::Now;
 use crate::table::{Route, SlotTable};
 use atoll_errors::ErrorKind;
@@ -251,9 +252,7 @@ impl Watches {
             let slot = slot_of(key);
             let why = match table.route(slot) {
                 Route::Here => continue,
-                Route::There(address) => {
-                    format!("MOVED {slot} {}:{}", address.clients.host, address.clients.port)
-                }
+                Route::There(HostPort { host, port }) => format!("MOVED {slot} {host}:{port}"),
                 Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
             };
             gone.extend(numbers.iter().map(|&number| (number, why.clone())));

@@ -6,6 +6,7 @@ mod support;
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table, Version};
 use atoll_ring::{HostPort, NodeAddress, NodeName, SlotTable};
+use std::sync::Arc;
 use support::{Client, node};
 
 #[test]
@@ -59,11 +60,12 @@ fn halves(own: NodeAddress, version: u64) -> Table {
         };
         table.members.insert(NodeId(id), member);
     }
-    for (slot, configuration) in (0..SLOTS).zip(&mut table.slots) {
-        let primary = (slot < SLOTS - 1).then_some(NodeId(1 + u32::from(slot >= SLOTS / 2)));
+    table.slots.change_each(|slot, configuration| {
+        let slots = u32::from(SLOTS);
+        let primary = (slot.0 < slots - 1).then_some(NodeId(1 + u32::from(slot.0 >= slots / 2)));
         let in_sync = Copies::of(primary.as_slice());
         *configuration = Configuration { epoch: Epoch(3), primary, in_sync, ..Configuration::default() };
-    }
+    });
     table
 }
 
@@ -74,7 +76,7 @@ fn requests_for_slots_of_another_node_are_sent_there() {
     let own = NodeAddress { name: node.name(), clients: own.clone(), peers: own };
     let mut client = Client::connect(node.address());
     assert_eq!(client.say("SET foo 1"), "OK");
-    node.set_table(SlotTable::of(&halves(own.clone(), 5), NodeId(1)));
+    node.set_table(SlotTable::of(Arc::new(halves(own.clone(), 5)), NodeId(1)));
     for request in ["GET foo", "SET foo 2", "MGET {foo}a {foo}b", "HSET foo f v", "DEL foo", "TTL foo"] {
         assert_eq!(client.say(request), "-MOVED 12182 10.1.2.3:7000", "{request}");
     }
@@ -89,7 +91,7 @@ fn requests_for_slots_of_another_node_are_sent_there() {
             .ends_with(&format!("[8192 16382 [10.1.2.3 7000 {} []]]]", "7".repeat(40)))
     );
     // An older table changes nothing.
-    node.set_table(SlotTable::of(&halves(own, 4), NodeId(2)));
+    node.set_table(SlotTable::of(Arc::new(halves(own, 4)), NodeId(2)));
     assert_eq!(client.say("GET bar"), "1");
     assert!(client.say("INFO stats").contains("moved_replies:6"));
 }
@@ -122,7 +124,7 @@ fn a_scan_meets_every_key_and_none_that_is_elsewhere() {
     assert_eq!(all(&mut client), expected);
     let own = HostPort::from(node.address());
     let own = NodeAddress { name: node.name(), clients: own.clone(), peers: own };
-    node.set_table(SlotTable::of(&halves(own, 5), NodeId(1)));
+    node.set_table(SlotTable::of(Arc::new(halves(own, 5)), NodeId(1)));
     expected.retain(|key| slot_of(key.as_bytes()) < SLOTS / 2);
     assert_eq!(all(&mut client), expected);
 }

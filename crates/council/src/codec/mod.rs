@@ -8,4 +8,5 @@ mod tables;
 
 pub(crate) use asks::{Answer, Ask, RingId, To};
 pub(crate) use bytes::{Coded, Damaged, Reader};
-pub(crate) use tables::{SLOTS_MAX, Update};
+pub(crate) use tables::SLOTS_MAX;
+pub use tables::Update;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A table, or what makes one of an older one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Update {
+pub struct Update {
     /// The oldest table that this can be applied to; none: a whole table.
     pub(crate) since: Option<Version>,
     /// The table that comes of it.
@@ -27,8 +27,9 @@ pub(crate) struct Update {
 
 impl Update {
     /// A whole table.
-    pub(crate) fn whole(table: &Table) -> Self {
-        let founded = (0..).map(Slot).zip(table.slots.iter().copied());
+    #[must_use]
+    pub fn whole(table: &Table) -> Self {
+        let founded = (0..).map(Slot).zip(table.slots.iter());
         Self {
             since: None,
             version: table.version,
@@ -43,7 +44,8 @@ impl Update {
 
     /// What is not in a table of version `since`. `members_since` says in which table each of those that are there, or were once, came to
     /// be as it is.
-    pub(crate) fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
+    #[must_use]
+    pub fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
         let slots = (0..).map(Slot).zip(table.slots.iter());
         let is_newer = |node: &NodeId| members_since.get(node).is_none_or(|&changed| changed > since);
         let members = table.members.iter().filter(|(node, _)| is_newer(node));
@@ -54,12 +56,13 @@ impl Update {
             slots: 0,
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
             left: members_since.keys().copied().filter(is_gone).collect(),
-            changed: slots.filter(|(_, slot)| slot.since > since).map(|(slot, now)| (slot, *now)).collect(),
+            changed: slots.filter(|(_, slot)| slot.since > since).collect(),
         }
     }
 
     /// The table that comes of it; none if it does not fit the one that is known.
-    pub(crate) fn apply(self, known: Option<&Arc<Table>>) -> Option<Arc<Table>> {
+    #[must_use]
+    pub fn apply(self, known: Option<&Arc<Table>>) -> Option<Arc<Table>> {
         let mut table = match (self.since, known) {
             (None, _) => Table::empty(self.slots),
             (Some(since), Some(known)) if known.version >= since => Table::clone(known),
@@ -72,9 +75,22 @@ impl Update {
         table.members.extend(self.members);
         self.left.iter().for_each(|node| drop(table.members.remove(node)));
         for (slot, configuration) in self.changed {
-            *table.slots.get_mut(slot.0 as usize)? = configuration;
+            table.slots.set(slot.0 as usize, configuration).then_some(())?;
         }
+        table.slots.settle();
         Some(Arc::new(table))
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encoded(&self) -> Vec<u8> {
+        self.to_bytes()
+    }
+
+    /// What was sent; none if it is damaged.
+    #[must_use]
+    pub fn decoded(bytes: &[u8]) -> Option<Self> {
+        Self::of_bytes(bytes).ok()
     }
 }
 
@@ -210,6 +226,24 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_a_million_slots_is_sent_whole_and_a_change_of_it_in_few_bytes() {
+        let mut group = founded(SLOTS_MAX);
+        let before = group.table();
+        let whole = Update::whole(&before).to_bytes();
+        assert!(whole.len() < 18 << 20, "{}", whole.len());
+        let received = Update::of_bytes(&whole).unwrap().apply(None);
+        assert_eq!(received.as_ref(), Some(&before));
+        let slot = Slot(SLOTS_MAX - 1);
+        let Configuration { epoch, in_sync, .. } = before.slot(slot);
+        let node = in_sync.as_slice()[1];
+        group.apply(Change::Propose(Proposal::Dismiss { slot, epoch, node }));
+        let members_since = (1..=3).map(|node| (NodeId(node), Version(0))).collect();
+        let update = Update::since(&group.table(), before.version, &members_since);
+        assert!(update.to_bytes().len() <= 64, "{}", update.to_bytes().len());
+        assert_eq!(sent(&update).apply(received.as_ref()), Some(group.table()));
+    }
+
+    #[test]
     fn what_changed_since_any_older_table_makes_the_newest_of_it() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -288,7 +322,7 @@ mod tests {
             }
             damaged.truncate(random.usize(..=damaged.len()));
             if let Ok(update) = Update::of_bytes(&damaged) {
-                update.apply(None);
+                let _ = update.apply(None);
             }
         }
     }

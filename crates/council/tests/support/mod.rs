@@ -186,6 +186,6 @@ impl Proxied {
 
 pub fn is_founded(table: &Table, up: usize) -> bool {
     let founded =
-        |slot: &atoll_replica::Configuration| slot.primary.is_some() && slot.in_sync.len() == up.min(3);
+        |slot: atoll_replica::Configuration| slot.primary.is_some() && slot.in_sync.len() == up.min(3);
     table.slots.iter().all(founded) && table.members.values().filter(|member| member.is_up).count() == up
 }

@@ -14,6 +14,7 @@ use atoll_keyspace::SLOTS;
 use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table};
 use std::io::Read;
 use std::net::TcpStream as Socket;
+use std::sync::Arc;
 use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -87,12 +88,11 @@ fn table(address: SocketAddr) -> SlotTable {
     let member =
         Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address: address.to_string() };
     table.members.insert(NodeId(1), member);
-    for slot in &mut table.slots {
-        let in_sync = Copies::of(&[NodeId(1)]);
-        *slot =
-            Configuration { epoch: Epoch(1), primary: Some(NodeId(1)), in_sync, ..Configuration::default() };
-    }
-    SlotTable::of(&table, NodeId(1))
+    let in_sync = Copies::of(&[NodeId(1)]);
+    let all =
+        Configuration { epoch: Epoch(1), primary: Some(NodeId(1)), in_sync, ..Configuration::default() };
+    table.slots.change_each(|_, slot| *slot = all);
+    SlotTable::of(Arc::new(table), NodeId(1))
 }
 
 fn run() -> Running {

@@ -2,7 +2,6 @@
 
 use super::Executor;
 use crate::slots::{Answer, Asking, Reply};
-use crate::table::Route;
 use atoll_keyspace::{KeyspaceError, SLOTS, ScanPage};
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
@@ -34,7 +33,7 @@ impl Executor<'_> {
     /// `SCAN`: of the slots whose primary is here.
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
-        match self.here.slots.scan(self.here.now, request, |slot| table.route(slot) == Route::Here) {
+        match self.here.slots.scan(self.here.now, request, |slot| table.is_here(slot)) {
             Ok(page) => self.write_page(&page),
             Err(error) => self.fail(&error),
         }
@@ -50,7 +49,7 @@ impl Executor<'_> {
             return;
         }
         let table = self.here.table.clone();
-        let end = (first..SLOTS).find(|&slot| table.route(slot) != Route::Here).unwrap_or(SLOTS);
+        let end = (first..SLOTS).find(|&slot| !table.is_here(slot)).unwrap_or(SLOTS);
         match self.here.slots.scan(self.here.now, request, |slot| slot < end) {
             Ok(page) => {
                 let is_over = page.cursor == 0 || ScanPage::slot_of(page.cursor) >= end;

@@ -3,10 +3,11 @@
 //! Clients learn the primaries only, for nobody else answers; a node without slots is told of all the same, since they may
 //! ask it where slots are.
 
-use super::{SlotRange, SlotTable};
+use super::SlotTable;
+use super::count::Counts;
+use crate::address::NodeAddress;
 use crate::group::GroupHeard;
-use atoll_keyspace::SLOTS;
-use atoll_replica::NodeId;
+use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,49 +28,59 @@ impl SlotTable {
     }
 
     fn write_slots(&self, writer: &mut ReplyWriter<'_>) {
-        let of_node = |place| self.slots_of(place).map(move |range| (place, range));
-        let mut ranges: Vec<_> = (0..self.nodes.len()).flat_map(of_node).collect();
-        ranges.sort_unstable_by_key(|&(_, (first, _))| first);
-        writer.array(ranges.len());
-        for (place, (first, last)) in ranges {
-            let Some(node) = self.nodes.get(place) else { continue };
+        writer.array(self.ranges().count());
+        // Most nodes have few ranges, but each of them may have been named before.
+        let addresses: Vec<Option<NodeAddress>> = self.addresses();
+        for (first, last, place) in self.ranges() {
+            let Some(Some(address)) = addresses.get(place) else { continue };
             writer.array(3);
-            writer.integer(first.into());
-            writer.integer(last.into());
+            writer.integer(number(first));
+            writer.integer(number(last));
             writer.array(4);
-            writer.string(node.address.clients.host.as_bytes());
-            writer.integer(node.address.clients.port.into());
-            writer.string(node.address.name.as_str().as_bytes());
+            writer.string(address.clients.host.as_bytes());
+            writer.integer(address.clients.port.into());
+            writer.string(address.name.as_str().as_bytes());
             writer.map(0);
         }
     }
 
+    /// That of each node; all of them can be read.
+    fn addresses(&self) -> Vec<Option<NodeAddress>> {
+        (0..self.nodes.len()).map(|place| self.address(place)).collect()
+    }
+
+    /// Each node with its address and its ranges.
+    fn described(&self) -> impl Iterator<Item = (Counts, NodeAddress, Vec<(usize, usize)>)> {
+        let nodes = self.counts().into_iter().zip(self.addresses()).zip(self.ranges_of_nodes());
+        nodes.filter_map(|((node, address), ranges)| Some((node, address?, ranges)))
+    }
+
     /// `CLUSTER SHARDS`.
     pub(crate) fn write_shards(&self, writer: &mut ReplyWriter<'_>) {
-        writer.array(self.nodes.len());
-        for (place, node) in self.nodes.iter().enumerate() {
+        let nodes: Vec<_> = self.described().collect();
+        writer.array(nodes.len());
+        for (node, address, ranges) in nodes {
             writer.map(2);
             writer.string(b"slots");
-            let ranges: Vec<_> = self.slots_of(place).collect();
             writer.array(ranges.len() * 2);
             for (first, last) in ranges {
-                writer.integer(first.into());
-                writer.integer(last.into());
+                writer.integer(number(first));
+                writer.integer(number(last));
             }
             writer.string(b"nodes");
             writer.array(1);
             writer.map(7);
-            let host = node.address.clients.host.as_bytes();
+            let host = address.clients.host.as_bytes();
             let mut text = |name: &str, value: &[u8]| {
                 writer.string(name.as_bytes());
                 writer.string(value);
             };
-            text("id", node.address.name.as_str().as_bytes());
+            text("id", address.name.as_str().as_bytes());
             text("ip", host);
             text("endpoint", host);
             text("role", b"master");
             text("health", if node.is_up { b"online" } else { b"fail" });
-            for (name, number) in [("port", node.address.clients.port.into()), ("replication-offset", 0)] {
+            for (name, number) in [("port", address.clients.port.into()), ("replication-offset", 0)] {
                 writer.string(name.as_bytes());
                 writer.integer(number);
             }
@@ -79,7 +90,7 @@ impl SlotTable {
     /// `CLUSTER NODES`.
     pub(crate) fn nodes_text(&self) -> String {
         let mut text = String::new();
-        for (place, node) in self.nodes.iter().enumerate() {
+        for (place, (node, address, ranges)) in self.described().enumerate() {
             let is_me = self.me.map(usize::from) == Some(place);
             let flags = match (is_me, node.is_up) {
                 (true, _) => "myself,master",
@@ -87,13 +98,12 @@ impl SlotTable {
                 (false, false) => "master,fail",
             };
             let link = if is_me || node.is_up { "connected" } else { "disconnected" };
-            let address = &node.address;
             // Clients take the number in brackets apart from the right, so it stands here without them, as with Redis.
             let (host, port) = (&address.clients.host, address.clients.port);
             let peers = address.peers.port;
             let epoch = node.epoch;
             let _ = write!(text, "{} {host}:{port}@{peers} {flags} - 0 0 {epoch} {link}", address.name);
-            for (first, last) in self.slots_of(place) {
+            for (first, last) in ranges {
                 let _ =
                     if first == last { write!(text, " {first}") } else { write!(text, " {first}-{last}") };
             }
@@ -116,22 +126,22 @@ impl SlotTable {
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
         writer.map(10);
-        number(writer, "node", me.map_or(0, |node| node.id.0.into()));
-        number(writer, "version", self.version.0);
+        number(writer, "node", me.map_or(0, |node| node.0.into()));
+        number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
         number(writer, "group_silent_ms", silent_ms);
         number(writer, "group_leader", group.leader.map_or(0, |leader| leader.0.into()));
         number(writer, "slots", self.routes.len() as u64);
         number(writer, "served", self.served().1);
-        let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);
-        number(writer, "copies_in_sync_min", copies as u64);
+        number(writer, "copies_in_sync_min", self.copies_in_sync_min());
         writer.string(b"nodes");
-        writer.array(self.nodes.len());
-        for node in &self.nodes {
+        let nodes: Vec<_> = self.described().collect();
+        writer.array(nodes.len());
+        for (node, address, _) in nodes {
             writer.map(7);
             number(writer, "node", node.id.0.into());
             writer.string(b"address");
-            writer.string(node.address.clients.to_string().as_bytes());
+            writer.string(address.clients.to_string().as_bytes());
             number(writer, "up", node.is_up.into());
             number(writer, "leaving", node.is_leaving.into());
             number(writer, "leads", node.leads.into());
@@ -151,26 +161,40 @@ impl SlotTable {
     /// The first ranges of slots that nobody answers for: first, last, and the nodes that had their last copies.
     fn write_down(&self, writer: &mut ReplyWriter<'_>) {
         // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
-        let is_up = |place| self.nodes.get(usize::from(place)).is_some_and(|node| node.is_up);
-        let is_down = |range: &&SlotRange| !range.primary.is_some_and(is_up);
+        let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
+        let is_down = |slot: &Configuration| !slot.primary.is_some_and(is_up);
+        let mut down: Vec<(usize, usize, Configuration)> = Vec::new();
+        for (at, slot) in self.table.slots.iter().enumerate().filter(|(_, slot)| is_down(slot)) {
+            let goes_on = |(_, last, of): &&mut (usize, usize, Configuration)| {
+                *last + 1 == at && of.primary == slot.primary && of.in_sync == slot.in_sync
+            };
+            if let Some((_, last, _)) = down.last_mut().filter(goes_on) {
+                *last = at;
+            } else if down.len() < DOWN_MAX {
+                down.push((at, at, slot));
+            } else {
+                break;
+            }
+        }
         writer.string(b"down");
-        writer.array(self.ranges.iter().filter(is_down).take(DOWN_MAX).count());
-        for range in self.ranges.iter().filter(is_down).take(DOWN_MAX) {
-            writer.array(2 + range.in_sync.len());
-            writer.integer(range.first.into());
-            writer.integer(range.last.into());
-            range.in_sync.iter().for_each(|node| writer.integer(node.0.into()));
+        writer.array(down.len());
+        for (first, last, slot) in down {
+            writer.array(2 + slot.in_sync.len());
+            writer.integer(number(first));
+            writer.integer(number(last));
+            slot.in_sync.iter().for_each(|node| writer.integer(node.0.into()));
         }
     }
 
     /// `CLUSTER INFO`.
     pub(crate) fn info_text(&self) -> String {
         let assigned = self.routes.iter().filter(|&&place| place != super::NONE).count();
-        let is_whole = assigned == usize::from(SLOTS);
-        let size = (0..self.nodes.len()).filter(|&place| self.slots_of(place).next().is_some()).count();
-        let epochs = self.nodes.iter().map(|node| node.epoch);
-        let own = self.me.and_then(|place| self.nodes.get(usize::from(place))).map_or(0, |node| node.epoch);
-        let copies = self.ranges.iter().map(|range| range.in_sync.len()).min().unwrap_or(0);
+        let is_whole = assigned == self.routes.len();
+        let counts = self.counts();
+        let size = counts.iter().filter(|node| node.leads > 0).count();
+        let epochs = counts.iter().map(|node| node.epoch);
+        let own = self.me.and_then(|place| counts.get(usize::from(place))).map_or(0, |node| node.epoch);
+        let copies = self.copies_in_sync_min();
         let state = if is_whole { "ok" } else { "fail" };
         [
             format!("cluster_state:{state}"),
@@ -191,4 +215,8 @@ impl SlotTable {
         ]
         .join("\r\n")
     }
+}
+
+fn number(slot: usize) -> i64 {
+    i64::try_from(slot).unwrap_or(i64::MAX)
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::address::{HostPort, NodeName};
 use crate::group::GroupHeard;
-use atoll_replica::{Configuration, Epoch, Incarnation, Member, Slot};
+use atoll_keyspace::SLOTS;
+use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
 /// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third leads none.
@@ -17,45 +18,46 @@ fn table() -> Table {
         let member = Member { incarnation: Incarnation(1), is_up: id != 3, is_leaving: false, address };
         table.members.insert(NodeId(id), member);
     }
-    for (slot, configuration) in (0..).zip(&mut table.slots) {
-        let primary = match slot {
+    table.slots.change_each(|slot, configuration| {
+        let primary = match slot.0 {
             0..100 => NodeId(1),
             100..=16000 => NodeId(2),
-            _ => continue,
+            _ => return,
         };
         // Other copies divide no range.
-        let other = NodeId(if slot % 2 == 0 { 3 } else { 2 });
+        let other = NodeId(if slot.0 % 2 == 0 { 3 } else { 2 });
         *configuration = Configuration {
             epoch: Epoch(5),
             primary: Some(primary),
             in_sync: Copies::of(&[primary, other]),
             ..Configuration::default()
         };
-    }
+    });
     assert_eq!(table.slot(Slot(16001)).primary, None);
     table
 }
 
 #[test]
 fn each_slot_leads_to_its_primary() {
-    let seen = SlotTable::of(&table(), NodeId(1));
+    let seen = SlotTable::of(Arc::new(table()), NodeId(1));
     assert_eq!(seen.version(), Version(7));
-    assert_eq!(seen.route(0), Route::Here);
-    assert_eq!(seen.route(99), Route::Here);
-    assert!(matches!(seen.route(100), Route::There(address) if address.clients.host == "10.0.0.2"));
-    assert_eq!(seen.route(16001), Route::Nowhere);
+    assert_eq!(seen.route(0_u16), Route::Here);
+    assert_eq!(seen.route(99_u16), Route::Here);
+    assert!(seen.is_here(99_u16) && !seen.is_here(100_u16) && !seen.is_here(16001_u16));
+    assert!(matches!(seen.route(100_u16), Route::There(at) if at.host == "10.0.0.2"));
+    assert_eq!(seen.route(16001_u16), Route::Nowhere);
     assert_eq!(seen.own_slots().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     // A node that the table does not know has no slots, and neither has one without any.
     for stranger in [3, 9] {
-        let seen = SlotTable::of(&table(), NodeId(stranger));
-        assert!(matches!(seen.route(0), Route::There(_)));
+        let seen = SlotTable::of(Arc::new(table()), NodeId(stranger));
+        assert!(matches!(seen.route(0_u16), Route::There(_)));
         assert_eq!(seen.own_slots().count(), 0);
     }
 }
 
 #[test]
 fn clients_are_told_of_each_range_once() {
-    let seen = SlotTable::of(&table(), NodeId(1));
+    let seen = SlotTable::of(Arc::new(table()), NodeId(1));
     let reply = String::from_utf8(seen.slots_reply(Protocol::Resp2).to_vec()).unwrap();
     let node = |id: u8, first, last| {
         format!("*3\r\n:{first}\r\n:{last}\r\n*4\r\n$8\r\n10.0.0.{id}\r\n:7379\r\n$40\r\n{id:040x}\r\n*0\r\n")
@@ -77,7 +79,7 @@ fn clients_are_told_of_each_range_once() {
 
 #[test]
 fn a_status_counts_what_each_node_leads_and_copies() {
-    let of = SlotTable::of(&table(), NodeId(1));
+    let of = SlotTable::of(Arc::new(table()), NodeId(1));
     let mut reply = Vec::new();
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
     let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
@@ -88,7 +90,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
         let behind = text.split(&name).skip(1);
         behind.map(|rest| rest.lines().next().unwrap().parse().unwrap()).collect()
     };
-    let configurations: Vec<_> = table().slots.iter().copied().collect();
+    let configurations: Vec<_> = table().slots.iter().collect();
     let nodes: Vec<_> = table().members.keys().copied().collect();
     let counted = |has: &dyn Fn(&Configuration, NodeId) -> bool| -> Vec<u64> {
         nodes
@@ -112,7 +114,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
 fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
     let mut table = table();
     table.members.get_mut(&NodeId(2)).unwrap().is_up = false;
-    let seen = SlotTable::of(&table, NodeId(1));
+    let seen = SlotTable::of(Arc::new(table), NodeId(1));
     assert_eq!(seen.served(), (SLOTS.into(), 100));
     let mut reply = Vec::new();
     seen.write_status(GroupHeard::default(), &[].into(), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
@@ -123,18 +125,43 @@ fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
 }
 
 #[test]
+fn a_table_of_a_million_slots_leads_to_primaries_and_is_told_in_ranges() {
+    let slots = atoll_keyspace::SLOTS_WIDE;
+    let mut table = Table { slots: atoll_replica::Configurations::nobodys(slots), ..table() };
+    table.slots.change_each(|slot, configuration| {
+        let primary = NodeId(1 + slot.0 * 2 / slots);
+        let in_sync = Copies::of(&[primary]);
+        *configuration =
+            Configuration { epoch: Epoch(1), primary: Some(primary), in_sync, ..Configuration::default() };
+    });
+    let seen = SlotTable::of(Arc::new(table), NodeId(1));
+    assert_eq!(seen.served(), (slots.into(), slots.into()));
+    for number in 0..1000 {
+        let slot = atoll_keyspace::slot_among(format!("key-{number}").as_bytes(), slots);
+        assert_eq!(seen.is_here(slot), slot < slots / 2);
+        assert_eq!(seen.route(slot) == Route::Here, slot < slots / 2);
+    }
+    assert_eq!(seen.route(slots), Route::Nowhere);
+    let reply = String::from_utf8(seen.slots_reply(Protocol::Resp2).to_vec()).unwrap();
+    assert!(reply.starts_with("*2\r\n*3\r\n:0\r\n:524287\r\n"), "{reply}");
+    assert!(reply.contains(":524288\r\n:1048575\r\n"), "{reply}");
+    assert!(seen.info_text().contains("cluster_slots_ok:1048576"));
+}
+
+#[test]
 fn nodes_are_found_whatever_their_numbers() {
     let mut table = table();
     let member = table.members.remove(&NodeId(2)).unwrap();
     table.members.insert(NodeId(4_000_000_000), member);
-    for configuration in &mut table.slots {
+    table.slots.change_each(|_, configuration| {
         if configuration.primary == Some(NodeId(2)) {
             configuration.primary = Some(NodeId(4_000_000_000));
         }
-    }
-    let seen = SlotTable::of(&table, NodeId(1));
-    assert!(matches!(seen.route(100), Route::There(address) if address.clients.host == "10.0.0.2"));
-    assert_eq!((seen.route(0), seen.route(16_001)), (Route::Here, Route::Nowhere));
-    let there = SlotTable::of(&table, NodeId(4_000_000_000));
-    assert_eq!((there.route(100), there.own_slots().count()), (Route::Here, 15_901));
+    });
+    let table = Arc::new(table);
+    let seen = SlotTable::of(table.clone(), NodeId(1));
+    assert!(matches!(seen.route(100_u16), Route::There(at) if at.host == "10.0.0.2"));
+    assert_eq!((seen.route(0_u16), seen.route(16_001_u16)), (Route::Here, Route::Nowhere));
+    let there = SlotTable::of(table, NodeId(4_000_000_000));
+    assert_eq!((there.route(100_u16), there.own_slots().count()), (Route::Here, 15_901));
 }

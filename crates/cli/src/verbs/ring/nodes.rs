@@ -68,7 +68,8 @@ impl RingNodes {
             listen: if at < GROUP_NODES { Some(above(listen, GROUP_ABOVE)?) } else { None },
             folder: folder.map(|folder| folder.join("group")).filter(|_| at < GROUP_NODES),
             ring: RingShape { slots: atoll_ring::SLOTS.into(), copies },
-            founding_nodes: copies,
+            // Slots that are founded on all of them need not move at once.
+            founding_nodes: nodes.len(),
             token: token.cloned(),
         };
         let number = u32::try_from(at + 1).unwrap_or(u32::MAX);

@@ -1,0 +1,102 @@
+//! What an operation costs, as the model has it: fitted on two and four real processes.
+//!
+//! Processor time is divided into what an operation takes when its process finds the processor as it left it (`warm`), and what
+//! it takes more each time others ran there meanwhile (`cold`): caches, address translations, the switch itself.
+
+use super::events::{self, Machine};
+use super::real::Measured;
+
+/// Processes whose work a processor still has at hand. Two processes are two nodes and two clients: with these all is warm.
+pub const AT_HAND: usize = 4;
+const STEPS: usize = 6;
+const SECONDS: f64 = 0.5;
+
+/// Microseconds, unless something else is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Costs {
+    /// A node, for each operation.
+    pub node_warm_us: f64,
+    /// A node, more for each time it gets a processor that others had.
+    pub node_cold_us: f64,
+    /// A client, for each operation.
+    pub client_warm_us: f64,
+    /// A client, more for each time it gets a processor that others had.
+    pub client_cold_us: f64,
+    /// Until an idle processor runs what it is woken for.
+    pub wake_us: f64,
+    /// Processors that the configuration and ticks use: of each node.
+    pub idle_each: f64,
+    /// The same whatever the number of nodes is.
+    pub idle_all: f64,
+    /// More for a connection that is made for one operation: of the node, and of the client.
+    pub connect_us: (f64, f64),
+}
+
+impl Costs {
+    /// The share of a processor that one of so many nodes uses while nobody asks.
+    pub fn idle_of_one(&self, nodes: usize) -> f64 {
+        (self.idle_each + self.idle_all / nodes as f64).max(0.0)
+    }
+
+    /// What makes the model do on two and on four processes as these did.
+    pub fn fitted(two: &Measured, four: &Measured, processors: usize) -> Self {
+        let idle_each = ((four.idle_processors - two.idle_processors) / 2.0).max(0.0);
+        let idle_all = (two.idle_processors - 2.0 * idle_each).max(0.0);
+        let mut costs = Self { idle_each, idle_all, ..Self::default() };
+        let own = |measured: &Measured| {
+            // Ticks go on beside operations, and belong to none.
+            let ticks = costs.idle_of_one(measured.nodes) * measured.nodes as f64 * 1e6 / measured.throughput;
+            ((measured.node_us - ticks).max(0.1), measured.client_us)
+        };
+        let ((node_two, client_two), (node_four, client_four)) = (own(two), own(four));
+        let connect = |with: f64, without: f64| (with - without).max(0.0);
+        costs.connect_us = (connect(two.connecting_us.0, node_two), connect(two.connecting_us.1, client_two));
+        costs.node_warm_us = node_two;
+        costs.client_warm_us = client_two;
+        let run = |costs: &Self, nodes| events::run(&Machine::shared(*costs, nodes, processors), SECONDS, 1);
+        for _ in 0..STEPS {
+            let (at_two, at_four) = (run(&costs, 2), run(&costs, 4));
+            let solve = |two: f64, four: f64, share_two: f64, share_four: f64| {
+                let cold = ((four - two) / (share_four - share_two).max(0.05)).max(0.0);
+                ((two - cold * share_two).max(0.1), cold)
+            };
+            (costs.node_warm_us, costs.node_cold_us) =
+                solve(node_two, node_four, at_two.node_cold_share, at_four.node_cold_share);
+            (costs.client_warm_us, costs.client_cold_us) =
+                solve(client_two, client_four, at_two.client_cold_share, at_four.client_cold_share);
+        }
+        // What is not seen in anybody's processor time: interrupts, and processors that wait though there is work.
+        costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
+        costs.wake_us = bisected(two.throughput, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
+        costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
+        costs
+    }
+
+    /// Lengthens everything until the model does as much as was measured.
+    fn scale_to(&mut self, throughput: f64, run: impl Fn(&Self) -> f64) {
+        for _ in 0..STEPS {
+            let factor = run(self) / throughput;
+            for cost in [
+                &mut self.node_warm_us,
+                &mut self.node_cold_us,
+                &mut self.client_warm_us,
+                &mut self.client_cold_us,
+            ] {
+                *cost *= factor;
+            }
+        }
+    }
+}
+
+/// How long waking takes where so much is done; none if less is done without it.
+fn bisected(throughput: f64, run: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0, 200.0);
+    if run(low) <= throughput {
+        return 0.0;
+    }
+    for _ in 0..20 {
+        let middle = (low + high) / 2.0;
+        if run(middle) > throughput { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
+}

@@ -1,0 +1,170 @@
+//! Rings of real processes, each a node with a client beside it, on this machine: what the model is fitted to and held against.
+//!
+//! Invariant: every answer is judged, and a wrong one fails the phase.
+
+use super::ScaleError;
+use super::asking::{self, Asked};
+use crate::local::Status;
+use crate::machine::process_cpu_seconds;
+use crate::servers::{Kept, Place};
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 7379;
+const SLOTS: u64 = 16_384;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long slots may take to lie on all nodes.
+const SPREAD_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What so many processes did.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Measured {
+    /// Nodes, and as many clients.
+    pub nodes: usize,
+    /// Operations a second, of all together.
+    pub throughput: f64,
+    /// Microseconds of an operation, as a client sees it: the mean.
+    pub latency_us: f64,
+    /// The same, in the middle and near the end.
+    pub p50_us: f64,
+    /// One in a hundred takes longer.
+    pub p99_us: f64,
+    /// Microseconds of processor time of all nodes for an operation.
+    pub node_us: f64,
+    /// The same of all clients.
+    pub client_us: f64,
+    /// Processors that all nodes use while nobody asks.
+    pub idle_processors: f64,
+    /// Processors that nodes, clients and others used while everybody asked.
+    pub busy_processors: f64,
+    /// Processors that neither nodes nor clients used, but somebody did.
+    pub others: f64,
+    /// Microseconds of one operation on a connection that is made for it, when nobody else asks; and on one that is there.
+    pub alone_us: (f64, f64),
+    /// Processor time of nodes and of the client for one operation on a connection that is made for it.
+    pub connecting_us: (f64, f64),
+    /// Messages between nodes and the configuration group are not told; this is what one node uses of a processor for them.
+    pub idle_each: f64,
+}
+
+/// Nodes on the loopback.
+pub struct Processes {
+    nodes: Vec<Kept>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Processes {
+    /// Starts so many nodes, with one copy of every slot, and waits until each leads its share.
+    pub fn start(count: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Result<Self, ScaleError> {
+        let program = place.atoll.as_deref().ok_or(ScaleError::NoProgram)?;
+        let folder = place.folder.join(format!("scale-{count}"));
+        std::fs::create_dir_all(&folder).map_err(ScaleError::io("make a folder for a ring"))?;
+        let own = (std::process::id() % 250 + 1) as u8;
+        let address = |at: usize| SocketAddr::from((Ipv4Addr::new(127, 78, own, at as u8 + 1), PORT));
+        let addresses: Vec<SocketAddr> = (0..count).map(address).collect();
+        let listed = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+        let mut processes = Self { nodes: Vec::new(), addresses };
+        for at in 0..count {
+            let node = processes.start_node(at, program, &listed, &folder)?;
+            processes.nodes.push(node);
+        }
+        processes.wait_until_spread(told)?;
+        Ok(processes)
+    }
+
+    fn start_node(&self, at: usize, program: &Path, listed: &str, folder: &Path) -> Result<Kept, ScaleError> {
+        let address = self.addresses[at].to_string();
+        let mut command: Vec<OsString> = vec![program.into()];
+        let words = ["ring", "serve", "--listen", &address, "--nodes", listed, "--copies", "1", "--memory"];
+        command.extend(words.map(OsString::from));
+        Ok(Kept::start(&command, &folder.join(format!("node-{at}.log")))?)
+    }
+
+    fn wait_until_spread(&mut self, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
+        let (start, mut told_at) = (Instant::now(), Instant::now());
+        loop {
+            for (at, node) in self.nodes.iter_mut().enumerate() {
+                if let Some(how) = node.ended() {
+                    return Err(ScaleError::Ended { node: at + 1, how, last_words: node.last_words() });
+                }
+            }
+            let status = crate::local::ask_openly(self.addresses[0]);
+            let problem = match status {
+                Ok(status) if self.is_spread(&status) => return Ok(()),
+                Ok(status) => {
+                    let most = status.nodes.iter().map(|node| node.leads).max().unwrap_or(0);
+                    format!(
+                        "{} slots served, {} nodes there, one leads {most}",
+                        status.served,
+                        status.nodes.len()
+                    )
+                }
+                Err(error) => crate::phases::with_sources(&error),
+            };
+            if start.elapsed() > SPREAD_TIME_MAX {
+                return Err(ScaleError::NotSpread { nodes: self.nodes.len(), problem });
+            }
+            if told_at.elapsed() > Duration::from_secs(10) {
+                told(&format!(
+                    "scale, {} processes, waits until slots are spread: {problem}",
+                    self.nodes.len()
+                ));
+                told_at = Instant::now();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Whether every node leads about its share, and nothing is on its way.
+    fn is_spread(&self, status: &Status) -> bool {
+        let share = SLOTS / self.nodes.len() as u64;
+        status.served == SLOTS
+            && status.nodes.len() == self.nodes.len()
+            && status
+                .nodes
+                .iter()
+                .all(|node| node.catching_up == 0 && node.leads.abs_diff(share) <= share / 8 + 2)
+    }
+
+    fn cpu_seconds(&self) -> f64 {
+        self.nodes.iter().filter_map(|node| process_cpu_seconds(node.process())).sum()
+    }
+
+    /// Has every client ask for so long, after a moment that does not count.
+    pub fn measure(&self, warm: Duration, measured: Duration, seed: u64) -> Result<Measured, ScaleError> {
+        let leaders = leaders(&self.addresses).map_err(ScaleError::io("learn who leads what"))?;
+        let idle_from = (Instant::now(), self.cpu_seconds());
+        std::thread::sleep(measured);
+        let idle_processors = (self.cpu_seconds() - idle_from.1) / idle_from.0.elapsed().as_secs_f64();
+        let alone = asking::alone(&self.addresses, &leaders, || self.cpu_seconds(), measured / 2, seed)?;
+        let asked: Asked =
+            asking::all(&self.addresses, &leaders, || self.cpu_seconds(), (warm, measured), seed)?;
+        let operations = asked.operations as f64;
+        Ok(Measured {
+            nodes: self.nodes.len(),
+            throughput: operations / asked.seconds,
+            latency_us: asked.latency_us,
+            p50_us: asked.p50_us,
+            p99_us: asked.p99_us,
+            node_us: asked.node_seconds * 1e6 / operations,
+            client_us: asked.client_seconds * 1e6 / operations,
+            idle_processors,
+            busy_processors: asked.machine_busy,
+            others: (asked.machine_busy - (asked.node_seconds + asked.client_seconds) / asked.seconds)
+                .max(0.0),
+            alone_us: (alone.connecting_us, alone.connected_us),
+            connecting_us: (alone.connecting_node_us, alone.connecting_client_us),
+            idle_each: idle_processors / self.nodes.len() as f64,
+        })
+    }
+}
+
+/// For each slot the place of the node that leads it.
+fn leaders(addresses: &[SocketAddr]) -> std::io::Result<Vec<usize>> {
+    let serves = crate::cut::table(addresses[0], None)?;
+    let place = |address: &SocketAddr| addresses.iter().position(|one| one == address);
+    let places: Option<Vec<usize>> = serves.iter().map(place).collect();
+    places.ok_or_else(|| std::io::Error::other("a slot is led by a node that is none of the bench's"))
+}

@@ -1,0 +1,99 @@
+//! A node with a table of a thousand nodes, in a process of its own: what that holds in memory.
+//!
+//! The other nodes are in the table only. The node asks for none of them, is asked for its slots, and says how large it is.
+
+use super::{ScaleError, tables};
+use crate::client::Speaker;
+use crate::servers::own_child;
+use atoll_council::TableUpdate;
+use atoll_replica::{Change, Incarnation, Moment, NodeId, Proposal, Table};
+use atoll_ring::{
+    GroupDoor, GroupMember, GroupSaid, Joining, Node, NodeError, NodeOptions, Others, Place, RingOptions,
+    Said,
+};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NODES: u32 = 1_000;
+const SLOTS: u32 = 16_384;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Megabytes that such a node holds.
+pub fn measure(out: &Path) -> Result<f64, ScaleError> {
+    let mut child = own_child(&[])?;
+    let child = child.arg("table-node").arg(out).stdin(Stdio::null()).stdout(Stdio::null());
+    let status = child.status().map_err(ScaleError::io("start a node with a large table"))?;
+    if !status.success() {
+        return Err(ScaleError::Table("a node with it"));
+    }
+    let text = std::fs::read_to_string(out).map_err(ScaleError::io("read what a node said"))?;
+    text.trim().parse().map_err(|_| ScaleError::Table("a node with it"))
+}
+
+/// Is that node, and writes what it holds.
+pub fn hold(out: &Path) -> Result<(), ScaleError> {
+    let group = Prepared { table: received()? };
+    let local = || std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let others =
+        Others { me: NodeId(1), listen: local(), group: Arc::new(group), options: RingOptions::default() };
+    let options =
+        NodeOptions { listen: local(), place: Place::Memory, others: Some(others), ..NodeOptions::default() };
+    let node = Node::start(options)?;
+    let start = Instant::now();
+    let told = loop {
+        let heard = Speaker::connect(node.address()).and_then(|mut one| one.text(&[b"CLUSTER", b"INFO"]));
+        let told = heard.unwrap_or_default();
+        if told.contains(&format!("cluster_known_nodes:{NODES}")) {
+            break told;
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(ScaleError::Table("a node that never heard of it"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    drop(told);
+    Speaker::connect(node.address()).and_then(|mut one| one.say(&[b"CLUSTER", b"SLOTS"]))?;
+    let status =
+        std::fs::read_to_string("/proc/self/status").map_err(ScaleError::io("look at this process"))?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+    let kibibytes: f64 =
+        resident.and_then(|text| text.parse().ok()).ok_or(ScaleError::Table("its memory"))?;
+    std::fs::write(out, format!("{:.3}\n", kibibytes * 1024.0 / 1e6))
+        .map_err(ScaleError::io("write a figure"))?;
+    // What it would still say to nodes that are not there is not waited for.
+    std::process::exit(0);
+}
+
+/// The table as a node gets it; what made it is gone.
+fn received() -> Result<Arc<Table>, ScaleError> {
+    let whole = TableUpdate::whole(&tables::founded(NODES, SLOTS)?.table()).encoded();
+    let update = TableUpdate::decoded(&whole);
+    update.and_then(|update| update.apply(None)).ok_or(ScaleError::Table("a whole table"))
+}
+
+/// A configuration group that has decided all that it ever will.
+struct Prepared {
+    table: Arc<Table>,
+}
+
+struct Member(Said);
+
+impl GroupDoor for Prepared {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
+        (joining.said)(GroupSaid::Registered(Incarnation(1)));
+        (joining.said)(GroupSaid::Table(Arc::clone(&self.table)));
+        Ok(Box::new(Member(joining.said)))
+    }
+}
+
+impl GroupMember for Member {
+    fn propose(&self, _: Proposal) {}
+
+    fn ask(&self, _: Change) {}
+
+    fn fetch_table(&self) {
+        (self.0)(GroupSaid::Heard(Moment(0), None));
+    }
+}

@@ -1,0 +1,113 @@
+//! A ring with the widest table, of 2^20 slots: it is founded, a node dies, another joins, one leaves, and slots go where they are
+//! wanted; by the same code as with 16,384.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+
+use atoll_replica::{
+    Change, Configuration, Decision, Group, GroupOptions, Incarnation, NodeId, Proposal, Slot, Survived,
+};
+use std::collections::BTreeMap;
+
+const SLOTS: u32 = 1 << 20;
+const NODES: u32 = 64;
+
+fn founded() -> Group {
+    let mut group = Group::new(GroupOptions { slots: SLOTS, copies: 3 });
+    (1..=NODES).for_each(|node| register(&mut group, node));
+    let changes = group.plan(&[]);
+    assert_eq!(changes.len(), SLOTS as usize);
+    for change in changes {
+        assert_eq!(group.apply(change), Decision::Changed);
+    }
+    group
+}
+
+fn register(group: &mut Group, node: u32) {
+    let (node, survived) = (NodeId(node), Survived::Nothing);
+    let registered = group.apply(Change::Register { node, nonce: 1, address: String::new(), survived });
+    assert_eq!(registered, Decision::Registered { incarnation: Incarnation(1) });
+}
+
+fn leads(group: &Group) -> BTreeMap<NodeId, u32> {
+    let mut leads = BTreeMap::new();
+    for primary in group.table().slots.iter().filter_map(|slot| slot.primary) {
+        *leads.entry(primary).or_default() += 1;
+    }
+    leads
+}
+
+/// What primaries would do: copies that are catching up are admitted, slots that are asked for are handed over.
+fn settle(group: &mut Group, touched: &[Slot]) {
+    for &slot in touched {
+        let Configuration { epoch, since, successor, joining, .. } = group.table().slot(slot);
+        for node in joining.iter() {
+            let incarnation = group.table().incarnation(node).unwrap();
+            group.apply(Change::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
+        }
+        if let Some(node) = successor {
+            group.apply(Change::Propose(Proposal::HandOver { slot, epoch, since, node }));
+        }
+    }
+}
+
+/// One plan and what comes of it; how many changes it had.
+fn step(group: &mut Group) -> usize {
+    let changes = group.plan(&[]);
+    let slot_of = |change: &Change| match change {
+        Change::Copy { slot, .. } | Change::Drop { slot, .. } | Change::HandOver { slot, .. } => Some(*slot),
+        _ => None,
+    };
+    let touched: Vec<Slot> = changes.iter().filter_map(slot_of).collect();
+    let count = changes.len();
+    for change in changes {
+        group.apply(change);
+    }
+    settle(group, &touched);
+    count
+}
+
+#[test]
+fn a_ring_of_a_million_slots_is_founded_and_changes() {
+    let mut group = founded();
+    let share = SLOTS / NODES;
+    assert!(leads(&group).values().all(|&leads| leads == share));
+    assert!(group.table().slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.epoch.0 == 1));
+
+    // One dies: the others lead its slots, about as many each as have copies of them.
+    group.apply(Change::Fail { node: NodeId(7), incarnation: Incarnation(1) });
+    let after = leads(&group);
+    assert_eq!(after.get(&NodeId(7)), None);
+    assert_eq!(after.values().sum::<u32>(), SLOTS);
+    group.apply(Change::Hear { node: NodeId(7), incarnation: Incarnation(1) });
+
+    // One joins and the one with the first slots leaves: slots go from the one, and to the other, a few at a time.
+    register(&mut group, NODES + 1);
+    group.apply(Change::Leave { node: NodeId(1) });
+    let before = leads(&group);
+    for _ in 0..4 {
+        let count = step(&mut group);
+        assert!((1..=1024).contains(&count), "{count}");
+    }
+    let table = group.table();
+    assert!(table.slots.iter().any(|slot| slot.in_sync.contains(NodeId(NODES + 1))));
+    assert!(leads(&group)[&NodeId(1)] < before[&NodeId(1)]);
+    assert!(table.slots.iter().all(|slot| slot.primary.is_some()));
+}
+
+#[test]
+fn a_change_of_one_slot_of_a_million_is_found_at_once() {
+    let mut group = Group::new(GroupOptions { slots: SLOTS, copies: 1 });
+    register(&mut group, 1);
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    let before = group.table();
+    let slot = Slot(SLOTS - 1);
+    register(&mut group, 2);
+    group.apply(Change::Copy { slot, node: NodeId(2) });
+    let after = group.table();
+    let changed: Vec<_> = after.slots.changed(&before.slots).map(|(slot, _)| slot).collect();
+    assert_eq!(changed, [slot]);
+    assert!(before.slots.iter().all(|slot| slot.joining.is_empty()), "the table of before stays");
+    assert_eq!(after.slots.get(SLOTS as usize), None);
+}
