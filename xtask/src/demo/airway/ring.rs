@@ -286,9 +286,9 @@ mod tests {
     fn a_ring_is_whole_when_all_is_served_and_copied() {
         let status = |served: u64, copies: u64, up: bool| json!({ "slots": 16_384, "served": served, "copies_in_sync_min": copies, "nodes": [{ "node": 2, "up": up }] });
         let whole = status(16_384, 3, true);
-        assert!(self::served(&whole) && copies_of_all(&whole) && is_up(&whole, 2));
+        assert!(served(&whole) && copies_of_all(&whole) && is_up(&whole, 2));
         assert!(!is_up(&whole, 1) && !is_up(&status(16_384, 3, false), 2));
-        assert!(!self::served(&status(16_383, 3, true)) && !self::served(&Value::Null));
+        assert!(!served(&status(16_383, 3, true)) && !served(&Value::Null));
         assert!(!copies_of_all(&status(16_384, 2, true)) && !copies_of_all(&Value::Null));
     }
 
