@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,8 +101,17 @@ class Ring:
         #: What a program opens.
         self.url = f"ring://{named}/?time-out=60s&token-file={folder / 'token'}"
 
+    def copies_in_sync(self) -> int:
+        """How many copies the slot has that has fewest; 0 while nobody says so."""
+        command = [os.environ["PROGRAM_UNDER_TEST"], "--json", "ring", "status", "--store", self.url]
+        told = subprocess.run(command, capture_output=True, check=False, timeout=120).stdout
+        return json.loads(told)["copies_in_sync_min"] if told else 0
+
     def kill(self, at: int) -> None:
-        """Ends a node with a signal that it cannot see."""
+        """Ends a node with a signal that it cannot see, as soon as two others have everything."""
+        until = time.monotonic() + 60
+        while self.copies_in_sync() < len(self.nodes):
+            assert time.monotonic() < until, "copies are missing, though nothing was killed"
         os.kill(self._pids[at], signal.SIGKILL)
 
 

@@ -80,7 +80,7 @@ pub fn run(asked: &Asked) -> Result<(), Failure> {
     heading("2. Two ranks write a run. A third process reads one row in a hundred, once a second");
     let particles = asked.rows * KEPT_OF.1 / KEPT_OF.0 / (STEPS / EVERY);
     let longest = simulate(&place, particles, ring.as_mut())?;
-    let seen = ring.as_ref().map(|ring| place.seen_on(ring, longest)).transpose()?;
+    let seen = ring.as_mut().map(|ring| place.seen_on(ring, longest)).transpose()?;
     heading("3. Was anything lost or doubled?");
     place.tell(
         "every row is as the ranks had counted it",
@@ -167,7 +167,7 @@ impl Place {
     }
 
     /// How long the death of a node kept everybody waiting.
-    fn seen_on(&self, ring: &Ring, longest: Longest) -> Result<Value, Failure> {
+    fn seen_on(&self, ring: &mut Ring, longest: Longest) -> Result<Value, Failure> {
         let mut seen = ring.seen()?;
         let looks = self.looks()?;
         let longest_look = looks.iter().filter_map(|look| look["ms_in_all"].as_f64()).fold(0.0, f64::max);

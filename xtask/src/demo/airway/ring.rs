@@ -43,7 +43,7 @@ pub struct Ring {
     running: Vec<Option<Child>>,
     /// Which node was killed, counted from 1.
     killed: Option<usize>,
-    is_back: bool,
+    back_since: Option<Instant>,
     served_again: Option<Duration>,
     caught_up: Option<Duration>,
 }
@@ -54,14 +54,14 @@ impl Ring {
         let program = cargo::program("atoll", &["--release", "--package", "atoll"])?;
         let addresses = free_addresses(nodes)?;
         std::fs::create_dir_all(folder).map_err(Failure::io("make the folder of the ring"))?;
-        let (running, killed, is_back, served_again, caught_up) = Default::default();
+        let (running, killed, back_since, served_again, caught_up) = Default::default();
         let mut ring = Self {
             program,
             folder: folder.to_path_buf(),
             addresses,
             running,
             killed,
-            is_back,
+            back_since,
             served_again,
             caught_up,
         };
@@ -91,14 +91,18 @@ impl Ring {
         &self.folder
     }
 
-    /// Called with each step that was written: kills a node at one of them, and has it come back at another.
+    /// Called with each step that was written: kills a node at one of them, has it come back at another, and looks from then on
+    /// whether it has caught up.
     pub fn at_step(&mut self, step: u64) -> Result<(), Failure> {
-        if step >= NODE_KILLED_AT && self.killed.is_none() {
-            self.kill_node(step)
-        } else if step >= NODE_BACK_AT && !self.is_back {
-            self.bring_back(step)
-        } else {
-            Ok(())
+        match (self.killed, self.back_since) {
+            (None, _) if step >= NODE_KILLED_AT => self.kill_node(step),
+            (Some(number), None) if step >= NODE_BACK_AT => self.bring_back(number, step),
+            (Some(_), Some(_))
+                if self.caught_up.is_none() && self.status().is_ok_and(|it| self.is_whole(&it)) =>
+            {
+                self.has_caught_up()
+            }
+            _ => Ok(()),
         }
     }
 
@@ -124,24 +128,35 @@ impl Ring {
         self.show("atoll ring status, without it")
     }
 
-    fn bring_back(&mut self, step: u64) -> Result<(), Failure> {
-        let Some(number) = self.killed else { return Ok(()) };
-        let started = Instant::now();
+    fn bring_back(&mut self, number: usize, step: u64) -> Result<(), Failure> {
+        self.back_since = Some(Instant::now());
         self.running[number - 1] = Some(self.begin(number)?);
-        self.is_back = true;
         println!("       step {step}: node {number} is started again");
-        self.wait("have all copies again", |status| is_up(status, number) && copies_of_all(status))?;
-        self.caught_up = Some(started.elapsed());
-        println!("       {} later it has caught up with all that was written", seconds(started.elapsed()));
+        Ok(())
+    }
+
+    /// Whether the node that was killed is there, and everything has all its copies.
+    fn is_whole(&self, status: &Value) -> bool {
+        self.killed.is_none_or(|number| is_up(status, number)) && served(status) && copies_of_all(status)
+    }
+
+    fn has_caught_up(&mut self) -> Result<(), Failure> {
+        let took = self.back_since.map(|since| since.elapsed()).unwrap_or_default();
+        self.caught_up = Some(took);
+        println!("       {} later it has caught up with all that was written", seconds(took));
         self.show("atoll ring status, with it")
     }
 
     /// Fails unless a node was killed, came back, and has everything.
-    pub fn seen(&self) -> Result<Value, Failure> {
-        let (Some(served_again), Some(caught_up)) = (self.served_again, self.caught_up) else {
+    pub fn seen(&mut self) -> Result<Value, Failure> {
+        let (Some(served_again), Some(_)) = (self.served_again, self.back_since) else {
             return Err(malformed("no node was killed and came back before the run ended".to_owned()));
         };
-        self.wait("be whole at the end", |status| served(status) && copies_of_all(status))?;
+        self.wait("have all copies again", |status| self.is_whole(status))?;
+        if self.caught_up.is_none() {
+            self.has_caught_up()?;
+        }
+        let caught_up = self.caught_up.unwrap_or_default();
         Ok(json!({
             "nodes": self.running.len(),
             "killed": self.killed,
@@ -271,9 +286,9 @@ mod tests {
     fn a_ring_is_whole_when_all_is_served_and_copied() {
         let status = |served: u64, copies: u64, up: bool| json!({ "slots": 16_384, "served": served, "copies_in_sync_min": copies, "nodes": [{ "node": 2, "up": up }] });
         let whole = status(16_384, 3, true);
-        assert!(self::served(&whole) && copies_of_all(&whole) && is_up(&whole, 2));
+        assert!(served(&whole) && copies_of_all(&whole) && is_up(&whole, 2));
         assert!(!is_up(&whole, 1) && !is_up(&status(16_384, 3, false), 2));
-        assert!(!self::served(&status(16_383, 3, true)) && !self::served(&Value::Null));
+        assert!(!served(&status(16_383, 3, true)) && !served(&Value::Null));
         assert!(!copies_of_all(&status(16_384, 2, true)) && !copies_of_all(&Value::Null));
     }
 
