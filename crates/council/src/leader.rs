@@ -4,7 +4,8 @@
 //!
 //! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
 //! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
-//! back; nor before this leader has led for that long: whoever led before it may have heard the node until then.
+//! back, the leader before this one among them; nor any other before this leader has led for that long: whoever led before it may
+//! have heard the node until then.
 //! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the timeout that it was heard.
 
 use crate::CouncilOptions;
@@ -102,6 +103,8 @@ struct Nodes {
     heard: BTreeMap<NodeId, (Incarnation, Instant)>,
     /// Whose connection ended, when, and in which life; those who came back aside.
     lost: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// The same of whoever led before.
+    lost_leader: Option<(NodeId, Incarnation, Instant)>,
     /// Since when this member leads.
     led_since: Option<Instant>,
     /// Who is being given up now.
@@ -137,6 +140,11 @@ impl Duties {
     /// The connection of a node ended.
     pub(crate) fn lost(&self, node: NodeId, incarnation: Incarnation) {
         self.nodes().lost.insert(node, (incarnation, Instant::now()));
+    }
+
+    /// The connection of a member that led ended.
+    pub(crate) fn lost_leader(&self, node: NodeId, incarnation: Incarnation) {
+        self.nodes().lost_leader = Some((node, incarnation, Instant::now()));
     }
 
     /// Whether none of these nodes can have been told, by this leader or the one before it, that it was heard since a time ago.
@@ -284,7 +292,7 @@ async fn look_after(shared: Arc<Shared>) {
                     continue;
                 }
                 let now = Instant::now();
-                *shared.duties.nodes() = Nodes { led_since: Some(now), ..Nodes::default() };
+                shared.duties.nodes().begin(now, shared.options.node_timeout());
                 none.insert(Reign {
                     since: now,
                     looked_at: now,
@@ -308,6 +316,15 @@ async fn look_after(shared: Arc<Shared>) {
 }
 
 impl Nodes {
+    /// This member leads from now on. If the connection of the leader before it ended just now, most likely its process did; it has
+    /// to be heard within the time that anybody else has. Nothing else counts that was seen before.
+    fn begin(&mut self, now: Instant, recent: Duration) {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < recent;
+        let lost = self.lost_leader.filter(|(.., at)| is_recent(*at));
+        let lost = lost.map(|(node, life, _)| (node, (life, now)));
+        *self = Self { led_since: Some(now), lost: lost.into_iter().collect(), ..Self::default() };
+    }
+
     fn forgive(&mut self, time: Duration) {
         self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
     }
@@ -408,7 +425,31 @@ fn slot_of(changes: &[Change]) -> Option<Slot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_replica::Proposal;
+    use atoll_replica::{GroupOptions, Member};
+
+    const LIFE: Incarnation = Incarnation(1);
+
+    /// Who is given up by a leader of so many milliseconds that heard node 2 all the time, and nobody else.
+    fn given_up(before: &Duties, led_ms: u64) -> Vec<u32> {
+        let options =
+            CouncilOptions::new(NodeId(1), Vec::new(), GroupOptions { slots: 1, copies: 1 }, String::new());
+        let mut table = Table::empty(1);
+        for node in [2, 3, 4] {
+            let (is_up, is_leaving, address) = (true, false, String::new());
+            table.members.insert(NodeId(node), Member { incarnation: LIFE, is_up, is_leaving, address });
+        }
+        let began = Instant::now();
+        before.nodes().begin(began, options.node_timeout());
+        before.heard(NodeId(2), LIFE);
+        let now = began + Duration::from_millis(led_ms);
+        before.nodes().heard.values_mut().for_each(|(_, at)| *at = now);
+        let silent = before.nodes().silent(&table, began, &options, now);
+        let node = |change: &Change| match change {
+            Change::Fail { node, .. } => node.0,
+            _ => 0,
+        };
+        silent.iter().map(node).collect()
+    }
 
     #[test]
     fn what_is_asked_for_again_and_again_does_not_pile_up() {
@@ -429,5 +470,22 @@ mod tests {
         assert!(work.batches.try_recv().is_ok(), "there is room once they are decided");
         duties.propose(vec![Change::Propose(dismiss); 2 * PROPOSALS_WAITING_MAX]);
         assert!(work.batches.try_recv().is_ok(), "more than there is room for waits alone");
+    }
+
+    #[test]
+    fn a_leader_whose_connection_ended_is_given_up_soon_by_the_next_one_and_nobody_else_is() {
+        let duties = || {
+            let (duties, _) = Duties::new();
+            // Node 4 only asked the wrong member, and hung up.
+            duties.lost(NodeId(4), LIFE);
+            duties.lost_leader(NodeId(3), LIFE);
+            duties
+        };
+        assert_eq!(given_up(&duties(), 300), [0; 0], "it has as long to come back as anybody");
+        assert_eq!(given_up(&duties(), 500), [3]);
+        assert_eq!(given_up(&duties(), 1_600), [3, 4], "whoever was not lost is waited for");
+        let back = duties();
+        back.lost_leader(NodeId(2), LIFE);
+        assert_eq!(given_up(&back, 500), [0; 0], "it is heard");
     }
 }

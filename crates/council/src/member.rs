@@ -189,12 +189,15 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         Err(_) => return,
     };
     let mut answers = JoinSet::new();
-    let mut node = None;
+    let (mut node, mut leader) = (None, None);
     while let Ok(Some(Request { body, responder })) = connection.next().await {
         match Ask::of_bytes(&body) {
             Ok(ask) => {
                 if let Ask::Heartbeat { node: of, incarnation } = ask {
                     node = Some((of, incarnation));
+                }
+                if let Ask::Append(_, request) = &ask {
+                    leader = Some(request.vote.leader_id.node_id);
                 }
                 answers.spawn(reply(Arc::clone(&shared), ask, responder));
             }
@@ -207,6 +210,9 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     }
     if let Some((node, incarnation)) = node {
         shared.duties.lost(node, incarnation);
+    }
+    if let Some((node, incarnation)) = leader.and_then(|seat| shared.life_of(seat)) {
+        shared.duties.lost_leader(node, incarnation);
     }
     // What was asked goes on: a change that was under way is made all the same.
     answers.detach_all();
@@ -296,6 +302,13 @@ impl Shared {
             Ok(()) => Answer::Yes,
             Err(error) => Answer::Failed(error.to_string()),
         }
+    }
+
+    /// The node that sits there, and its life.
+    fn life_of(&self, seat: SeatId) -> Option<(NodeId, Incarnation)> {
+        let metrics = self.raft.server_metrics();
+        let node = metrics.borrow().membership_config.membership().get_node(&seat)?.node;
+        Some((node, self.machine.table().incarnation(node)?))
     }
 
     /// Who leads, as far as is known here.
