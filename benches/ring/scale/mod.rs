@@ -15,6 +15,8 @@ mod real;
 mod report;
 mod resident;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use report::{is_right, print, rows};
 pub use resident::hold;
