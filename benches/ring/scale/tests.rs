@@ -12,8 +12,8 @@ const COSTS: Costs = Costs {
     client_warm_us: 8.0,
     client_cold_us: 2.0,
     wake_us: 3.0,
-    idle_each: 0.01,
-    idle_all: 0.02,
+    idle_two: 0.04,
+    idle_power: 0.7,
     connect_us: (20.0, 15.0),
 };
 
@@ -54,7 +54,7 @@ fn the_same_seed_gives_the_same_figures() {
 #[test]
 fn many_processes_do_what_two_processors_can() {
     // Without costs of changing, all that counts is the time of both sides; all are always busy.
-    let costs = Costs { node_cold_us: 0.0, client_cold_us: 0.0, idle_each: 0.0, idle_all: 0.0, ..COSTS };
+    let costs = Costs { node_cold_us: 0.0, client_cold_us: 0.0, idle_two: 0.0, ..COSTS };
     let outcome = shared(costs, 32);
     assert!(is_near(outcome.throughput, 2.0 / 18e-6, 0.01), "{outcome:?}");
     // And as each client waits for one answer, the time of each follows.
@@ -64,7 +64,7 @@ fn many_processes_do_what_two_processors_can() {
 
 #[test]
 fn one_that_nobody_disturbs_takes_both_times_and_is_woken_twice() {
-    let costs = Costs { idle_each: 0.0, idle_all: 0.0, ..COSTS };
+    let costs = Costs { idle_two: 0.0, ..COSTS };
     let outcome = shared(costs, 1);
     assert!(is_near(outcome.latency_us, 10.0 + 8.0 + 2.0 * 3.0, 0.01), "{outcome:?}");
     assert!(is_near(outcome.throughput, 1e6 / 24.0, 0.01), "{outcome:?}");
@@ -77,7 +77,7 @@ fn what_was_put_in_is_found_again_from_two_and_four() {
         let (told, made) = (shared(fitted, nodes), shared(COSTS, nodes));
         assert!(is_near(told.throughput, made.throughput, 0.05), "{nodes}: {told:?} {made:?} {fitted:?}");
     }
-    assert!(is_near(fitted.idle_each, COSTS.idle_each, 0.01) && is_near(fitted.connect_us.0, 20.0, 0.2));
+    assert!(is_near(fitted.idle_power, COSTS.idle_power, 0.01) && is_near(fitted.connect_us.0, 20.0, 0.2));
 }
 
 #[test]
