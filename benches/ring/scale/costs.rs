@@ -24,10 +24,10 @@ pub struct Costs {
     pub client_cold_us: f64,
     /// Until an idle processor runs what it is woken for.
     pub wake_us: f64,
-    /// Processors that the configuration and ticks use: of each node.
-    pub idle_each: f64,
-    /// The same whatever the number of nodes is.
-    pub idle_all: f64,
+    /// Processors that two nodes use for ticks and the configuration while nobody asks.
+    pub idle_two: f64,
+    /// The power of the number of nodes that this grows with: processors that are seldom idle are woken for less.
+    pub idle_power: f64,
     /// More for a connection that is made for one operation: of the node, and of the client.
     pub connect_us: (f64, f64),
 }
@@ -35,14 +35,14 @@ pub struct Costs {
 impl Costs {
     /// The share of a processor that one of so many nodes uses while nobody asks.
     pub fn idle_of_one(&self, nodes: usize) -> f64 {
-        (self.idle_each + self.idle_all / nodes as f64).max(0.0)
+        self.idle_two * (nodes as f64 / 2.0).powf(self.idle_power) / nodes as f64
     }
 
     /// What makes the model do on two and on four processes as these did.
     pub fn fitted(two: &Measured, four: &Measured, processors: usize) -> Self {
-        let idle_each = ((four.idle_processors - two.idle_processors) / 2.0).max(0.0);
-        let idle_all = (two.idle_processors - 2.0 * idle_each).max(0.0);
-        let mut costs = Self { idle_each, idle_all, ..Self::default() };
+        let idle_two = two.idle_processors.max(0.0);
+        let idle_power = (four.idle_processors / idle_two.max(1e-6)).max(1.0).log2().min(1.0);
+        let mut costs = Self { idle_two, idle_power, ..Self::default() };
         let own = |measured: &Measured| {
             // Ticks go on beside operations, and belong to none.
             let ticks = costs.idle_of_one(measured.nodes) * measured.nodes as f64 * 1e6 / measured.throughput;
@@ -67,7 +67,11 @@ impl Costs {
         }
         // What is not seen in anybody's processor time: interrupts, and processors that wait though there is work.
         costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
-        costs.wake_us = bisected(two.throughput, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
+        let wake_us = bisected(two.throughput, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
+        // One client alone waits for no processor, but is woken and has its node woken: more than half of what that takes
+        // beside the work is somebody else's doing.
+        let beside_us = (two.alone_us.1 - costs.node_warm_us - costs.client_warm_us).max(0.0);
+        costs.wake_us = wake_us.min(beside_us / 2.0);
         costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
         costs
     }

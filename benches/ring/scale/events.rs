@@ -5,6 +5,7 @@
 //!
 //! Invariant: the same machine and seed give the same figures; nothing here looks at a clock.
 
+use super::FITTED_MOST;
 use super::costs::{AT_HAND, Costs};
 use super::network::Network;
 use std::cmp::Reverse;
@@ -43,6 +44,14 @@ impl Machine {
             connecting_share: 0.0,
             stale_share: 0.0,
         }
+    }
+}
+
+impl Machine {
+    /// Nodes beside each other, as far as it is known what these use while nobody asks; on hosts of their own, no more than were
+    /// measured for the fit.
+    fn beside(&self) -> usize {
+        if self.is_shared { self.nodes } else { self.nodes.min(FITTED_MOST) }
     }
 }
 
@@ -252,7 +261,7 @@ impl<'a> Play<'a> {
         let mut took = first_ns;
         for message in std::mem::take(&mut self.threads[node].inbox) {
             let Message::Request { client, is_stale, connects } = message else {
-                took += (costs.idle_of_one(self.machine.nodes) * TICK_NS as f64) as u64;
+                took += (costs.idle_of_one(self.machine.beside()) * TICK_NS as f64) as u64;
                 continue;
             };
             took += us(costs.node_warm_us + if connects { costs.connect_us.0 } else { 0.0 });

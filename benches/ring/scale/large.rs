@@ -38,6 +38,7 @@ pub struct Effort {
 
 impl Effort {
     pub const FULL: Self = Self { played_max: 4096, operations: 200_000.0 };
+    pub const QUICK: Self = Self { played_max: 1024, operations: 50_000.0 };
     pub const TRIAL: Self = Self { played_max: 128, operations: 4_000.0 };
 }
 

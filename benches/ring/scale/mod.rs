@@ -15,6 +15,8 @@ mod real;
 mod report;
 mod resident;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use report::{is_right, print, rows};
 pub use resident::hold;
@@ -36,6 +38,8 @@ use std::time::Duration;
 const COUNTS: [usize; 5] = [2, 4, 8, 16, 32];
 /// How many of them it is fitted on.
 const FITTED: usize = 2;
+/// And the most of these.
+const FITTED_MOST: usize = 4;
 /// Connections that a node takes, if nobody says something else.
 const CONNECTIONS_MAX: usize = 10_000;
 /// Seconds that so many processes are played for.
@@ -161,7 +165,11 @@ impl Findings {
             let of_model = events::run(&machine, SECONDS, of_real.nodes as u64);
             self.processes.push((of_real, of_model));
         }
-        let effort = if is_trial(scale) { Effort::TRIAL } else { Effort::FULL };
+        let effort = match scale.measured_ms {
+            _ if is_trial(scale) => Effort::TRIAL,
+            time if time < Scale::FULL.measured_ms => Effort::QUICK,
+            _ => Effort::FULL,
+        };
         let topologies = Topologies::read()?;
         for shape in Shape::ALL {
             told(&format!("scale, a million nodes, {}", shape.name()));

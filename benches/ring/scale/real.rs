@@ -5,7 +5,6 @@
 use super::ScaleError;
 use super::asking::{self, Asked};
 use crate::local::Status;
-use crate::machine::process_cpu_seconds;
 use crate::servers::{Kept, Place};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,8 +44,6 @@ pub struct Measured {
     pub alone_us: (f64, f64),
     /// Processor time of nodes and of the client for one operation on a connection that is made for it.
     pub connecting_us: (f64, f64),
-    /// Messages between nodes and the configuration group are not told; this is what one node uses of a processor for them.
-    pub idle_each: f64,
 }
 
 /// Nodes on the loopback.
@@ -129,7 +126,7 @@ impl Processes {
     }
 
     fn cpu_seconds(&self) -> f64 {
-        self.nodes.iter().filter_map(|node| process_cpu_seconds(node.process())).sum()
+        self.nodes.iter().filter_map(|node| threads_seconds(node.process())).sum()
     }
 
     /// Has every client ask for so long, after a moment that does not count.
@@ -156,9 +153,18 @@ impl Processes {
                 .max(0.0),
             alone_us: (alone.connecting_us, alone.connected_us),
             connecting_us: (alone.connecting_node_us, alone.connecting_client_us),
-            idle_each: idle_processors / self.nodes.len() as f64,
         })
     }
+}
+
+/// Seconds that the threads of a process ran, to the nanosecond: what a node uses while nobody asks is less than ticks show.
+fn threads_seconds(process: u32) -> Option<f64> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let ran = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    Some(ran.sum::<f64>() / 1e9)
 }
 
 /// For each slot the place of the node that leads it.

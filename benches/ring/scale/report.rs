@@ -5,6 +5,9 @@ use super::network::Shape;
 use super::{FITTED, Findings};
 use crate::report::Row;
 
+/// Processors that others may use while processes are measured.
+const OTHERS_MAX: f64 = 0.2;
+
 /// Whether no answer was wrong.
 pub fn is_right(findings: &Findings) -> bool {
     !findings.is_wrong
@@ -12,7 +15,14 @@ pub fn is_right(findings: &Findings) -> bool {
 
 impl Findings {
     fn spoiled(&self) -> Option<String> {
-        self.missing.first().cloned()
+        self.missing.first().cloned().or_else(|| self.disturbed())
+    }
+
+    /// A model that is fitted while others work takes their time for that of nodes.
+    fn disturbed(&self) -> Option<String> {
+        let others = self.processes.iter().map(|(real, _)| real.others).fold(0.0, f64::max);
+        (others > OTHERS_MAX)
+            .then(|| format!("others used {others:.2} processors while processes were measured"))
     }
 
     /// How far the model is off, of all numbers of processes that it was not fitted on: the worst.
