@@ -3,7 +3,7 @@
 
 mod common;
 
-use atoll_keyspace::{Applied, REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
+use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
 use common::{SLOT, Subject, told};
 
 #[test]
