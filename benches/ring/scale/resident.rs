@@ -89,7 +89,7 @@ impl GroupDoor for Prepared {
 }
 
 impl GroupMember for Member {
-    fn propose(&self, _: Proposal) {}
+    fn propose(&self, _: Vec<Proposal>) {}
 
     fn ask(&self, _: Change) {}
 
