@@ -57,7 +57,7 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
 
 /// Looks every key up that was ever written.
 pub fn look_up(asker: &mut Asker, book: &Book, most: Duration) {
-    let until = Instant::now() + most;
+    let mut until = Instant::now() + most;
     for group in book.all() {
         let requests: Vec<Request> = (0..CELLS).map(|cell| Request::Get(group.key(cell))).collect();
         let answers = loop {
@@ -67,6 +67,11 @@ pub fn look_up(asker: &mut Asker, book: &Book, most: Duration) {
             }
             std::thread::sleep(PAUSE);
         };
+        // However many keys there are: what runs out is the time in which nobody answers.
+        let now = Instant::now();
+        if now < until {
+            until = now + most;
+        }
         for (cell, answer) in answers.iter().enumerate() {
             book.judge_last(&group, cell, answer.found());
         }

@@ -54,7 +54,9 @@ fn a_record_is_shown_as_it_is_and_becomes_what_is_wanted() {
     }
     for key in [b"k", b"l"] {
         // A leaf that would become too empty is joined with others, which is not done here.
-        (0..200).for_each(|other| drop(tree.put(&[b'm', other], &[1; 50], Durability::Flushed).unwrap()));
+        for other in 0..200 {
+            tree.put(&[b'm', other], &[1; 50], Durability::Flushed).unwrap();
+        }
         let (amended, _) = amend(&tree, key, Some(Amendment::Delete));
         assert!(is_committed(amended) && get(&tree, key).is_none());
     }
