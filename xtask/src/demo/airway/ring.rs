@@ -49,9 +49,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Starts so many nodes, and waits until they serve.
-    pub fn start(folder: &Path, nodes: u16) -> Result<Self, Failure> {
-        let program = cargo::program("atoll", &["--release", "--package", "atoll"])?;
+    /// Builds what nodes are.
+    pub fn program() -> Result<PathBuf, Failure> {
+        cargo::program("atoll", &["--release", "--package", "atoll"])
+    }
+
+    /// Starts so many nodes of this program, and waits until they serve.
+    pub fn start(program: PathBuf, folder: &Path, nodes: u16) -> Result<Self, Failure> {
         let addresses = free_addresses(nodes)?;
         std::fs::create_dir_all(folder).map_err(Failure::io("make the folder of the ring"))?;
         let (running, killed, back_since, served_again, caught_up) = Default::default();
