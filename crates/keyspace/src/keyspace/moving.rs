@@ -88,9 +88,7 @@ impl Keyspace {
         let mut batch = WriteBatch::new();
         self.replace(slot, &state, cells, &mut batch);
         self.engine.write(&batch, Durability::Flushed)?;
-        if let Some(room) = self.slots.get_mut(usize::from(slot)) {
-            *room = state;
-        }
+        self.set_state(slot, state);
         Ok(())
     }
 
@@ -106,11 +104,7 @@ impl Keyspace {
             self.replace(slot, &empty(), &Vec::new(), &mut batch);
         }
         self.engine.write(&batch, Durability::Buffered)?;
-        for slot in slots {
-            if let Some(room) = self.slots.get_mut(usize::from(slot)) {
-                *room = empty();
-            }
-        }
+        slots.for_each(|slot| self.set_state(slot, empty()));
         Ok(())
     }
 

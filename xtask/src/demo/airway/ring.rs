@@ -189,7 +189,10 @@ impl Ring {
         }
         if line.is_empty() {
             let ended = node.wait().map_err(Failure::io("wait for a node"))?;
-            let what = format!("node {number}, whose log is {},", shown(&self.folder.join("node-*.log")));
+            let what = format!(
+                "node {number}, whose log is {},",
+                shown(&self.folder.join(format!("node-{number}.log")))
+            );
             return Err(Failure::Command { what, ended: run::ended(ended) });
         }
         Ok(node)
