@@ -73,14 +73,7 @@ impl Shared {
         };
         let mut latched = leaf.latched(&self.latches, &placing);
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
-        let at = At {
-            placing: &placing,
-            forest: &forest,
-            tree,
-            place: leaf.locate(key.bytes, usize::MAX),
-            leaf,
-            key,
-        };
+        let at = At { placing: &placing, forest: &forest, tree, place: leaf.locate(&key), leaf, key };
         self.change_at(at, op, value, placed, flush)
     }
 
@@ -101,7 +94,7 @@ impl Shared {
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else {
             return Ok(Amending::Unseen);
         };
-        let place = leaf.locate(key, usize::MAX);
+        let place = leaf.locate(&hashed);
         let front = place.ok().map(|slot| self.value_ref(leaf.value(slot), forest.epoch).front());
         if front == Some(None) {
             return Ok(Amending::Unseen);
@@ -192,7 +185,7 @@ impl Shared {
         let (_, leaf) = leaf_to_change(&forest, tree, key)?;
         let mut latched = leaf.latched(&self.latches, &placing);
         let leaf = latched.get_mut().filter(|leaf| is_ours(leaf, &forest))?;
-        let Ok(slot) = leaf.locate(key, usize::MAX) else { return Some(false) };
+        let Ok(slot) = leaf.locate(&HashedKey::new(key)) else { return Some(false) };
         let Stored::Chain(old) = leaf.value(slot) else { return Some(false) };
         let Some(new) = changed(old, forest.epoch) else { return Some(false) };
         placing.content().retired.chain(old, Some(&new), forest.epoch);

@@ -25,8 +25,8 @@ use crate::checksum::key_hash;
 use crate::frames::Purpose;
 use crate::meter::Counted;
 use crate::node::HomeCell;
+use crate::tree::HashedKey;
 use crate::value::{Chain, Stored};
-use std::cmp::Ordering;
 use std::sync::atomic::AtomicUsize;
 
 /// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, what a regular leaf and a delta add up to, and for
@@ -310,26 +310,34 @@ impl Leaf {
         self.fingerprints().iter().position(|&candidate| candidate == fingerprint)
     }
 
-    /// The slot of `key`, or where it belongs, most likely `guess`; for a key between the separators around the
+    /// The slot of `key`, or where it belongs, most likely where its way leads; for a key between the separators around the
     /// leaf, which starts with the prefix therefore.
-    pub(crate) fn locate(&self, key: &[u8], guess: usize) -> Result<usize, usize> {
-        debug_assert!(key.starts_with(self.prefix()));
-        let suffix = &key[self.prefix_len as usize..];
+    pub(crate) fn locate(&self, key: &HashedKey<'_>) -> Result<usize, usize> {
+        debug_assert!(key.bytes.starts_with(self.prefix()));
+        let suffix = &key.bytes[self.prefix_len as usize..];
         let head = head_of(suffix);
         let heads = self.heads();
         let is_below = |slot: usize| heads[slot] < head;
+        let guess = key.way.slot();
         let guess_fits = guess <= heads.len()
             && (guess == 0 || is_below(guess - 1))
             && (guess == heads.len() || !is_below(guess));
-        let mut slot = if guess_fits { guess } else { heads_below(heads, head) };
-        while slot < heads.len() && heads[slot] == head {
-            match self.suffix(slot).cmp(suffix) {
-                Ordering::Less => slot += 1,
-                Ordering::Equal => return Ok(slot),
-                Ordering::Greater => break,
+        let first = if guess_fits { guess } else { heads_below(heads, head) };
+        let alike = heads[first..].iter().take_while(|&&other| other == head).count();
+        // Each record lies elsewhere in memory: of those that begin alike, the one is looked at first that most likely has the key.
+        let is_key = |&slot: &usize| self.fingerprint(slot) == key.fingerprint && self.suffix(slot) == suffix;
+        if let Some(slot) = (first..first + alike).find(is_key) {
+            return Ok(slot);
+        }
+        let (mut low, mut high) = (first, first + alike);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.suffix(middle) < suffix {
+                true => low = middle + 1,
+                false => high = middle,
             }
         }
-        Err(slot)
+        Err(low)
     }
 
     /// The first slot whose key is at least `key`.

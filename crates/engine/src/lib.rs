@@ -48,6 +48,7 @@ mod visit;
 // Reads.
 mod attempt;
 mod changes;
+mod near;
 mod pins;
 mod search;
 mod snapshot;
@@ -92,6 +93,7 @@ pub use format::Format;
 pub use options::Options;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
+pub use prefetch::bring_nearer;
 pub use recovery::{Cut, RecoveryReport};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::Stats;

@@ -2,6 +2,11 @@
 //!
 //! A prefetch never faults and never changes a value, so any address may be given.
 
+/// Asks the processor to bring a value nearer that is about to be looked at.
+pub fn bring_nearer<T>(value: &T) {
+    prefetch(value, size_of::<T>().div_ceil(64));
+}
+
 /// Prefetches the `lines` cache lines that start at `address`.
 #[inline(always)]
 #[allow(unsafe_code)]

@@ -161,6 +161,12 @@ impl Way {
         self.children.get(level).map_or(usize::MAX, |&child| child.into())
     }
 
+    /// One that knows a slot and nothing above it.
+    #[cfg(test)]
+    pub(crate) fn to_slot(slot: u16) -> Self {
+        Self { slot, ..Self::default() }
+    }
+
     /// As [`Way::child_at`], for the slot.
     #[inline]
     pub(crate) fn slot(&self) -> usize {

@@ -218,7 +218,7 @@ fn put_in_leaf(
     let leaf = sole_leaf(shared);
     while run.at < end {
         let (key, value) = &run.items[run.at];
-        let place = leaf.locate(key.bytes, key.way.slot());
+        let place = leaf.locate(key);
         let done = match place {
             // Merged from page and delta: it was not split then, and is read for every few puts until it is.
             _ if leaf.is_overgrown(0) && leaf.live_bytes() > LEAF_SPLIT_BYTES + leaf.prefix().len() => {

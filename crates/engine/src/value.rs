@@ -49,6 +49,9 @@ const JOIN_BELOW: u32 = 1 << 20;
 /// Lines of a value that a scan asks for; what follows one after the other comes by itself.
 const PREFETCHED_LINES: usize = 16;
 
+/// Lines of memory that whoever looks at the beginning of a value reads, or whoever adds to it writes, most likely.
+const LINES_OF_END: usize = 3;
+
 /// How far before the bytes of a buffer its owners are counted, about.
 const OWNERS_BEFORE: usize = 64;
 
@@ -223,6 +226,16 @@ impl Piece {
         }
     }
 
+    /// Brings its first bytes nearer, and those where more may be added.
+    #[inline]
+    fn prefetch_ends(&self) {
+        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
+        if !bytes.is_null() {
+            prefetch(bytes, LINES_OF_END);
+            prefetch(bytes.wrapping_add(self.0.len as usize), LINES_OF_END);
+        }
+    }
+
     /// What tells this piece from every other that is alive.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
@@ -302,6 +315,14 @@ impl Chain {
     pub(crate) fn prefetch_bytes(&self) {
         if let Self::One(piece) = self {
             piece.prefetch_bytes();
+        }
+    }
+
+    /// Brings the ends of its bytes nearer, where they are one piece.
+    #[inline]
+    pub(crate) fn prefetch_ends(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch_ends();
         }
     }
 

@@ -139,6 +139,13 @@ impl Deref for CellName {
     }
 }
 
+/// Adds the name of a head to others.
+pub(crate) fn push_head(names: &mut Vec<u8>, slot: u16, key: &[u8]) {
+    names.extend_from_slice(&slot.to_be_bytes());
+    names.push(HEAD);
+    names.extend_from_slice(key);
+}
+
 /// The key that the name of a head tells.
 pub(crate) fn key_of_head(name: &[u8]) -> &[u8] {
     name.get(3..).unwrap_or_default()
@@ -208,6 +215,9 @@ mod tests {
         for len in [0, 1, 100, SHORT - 3, SHORT - 2, 5000] {
             let key = vec![0; len];
             assert_eq!(CellName::head(7, &key)[3..], key);
+            let mut pushed = vec![9];
+            push_head(&mut pushed, 7, &key);
+            assert_eq!(pushed[1..], *CellName::head(7, &key));
             assert_eq!(CellName::deadline(7, 12, &key)[11..], key);
             assert_eq!(CellName::fields(7, &key).len(), 3 + 2 * len + 2);
             assert!(*CellName::fields_end(7, &key) > *CellName::field(7, &key, &[0xff; 200]));

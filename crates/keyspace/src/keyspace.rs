@@ -7,6 +7,7 @@ mod expiry;
 mod import;
 mod listing;
 mod moving;
+mod near;
 mod pending;
 mod there;
 
@@ -27,6 +28,7 @@ use there::Entry;
 
 pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
+pub use near::NEAR_AT_ONCE;
 
 /// The slots of one loop of a node, in a tree of the engine that nobody else writes to.
 pub struct Keyspace {
@@ -36,6 +38,8 @@ pub struct Keyspace {
     /// Whether states are cells, and not only in memory.
     keeps_states: bool,
     pending: Pending,
+    /// Room for the names of cells that are brought nearer.
+    near: Vec<u8>,
     /// The slot in which keys whose time is over are looked for first.
     expires_next: u16,
 }
@@ -64,7 +68,9 @@ impl Keyspace {
             Some(error) => Err(error),
             None => {
                 let (engine, pending) = (engine.clone(), Pending::new(&tree));
-                let mut keyspace = Self { engine, tree, slots, keeps_states: true, pending, expires_next: 0 };
+                let (near, expires_next) = Default::default();
+                let mut keyspace =
+                    Self { engine, tree, slots, keeps_states: true, pending, near, expires_next };
                 keyspace.remove_unfinished()?;
                 Ok(keyspace)
             }

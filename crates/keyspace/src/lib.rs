@@ -33,7 +33,7 @@ pub use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnC
 pub use cell::is_moved;
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
-pub use keyspace::{Exporter, Keyspace, MovedCells, ScanPage};
+pub use keyspace::{Exporter, Keyspace, MovedCells, NEAR_AT_ONCE, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
 pub use refusal::Refusal;

@@ -33,6 +33,6 @@ pub use error::ProtocolError;
 pub use limits::Limits;
 pub use number::parse_integer;
 pub use reader::ReplyParser;
-pub use request::{Request, RequestParser, write_request};
+pub use request::{Request, RequestParser, keys_ahead, write_request};
 pub use value::Value;
 pub use writer::{Protocol, ReplyWriter};

@@ -1,5 +1,9 @@
 //! Requests: an array of strings, or a line that a person typed.
 
+mod ahead;
+
+pub use ahead::keys_ahead;
+
 use crate::limits::LINE_BYTES;
 use crate::number::parse_length;
 use crate::{Limits, ProtocolError, inline};

@@ -13,8 +13,9 @@ pub(crate) use session::Session;
 use crate::execute::Executor;
 use crate::here::Here;
 use crate::options::ConnectionLimits;
+use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Moment;
-use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser};
+use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser, keys_ahead};
 use atoll_tls::{NoTls, Stream, is_handshake};
 use inbox::{Inbox, ROOM_BYTES};
 use mio::net::TcpStream;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     is_read_closed: bool,
     /// Whether requests that are here wait until it has read what it was told.
     is_paused: bool,
+    /// What was received before its turn, so that what others ask for as well can be brought nearer at once.
+    ahead: Option<Result<usize, End>>,
     /// What became of it in its turn.
     turn: Turn,
     /// Since when the socket takes nothing of what there is to send.
@@ -50,7 +53,7 @@ pub(crate) struct Connection {
 /// Memory that the connections of a loop take turns with.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
-    inbox: Vec<u8>,
+    inboxes: Vec<Vec<u8>>,
     outboxes: Vec<Vec<u8>>,
     parser: Option<Box<RequestParser>>,
 }
@@ -99,9 +102,16 @@ impl End {
     }
 }
 
+/// Brings nearer what requests about the first of these keys will touch in memory.
+pub(crate) fn bring_nearer<'a>(here: &mut Here, keys: impl Iterator<Item = &'a [u8]>) {
+    let mut first: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
+    let count = first.iter_mut().zip(keys).map(|(first, key)| *first = key).count();
+    here.slots.bring_nearer(&first[..count]);
+}
+
 impl Connection {
     pub(crate) fn new(stream: Stream<TcpStream>, session: Session) -> Self {
-        let (outbox, inbox, parser) = Default::default();
+        let (outbox, inbox, parser, ahead) = Default::default();
         Self {
             stream,
             session,
@@ -113,6 +123,7 @@ impl Connection {
             is_writable: true,
             is_read_closed: false,
             is_paused: false,
+            ahead,
             turn: Turn::Waits,
             stalled_since: None,
             counted_bytes: 0,
@@ -132,11 +143,27 @@ impl Connection {
         is_usual && self.is_readable && !self.is_scheduled && self.session.class.slack_us().is_some()
     }
 
+    /// Receives once, ahead of its turn, where that is all that would come first in it.
+    pub(crate) fn receive_ahead(&mut self, here: &mut Here, spare: &mut Spare) {
+        let is_usual =
+            self.session.is_authenticated && !self.session.is_ending && !self.stream.is_encrypted();
+        let has_room = !self.is_paused && !self.is_full(here.limits());
+        if is_usual && has_room && self.is_readable && !self.outbox.is_held() {
+            self.inbox.borrow(&mut spare.inboxes);
+            self.ahead = Some(self.receive(here));
+        }
+    }
+
+    /// The key that the next request is most likely about.
+    pub(crate) fn key_ahead(&self) -> Option<&[u8]> {
+        self.ahead.as_ref().and_then(|_| keys_ahead(self.inbox.unread()).next())
+    }
+
     /// Receives and executes what can be. Behind it comes [`answer`](Self::answer).
     pub(crate) fn work(&mut self, here: &mut Here, spare: &mut Spare) {
         self.borrow(here, spare);
         self.turn = self.receive_and_execute(here);
-        self.inbox.give_back(&mut spare.inbox);
+        self.inbox.give_back(&mut spare.inboxes);
         if self.inbox.unread().is_empty() {
             spare.parser = self.parser.take();
         }
@@ -163,10 +190,7 @@ impl Connection {
     }
 
     fn borrow(&mut self, here: &Here, spare: &mut Spare) {
-        if spare.inbox.is_empty() {
-            spare.inbox = vec![0; ROOM_BYTES];
-        }
-        self.inbox.borrow(&mut spare.inbox);
+        self.inbox.borrow(&mut spare.inboxes);
         self.outbox.borrow(&mut spare.outboxes);
         if self.parser.is_none() {
             let fresh = || Box::new(RequestParser::new(here.limits().request));
@@ -177,7 +201,11 @@ impl Connection {
     }
 
     fn receive_and_execute(&mut self, here: &mut Here) -> Turn {
-        let mut received = 0;
+        let mut received = match self.ahead.take() {
+            None => 0,
+            Some(Ok(count)) => count,
+            Some(Err(end)) => return Turn::Over(end),
+        };
         loop {
             self.execute(here);
             if self.session.is_ending || self.is_full(here.limits()) || !self.is_readable {
@@ -257,7 +285,12 @@ impl Connection {
     /// Executes what is whole of what arrived.
     fn execute(&mut self, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
+        let mut near = 0_usize;
         while !self.session.is_ending && !self.is_full(here.limits()) {
+            if near == 0 {
+                near = self.bring_nearer(here);
+            }
+            near = near.saturating_sub(1);
             let request = match parser.parse(self.inbox.unread()) {
                 Ok(Some(request)) => request,
                 Ok(None) => break,
@@ -277,6 +310,15 @@ impl Connection {
         self.is_paused = self.is_full(here.limits());
         self.parser = Some(parser);
         self.turn_away();
+    }
+
+    /// Brings nearer what the next requests will touch in memory; how many are not to be looked at again.
+    fn bring_nearer(&self, here: &mut Here) -> usize {
+        // A guess for those who may not ask would be for nothing.
+        if self.session.is_authenticated {
+            bring_nearer(here, keys_ahead(self.inbox.unread()));
+        }
+        NEAR_AT_ONCE
     }
 
     fn refuse(&mut self, error: &ProtocolError, here: &Here) {

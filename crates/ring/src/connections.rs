@@ -14,6 +14,10 @@ impl Connections {
         self.places.len() - self.free.len()
     }
 
+    pub(crate) fn get(&self, key: usize) -> Option<&Connection> {
+        self.places.get(key)?.as_deref()
+    }
+
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut Connection> {
         self.places.get_mut(key)?.as_deref_mut()
     }

@@ -6,14 +6,14 @@
 //! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
 //! Invariant: a connection whose answers are held has no turn: all that it was answered waits for one sync.
 
+mod round;
+
 use crate::NodeError;
-use crate::clients;
-use crate::connection::{Connection, End, Session, Spare, Turn};
+use crate::connection::{Connection, End, Session, Spare};
 use crate::connections::Connections;
-use crate::here::{Asked, Here, key_of};
+use crate::here::Here;
 use crate::peer::Peers;
-use atoll_replica::{Gathering, Ticket};
-use atoll_resp::{Protocol, ReplyWriter};
+use atoll_replica::Gathering;
 use atoll_tls::Stream;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -190,99 +190,6 @@ impl EventLoop {
             && !std::mem::replace(&mut connection.is_scheduled, true)
         {
             self.next.push(key);
-        }
-    }
-
-    fn round(&mut self) -> Result<(), NodeError> {
-        self.here.metrics.rounds.add(1);
-        self.here.handshakes = HANDSHAKES_MAX;
-        let turns = std::mem::take(&mut self.next);
-        for &key in &turns {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.is_scheduled = false;
-            // It remembers what the poll told, and has its turn once its answers have left.
-            if !connection.outbox.is_held() {
-                connection.work(&mut self.here, &mut self.spare);
-                self.answered.push(key);
-            }
-        }
-        // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
-        let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
-        self.here.slots.look_at_watches(self.here.now, &self.here.table)?;
-        self.fill();
-        let mut answered = std::mem::take(&mut self.answered);
-        if let Some(sync) = awaited {
-            self.hold(&mut answered, sync);
-        }
-        answered.drain(..).for_each(|key| self.answer(key));
-        self.answered = answered;
-        let mut turns = turns;
-        turns.clear();
-        if self.next.is_empty() {
-            self.next = turns;
-        }
-        Ok(())
-    }
-
-    /// Sends what a connection was answered.
-    fn answer(&mut self, key: usize) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        match connection.answer(&mut self.here, &mut self.spare) {
-            Turn::Waits => {}
-            Turn::Again => self.schedule(key),
-            Turn::Over(end) => self.end(key, end),
-        }
-    }
-
-    /// Takes those out whose answers have to wait for a sync.
-    fn hold(&mut self, answered: &mut Vec<usize>, sync: u64) {
-        let connections = &mut self.connections;
-        let has_to = |key: &mut usize| connections.get_mut(*key).is_some_and(|one| one.outbox.hold(sync));
-        let held: Vec<_> = answered.extract_if(.., has_to).collect();
-        if !held.is_empty() {
-            self.held.push_back((sync, held));
-        }
-    }
-
-    /// Sends what was held until syncs that are done by now.
-    fn release(&mut self) -> Result<(), NodeError> {
-        let synced = self.here.slots.synced()?;
-        while let Some((sync, held)) = self.held.pop_front_if(|(sync, _)| *sync <= synced) {
-            for key in held {
-                // Another one may have its place by now, and wait for a later sync.
-                if self.connections.get_mut(key).is_some_and(|one| one.outbox.release(sync)) {
-                    self.answer(key);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings the replies that came after all to those who wait for them, and tells what nobody asked for just now.
-    fn fill(&mut self) {
-        for (ticket, reply) in self.here.slots.take_answers() {
-            if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {
-                self.here.metrics.count_reply(&reply);
-                self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
-            }
-        }
-        for (key, session, push) in self.here.slots.watches().take_pushes() {
-            let connection = self.connections.get_mut(key);
-            if let Some(connection) = connection.filter(|connection| connection.session.id == session) {
-                connection.outbox.target().extend_from_slice(&push);
-                self.answered.push(key);
-            }
-        }
-        while let Some(Asked::Clients(ticket)) = self.here.asked.pop() {
-            let text = clients::list(&self.connections, self.here.now.moment);
-            self.fill_one(ticket, |target, protocol| ReplyWriter::new(target, protocol).text(&text));
-        }
-    }
-
-    fn fill_one(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) {
-        let key = key_of(ticket);
-        if self.connections.get_mut(key).is_some_and(|connection| connection.outbox.fill(ticket, write)) {
-            self.answered.push(key);
         }
     }
 

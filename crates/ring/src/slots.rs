@@ -157,6 +157,13 @@ impl Slots {
         })
     }
 
+    /// Brings nearer what requests about these keys will touch in memory.
+    pub(crate) fn bring_nearer(&mut self, keys: &[&[u8]]) {
+        if keys.len() > 1 {
+            self.home.keyspace_mut().bring_nearer(keys);
+        }
+    }
+
     /// Hands a write to the log of its slot.
     pub(crate) fn write(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
         let (time_ms, protocol) = (asking.now.date_ms, reply.protocol);

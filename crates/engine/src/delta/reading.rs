@@ -3,12 +3,12 @@
 use super::records::filter_bits;
 use super::{Base, Delta, Records};
 use crate::backing::{Backing, Reading};
-use crate::checksum::key_hash;
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::{Home, Node, PageRef};
 use crate::page;
 use crate::planted::{self, Bug};
+use crate::tree::HashedKey;
 use crate::value::{Chain, Stored};
 use crate::{Damage, EngineError};
 
@@ -144,7 +144,8 @@ fn merge<'a>(below: &'a Leaf, records: &'a Records) -> (Vec<Record<'a>>, Vec<Cha
     let (mut all, mut replaced) = (Vec::with_capacity(below.len() + 16), Vec::new());
     let mut at = 0;
     for (key, value) in records.iter() {
-        let place = below.locate(key, usize::MAX);
+        let key = HashedKey::new(key);
+        let place = below.locate(&key);
         let (Ok(slot) | Err(slot)) = place;
         all.extend((at..slot).map(|slot| below.record(slot)));
         if let Ok(slot) = place
@@ -152,7 +153,8 @@ fn merge<'a>(below: &'a Leaf, records: &'a Records) -> (Vec<Record<'a>>, Vec<Cha
         {
             replaced.push(chain.clone());
         }
-        all.push(Record { key: [key, &[]], fingerprint: key_hash(key), value: Stored::Inline(value) });
+        let (fingerprint, value) = (key.fingerprint, Stored::Inline(value));
+        all.push(Record { key: [key.bytes, &[]], fingerprint, value });
         at = slot + usize::from(place.is_ok());
     }
     all.extend((at..below.len()).map(|slot| below.record(slot)));

@@ -60,6 +60,12 @@ impl Leaf {
         }
     }
 
+    /// Whether the value of a record lies outside of the leaf.
+    #[inline]
+    pub(crate) fn leads_out(&self, slot: usize) -> bool {
+        self.header(slot).1 & CHAIN_FLAG != 0
+    }
+
     /// Brings the first piece of a value nearer, once its chain is.
     #[inline]
     pub(crate) fn prefetch_piece(&self, slot: usize) {
@@ -76,6 +82,14 @@ impl Leaf {
         }
     }
 
+    /// Brings the ends of a value nearer, once its last piece is: readers begin at one, and appends go on at the other.
+    #[inline]
+    pub(crate) fn prefetch_ends(&self, slot: usize) {
+        if let Some(Some(chain)) = self.chain_place(slot) {
+            chain.prefetch_ends();
+        }
+    }
+
     fn chain_place(&self, slot: usize) -> Option<&Option<Chain>> {
         let (at, header) = self.header(slot);
         let start = at + RECORD_HEADER + (header & SUFFIX_MASK) as usize;
@@ -86,8 +100,11 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::key_hash;
     use crate::frames::Purpose;
     use crate::leaf::Record;
+    use crate::search::Way;
+    use crate::tree::HashedKey;
     use crate::value::Stored;
 
     #[test]
@@ -96,15 +113,16 @@ mod tests {
         let keys = ["user1", "user15", "user1500", "user15001", "user15002", "user2", "user3333", "user9"];
         let record = |key: &&'static str| Record {
             key: [key.as_bytes(), &[]],
-            fingerprint: 0,
+            fingerprint: key_hash(key.as_bytes()),
             value: Stored::Inline(b"value"),
         };
         let records: Vec<Record<'_>> = keys.iter().map(record).collect();
         let leaf = Leaf::build(b"user", 1, &records, 0, Purpose::Writing);
         for key in keys.into_iter().chain(["user", "user0", "user150010", "user15003", "user4", "userz"]) {
             let expected = keys.binary_search(&key);
-            for guess in (0..12).chain([usize::MAX]) {
-                assert_eq!(leaf.locate(key.as_bytes(), guess), expected, "{key}, guessed {guess}");
+            for guess in (0..12).chain([u16::MAX]) {
+                let hashed = HashedKey { way: Way::to_slot(guess), ..HashedKey::new(key.as_bytes()) };
+                assert_eq!(leaf.locate(&hashed), expected, "{key}, guessed {guess}");
             }
             let told = leaf.prefetch_for_put(key.as_bytes()).unwrap_or(usize::MAX);
             assert!(told <= expected.unwrap_or_else(|slot| slot), "{key}: a slot behind it cannot be right");

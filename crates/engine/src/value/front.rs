@@ -1,11 +1,8 @@
 //! What a value begins with, and how long it is: whoever needs no more of it has nothing copied or shared.
 
-use super::{Chain, Piece, Stored, ValueRef};
+use super::{Chain, LINES_OF_END, Piece, Stored, ValueRef};
 use crate::prefetch::prefetch;
 use std::sync::atomic::Ordering;
-
-/// Lines of memory that bytes which are added to a value will most likely lie in.
-const PREFETCHED_AT_END: usize = 3;
 
 /// The first bytes of a value, at most `N`, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +66,7 @@ impl Piece {
         if let Some(front) = cell.front.as_ref().and_then(|front| front.get(..wanted)) {
             // Whoever asks for no more than what a value begins with may be about to add to it.
             let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
-            prefetch(end, PREFETCHED_AT_END);
+            prefetch(end, LINES_OF_END);
             return Some(show(front));
         }
         cell.resident.lock().bytes().get(..wanted).map(show)

@@ -17,6 +17,9 @@ pub(crate) struct Inbox {
 /// Bytes that are received at once into memory of the loop.
 pub(crate) const ROOM_BYTES: usize = 64 << 10;
 
+/// How much of such memory a loop keeps.
+const SPARES_MAX: usize = 16;
+
 /// What is kept of a request moves into the loop's memory if there are no more bytes than this.
 const MOVED_BYTES_MAX: usize = ROOM_BYTES / 4;
 
@@ -36,14 +39,15 @@ impl Inbox {
         self.room.capacity()
     }
 
-    /// Receives into this memory if little is here; it comes back with [`give_back`](Self::give_back).
-    pub(crate) fn borrow(&mut self, spare: &mut Vec<u8>) {
-        if self.filled > MOVED_BYTES_MAX || spare.is_empty() {
+    /// Receives into memory of the loop if little is here; it comes back with [`give_back`](Self::give_back).
+    pub(crate) fn borrow(&mut self, spare: &mut Vec<Vec<u8>>) {
+        if self.filled > MOVED_BYTES_MAX || self.room.len() == ROOM_BYTES {
             return;
         }
-        if let Some(front) = spare.get_mut(..self.filled) {
+        let mut room = spare.pop().unwrap_or_else(|| vec![0; ROOM_BYTES]);
+        if let Some(front) = room.get_mut(..self.filled) {
             front.copy_from_slice(&self.room[..self.filled]);
-            self.room = std::mem::take(spare);
+            self.room = room;
         }
     }
 
@@ -75,11 +79,11 @@ impl Inbox {
     }
 
     /// Keeps what is unread and no memory beyond that.
-    pub(crate) fn give_back(&mut self, spare: &mut Vec<u8>) {
+    pub(crate) fn give_back(&mut self, spare: &mut Vec<Vec<u8>>) {
         let left = self.filled - self.used;
-        if self.room.len() == ROOM_BYTES && spare.is_empty() {
+        if self.room.len() == ROOM_BYTES && spare.len() < SPARES_MAX {
             let rest = self.unread().to_vec();
-            *spare = std::mem::replace(&mut self.room, rest);
+            spare.push(std::mem::replace(&mut self.room, rest));
             (self.filled, self.used) = (left, 0);
         } else if left == 0 {
             *self = Self::default();
@@ -96,7 +100,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         for round in 0..30 {
             let sent: Vec<u8> = (0..random.usize(1..300_000)).map(|_| random.u8(..)).collect();
-            let (mut inbox, mut spare) = (Inbox::default(), vec![0; ROOM_BYTES]);
+            let (mut inbox, mut spare) = (Inbox::default(), Vec::new());
             let (mut at, mut seen) = (0, Vec::new());
             while seen.len() < sent.len() {
                 inbox.borrow(&mut spare);
@@ -115,7 +119,7 @@ mod tests {
                 }
             }
             assert!(seen == sent, "round {round}");
-            assert_eq!(spare.len(), ROOM_BYTES);
+            assert!(spare.len() == 1 && spare[0].len() == ROOM_BYTES);
         }
     }
 }

@@ -1,0 +1,64 @@
+//! Asks for what requests are about to touch before they are executed, for many keys at once.
+//!
+//! On the way to a value each step tells where the next one is: the leaf, the record, the place of the chain, its piece, the
+//! bytes. Each may be a wait for memory. Taken for all keys before the next step, the waits of a step overlap.
+//!
+//! Invariant: nothing is changed, read from disk or told to anybody: whoever executes the requests does all of it.
+
+use crate::checksum::key_hash;
+use crate::engine::Tree;
+use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
+use crate::search::{self, LANES};
+
+/// Where a key is, as far as somebody looked.
+type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
+
+impl Tree {
+    /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It pays from two keys on.
+    pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
+        let shared = &*self.engine.shared;
+        let forest = shared.forest.read();
+        let Some(tree) = forest.tree(self.id()) else { return };
+        for keys in keys.chunks(LANES) {
+            let mut lanes: [Lane<'_>; LANES] = [None; LANES];
+            for (key, lane) in keys.iter().zip(&mut lanes) {
+                let leaf = search::leaf_of(&tree.root, key.as_ref()).ok();
+                leaf.iter().for_each(|leaf| leaf.prefetch(HEAD_LINES));
+                *lane = leaf.map(|leaf| (leaf, key_hash(key.as_ref()).into()));
+            }
+            let mut step = |step: &dyn Fn(&Leaf, usize) -> Option<usize>| {
+                for lane in &mut lanes {
+                    *lane = lane.and_then(|(leaf, known)| {
+                        // Whoever changes the leaf meanwhile has its latch.
+                        let _latch = shared.latches.of(leaf.address()).look();
+                        Some((leaf, step(leaf, known)?))
+                    });
+                }
+            };
+            step(&|leaf, fingerprint| leaf.bring_record_nearer(fingerprint as u8));
+            step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_chain));
+            step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_piece));
+            step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_ends));
+        }
+    }
+}
+
+impl Leaf {
+    /// Brings the record nearer that a key of this fingerprint most likely has, or the place for a new one. The slot, if the
+    /// value may lie elsewhere.
+    fn bring_record_nearer(&self, fingerprint: u8) -> Option<usize> {
+        let slot = self.likely_slot(fingerprint);
+        match slot {
+            Some(slot) => self.prefetch_record(slot),
+            None => self.prefetch_heap_end(),
+        }
+        slot.filter(|_| self.has_chains())
+    }
+
+    /// Takes one step further from a slot, if there still is one of this number whose value lies elsewhere.
+    fn bring_nearer(&self, slot: usize, step: impl Fn(&Self, usize)) -> Option<usize> {
+        let is_worth_it = slot < self.len() && self.leads_out(slot);
+        is_worth_it.then(|| step(self, slot))?;
+        Some(slot)
+    }
+}

@@ -1,0 +1,31 @@
+//! What commands are about to touch in memory is asked for before they are evaluated, for several of them at once.
+
+use super::Keyspace;
+use crate::cell::push_head;
+use crate::slot_of;
+use atoll_engine::bring_nearer;
+
+/// Keys that are brought nearer together.
+pub const NEAR_AT_ONCE: usize = 16;
+
+impl Keyspace {
+    /// Brings nearer what commands about these keys will touch in memory, so that their waits for it overlap. Only the first
+    /// [`NEAR_AT_ONCE`] are looked at, and it takes two of them to gain by it.
+    pub fn bring_nearer(&mut self, keys: &[&[u8]]) {
+        let keys = &keys[..keys.len().min(NEAR_AT_ONCE)];
+        self.near.clear();
+        let mut lengths = [0; NEAR_AT_ONCE];
+        for (key, length) in keys.iter().zip(&mut lengths) {
+            let (before, slot) = (self.near.len(), slot_of(key));
+            self.slots.get(usize::from(slot)).iter().for_each(|state| bring_nearer(*state));
+            push_head(&mut self.near, slot, key);
+            *length = self.near.len() - before;
+        }
+        let mut rest = self.near.as_slice();
+        let mut names: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
+        for (name, length) in names.iter_mut().zip(lengths) {
+            (*name, rest) = rest.split_at(length);
+        }
+        self.tree.bring_nearer(&names[..keys.len()]);
+    }
+}
