@@ -338,7 +338,7 @@ impl Nodes {
         now: Instant,
     ) -> Vec<Change> {
         let mut silent = Vec::new();
-        for (&node, member) in &table.members {
+        for (&node, member) in table.members.iter() {
             if !member.is_up {
                 self.down.entry(node).or_insert(now);
                 continue;
@@ -436,7 +436,10 @@ mod tests {
         let mut table = Table::empty(1);
         for node in [2, 3, 4] {
             let (is_up, is_leaving, address) = (true, false, String::new());
-            table.members.insert(NodeId(node), Member { incarnation: LIFE, is_up, is_leaving, address });
+            table.members.insert(
+                NodeId(node),
+                Member { incarnation: LIFE, is_up, is_leaving, address: address.into() },
+            );
         }
         let began = Instant::now();
         before.nodes().begin(began, options.node_timeout());

@@ -217,6 +217,7 @@ impl Group {
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
         let mut table = Changing::of(Arc::make_mut(&mut self.table));
+        let address = address.into();
         table.begin(node, Member { incarnation, is_up: true, is_leaving: false, address }, survived);
         table.end();
         Decision::Registered { incarnation }

@@ -15,6 +15,7 @@ mod changing;
 mod configurations;
 mod group;
 mod ids;
+mod members;
 mod placement;
 mod table;
 
@@ -36,9 +37,10 @@ pub use configurations::Configurations;
 pub use gathering::Gathering;
 pub use group::{Change, Decision, Group, GroupOptions, Survived};
 pub use ids::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
+pub use members::{Address, Member, Members};
 pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};
 pub use options::{OptionError, Options, Reads};
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
 pub use replica::{Found, Replica};
-pub use table::{COPIES_MAX, Configuration, Copies, Member, Table};
+pub use table::{COPIES_MAX, Configuration, Copies, Table};

@@ -3,8 +3,7 @@
 //! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is one of them.
 //! Invariant: an epoch of a slot has one primary, for ever.
 
-use crate::{Configurations, Epoch, Incarnation, NodeId, Slot, Version};
-use std::collections::BTreeMap;
+use crate::{Configurations, Epoch, Incarnation, Members, NodeId, Slot, Version};
 
 /// Most copies of a slot, those that are catching up included.
 pub const COPIES_MAX: usize = 7;
@@ -35,26 +34,13 @@ pub struct Configuration {
     pub joining: Copies,
 }
 
-/// A node as the table knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// The life that counts.
-    pub incarnation: Incarnation,
-    /// Whether the configuration group hears it.
-    pub is_up: bool,
-    /// Whether it is to have no copies any more, and then to be gone.
-    pub is_leaving: bool,
-    /// Where clients and nodes reach it, as text; what it means is for the runtime.
-    pub address: String,
-}
-
 /// Who has what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Counts its changes.
     pub version: Version,
     /// All nodes that there are, those that left aside.
-    pub members: BTreeMap<NodeId, Member>,
+    pub members: Members,
     /// One for each slot.
     pub slots: Configurations,
 }

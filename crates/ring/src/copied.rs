@@ -17,7 +17,7 @@ use crate::table::SlotTable;
 use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_keyspace::{Keyspace, Overdue};
-use atoll_replica::{Incarnation, Input, Moment, NodeId, Table, Ticket, Version};
+use atoll_replica::{Incarnation, Input, Member, Moment, NodeId, Table, Ticket, Version};
 use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
@@ -239,11 +239,11 @@ impl Copied {
 
 /// Where the nodes of a table are reached by each other; whose address says nothing is left out.
 fn addresses_of(table: &Table) -> BTreeMap<NodeId, PeerAddress> {
-    let address = |text: &str| {
-        let NodeAddress { peers, clients, .. } = text.parse().ok()?;
+    let address = |member: &Member| {
+        let NodeAddress { peers, clients, .. } = member.address.parse().ok()?;
         let at = (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()?;
         Some(PeerAddress { at, host: clients.host })
     };
     let members = table.members.iter();
-    members.filter_map(|(&node, member)| Some((node, address(&member.address)?))).collect()
+    members.filter_map(|(&node, member)| Some((node, address(member)?))).collect()
 }

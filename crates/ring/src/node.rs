@@ -261,7 +261,7 @@ fn check_number(engine: &Engine, me: NodeId) -> Result<(), NodeError> {
 fn table_of_one(name: NodeName, clients: HostPort) -> Table {
     let me = NodeId(1);
     let mut table = Table::empty(SLOTS.into());
-    let address = NodeAddress { name, peers: clients.clone(), clients }.to_string();
+    let address = NodeAddress { name, peers: clients.clone(), clients }.to_string().into();
     table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
     let in_sync = Copies::of(&[me]);
     let all = Configuration { epoch: Epoch(1), primary: Some(me), in_sync, ..Configuration::default() };

@@ -9,7 +9,7 @@ mod count;
 mod render;
 
 use crate::address::{HostPort, NodeAddress};
-use atoll_replica::{NodeId, Table, Version};
+use atoll_replica::{Member, NodeId, Table, Version};
 use std::sync::{Arc, OnceLock};
 
 /// Which node to ask for which slot.
@@ -43,8 +43,8 @@ impl SlotTable {
     /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left out.
     #[must_use]
     pub fn of(table: Arc<Table>, me: NodeId) -> Self {
-        let is_read = |address: &str| address.parse::<NodeAddress>().is_ok();
-        let nodes = table.members.iter().filter(|(_, member)| is_read(&member.address)).map(|(&id, _)| id);
+        let is_read = |member: &Member| member.address.parse::<NodeAddress>().is_ok();
+        let nodes = table.members.iter().filter(|(_, member)| is_read(member)).map(|(&id, _)| id);
         let nodes: Box<[NodeId]> = nodes.take(usize::from(NONE)).collect();
         let place = |id: NodeId| nodes.binary_search(&id).ok().and_then(|place| u16::try_from(place).ok());
         // Neighbours mostly have the same primary.

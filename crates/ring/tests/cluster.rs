@@ -56,7 +56,7 @@ fn halves(own: NodeAddress, version: u64) -> Table {
             incarnation: Incarnation(1),
             is_up: true,
             is_leaving: false,
-            address: address.to_string(),
+            address: address.to_string().into(),
         };
         table.members.insert(NodeId(id), member);
     }

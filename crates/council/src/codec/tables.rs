@@ -178,7 +178,7 @@ impl Coded for Member {
         self.incarnation.put(out);
         self.is_up.put(out);
         self.is_leaving.put(out);
-        self.address.put(out);
+        self.address.to_string().put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -186,7 +186,7 @@ impl Coded for Member {
             incarnation: Coded::take(from)?,
             is_up: Coded::take(from)?,
             is_leaving: Coded::take(from)?,
-            address: Coded::take(from)?,
+            address: String::take(from)?.into(),
         })
     }
 }

@@ -85,8 +85,12 @@ fn table(address: SocketAddr) -> SlotTable {
     let name = NodeName::random().unwrap();
     let mut table = Table::empty(SLOTS.into());
     let address = crate::address::NodeAddress { name, peers: address.into(), clients: address.into() };
-    let member =
-        Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address: address.to_string() };
+    let member = Member {
+        incarnation: Incarnation(1),
+        is_up: true,
+        is_leaving: false,
+        address: address.to_string().into(),
+    };
     table.members.insert(NodeId(1), member);
     let in_sync = Copies::of(&[NodeId(1)]);
     let all =

@@ -15,7 +15,12 @@ fn table() -> Table {
         let name = NodeName::new(format!("{id:040x}").as_bytes()).unwrap();
         let host = |port| HostPort { host: format!("10.0.0.{id}"), port };
         let address = NodeAddress { name, clients: host(7379), peers: host(17379) }.to_string();
-        let member = Member { incarnation: Incarnation(1), is_up: id != 3, is_leaving: false, address };
+        let member = Member {
+            incarnation: Incarnation(1),
+            is_up: id != 3,
+            is_leaving: false,
+            address: address.into(),
+        };
         table.members.insert(NodeId(id), member);
     }
     table.slots.change_each(|slot, configuration| {

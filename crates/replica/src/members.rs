@@ -1,0 +1,268 @@
+//! The nodes that there are, in little memory: every node has this list of all.
+//!
+//! Invariant: the list is in the order of its numbers, and each number is there once.
+//! Invariant: an address is told as it was given, byte by byte, however it is kept.
+
+use crate::{Incarnation, NodeId};
+use std::fmt::{self, Write};
+use std::net::Ipv4Addr;
+use std::ops::Index;
+use std::str::FromStr;
+
+/// A node as the table knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The life that counts.
+    pub incarnation: Incarnation,
+    /// Whether the configuration group hears it.
+    pub is_up: bool,
+    /// Whether it is to have no copies any more, and then to be gone.
+    pub is_leaving: bool,
+    /// Where clients and nodes reach it.
+    pub address: Address,
+}
+
+/// Where a node is reached, as text; what it means is for the runtime.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address(Kept);
+
+/// How an address is kept. What fits the first form is never kept in the second, so equal texts are equal here.
+#[derive(Clone, PartialEq, Eq)]
+enum Kept {
+    /// `NAME HOST:PORT HOST:PORT`: a name of 40 hexadecimal digits, and the same numbered host twice.
+    Numbered { name: [u8; 20], host: Ipv4Addr, ports: [u16; 2] },
+    /// Any other.
+    Text(Box<str>),
+}
+
+/// All nodes that there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members(Vec<(NodeId, Member)>);
+
+/// The bar is 64 bytes a node, with what requests are sent on by.
+const _: () = assert!(size_of::<(NodeId, Member)>() <= 56);
+
+impl Address {
+    /// What the text means to somebody.
+    ///
+    /// # Errors
+    /// As its reading has them.
+    pub fn parse<T: FromStr>(&self) -> Result<T, T::Err> {
+        self.to_string().parse()
+    }
+
+    fn numbered(text: &str) -> Option<Kept> {
+        let (name, rest) = text.split_at_checked(40)?;
+        let (clients, peers) = rest.strip_prefix(' ')?.split_once(' ')?;
+        let (host, port) = clients.split_once(':')?;
+        let (same_host, peer_port) = peers.split_once(':')?;
+        let mut packed = [0; 20];
+        for (byte, digits) in packed.iter_mut().zip(name.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        let ports = [port.parse().ok()?, peer_port.parse().ok()?];
+        let kept = Kept::Numbered { name: packed, host: host.parse().ok()?, ports };
+        // Other spellings of the same, such as a port with a zero before it, stay what they are.
+        (host == same_host && kept.to_string() == text).then_some(kept)
+    }
+}
+
+impl From<&str> for Address {
+    fn from(text: &str) -> Self {
+        Self(Self::numbered(text).unwrap_or_else(|| Kept::Text(text.into())))
+    }
+}
+
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Numbered { name, host, ports: [clients, peers] } => {
+                for byte in name {
+                    for digit in [byte >> 4, byte & 15] {
+                        f.write_char(char::from_digit(digit.into(), 16).unwrap_or('0'))?;
+                    }
+                }
+                write!(f, " {host}:{clients} {host}:{peers}")
+            }
+        }
+    }
+}
+
+impl Members {
+    fn place(&self, node: NodeId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&node, |(node, _)| *node)
+    }
+
+    /// A node, if there is one of this number.
+    #[must_use]
+    pub fn get(&self, node: &NodeId) -> Option<&Member> {
+        self.place(*node).ok().map(|place| &self.0[place].1)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, node: &NodeId) -> Option<&mut Member> {
+        self.place(*node).ok().map(|place| &mut self.0[place].1)
+    }
+
+    /// Whether there is a node of this number.
+    #[must_use]
+    pub fn contains_key(&self, node: &NodeId) -> bool {
+        self.place(*node).is_ok()
+    }
+
+    /// Adds a node, or takes another one for it, which comes back.
+    pub fn insert(&mut self, node: NodeId, member: Member) -> Option<Member> {
+        match self.place(node) {
+            Ok(place) => Some(std::mem::replace(&mut self.0[place].1, member)),
+            Err(place) => {
+                self.0.insert(place, (node, member));
+                None
+            }
+        }
+    }
+
+    /// Takes a node out, which comes back.
+    pub fn remove(&mut self, node: &NodeId) -> Option<Member> {
+        self.place(*node).ok().map(|place| self.0.remove(place).1)
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&NodeId, &Member)> + Clone {
+        self.0.iter().map(|(node, member)| (node, member))
+    }
+
+    /// Their numbers, in order.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &NodeId> + Clone {
+        self.iter().map(|(node, _)| node)
+    }
+
+    /// What is known of each, in the order of their numbers.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Member> + Clone {
+        self.iter().map(|(_, member)| member)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Extend<(NodeId, Member)> for Members {
+    /// Adds nodes, and takes these for those that were there. No room is left for more.
+    fn extend<T: IntoIterator<Item = (NodeId, Member)>>(&mut self, more: T) {
+        for (node, member) in more {
+            self.insert(node, member);
+        }
+        self.0.shrink_to_fit();
+    }
+}
+
+impl Index<&NodeId> for Members {
+    type Output = Member;
+
+    /// # Panics
+    /// If there is no such node.
+    fn index(&self, node: &NodeId) -> &Member {
+        let place = self.place(*node).unwrap_or(usize::MAX);
+        &self.0[place].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn member(address: &str) -> Member {
+        Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address: address.into() }
+    }
+
+    #[test]
+    fn an_address_is_told_as_it_was_given_and_the_usual_one_takes_no_memory_of_its_own() {
+        let usual = format!("{NAME} 10.1.2.3:7379 10.1.2.3:17379");
+        let kept = Address::from(usual.as_str());
+        assert!(matches!(kept.0, Kept::Numbered { .. }));
+        assert_eq!(kept.to_string(), usual);
+        let others = [
+            String::new(),
+            "somewhere".to_owned(),
+            format!("{NAME} 10.1.2.3:7379 10.1.2.4:17379"),
+            format!("{NAME} 10.1.2.3:07379 10.1.2.3:17379"),
+            format!("{NAME} 10.1.2.3:+7379 10.1.2.3:17379"),
+            format!("{NAME} 10.1.2.3:7379 10.1.2.3:77379"),
+            format!("{NAME} 10.1.2.3:7379 10.1.2.3:17379 "),
+            format!("{} 10.1.2.3:7379 10.1.2.3:17379", NAME.to_uppercase()),
+            format!("{} 10.1.2.3:7379 10.1.2.3:17379", NAME.replace("67", "+7")),
+            format!("{NAME} [::1]:7379 [::1]:17379"),
+            format!("{NAME} node-7.cluster:7379 node-7.cluster:17379"),
+            format!("{}é 10.1.2.3:7379 10.1.2.3:17379", &NAME[1..]),
+        ];
+        for text in others {
+            let kept = Address::from(text.clone());
+            assert!(matches!(kept.0, Kept::Text(_)), "{text}");
+            assert_eq!(kept.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn members_are_what_a_map_of_them_would_be() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut members, mut model) = (Members::default(), std::collections::BTreeMap::new());
+        for step in 0..2_000 {
+            let node = NodeId(random.u32(..40));
+            match random.u8(..4) {
+                0 => assert_eq!(members.remove(&node), model.remove(&node)),
+                1 => {
+                    let more: Vec<_> =
+                        (0..random.u32(..5)).map(|other| (NodeId(other * 9), member("more"))).collect();
+                    members.extend(more.clone());
+                    model.extend(more);
+                }
+                _ => {
+                    let one = member(&format!("{NAME} 10.0.0.1:{step} 10.0.0.1:{step}"));
+                    assert_eq!(members.insert(node, one.clone()), model.insert(node, one));
+                }
+            }
+            assert!(
+                members.iter().eq(model.iter()) && members.len() == model.len(),
+                "seed {seed}, step {step}"
+            );
+            assert_eq!(members.get(&node), model.get(&node), "seed {seed}, step {step}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_was_received_has_no_room_to_spare() {
+        let mut members = Members::default();
+        members.extend((0..1_000).map(|node| (NodeId(node), member("a"))));
+        assert_eq!(members.0.capacity(), 1_000);
+    }
+}
