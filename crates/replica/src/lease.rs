@@ -87,6 +87,11 @@ impl Leases {
         !knows && self.given.get(&to).is_some_and(|&until| until > now)
     }
 
+    /// Whether a node has said that it goes by this table or a newer one.
+    pub(crate) fn goes_by(&self, node: NodeId, version: Version) -> bool {
+        self.held.get(&node).is_some_and(|held| held.version >= version)
+    }
+
     /// Others are asked from now on.
     pub(crate) fn ask_others(&mut self, partners: BTreeSet<NodeId>, now: Moment, options: &Options) {
         let before = std::mem::replace(&mut self.partners, partners);

@@ -56,14 +56,18 @@ fn pass_undecided(ring: &mut Ring, milliseconds: u64) {
 fn a_slot_is_handed_over_without_a_write_whose_outcome_nobody_knows() {
     let mut ring = three();
     ring.pass(300);
+    ring.logs_at_once = false;
     ring.write(1, 1);
     hand_over(&mut ring, 2);
+    // The next primary says that it knows, and the write is on its way to disks.
+    ring.settle();
     ring.write(1, 2);
     assert_eq!(
         proposed(&ring, |proposal| matches!(proposal, Proposal::HandOver { .. })),
         0,
         "a write is under way"
     );
+    ring.logs_at_once = true;
     ring.settle();
     assert_eq!(ring.told(1), Some(Told::Written));
     assert_eq!(ring.told(2), None, "what comes behind is held back");
@@ -97,6 +101,29 @@ fn who_is_about_to_lead_holds_requests_back_instead_of_sending_them_around() {
     ring.write(3, 3);
     ring.pass(300);
     assert_eq!(ring.told(3), Some(Told::Refused(Refusal::Moved { to: NodeId(2) })), "it took too long");
+}
+
+#[test]
+fn a_slot_is_not_handed_over_before_the_next_primary_knows_of_it() {
+    let mut ring = three();
+    ring.write(1, 1);
+    ring.pass(300);
+    let epoch = ring.group.table().slot(SLOT).epoch;
+    ring.group.apply(Change::HandOver { slot: SLOT, epoch, node: NodeId(2) });
+    // The next one does not hear the group for a while.
+    let table = ring.group.table();
+    [1, 3].into_iter().for_each(|node| ring.give(NodeId(node), Input::Table(table.clone())));
+    ring.settle();
+    let is_hand_over: fn(&Proposal) -> bool = |proposal| matches!(proposal, Proposal::HandOver { .. });
+    assert_eq!(proposed(&ring, is_hand_over), 0, "it would send clients back");
+    ring.write(1, 2);
+    ring.settle();
+    assert_eq!(ring.told(2), Some(Told::Written), "nothing is held back meanwhile");
+    ring.give(NodeId(2), Input::Table(table));
+    ring.settle();
+    assert_eq!(proposed(&ring, is_hand_over), 1, "without waiting for a tick");
+    decide(&mut ring);
+    assert_eq!(ring.primary(), NodeId(2));
 }
 
 #[test]

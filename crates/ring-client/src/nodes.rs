@@ -281,11 +281,11 @@ impl Nodes {
 
     /// The nodes that have slots, in the order of their addresses.
     pub(crate) fn addresses(&self) -> BTreeSet<Address> {
-        self.owners.lock().addresses().cloned().collect()
+        self.owners.lock().addresses().map(Address::from).collect()
     }
 
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
-        self.owners.lock().get(slot.into()).cloned()
+        self.owners.lock().get(slot.into()).map(Address::from)
     }
 
     /// Whom to ask about a slot.

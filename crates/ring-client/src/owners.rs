@@ -5,7 +5,6 @@
 use crate::answer::bracketed;
 use atoll_resp::Value;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// In the place of an address: none.
 const NONE: u32 = u32::MAX;
@@ -15,7 +14,7 @@ const NONE: u32 = u32::MAX;
 pub struct Owners {
     /// For each slot the place of its node.
     places: Box<[u32]>,
-    addresses: Vec<Arc<str>>,
+    addresses: Vec<Box<str>>,
 }
 
 impl Owners {
@@ -41,7 +40,7 @@ impl Owners {
             let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else { continue };
             let addresses = &mut owners.addresses;
             let place = *places.entry(address).or_insert_with_key(|address| {
-                addresses.push(Arc::from(address.as_str()));
+                addresses.push(address.as_str().into());
                 addresses.len() as u32 - 1
             });
             let slots = owners.places.iter_mut().take(last.saturating_add(1)).skip(first);
@@ -53,29 +52,29 @@ impl Owners {
 
     /// Who has a slot.
     #[must_use]
-    pub fn get(&self, slot: usize) -> Option<&Arc<str>> {
-        self.addresses.get(usize::try_from(*self.places.get(slot)?).ok()?)
+    pub fn get(&self, slot: usize) -> Option<&str> {
+        self.addresses.get(usize::try_from(*self.places.get(slot)?).ok()?).map(|address| &**address)
     }
 
     /// All nodes that are known.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.addresses.iter()
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.addresses.iter().map(|address| &**address)
     }
 
     /// A slot is with that node from now on.
-    pub(crate) fn set(&mut self, slot: usize, address: &Arc<str>) {
+    pub(crate) fn set(&mut self, slot: usize, address: &str) {
         let Some(owner) = self.places.get_mut(slot) else { return };
-        let known = self.addresses.iter().position(|one| one == address);
+        let known = self.addresses.iter().position(|one| **one == *address);
         let place = known.unwrap_or_else(|| {
-            self.addresses.push(Arc::clone(address));
+            self.addresses.push(address.into());
             self.addresses.len() - 1
         });
         *owner = place as u32;
     }
 
     /// Nothing is with that node any more.
-    pub(crate) fn forget(&mut self, address: &Arc<str>) {
-        let Some(gone) = self.addresses.iter().position(|one| one == address) else { return };
+    pub(crate) fn forget(&mut self, address: &str) {
+        let Some(gone) = self.addresses.iter().position(|one| **one == *address) else { return };
         let last = self.addresses.len() - 1;
         self.addresses.swap_remove(gone);
         for place in &mut self.places {
@@ -107,10 +106,10 @@ mod tests {
         let some = |port: &str| Some(port.to_owned());
         assert_eq!(all(&owners), [some("7"), some("7"), None, some("8"), some("7"), some("7")]);
         assert_eq!(owners.addresses().count(), 2, "each is kept once");
-        owners.set(2, &Arc::from("10.0.0.1:9"));
-        owners.set(4, &Arc::from("10.0.0.1:8"));
-        owners.forget(&Arc::from("10.0.0.1:7"));
-        owners.forget(&Arc::from("10.0.0.1:7"));
+        owners.set(2, "10.0.0.1:9");
+        owners.set(4, "10.0.0.1:8");
+        owners.forget("10.0.0.1:7");
+        owners.forget("10.0.0.1:7");
         assert_eq!(all(&owners), [None, None, some("9"), some("8"), some("8"), None]);
     }
 

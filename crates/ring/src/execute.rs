@@ -147,10 +147,12 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether this node is the primary of a slot; if not, the client is told whom to ask.
+    /// Whether this node is the primary of a slot, or will be so soon that the request waits here; if not, the client is told whom to
+    /// ask.
     fn is_here(&mut self, slot: u16) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,
+            Route::There(_) if self.here.table.is_next(slot) => return true,
             Route::There(HostPort { host, port }) => format!("{slot} {host}:{port}"),
             Route::Nowhere => {
                 self.error("CLUSTERDOWN", "Hash slot not served");

@@ -108,7 +108,8 @@ impl Replicated {
         primary.handing = Some(handing);
     }
 
-    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up.
+    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up, and knows what it is to be. One
+    /// that does not would send clients back here, who are sent to it as soon as it leads.
     fn is_ready(&self, primary: &Primary, to: NodeId, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
         let answers = |peer: &Peer| {
             let member = knowing.table.members.get(&peer.node);
@@ -121,7 +122,9 @@ impl Replicated {
             peer.node == to && peer.matched.0 + near >= self.committed.0
         };
         let is_in_sync = |peer: &&Peer| self.configuration.in_sync.contains(peer.node);
+        let knows_it = knowing.leases.goes_by(to, self.configuration.since);
         knowing.group_hears
+            && knows_it
             && self.committed >= primary.serves_behind
             && primary.peers.iter().any(is_next)
             && primary.peers.iter().filter(is_in_sync).all(answers)
