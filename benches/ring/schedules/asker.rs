@@ -49,6 +49,11 @@ impl Answer {
         }
     }
 
+    /// Whether another node was named.
+    pub fn is_sent_on(&self) -> bool {
+        matches!(self, Self::Refused(said) if said.starts_with("MOVED"))
+    }
+
     /// Whether it is an answer to what was asked.
     pub fn is_served(&self) -> bool {
         matches!(self, Self::Done | Self::Value(_) | Self::Nothing)

@@ -1,7 +1,8 @@
 //! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before what means itself.
 
 /// Whether a text is what a pattern describes. It takes at most as many steps as both lengths multiplied.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+#[must_use]
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern_at, mut text_at) = (0, 0);
     // Behind the last star, and where its part of the text ends so far.
     let mut star: Option<(usize, usize)> = None;

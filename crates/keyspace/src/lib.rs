@@ -33,6 +33,7 @@ pub use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnC
 pub use cell::is_moved;
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
+pub use glob::matches as glob_matches;
 pub use keyspace::{Exporter, Keyspace, MovedCells, NEAR_AT_ONCE, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};

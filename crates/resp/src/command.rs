@@ -28,7 +28,7 @@ pub use names::{find, find_place};
 pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use ring::RingRequest;
-pub use server::{ClusterRequest, CommandRequest, ScanRequest};
+pub use server::{AccessRequest, ClusterRequest, CommandRequest, ScanRequest};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification};
 pub use watch::{Expected, WatchRequest};
@@ -69,6 +69,8 @@ pub enum Command<'a> {
     ConfigGet(Vec<&'a [u8]>),
     /// `INFO`, with the sections; all of them if none is named.
     Info(Vec<&'a [u8]>),
+    /// `ACL`.
+    Access(AccessRequest<'a>),
     /// `CLUSTER`.
     Cluster(ClusterRequest<'a>),
     /// `AT.RING`.

@@ -24,10 +24,11 @@ mod value;
 mod writer;
 
 pub use command::{
-    Authentication, COMMANDS, ClientRequest, ClusterRequest, Command, CommandError, CommandRequest, Deadline,
-    Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange, Flag, Group, Hello, Keys,
-    LatencyClass, Once, OwnCommand, Pairs, Part, RangeRequest, RingRequest, ScanRequest, SetAnswer,
-    SetCondition, SetLifetime, SetRequest, Specification, Unit, WatchRequest, find, find_place,
+    AccessRequest, Authentication, COMMANDS, ClientRequest, ClusterRequest, Command, CommandError,
+    CommandRequest, Deadline, Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange,
+    Flag, Group, Hello, Keys, LatencyClass, Once, OwnCommand, Pairs, Part, RangeRequest, RingRequest,
+    ScanRequest, SetAnswer, SetCondition, SetLifetime, SetRequest, Specification, Unit, WatchRequest, find,
+    find_place,
 };
 pub use error::ProtocolError;
 pub use limits::Limits;

@@ -1,5 +1,6 @@
 //! Why a node does not start, or stopped.
 
+use crate::access::AccessError;
 use crate::log::LogError;
 use atoll_council::CouncilError;
 use atoll_disk::DiskError;
@@ -70,6 +71,9 @@ pub enum NodeError {
         /// Why.
         problem: &'static str,
     },
+    /// The list of users cannot be used.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// What it should encrypt with cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -132,6 +136,11 @@ impl NodeError {
                 io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
                 _ => ErrorKind::Unavailable,
             },
+            Self::Access(AccessError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                ErrorKind::NotFound
+            }
+            Self::Access(AccessError::Read { .. }) => ErrorKind::Unavailable,
+            Self::Access(_) => ErrorKind::InvalidInput,
             Self::Tls(error) => error.kind(),
             Self::Disk(error) => error.kind(),
             Self::Engine(error) => error.kind(),
@@ -162,6 +171,9 @@ impl NodeError {
             }
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
             Self::Tls(error) => Some(error.hint()),
+            Self::Access(_) => {
+                Some("a line is such as: user ana on #SHA256 ~run:* +@read +@write; docs/guide/ring.md")
+            }
             Self::Token { .. } => Some("delete the file, and a new token is made"),
             _ => None,
         }

@@ -287,7 +287,10 @@ impl EventLoop {
         let over: Vec<_> = self
             .connections
             .iter()
-            .filter_map(|(key, connection)| Some((key, connection.overdue(self.here.now.moment, limits)?)))
+            .filter_map(|(key, connection)| {
+                let overdue = || connection.overdue(self.here.now.moment, limits);
+                Some((key, self.here.revoked(&connection.session).or_else(overdue)?))
+            })
             .collect();
         for (key, end) in over {
             self.end(key, end);

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every request gets one reply, in its place, now or later.
 
+mod access;
 mod cluster;
 mod connection;
 mod info;
@@ -38,6 +39,7 @@ impl Executor<'_> {
                 self.error("NOAUTH", "Authentication required.");
             }
             Some(known) => match known.read(request) {
+                Ok(command) if !self.is_allowed(request, known, &command) => {}
                 Ok(command) => self.command(request, known, &command),
                 Err(error) => self.refuse(&error),
             },
@@ -87,6 +89,7 @@ impl Executor<'_> {
             Command::Command(request) => request.answer(&mut self.writer()),
             Command::ConfigGet(patterns) => self.config_get(patterns),
             Command::Info(sections) => self.info(sections),
+            Command::Access(request) => self.access(request),
             Command::Cluster(request) => self.cluster(request),
             Command::Ring(request) => self.ring(request),
             Command::DbSize => self.dbsize(),

@@ -1,8 +1,9 @@
 //! What everything on one loop shares, beside its connections.
 
+use crate::access::AccessList;
 use crate::address::NodeName;
 use crate::clock::{Clock, Now};
-use crate::connection::Session;
+use crate::connection::{End, Session};
 use crate::gathered::Gathered;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
+    /// The users beside the one who shows the token.
+    pub(crate) access: Option<AccessList>,
     pub(crate) tls: Option<NodeTls>,
     pub(crate) name: NodeName,
     /// Another one for each start.
@@ -49,6 +52,7 @@ pub(crate) struct Choices {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
+    pub(crate) access: Option<AccessList>,
     pub(crate) tls: Option<NodeTls>,
     pub(crate) name: NodeName,
     pub(crate) run_id: NodeName,
@@ -61,13 +65,25 @@ pub(crate) struct Choices {
 
 impl Shared {
     pub(crate) fn new(choices: Choices) -> Self {
-        let Choices { clock, limits, token, tls, name, run_id, address, memory_bytes, persistence, .. } =
-            choices;
+        let Choices {
+            clock,
+            limits,
+            token,
+            access,
+            tls,
+            name,
+            run_id,
+            address,
+            memory_bytes,
+            persistence,
+            ..
+        } = choices;
         let began = clock.now().moment;
         Self {
             clock,
             limits,
             token,
+            access,
             tls,
             name,
             run_id,
@@ -213,6 +229,12 @@ impl Here {
             file_bytes: stats.file_bytes,
         };
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// Whether a connection has to end because its user is gone, or is another one by now.
+    pub(crate) fn revoked(&self, session: &Session) -> Option<End> {
+        let (access, who) = (self.shared.access.as_ref()?, session.who.as_ref()?);
+        (!access.still_has(who)).then_some(End::Refused)
     }
 
     /// Whether this round may take one more step of a handshake, which is then taken.

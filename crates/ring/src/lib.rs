@@ -9,6 +9,7 @@
 //! Invariant: where a node has a certificate, nothing that is not encrypted is listened to, at none of its doors.
 
 // What is opened, chosen and counted.
+mod access;
 mod address;
 mod error;
 mod metrics;
@@ -48,6 +49,7 @@ pub use atoll_keyspace::SLOTS;
 pub use atoll_replica::{GroupOptions as RingShape, NodeId, Options as RingOptions};
 pub use atoll_resp::LatencyClass;
 
+pub use access::{AccessError, AccessFile};
 pub use address::{AddressError, HostPort, NodeAddress, NodeName};
 pub use clock::{Clock, Now, SystemClock};
 pub use council::CouncilGroup;

@@ -1,6 +1,7 @@
 //! A node: what is opened, the threads of its loops, and how they end.
 
 use crate::NodeError;
+use crate::access::AccessList;
 use crate::address::{HostPort, NodeAddress, NodeName};
 use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
@@ -68,6 +69,7 @@ impl Node {
             clock: options.clock.clone(),
             limits: options.limits.clone(),
             token: options.token.clone(),
+            access: options.access.clone().map(AccessList::begin).transpose()?,
             tls: options.tls.clone(),
             name,
             run_id,

@@ -1,6 +1,7 @@
 //! What can be chosen when a node starts.
 
 use crate::NodeError;
+use crate::access::AccessFile;
 use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
@@ -26,6 +27,8 @@ pub struct NodeOptions {
     pub loops: usize,
     /// What clients have to say before anything else. Default nothing.
     pub token: Option<Token>,
+    /// The users beside the one who shows the token, and what they may do. Only with a token. Default nobody.
+    pub access: Option<AccessFile>,
     /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then has to show.
     /// Default nowhere.
     pub metrics: Option<SocketAddr>,
@@ -95,6 +98,7 @@ impl Default for NodeOptions {
             persistence: Persistence::default(),
             loops: 1,
             token: None,
+            access: None,
             metrics: None,
             tls: None,
             memory_bytes: 1 << 30,
@@ -144,6 +148,9 @@ impl NodeOptions {
         }
         if self.limits.awaited_max == 0 || self.limits.unsent_bytes_pause == 0 {
             return wrong("limits.awaited_max, limits.unsent_bytes_pause", "at least 1");
+        }
+        if self.access.is_some() && self.token.is_none() {
+            return wrong("access", "only with a token: without one everybody may do everything");
         }
         if !self.listen.ip().is_loopback() && self.token.is_none() {
             return Err(NodeError::Open { address: self.listen });

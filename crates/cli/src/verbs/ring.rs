@@ -14,7 +14,8 @@ use crate::{Failure, Session};
 use atoll_open::{Location, StoreUrl};
 use atoll_options::{OptionValue, Size};
 use atoll_ring::{
-    ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place, Token,
+    AccessFile, ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place,
+    Token,
 };
 use atoll_store::{Durability, StoreError};
 use certificates::Certificates;
@@ -77,6 +78,9 @@ pub struct RingServe {
     /// Let in only who shows the token in this file; one is made if there is none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis; only with a token
+    #[arg(long, value_name = "FILE", requires = "token_file")]
+    acl_file: Option<PathBuf>,
     #[command(flatten)]
     certificates: Certificates,
     #[command(flatten)]
@@ -201,6 +205,7 @@ impl RingServe {
             persistence: persistence(session)?,
             loops: self.loops,
             token,
+            access: self.acl_file.as_deref().map(AccessFile::at),
             metrics: self.metrics,
             tls,
             memory_bytes,

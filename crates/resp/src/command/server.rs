@@ -20,6 +20,22 @@ pub enum CommandRequest<'a> {
     Keys(Vec<&'a [u8]>),
 }
 
+/// `ACL` and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AccessRequest<'a> {
+    /// `WHOAMI`.
+    WhoAmI,
+    /// `CAT`: all categories, or the commands of one.
+    Categories(Option<&'a [u8]>),
+    /// `USERS`: their names.
+    Users,
+    /// `LIST`: a line for each.
+    List,
+    /// `LOAD`: the list is read again.
+    Load,
+}
+
 /// `CLUSTER` and its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,6 +81,22 @@ const SCAN_COUNT: u64 = 10;
 
 /// Slots that clients of Redis know.
 const SLOTS: i64 = 16384;
+
+pub(super) fn access<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
+    let part = arguments.next();
+    let request = match part {
+        word if is_word(word, "WHOAMI") => AccessRequest::WhoAmI,
+        word if is_word(word, "CAT") => AccessRequest::Categories(arguments.optional()),
+        word if is_word(word, "USERS") => AccessRequest::Users,
+        word if is_word(word, "LIST") => AccessRequest::List,
+        word if is_word(word, "LOAD") => AccessRequest::Load,
+        _ => return Err(CommandError::UnknownPart { name: told(part), command: "ACL" }),
+    };
+    match arguments.left() {
+        0 => Ok(Command::Access(request)),
+        _ => Err(CommandError::Arity { name: "acl".to_owned() }),
+    }
+}
 
 pub(super) fn command<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     let request = match arguments.optional() {

@@ -164,6 +164,12 @@ impl Specification {
         inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS))
     }
 
+    /// The name of the command that this request, which is one of this command, has done under a name of its own.
+    #[must_use]
+    pub fn inner<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
+        (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS.into()))?
+    }
+
     /// Whether it may change something.
     #[must_use]
     pub fn is_write(&self) -> bool {
@@ -197,6 +203,7 @@ const FAST: &[Flag] = &[Flag::Fast];
 /// All commands, by name.
 #[rustfmt::skip]
 pub const COMMANDS: &[Specification] = &[
+    row("acl", -2, &[], Keys::NONE, Group::Server, "Tells of users, and reads their list again.", server::access),
     row("append", 3, SET_FAST, Keys::ONE, Group::String, "Adds bytes at the end of a value.", strings::append),
     row("asking", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
     row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),

@@ -1,6 +1,7 @@
 //! Who a connection is, and how it wants to be spoken to.
 
 use super::End;
+use crate::access::Known;
 use atoll_replica::Moment;
 use atoll_resp::{LatencyClass, Protocol};
 use std::net::SocketAddr;
@@ -16,6 +17,8 @@ pub(crate) struct Session {
     pub(crate) protocol: Protocol,
     /// Whether it said who it is, or need not.
     pub(crate) is_authenticated: bool,
+    /// Which user of the list it is; none is `default`.
+    pub(crate) who: Option<Known>,
     /// Whether it ends once it was told everything.
     pub(crate) is_ending: bool,
     /// Why, then.
@@ -55,6 +58,7 @@ impl Session {
             peer,
             protocol: Protocol::Resp2,
             is_authenticated,
+            who: None,
             is_ending: false,
             end: End::Gone,
             began,
@@ -73,7 +77,7 @@ impl Session {
     /// As it was when it began.
     pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass) {
         (self.protocol, self.is_authenticated, self.names) = (Protocol::Resp2, is_authenticated, None);
-        self.class = class;
+        (self.class, self.who) = (class, None);
     }
 
     pub(crate) fn names(&self) -> &Names {

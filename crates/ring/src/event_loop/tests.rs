@@ -109,6 +109,7 @@ fn run() -> Running {
     let shared = Arc::new(Shared::new(Choices {
         clock: Arc::new(SystemClock),
         limits: ConnectionLimits::default(),
+        access: None,
         token: None,
         tls: None,
         name: NodeName::random().unwrap(),

@@ -1,6 +1,7 @@
 //! Commands about the connection itself.
 
 use super::Executor;
+use crate::access::DEFAULT;
 use crate::clients;
 use crate::here::Asked;
 use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
@@ -10,9 +11,6 @@ pub(super) const REDIS_VERSION: &str = "7.2.5";
 
 /// Bytes of a name that a client gives itself.
 const NAME_BYTES_MAX: usize = 1024;
-
-/// The only user there is.
-const USER: &[u8] = b"default";
 
 impl Executor<'_> {
     pub(super) fn hello(&mut self, hello: &Hello<'_>) {
@@ -73,10 +71,26 @@ impl Executor<'_> {
 
     /// Whether this is who it says; then the connection is let in.
     fn is_known(&mut self, authentication: &Authentication<'_>) -> bool {
-        let is_user = authentication.user.is_none_or(|user| user == USER);
+        let is_default = |user: &[u8]| user == DEFAULT.as_bytes();
+        if let Some(user) = authentication.user.filter(|user| !is_default(user)) {
+            return self.is_listed(user, authentication.password);
+        }
         let token = self.here.shared.token.as_ref();
-        let is_known = token.is_none_or(|token| token.is(authentication.password)) && is_user;
-        self.session.is_authenticated |= is_known;
+        let is_known = token.is_none_or(|token| token.is(authentication.password));
+        if is_known {
+            (self.session.is_authenticated, self.session.who) = (true, None);
+        }
+        is_known
+    }
+
+    /// The same, for a user of the list.
+    fn is_listed(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let access = self.here.shared.access.as_ref();
+        let who = access.and_then(|access| access.authenticate(user, password));
+        let is_known = who.is_some();
+        if is_known {
+            (self.session.is_authenticated, self.session.who) = (true, who);
+        }
         is_known
     }
 

@@ -121,7 +121,7 @@ impl Executor<'_> {
     }
 
     fn stats_section(&self) -> Vec<(&'static str, String)> {
-        let of_each: [(&str, Choice); 15] = [
+        let of_each: [(&str, Choice); 16] = [
             ("total_connections_received", |metrics| &metrics.connections_accepted),
             ("total_commands_processed", |metrics| &metrics.commands),
             ("instantaneous_ops_per_sec", |metrics| &metrics.commands_per_second),
@@ -135,6 +135,7 @@ impl Executor<'_> {
             ("total_error_replies", |metrics| &metrics.errors),
             ("protocol_errors", |metrics| &metrics.protocol_errors),
             ("authentication_failures", |metrics| &metrics.authentication_failures),
+            ("access_refused", |metrics| &metrics.access_refused),
             ("moved_replies", |metrics| &metrics.moved),
             ("failed_commands", |metrics| &metrics.failures),
         ];

@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -32,6 +32,9 @@ const ROWS: [Row; 19] = [
     }),
     ("authentication_failures_total", "counter", "Wrong passwords.", |metrics| {
         &metrics.authentication_failures
+    }),
+    ("access_refused_total", "counter", "Requests that users of the list may not make.", |metrics| {
+        &metrics.access_refused
     }),
     ("moved_total", "counter", "Requests sent to another node.", |metrics| &metrics.moved),
     ("expired_keys_total", "counter", "Keys whose time was over.", |metrics| &metrics.expired),

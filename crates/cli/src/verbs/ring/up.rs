@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ pub struct RingUp {
     /// Keep everything in memory, and nothing when it ends
     #[arg(long)]
     memory: bool,
+    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis
+    #[arg(long, value_name = "FILE", conflicts_with = "memory")]
+    acl_file: Option<PathBuf>,
     /// Encrypt everything, with certificates that are made in the folder
     #[arg(long, conflicts_with = "memory")]
     tls: bool,
@@ -145,6 +148,9 @@ impl RingUp {
                 place: folder.display().to_string(),
                 source,
             })?;
+        }
+        if let Some(file) = &self.acl_file {
+            command.arg("--acl-file").arg(file);
         }
         if let Some(files) = made.map(|made| made.node(number)).transpose()? {
             command.arg("--tls-certificate").arg(files.certificate).arg("--tls-key").arg(files.key);

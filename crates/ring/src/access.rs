@@ -1,0 +1,230 @@
+//! Access control: which users there are beside `default`, which commands each may use, and on which keys.
+//!
+//! The lines are those of Redis' ACL files, as far as they make sense here; what is not understood is refused, never passed over.
+//! Without a list there is one user, `default`, who shows the token of the ring and may do everything.
+//!
+//! Invariant: what is not granted is refused. A rule that cannot be kept as it is written makes the whole list an error.
+//! Invariant: passwords are kept and compared as their SHA-256 alone, in a time that tells nothing about them.
+
+mod commands;
+mod file;
+mod list;
+
+use crate::token::hexadecimal;
+use atoll_keyspace::glob_matches;
+use commands::Commands;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+pub(crate) use commands::{CATEGORIES, is_about_all};
+pub use file::{AccessError, AccessFile};
+pub(crate) use list::{AccessList, Known};
+
+/// Users that a list may have.
+const USERS_MAX: usize = 1_000;
+/// Patterns and passwords that a user may have.
+const RULES_MAX: usize = 1_000;
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The user who shows the token, whom no list names.
+pub(crate) const DEFAULT: &str = "default";
+
+/// The SHA-256 of a password.
+type Hash = [u8; 32];
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    name: String,
+    is_on: bool,
+    passwords: Vec<Hash>,
+    commands: Commands,
+    keys: Vec<KeyRule>,
+}
+
+/// Keys that a user may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyRule {
+    pattern: Vec<u8>,
+    /// Only to read them.
+    reads_only: bool,
+}
+
+/// The users of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users(BTreeMap<String, Arc<User>>);
+
+impl Users {
+    /// What the lines of a list say.
+    ///
+    /// # Errors
+    /// The number of the first line that is wrong, from 1 on, and what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut users = BTreeMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let user = User::parse(line).map_err(|what| (number, what))?;
+            if users.len() >= USERS_MAX {
+                return Err((number, format!("a list has at most {USERS_MAX} users")));
+            }
+            if let Some(twice) = users.insert(user.name.clone(), Arc::new(user)) {
+                return Err((number, format!("user {} is there twice", twice.name)));
+            }
+        }
+        Ok(Self(users))
+    }
+
+    /// The user who has this password. How long it takes to refuse a wrong one tells nothing about it.
+    pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
+        let shown: Hash = Sha256::digest(password).into();
+        let user = std::str::from_utf8(name).ok().and_then(|name| self.0.get(name))?;
+        let is_one = user.passwords.iter().fold(false, |is_one, hash| is_one | is_same(hash, &shown));
+        (is_one && user.is_on).then_some(user)
+    }
+
+    /// The user as the list has it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<User>> {
+        self.0.get(name)
+    }
+
+    /// The names of all, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// A line for each, as a list could have it.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.values().map(|user| user.line())
+    }
+}
+
+fn is_same(one: &Hash, other: &Hash) -> bool {
+    let difference =
+        one.iter().zip(other).fold(0, |all, (one, other)| all | std::hint::black_box(one ^ other));
+    std::hint::black_box(difference) == 0
+}
+
+impl User {
+    fn parse(line: &str) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        if words.next() != Some("user") {
+            return Err("a line begins with `user NAME`".to_owned());
+        }
+        let name = words.next().ok_or("a name is missing behind `user`")?;
+        if name == DEFAULT {
+            return Err("`default` is whoever shows the token of the ring, and may do everything".to_owned());
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!("a name has at most {NAME_BYTES_MAX} bytes"));
+        }
+        let (passwords, commands, keys) = Default::default();
+        let mut user = Self { name: name.to_owned(), is_on: false, passwords, commands, keys };
+        words.try_for_each(|rule| user.add(rule))?;
+        if user.is_on && user.passwords.is_empty() {
+            return Err(format!("user {name} is on and has no password; add one as `#` and its SHA-256"));
+        }
+        Ok(user)
+    }
+
+    fn add(&mut self, rule: &str) -> Result<(), String> {
+        if self.keys.len().max(self.passwords.len()) >= RULES_MAX {
+            return Err(format!("a user has at most {RULES_MAX} passwords and as many patterns"));
+        }
+        let (mark, rest) = rule.split_at(rule.char_indices().nth(1).map_or(rule.len(), |(at, _)| at));
+        match (rule, mark) {
+            ("on", _) => self.is_on = true,
+            ("off", _) => self.is_on = false,
+            ("allkeys", _) => self.add_keys("*", false),
+            ("resetkeys", _) => self.keys.clear(),
+            ("allcommands", _) => self.commands.grant("@all")?,
+            ("nocommands", _) => self.commands.take("@all")?,
+            ("nopass", _) => return Err("nobody is let in without a password".to_owned()),
+            (_, "#") => self.passwords.push(hash_of(rest)?),
+            (_, ">") => {
+                return Err(
+                    "passwords do not stand in files; write `#` and what `printf %s PASSWORD | sha256sum` \
+                            prints"
+                        .to_owned(),
+                );
+            }
+            (_, "~") => self.add_keys(rest, false),
+            (_, "+") => self.commands.grant(rest)?,
+            (_, "-") => self.commands.take(rest)?,
+            (_, "%") => {
+                match rest.split_once('~') {
+                    Some(("R", pattern)) => self.add_keys(pattern, true),
+                    Some(("RW" | "WR", pattern)) => self.add_keys(pattern, false),
+                    Some(("W", _)) => {
+                        return Err("whoever writes a key learns something of it: `~PATTERN` for both, `%R~PATTERN` to \
+                                read"
+                        .to_owned());
+                    }
+                    _ => return Err(format!("`{}` is no rule", rule.escape_debug())),
+                }
+            }
+            _ => return Err(format!("`{}` is no rule that is understood here", rule.escape_debug())),
+        }
+        Ok(())
+    }
+
+    fn add_keys(&mut self, pattern: &str, reads_only: bool) {
+        self.keys.push(KeyRule { pattern: pattern.as_bytes().to_vec(), reads_only });
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a command may be used, by its place in the table of all.
+    pub(crate) fn may_use(&self, command: usize) -> bool {
+        self.commands.has(command)
+    }
+
+    /// Whether a key may be read, or written, which is to read it as well.
+    pub(crate) fn may_touch(&self, key: &[u8], writes: bool) -> bool {
+        let fits = |rule: &KeyRule| !(writes && rule.reads_only) && glob_matches(&rule.pattern, key);
+        self.keys.iter().any(fits)
+    }
+
+    /// Whether all keys may be.
+    pub(crate) fn may_touch_all(&self, writes: bool) -> bool {
+        self.keys.iter().any(|rule| !(writes && rule.reads_only) && rule.pattern == b"*")
+    }
+
+    /// As a line of a list.
+    fn line(&self) -> String {
+        let mut line = format!("user {} {}", self.name, if self.is_on { "on" } else { "off" });
+        for hash in &self.passwords {
+            let _ = write!(line, " #{}", hexadecimal(hash));
+        }
+        for KeyRule { pattern, reads_only } in &self.keys {
+            let _ =
+                write!(line, " {}~{}", if *reads_only { "%R" } else { "" }, String::from_utf8_lossy(pattern));
+        }
+        line + &self.commands.rules()
+    }
+}
+
+fn hash_of(digits: &str) -> Result<Hash, String> {
+    let wrong = || "a password is `#` and 64 hexadecimal digits, its SHA-256".to_owned();
+    let mut hash = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks(2)) {
+        *byte = std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            .ok_or_else(wrong)?;
+    }
+    Ok(hash)
+}
+
+#[cfg(test)]
+mod tests;

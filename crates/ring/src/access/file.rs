@@ -1,0 +1,79 @@
+//! The file that a list of users stands in.
+
+use super::Users;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file at most.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// A file with a list of users, which can be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessFile {
+    path: PathBuf,
+}
+
+/// Why a list of users cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Others than its owner may read it: passwords that people choose are found out from their hashes.
+    #[error("others than its owner may read {path}; chmod 600")]
+    Open {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is no text, or too long.
+    #[error("{path} is no list of users: at most 4 MiB of text are expected")]
+    Text {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A line is wrong.
+    #[error("{path}, line {line}: {what}")]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl AccessFile {
+    /// The file of this name.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn read(&self) -> Result<Users, AccessError> {
+        let path = || self.path.clone();
+        let failed = |source| AccessError::Read { path: path(), source };
+        let mut file = File::open(&self.path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+            return Err(AccessError::Open { path: path() });
+        }
+        let mut bytes = Vec::new();
+        (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let text = String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= BYTES_MAX);
+        let text = text.ok_or_else(|| AccessError::Text { path: path() })?;
+        Users::parse(&text).map_err(|(line, what)| AccessError::Line { path: path(), line, what })
+    }
+}

@@ -1,0 +1,127 @@
+//! What a user of the list may do, and `ACL`.
+//!
+//! Invariant: who is in no list, because it showed the token or there is none, is `default` and may do everything.
+
+use super::Executor;
+use crate::access::{CATEGORIES, DEFAULT, User, is_about_all};
+use atoll_resp::{
+    AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, Request, Specification, find_place,
+};
+
+/// Why a user may not do what it asked for.
+enum Refused {
+    Command,
+    Key,
+}
+
+impl Executor<'_> {
+    /// Whether whoever asks may do so; if not, that was answered.
+    pub(super) fn is_allowed(
+        &mut self,
+        request: &Request<'_>,
+        known: &Specification,
+        command: &Command<'_>,
+    ) -> bool {
+        let Some(who) = &self.session.who else { return true };
+        let still_is = self.here.shared.access.as_ref().is_some_and(|access| access.still_has(who));
+        if !still_is {
+            // Its user is gone or is another one by now.
+            (self.session.who, self.session.is_authenticated) = (None, false);
+            self.error("NOAUTH", "Authentication required.");
+            return false;
+        }
+        let user = who.user();
+        let text = match refused(user, request, known, command) {
+            None => return true,
+            Some(Refused::Key) => "No permissions to access a key".to_owned(),
+            Some(Refused::Command) => {
+                format!("User {} has no permissions to run the '{}' command", user.name(), known.name)
+            }
+        };
+        self.here.metrics.access_refused.add(1);
+        tracing::debug!(connection = self.session.id, peer = %self.session.peer, %text, "not permitted");
+        self.error("NOPERM", &text);
+        false
+    }
+
+    /// `ACL`.
+    pub(super) fn access(&mut self, request: &AccessRequest<'_>) {
+        let users = self.here.shared.access.as_ref().map(|access| access.users());
+        match request {
+            AccessRequest::WhoAmI => {
+                let name = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name()).to_owned();
+                self.writer().string(name.as_bytes());
+            }
+            AccessRequest::Categories(None) => {
+                let names: Vec<_> = CATEGORIES.iter().map(|(name, _)| *name).collect();
+                self.strings(&names);
+            }
+            AccessRequest::Categories(Some(category)) => self.category(category),
+            AccessRequest::Users => {
+                let mut names: Vec<_> = users.iter().flat_map(|users| users.names()).collect();
+                names.push(DEFAULT);
+                self.strings(&names);
+            }
+            AccessRequest::List => {
+                let mut lines: Vec<_> = users.iter().flat_map(|users| users.lines()).collect();
+                lines.push(format!("user {DEFAULT} on ~* +@all"));
+                self.strings(&lines);
+            }
+            AccessRequest::Load => match self.here.shared.access.as_ref().map(|access| access.load()) {
+                Some(Ok(())) => {
+                    tracing::info!("the list of users was read again");
+                    self.writer().ok();
+                }
+                Some(Err(error)) => self.error("ERR", &format!("{error}; the list stays as it was")),
+                None => self.error("ERR", "this node has no list of users; begin it with --acl-file"),
+            },
+            _ => self.error("ERR", "this node does not do that"),
+        }
+    }
+
+    fn category(&mut self, category: &[u8]) {
+        let known = CATEGORIES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(category));
+        match known {
+            Some((_, is_one)) => {
+                let names: Vec<_> = COMMANDS.iter().filter(|one| is_one(one)).map(|one| one.name).collect();
+                self.strings(&names);
+            }
+            None => self.error("ERR", &format!("Unknown category '{}'", category.escape_ascii())),
+        }
+    }
+
+    fn strings<S: AsRef<str>>(&mut self, all: &[S]) {
+        let mut writer = self.writer();
+        writer.array(all.len());
+        all.iter().for_each(|one| writer.string(one.as_ref().as_bytes()));
+    }
+}
+
+fn refused(
+    user: &User,
+    request: &Request<'_>,
+    known: &Specification,
+    command: &Command<'_>,
+) -> Option<Refused> {
+    let may_use =
+        |name: Option<&[u8]>| name.and_then(find_place).is_some_and(|place| user.may_use(place.into()));
+    // What tells of others, or changes what they may do, is for whoever runs the ring.
+    let is_of_others = matches!(command, Command::Client(ClientRequest::List))
+        || matches!(
+            command,
+            Command::Access(AccessRequest::Users | AccessRequest::List | AccessRequest::Load)
+        );
+    let is_granted = may_use(request.get(0)) && (!is_of_others || may_use(Some(b"at.ring")));
+    // A write that has a name is the command behind the name.
+    let inner = known.inner(request);
+    if !is_granted || inner.is_some_and(|inner| !may_use(Some(inner))) {
+        return Some(Refused::Command);
+    }
+    let writes = known.is_write();
+    let lists_keys = matches!(command, Command::Cluster(ClusterRequest::Keys { .. }));
+    if (lists_keys || is_about_all(known)) && !user.may_touch_all(writes) {
+        return Some(Refused::Key);
+    }
+    let mut keys = known.keys_of(request).places(request.len()).filter_map(|place| request.get(place));
+    keys.any(|key| !user.may_touch(key, writes)).then_some(Refused::Key)
+}

@@ -1,0 +1,166 @@
+//! Users of the list: what they may do, over sockets, and what becomes of them when the list is another one.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use atoll_errors::ErrorKind;
+use atoll_ring::{AccessFile, Node, NodeError, NodeOptions, Token};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use support::{Client, options};
+use tempfile::TempDir;
+
+const TOKEN: &str = "0123456789abcdef";
+/// The SHA-256 of `secret`.
+const SECRET: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+const NO_KEY: &str = "-NOPERM No permissions to access a key";
+
+struct Listed {
+    folder: TempDir,
+    node: Node,
+}
+
+impl Listed {
+    fn start(list: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = write(&folder, list, 0o600);
+        let access = Some(AccessFile::at(&path));
+        let token = Token::new(TOKEN.as_bytes());
+        Self { node: Node::start(NodeOptions { token, access, ..options() }).unwrap(), folder }
+    }
+
+    fn client(&self, user: &str) -> Client {
+        let mut client = Client::connect(self.node.address());
+        assert_eq!(client.say(&format!("AUTH {user} secret")), "OK");
+        client
+    }
+
+    fn operator(&self) -> Client {
+        let mut client = Client::connect(self.node.address());
+        assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
+        client
+    }
+}
+
+fn write(folder: &TempDir, list: &str, mode: u32) -> PathBuf {
+    let path = folder.path().join("users");
+    std::fs::write(&path, list).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn may_not(user: &str, command: &str) -> String {
+    // Quotation marks are shown with a mark before them.
+    format!(r"-NOPERM User {user} has no permissions to run the \'{command}\' command")
+}
+
+#[test]
+fn a_user_does_what_it_is_granted_on_the_keys_it_is_granted_and_nothing_else() {
+    let listed = Listed::start(&format!(
+        "user ana on {SECRET} ~run:* %R~shared +@read +@write\nuser bob on {SECRET} ~*"
+    ));
+    let mut ana = listed.client("ana");
+    assert_eq!(ana.say("ACL WHOAMI"), "ana");
+    assert_eq!(ana.say("SET run:1 a"), "OK");
+    assert_eq!(ana.say("GET run:1"), "a");
+    assert_eq!(ana.say("GET shared"), "nil");
+    for request in
+        ["SET shared a", "GET other", "MGET {run:1}x run:1", "DEL other", "HSET other a b", "AT.GET other f"]
+    {
+        assert_eq!(ana.say(request), NO_KEY, "{request}");
+    }
+    // What names no key is about all of them.
+    for request in ["SCAN 0", "AT.SCAN 0", "FLUSHALL", "CLUSTER GETKEYSINSLOT 1 10"] {
+        assert_eq!(ana.say(request), NO_KEY, "{request}");
+    }
+    for (request, command) in [
+        ("CONFIG GET *", "config"),
+        ("AT.RING STATUS", "at.ring"),
+        ("CLIENT LIST", "client"),
+        ("ACL LIST", "acl"),
+        ("ACL USERS", "acl"),
+        ("ACL LOAD", "acl"),
+    ] {
+        assert_eq!(ana.say(request), may_not("ana", command), "{request}");
+    }
+    // A write with a name is the write behind it.
+    assert_eq!(ana.say("AT.ID 0123456789abcdef0123456789abcdef 1 0 SET other a"), NO_KEY);
+    let mut bob = listed.client("bob");
+    assert_eq!(bob.say("AT.ID 0123456789abcdef0123456789abcdef 1 0 SET a a"), may_not("bob", "at.id"));
+    assert_eq!(bob.say("GET a"), may_not("bob", "get"));
+    assert!(bob.say("CLUSTER SLOTS").contains("16383"), "who was let in finds the way");
+    assert_eq!(bob.say("PING"), "PONG");
+    let mut operator = listed.operator();
+    assert_eq!(operator.say("GET run:1"), "a");
+    assert_eq!(operator.say("DBSIZE"), "1");
+    assert!(operator.say("INFO stats").contains("access_refused:"));
+}
+
+#[test]
+fn who_is_not_in_the_list_or_has_another_password_is_not_let_in() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all\nuser off off {SECRET} ~* +@all"));
+    let mut client = Client::connect(listed.node.address());
+    for login in ["ana wrong", "ana Secret", "off secret", "nobody secret", "default secret"] {
+        assert_eq!(client.say(&format!("AUTH {login}")), WRONG, "{login}");
+    }
+    assert_eq!(client.say("GET a"), "-NOAUTH Authentication required.");
+    assert!(client.say("HELLO 3 AUTH ana secret").contains("proto: 3"));
+    assert_eq!(client.say("ACL WHOAMI"), "ana");
+    assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
+    assert_eq!(client.say("ACL WHOAMI"), "default");
+    assert_eq!(client.say("RESET"), "RESET");
+    assert_eq!(client.say("ACL WHOAMI"), "-NOAUTH Authentication required.");
+}
+
+#[test]
+fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all\nuser bob on {SECRET} ~* +@all"));
+    let (mut ana, mut bob, mut operator) = (listed.client("ana"), listed.client("bob"), listed.operator());
+    write(
+        &listed.folder,
+        &format!("user ana on {SECRET} ~* +@read\nuser bob on {SECRET} ~* +@nothing"),
+        0o600,
+    );
+    let told = operator.say("ACL LOAD");
+    assert!(told.contains("line 2") && told.contains("@nothing") && told.contains("stays"), "{told}");
+    assert_eq!(ana.say("SET a 1"), "OK");
+    write(&listed.folder, &format!("user ana on {SECRET} ~* +@read\nuser bob on {SECRET} ~* +@all"), 0o600);
+    assert_eq!(operator.say("ACL LOAD"), "OK");
+    assert_eq!(bob.say("SET a 2"), "OK", "nothing about it was changed");
+    // It is told that it has to say who it is, or finds its connection ended.
+    ana.send(&["SET", "a", "3"]);
+    let told = ana.reply().map(|reply| support::show(&reply));
+    assert!(told.is_none_or(|told| told == "-NOAUTH Authentication required."));
+    assert_eq!(bob.say("GET a"), "2");
+    let mut ana = listed.client("ana");
+    assert_eq!(ana.say("SET a 3"), may_not("ana", "set"));
+    assert_eq!(operator.say("ACL USERS"), "[ana bob default]");
+}
+
+#[test]
+fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
+    let folder = TempDir::new().unwrap();
+    let start = |path: &PathBuf, token: Option<Token>| {
+        let error = Node::start(NodeOptions { token, access: Some(AccessFile::at(path)), ..options() })
+            .err()
+            .unwrap();
+        assert!(error.hint().is_some() || matches!(error, NodeError::Option { .. }), "{error}");
+        (error.kind(), error.to_string())
+    };
+    let token = || Token::new(TOKEN.as_bytes());
+    let path = write(&folder, "user ana on\n", 0o600);
+    let (kind, told) = start(&path, token());
+    assert!(
+        kind == ErrorKind::InvalidInput && told.contains("line 1") && told.contains("no password"),
+        "{told}"
+    );
+    assert_eq!(start(&path, None).0, ErrorKind::InvalidInput);
+    let path = write(&folder, "user ana off\n", 0o640);
+    assert!(start(&path, token()).1.contains("chmod 600"));
+    assert_eq!(start(&folder.path().join("none"), token()).0, ErrorKind::NotFound);
+    std::fs::write(&path, b"\xff\xfe").unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert!(start(&path, token()).1.contains("no list of users"));
+}
