@@ -1,0 +1,145 @@
+//! What the contract promises of stores that end and are opened again, on a ring of three processes: all of them end, or are killed
+//! with `-9`, and are started again in their folders.
+//!
+//! What survives the loss of power is not shown here: a process cannot lose what its system still holds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use atoll_conformance::{
+    Ending, Outcome, Relay, Relayed, SEED_DEFAULT, SharedStore, Size, Subject, check_names, run_check,
+};
+use atoll_ring_client::{RingOptions, RingStore};
+use atoll_store::{Batch, PartitionQuery, RequestId, Store, StoreError, StoreFuture, WriteOptions, Written};
+use futures::future::BoxFuture;
+use std::sync::{Arc, Mutex};
+use support::ring::Ring;
+use support::{Place, free_port};
+
+/// Checks that open a store again.
+const CHECKS: [&str; 5] = [
+    "what_was_acknowledged_is_there_after_close",
+    "what_was_flushed_survives_the_process",
+    "what_was_synced_survives_power_loss",
+    "batches_are_not_torn_by_a_crash",
+    "request_ids_survive_with_their_writes",
+];
+
+/// A ring that ends and begins again.
+struct Lasting {
+    place: Place,
+    port: u16,
+    ring: Mutex<Option<Ring>>,
+    /// What makes the clients of one check others than those of the next.
+    stranger: Mutex<u128>,
+}
+
+/// A store whose clients have names of their own.
+struct Named {
+    store: RingStore,
+    stranger: u128,
+}
+
+impl Relay for Named {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        let named = |id: RequestId| RequestId { client: id.client ^ self.stranger, ..id };
+        self.store.write(batch, WriteOptions { request: options.request.map(named), ..options })
+    }
+}
+
+impl Lasting {
+    fn start() -> Self {
+        let (place, port) = (Place::new(), free_port());
+        let ring = Mutex::new(Some(Ring::start(&place, port, "flushed")));
+        Self { place, port, ring, stranger: Mutex::default() }
+    }
+
+    async fn client(&self) -> Result<RingStore, StoreError> {
+        let seeds = (0..3).map(|node| format!("127.0.0.1:{}", self.port + node)).collect();
+        let token = self.ring.lock().unwrap().as_ref().map(|ring| ring.token.clone());
+        RingStore::open(RingOptions { token, ..RingOptions::of(seeds) }).await
+    }
+
+    fn named(&self, store: RingStore) -> SharedStore {
+        Arc::new(Relayed(Named { store, stranger: *self.stranger.lock().unwrap() }))
+    }
+}
+
+impl Subject for Lasting {
+    fn name(&self) -> String {
+        "store on a ring of three processes".to_owned()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
+        Box::pin(async {
+            *self.stranger.lock().unwrap() = fastrand::u128(..);
+            let store = self.client().await?;
+            // To begin another ring for each check would take longer than the check.
+            let mut query = PartitionQuery::prefix(*b"");
+            loop {
+                let page = store.partition_keys(query.clone()).await?;
+                for partition in &page.partitions {
+                    store.delete_partition(partition, WriteOptions::default()).await?;
+                }
+                query.resume = page.resume;
+                if query.resume.is_none() {
+                    return Ok(self.named(store));
+                }
+            }
+        })
+    }
+
+    fn reopen(
+        &self,
+        store: SharedStore,
+        ending: Ending,
+    ) -> Option<BoxFuture<'_, Result<SharedStore, StoreError>>> {
+        if ending == Ending::PowerLost {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let again = || {
+                let mut ring = self.ring.lock().unwrap();
+                match (ending, ring.take().unwrap()) {
+                    (Ending::Closed, ended) => ended.end(),
+                    (_, killed) => killed.kill_all(),
+                }
+                *ring = Some(Ring::start(&self.place, self.port, "flushed"));
+            };
+            tokio::task::block_in_place(again);
+            drop(store);
+            Ok(self.named(self.client().await?))
+        }))
+    }
+
+    fn slowness(&self) -> u32 {
+        8
+    }
+}
+
+#[test]
+fn a_ring_of_three_processes_keeps_what_it_promised_across_its_end() {
+    let ring = Lasting::start();
+    for check in CHECKS {
+        assert!(check_names().any(|name| name == check), "{check} is no check any more");
+        let report = run_check(&ring, check, Size::Quick, SEED_DEFAULT);
+        println!("{report}");
+        for checked in &report.checks {
+            let is_skipped = matches!(checked.outcome, Outcome::Skipped(_));
+            let may_skip = check == "what_was_synced_survives_power_loss";
+            assert!(checked.outcome == Outcome::Kept || (is_skipped && may_skip), "{check}: {report}");
+        }
+    }
+    ring.ring.lock().unwrap().take().unwrap().end();
+}

@@ -1,0 +1,112 @@
+//! A ring of three processes on this machine, as `atoll ring up` starts it.
+
+use super::Place;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+
+/// A ring of three processes, and a client that goes where it is sent.
+pub struct Ring {
+    up: Child,
+    pub port: u16,
+    pids: Vec<u64>,
+    pub token: String,
+    /// The node that answered last.
+    pub asked: u16,
+}
+
+impl Ring {
+    pub fn start(place: &Place, port: u16, durability: &str) -> Self {
+        Self::start_with(place, port, &["--durability", durability])
+    }
+
+    pub fn start_with(place: &Place, port: u16, more: &[&str]) -> Self {
+        let port_text = port.to_string();
+        let up = ["--json", "ring", "up", "--store", "ring", "--port", &port_text];
+        let mut up = place.spawn(&[&up, more].concat());
+        let mut line = String::new();
+        BufReader::new(up.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut told = String::new();
+            up.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            panic!("{told}")
+        });
+        let nodes = started["nodes"].as_array().unwrap().iter();
+        let pids = nodes.map(|node| node["pid"].as_u64().unwrap()).collect();
+        let token = String::from_utf8(place.read("ring/token")).unwrap().trim().to_owned();
+        Self { up, port, pids, token, asked: 0 }
+    }
+
+    /// Asks until somebody answers; what is asked may be done twice.
+    pub fn ask(&mut self, line: &str) -> String {
+        let started = std::time::Instant::now();
+        let mut last = String::new();
+        while started.elapsed() < std::time::Duration::from_secs(60) {
+            match self.once(line) {
+                Ok(reply)
+                    if ["CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "NOREPLICAS"]
+                        .iter()
+                        .any(|word| reply[1..].starts_with(word)) =>
+                {
+                    last = reply;
+                    std::thread::yield_now();
+                }
+                Ok(reply) => match reply.strip_prefix("-MOVED ") {
+                    Some(moved) => {
+                        let port: u16 = moved.trim().rsplit_once(':').unwrap().1.parse().unwrap();
+                        self.asked = port - self.port;
+                    }
+                    None => return reply,
+                },
+                Err(error) => {
+                    last = error.to_string();
+                    self.asked = (self.asked + 1) % 3;
+                }
+            }
+        }
+        panic!("nobody answers {line}: {last}")
+    }
+
+    /// What one node answers now.
+    pub fn once(&self, line: &str) -> std::io::Result<String> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port + self.asked))?;
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+        socket.write_all(format!("AUTH {}\r\n{line}\r\nQUIT\r\n", self.token).as_bytes())?;
+        let mut replies = String::new();
+        socket.read_to_string(&mut replies)?;
+        let reply = replies.strip_prefix("+OK\r\n").and_then(|rest| rest.strip_suffix("+OK\r\n"));
+        match reply {
+            Some(reply) if !reply.is_empty() => Ok(reply.to_owned()),
+            _ => Err(std::io::Error::other(replies)),
+        }
+    }
+
+    pub fn kill(&mut self, node: usize) {
+        let pid = Pid::from_raw(i32::try_from(self.pids[node]).unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+
+    /// Kills all that is there, as a batch system does.
+    pub fn kill_all(mut self) {
+        (0..3).for_each(|node| self.kill(node));
+        kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
+        self.up.wait().unwrap();
+    }
+
+    pub fn end(mut self) {
+        kill_process(Pid::from_child(&self.up), Signal::TERM).unwrap();
+        assert_eq!(self.up.wait().unwrap().code(), Some(0));
+        for at in 0..3 {
+            assert!(TcpStream::connect(("127.0.0.1", self.port + at)).is_err(), "a node outlived its ring");
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// A test that failed leaves nothing behind: nodes end with whoever started them.
+    fn drop(&mut self) {
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+    }
+}
