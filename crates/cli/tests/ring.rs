@@ -9,14 +9,16 @@
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
+#[path = "support/ring.rs"]
+mod three;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
 use std::sync::mpsc;
-use support::ring::Ring;
 use support::{Place, free_port};
+use three::Ring;
 
 /// A node, and where it listens.
 fn served(place: &Place, arguments: &[&str]) -> (Child, String) {

@@ -12,6 +12,9 @@
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "support/ring.rs"]
+mod three;
 
 use atoll_conformance::{
     Ending, Outcome, Relay, Relayed, SEED_DEFAULT, SharedStore, Size, Subject, check_names, run_check,
@@ -20,8 +23,8 @@ use atoll_ring_client::{RingOptions, RingStore};
 use atoll_store::{Batch, PartitionQuery, RequestId, Store, StoreError, StoreFuture, WriteOptions, Written};
 use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex};
-use support::ring::Ring;
 use support::{Place, free_port};
+use three::Ring;
 
 /// Checks that open a store again.
 const CHECKS: [&str; 5] = [

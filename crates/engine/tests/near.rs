@@ -76,7 +76,9 @@ fn what_is_on_a_disk_alone_stays_there() {
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let engine = open();
     let tree = engine.tree("t").unwrap();
-    keys.iter().for_each(|key| drop(tree.put(key, &[1; 500], Durability::Flushed).unwrap()));
+    for key in &keys {
+        tree.put(key, &[1; 500], Durability::Flushed).unwrap();
+    }
     engine.checkpoint().unwrap();
     drop((tree, engine));
     let engine = open();

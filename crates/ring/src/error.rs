@@ -171,9 +171,7 @@ impl NodeError {
             }
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
             Self::Tls(error) => Some(error.hint()),
-            Self::Access(_) => {
-                Some("a line is such as: user ana on #SHA256 ~run:* +@read +@write; docs/guide/ring.md")
-            }
+            Self::Access(error) => Some(error.hint()),
             Self::Token { .. } => Some("delete the file, and a new token is made"),
             _ => None,
         }

@@ -1,7 +1,5 @@
 //! Runs the real program in a folder of its own, away from the options of whoever runs the tests.
 
-pub mod ring;
-
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;

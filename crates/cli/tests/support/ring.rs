@@ -1,6 +1,6 @@
 //! A ring of three processes on this machine, as `atoll ring up` starts it.
 
-use super::Place;
+use crate::support::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

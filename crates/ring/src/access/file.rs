@@ -52,6 +52,19 @@ pub enum AccessError {
     },
 }
 
+impl AccessError {
+    /// What would help.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "name a file that is there, or begin without --acl-file",
+            Self::Open { .. } => "passwords that people choose are found from their hashes",
+            Self::Text { .. } | Self::Line { .. } => {
+                "a line is such as: user ana on #SHA256 ~run:* +@read +@write; see docs/guide/ring.md"
+            }
+        }
+    }
+}
+
 impl AccessFile {
     /// The file of this name.
     #[must_use]
