@@ -1,4 +1,4 @@
-//! `ring://host:port,host:port/?token-file=...`: how a ring of nodes is named.
+//! `ring://host:port,host:port/?user=...&token-file=...`: how a ring of nodes is named.
 //!
 //! Invariant: no URL holds a token, so that one can be printed, logged and kept in history.
 
@@ -16,7 +16,9 @@ pub struct RingUrl {
     pub nodes: Vec<String>,
     /// Whether the store is opened for writing.
     pub mode: Option<Mode>,
-    /// A file that holds the token of the ring.
+    /// Whose password the file of the token holds, if it is not the token of the ring.
+    pub user: Option<String>,
+    /// A file that holds the token of the ring, or the password of the user.
     pub token_file: Option<PathBuf>,
     /// A file with the authority that nodes show certificates of; nothing is encrypted without.
     pub tls_authority: Option<PathBuf>,
@@ -26,7 +28,7 @@ pub struct RingUrl {
     pub latency: Option<Duration>,
 }
 
-const KEYS: [&str; 5] = ["mode", "token-file", "tls-authority", "time-out", "latency"];
+const KEYS: [&str; 6] = ["mode", "user", "token-file", "tls-authority", "time-out", "latency"];
 
 /// Where a node listens if nobody says otherwise.
 const PORT: u16 = 7379;
@@ -80,6 +82,7 @@ impl RingUrl {
     fn set(&mut self, key: &'static str, value: &str) -> Result<(), ValueError> {
         match key {
             "mode" => self.mode = Some(read_mode(value)?),
+            "user" => self.user = Some(String::parse(value)?),
             "token-file" => self.token_file = Some(PathBuf::parse(value)?),
             "latency" => self.latency = Some(read_latency(value)?),
             "tls-authority" => self.tls_authority = Some(PathBuf::parse(value)?),
@@ -122,7 +125,8 @@ mod tests {
         assert_eq!((url.token_file, url.tls_authority), (Some("./t".into()), Some("./a".into())));
         assert_eq!((url.time_out, url.mode), (Some(Duration::from_secs(3)), Some(Mode::Read)));
         let url = RingUrl::parse("//a/?latency=500ms").unwrap();
-        assert_eq!(url.latency, Some(Duration::from_millis(500)));
+        assert_eq!((url.latency, url.user), (Some(Duration::from_millis(500)), None));
+        assert_eq!(RingUrl::parse("//a/?user=job%207&token-file=t").unwrap().user.as_deref(), Some("job 7"));
         for wrong in ["//a/?latency=100ms", "//a/?latency=soon", "//a/?latency=500s"] {
             assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
         }

@@ -100,6 +100,14 @@ pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Op
 fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let defaults = RingOptions::of(url.nodes.clone());
     let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
+    let user = url.user.clone();
+    if user.is_some() && token.is_none() {
+        return Err(StoreError::InvalidInput {
+            what: "user",
+            problem: "a user shows a password".to_owned(),
+            hint: "name a file that holds it: user=NAME&token-file=PATH",
+        });
+    }
     let tls = url.tls_authority.as_deref().map(ClientTls::of_files).transpose().map_err(|error| {
         let hint = error.hint();
         StoreError::InvalidInput { what: "tls-authority", problem: told(&error), hint }
@@ -107,7 +115,7 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let patience = url.time_out.unwrap_or(defaults.patience);
     let milliseconds = url.latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
     let latency = milliseconds.and_then(LatencyClass::of_milliseconds).unwrap_or_default();
-    Ok(RingOptions { token, tls, patience, latency, ..defaults })
+    Ok(RingOptions { token, user, tls, patience, latency, ..defaults })
 }
 
 /// An error and what it came from.

@@ -183,7 +183,9 @@ impl UrlError {
             Self::Trailing { .. } => "a memory store has no name: write mem:",
             Self::Escape { .. } => "write %25 for a percent sign in a name",
             Self::Fragment { .. } => "write %23 for a number sign in a name",
-            Self::TokenInUrl => "write ring://HOST:PORT/?token-file=PATH",
+            Self::TokenInUrl => {
+                "write ring://HOST:PORT/?user=NAME&token-file=PATH, or without the user for the token of the ring"
+            }
             Self::NoNode | Self::BehindNodes { .. } => "write ring://HOST:PORT,HOST:PORT/",
             Self::NoContact | Self::Contact { .. } | Self::NoKeyspace | Self::Keyspace { .. } => {
                 "write cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum; user, port and query may be left out"
@@ -196,8 +198,8 @@ impl UrlError {
                 "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
                  cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, beside=ADDRESS, \
                  replication=NUMBER, tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION, \
-                 memory=SIZE; for ring: mode, token-file=PATH, time-out=DURATION, \
-                 latency=5ms|50ms|500ms"
+                 memory=SIZE; for ring: mode, user=NAME, token-file=PATH, \
+                 tls-authority=PATH, time-out=DURATION, latency=5ms|50ms|500ms"
             }
         }
     }

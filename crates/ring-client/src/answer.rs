@@ -25,6 +25,12 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
         },
         "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "LOADING" => Refused::Later(text.into_owned()),
         "NOAUTH" | "WRONGPASS" => Refused::Failed(StoreError::Unauthenticated { place: place.to_owned() }),
+        "NOPERM" => Refused::Failed(StoreError::Remote {
+            kind: ErrorKind::Unauthenticated,
+            unknown: false,
+            message: rest.to_owned(),
+            hint: Some("whoever runs the ring grants commands and keys, in the list of its users".to_owned()),
+        }),
         "OOM" => Refused::Failed(StoreError::OutOfSpace { place: place.to_owned(), source: None }),
         "UNKNOWN" => Refused::Unknown(rest.to_owned()),
         // Asking again would not help.
@@ -76,5 +82,6 @@ mod tests {
         assert_eq!(kind("LIMIT long"), (ErrorKind::Limit, false));
         assert_eq!(kind("WRONGTYPE x"), (ErrorKind::InvalidInput, false));
         assert_eq!(kind("NOAUTH x"), (ErrorKind::Unauthenticated, false));
+        assert_eq!(kind("NOPERM No permissions to access a key"), (ErrorKind::Unauthenticated, false));
     }
 }

@@ -220,6 +220,6 @@ impl Waiting {
 fn greeting(options: &RingOptions) -> Vec<u8> {
     match &options.token {
         None => written(&["HELLO", "3"]),
-        Some(token) => written(&["HELLO", "3", "AUTH", "default", token.as_str()]),
+        Some(token) => written(&["HELLO", "3", "AUTH", options.user(), token.as_str()]),
     }
 }

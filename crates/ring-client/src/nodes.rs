@@ -232,7 +232,7 @@ impl Nodes {
         let made = tokio::time::timeout(self.options.connect_time_out, async {
             let mut connection = Connection::connect(target, &self.options).await?;
             if let Some(token) = &self.options.token
-                && matches!(connection.ask(&written(&["AUTH", token])).await?, Value::Error(_))
+                && matches!(connection.ask(&authentication(&self.options, token)).await?, Value::Error(_))
             {
                 return Ok((connection, false));
             }
@@ -320,5 +320,13 @@ impl Nodes {
     pub(crate) fn odd(&self, what: &'static str) -> StoreError {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
+    }
+}
+
+/// What says who is there. Without a user as clients have it that know of none.
+fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
+    match &options.user {
+        None => written(&["AUTH", token]),
+        Some(user) => written(&["AUTH", user, token]),
     }
 }

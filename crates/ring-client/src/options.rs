@@ -11,6 +11,8 @@ pub struct RingOptions {
     pub seeds: Vec<String>,
     /// What nodes want to hear first; none where they ask for nothing.
     pub token: Option<String>,
+    /// Whose password that is, of the users that nodes have a list of; none for the token of the ring itself.
+    pub user: Option<String>,
     /// Whom nodes are to show a certificate of, where what goes to them is encrypted.
     pub tls: Option<ClientTls>,
     /// Whether writes are refused here already.
@@ -34,6 +36,7 @@ impl RingOptions {
         Self {
             seeds,
             token: None,
+            user: None,
             tls: None,
             read_only: false,
             connect_time_out: Duration::from_secs(3),
@@ -42,6 +45,11 @@ impl RingOptions {
             latency: LatencyClass::None,
             waiters_max: 100_000,
         }
+    }
+
+    /// Who it is that shows the token; `default` is whoever shows that of the ring.
+    pub(crate) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("default")
     }
 
     /// How the store is called in messages.

@@ -15,7 +15,6 @@ use atoll_keyspace::glob_matches;
 use commands::Commands;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 pub(crate) use commands::{CATEGORIES, is_about_all};
@@ -26,6 +25,8 @@ pub(crate) use list::{AccessList, Known};
 const USERS_MAX: usize = 1_000;
 /// Patterns and passwords that a user may have.
 const RULES_MAX: usize = 1_000;
+/// Bytes of a line.
+const LINE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -53,6 +54,23 @@ struct KeyRule {
     reads_only: bool,
 }
 
+/// A user as others are told of it, in words of Redis.
+pub(crate) struct Told {
+    pub(crate) flags: Vec<String>,
+    /// As hexadecimal digits.
+    pub(crate) passwords: Vec<String>,
+    pub(crate) commands: String,
+    pub(crate) keys: String,
+}
+
+impl Told {
+    /// Whoever shows the token, of which nothing is told.
+    pub(crate) fn of_default() -> Self {
+        let (flags, commands, keys) = (vec!["on".to_owned()], "+@all".to_owned(), "~*".to_owned());
+        Self { flags, passwords: Vec::new(), commands, keys }
+    }
+}
+
 /// The users of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users(BTreeMap<String, Arc<User>>);
@@ -65,6 +83,9 @@ impl Users {
     pub(crate) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut users = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
+            if line.len() > LINE_BYTES_MAX {
+                return Err((number, format!("a line has at most {LINE_BYTES_MAX} bytes")));
+            }
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -197,17 +218,28 @@ impl User {
         self.keys.iter().any(|rule| !(writes && rule.reads_only) && rule.pattern == b"*")
     }
 
+    /// As others are told of it.
+    pub(crate) fn told(&self) -> Told {
+        let flags = vec![if self.is_on { "on" } else { "off" }.to_owned()];
+        let passwords = self.passwords.iter().map(|hash| hexadecimal(hash)).collect();
+        let keys: Vec<String> = self.keys.iter().map(KeyRule::told).collect();
+        Told { flags, passwords, commands: self.commands.rules(), keys: keys.join(" ") }
+    }
+
     /// As a line of a list.
     fn line(&self) -> String {
-        let mut line = format!("user {} {}", self.name, if self.is_on { "on" } else { "off" });
-        for hash in &self.passwords {
-            let _ = write!(line, " #{}", hexadecimal(hash));
-        }
-        for KeyRule { pattern, reads_only } in &self.keys {
-            let _ =
-                write!(line, " {}~{}", if *reads_only { "%R" } else { "" }, String::from_utf8_lossy(pattern));
-        }
-        line + &self.commands.rules()
+        let Told { flags, passwords, commands, keys } = self.told();
+        let passwords = passwords.iter().map(|hash| format!("#{hash}"));
+        let words = ["user".to_owned(), self.name.clone()].into_iter().chain(flags).chain(passwords);
+        let words: Vec<String> = words.chain([keys, commands]).filter(|word| !word.is_empty()).collect();
+        words.join(" ")
+    }
+}
+
+impl KeyRule {
+    fn told(&self) -> String {
+        let mark = if self.reads_only { "%R~" } else { "~" };
+        format!("{mark}{}", String::from_utf8_lossy(&self.pattern))
     }
 }
 

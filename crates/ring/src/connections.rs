@@ -44,4 +44,9 @@ impl Connections {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         self.places.iter().enumerate().filter_map(|(key, place)| Some((key, place.as_deref()?)))
     }
+
+    /// All of them, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
+        self.places.iter_mut().enumerate().filter_map(|(key, place)| Some((key, place.as_deref_mut()?)))
+    }
 }

@@ -287,10 +287,7 @@ impl EventLoop {
         let over: Vec<_> = self
             .connections
             .iter()
-            .filter_map(|(key, connection)| {
-                let overdue = || connection.overdue(self.here.now.moment, limits);
-                Some((key, self.here.revoked(&connection.session).or_else(overdue)?))
-            })
+            .filter_map(|(key, connection)| Some((key, connection.overdue(self.here.now.moment, limits)?)))
             .collect();
         for (key, end) in over {
             self.end(key, end);

@@ -3,7 +3,7 @@
 use crate::access::AccessList;
 use crate::address::NodeName;
 use crate::clock::{Clock, Now};
-use crate::connection::{End, Session};
+use crate::connection::Session;
 use crate::gathered::Gathered;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
@@ -168,6 +168,8 @@ pub(crate) struct Here {
     /// Requests that became several.
     pub(crate) gathered: Gathered,
     table_changes: u64,
+    /// How often there was another list of users when connections were last held to it.
+    access_changes: u64,
     tickets: u64,
     ring_seen_at: Moment,
 }
@@ -189,7 +191,8 @@ impl Here {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.clock.now());
-        let (asked, handshakes, gathered, table_changes, tickets, ring_seen_at) = Default::default();
+        let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
+        let (table_changes, access_changes) = Default::default();
         Self {
             shared,
             slots,
@@ -200,6 +203,7 @@ impl Here {
             handshakes,
             gathered,
             table_changes,
+            access_changes,
             tickets,
             ring_seen_at,
         }
@@ -231,10 +235,21 @@ impl Here {
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// Whether a connection has to end because its user is gone, or is another one by now.
-    pub(crate) fn revoked(&self, session: &Session) -> Option<End> {
-        let (access, who) = (self.shared.access.as_ref()?, session.who.as_ref()?);
-        (!access.still_has(who)).then_some(End::Refused)
+    /// Whether there is another list of users since the last time.
+    pub(crate) fn look_at_access(&mut self) -> bool {
+        let changes = self.shared.access.as_ref().map_or(0, |access| access.changes());
+        std::mem::replace(&mut self.access_changes, changes) != changes
+    }
+
+    /// Whether whoever has this connection is who it was by the newest list of users as well.
+    pub(crate) fn renew(&self, session: &mut Session) -> bool {
+        let Some(who) = &session.who else { return true };
+        let renewed = self.shared.access.as_ref().and_then(|access| access.renewed(who));
+        let is_same = renewed.is_some();
+        if is_same {
+            session.who = renewed;
+        }
+        is_same
     }
 
     /// Whether this round may take one more step of a handshake, which is then taken.

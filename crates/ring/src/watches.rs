@@ -177,6 +177,16 @@ impl Watches {
         }
     }
 
+    /// A connection begins anew: what it would be told by pushes is let go of without a word, since it may not understand them
+    /// any more.
+    pub(crate) fn begin_anew(&mut self, connection: usize) {
+        let numbers = self.by_connection.get(&connection).into_iter().flatten();
+        let is_pushed = |number: &&u64| self.all.get(number).is_some_and(|watch| watch.waiter.id.is_some());
+        let pushed: Vec<_> = numbers.filter(is_pushed).copied().collect();
+        pushed.into_iter().for_each(|number| drop(self.remove(number)));
+        self.give_up(connection);
+    }
+
     /// A connection ended.
     pub(crate) fn end_connection(&mut self, connection: usize) {
         for number in self.by_connection.remove(&connection).unwrap_or_default() {

@@ -37,6 +37,12 @@ impl Listed {
         client
     }
 
+    /// Another list, which the node takes.
+    fn load(&self, list: &str) {
+        write(&self.folder, list, 0o600);
+        assert_eq!(self.operator().say("ACL LOAD"), "OK");
+    }
+
     fn operator(&self) -> Client {
         let mut client = Client::connect(self.node.address());
         assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
@@ -139,6 +145,96 @@ fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
     assert_eq!(operator.say("ACL USERS"), "[ana bob default]");
 }
 
+/// Everything that a connection is told until it ends.
+fn rest(client: &mut Client) -> Vec<String> {
+    std::iter::from_fn(|| client.reply().map(|reply| support::show(&reply))).collect()
+}
+
+#[test]
+fn what_somebody_waits_for_is_not_told_once_the_user_is_gone() {
+    let list = format!("user ana on {SECRET} ~* +@all\nuser bob on {SECRET} ~* +@all");
+    let listed = Listed::start(&list);
+    let watch = || {
+        let mut client = listed.client("ana");
+        assert!(client.say("HELLO 3").contains("proto: 3"));
+        assert_eq!(client.say("AT.WATCH 1 60000 k f PRESENT"), "OK");
+        client
+    };
+    let (mut silent, mut asks) = (watch(), watch());
+    let mut waits = listed.client("ana");
+    waits.send(&["AT.WAIT", "60000", "k", "f", "PRESENT"]);
+    let mut bob = listed.client("bob");
+    let mut operator = listed.operator();
+    while !operator.say("INFO clients").contains("blocked_clients:3") {
+        std::thread::yield_now();
+    }
+    listed.load(&format!("user bob on {SECRET} ~* +@all"));
+    // What it asks for behind that does not let it off.
+    asks.send(&["PING"]);
+    assert_eq!(bob.say("HSET k f told"), "1");
+    for told in [rest(&mut silent), rest(&mut waits), rest(&mut asks)] {
+        assert!(told.iter().all(|told| told == "-NOAUTH Authentication required."), "{told:?}");
+    }
+    assert_eq!(bob.say("HGET k f"), "told");
+}
+
+#[test]
+fn what_one_user_waits_for_is_not_told_to_the_next_one_on_a_connection() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all\nuser bob on {SECRET} ~own:* +@all"));
+    let mut bob = listed.client("ana");
+    assert!(bob.say("HELLO 3").contains("proto: 3"));
+    assert_eq!(bob.say("AT.WATCH 7 60000 k f PRESENT"), "OK");
+    assert_eq!(bob.say("AUTH ana secret"), "OK");
+    assert_eq!(bob.say("AUTH bob secret"), "OK");
+    assert_eq!(support::show(&bob.reply().unwrap()), "[at.watch 7 0 nil]", "its time is over");
+}
+
+#[test]
+fn what_somebody_waited_for_is_not_told_to_whoever_begins_anew() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all"));
+    let mut nobody = listed.client("ana");
+    assert!(nobody.say("HELLO 3").contains("proto: 3"));
+    assert_eq!(nobody.say("AT.WATCH 8 60000 k f PRESENT"), "OK");
+    assert_eq!(nobody.say("RESET"), "RESET");
+    assert_eq!(listed.operator().say("HSET k f told"), "1");
+    assert_eq!(nobody.say("AUTH ana secret"), "OK");
+    assert_eq!(nobody.say("HGET k f"), "told");
+}
+
+#[test]
+fn whoever_changes_its_own_line_is_told_so_and_has_to_come_again() {
+    let listed = Listed::start(&format!("user root on {SECRET} ~* +@all"));
+    let mut root = listed.client("root");
+    write(&listed.folder, &format!("user root on {SECRET} ~* +@read"), 0o600);
+    assert_eq!(root.say("ACL LOAD"), "OK");
+    assert!(root.is_ended());
+    let mut root = listed.client("root");
+    assert_eq!(root.say("ACL LOAD"), may_not("root", "acl"));
+    assert_eq!(root.say("GET k"), "nil");
+}
+
+#[test]
+fn operators_are_told_of_users_and_nobody_else_is() {
+    let listed =
+        Listed::start(&format!("user ana on {SECRET} ~run:* %R~shared +@read -hgetall\nuser bob off"));
+    let mut operator = listed.operator();
+    let hash = SECRET.trim_start_matches('#');
+    let keys = "commands: +@read -hgetall, keys: ~run:* %R~shared, channels: , selectors: []";
+    assert!(operator.say("HELLO 3").contains("proto: 3"));
+    assert_eq!(operator.say("ACL GETUSER ana"), format!("{{flags: [on], passwords: [{hash}], {keys}}}"));
+    assert!(operator.say("ACL GETUSER bob").starts_with("{flags: [off], passwords: [], commands: , keys: ,"));
+    let default = operator.say("ACL GETUSER default");
+    assert!(default.starts_with("{flags: [on], passwords: [], commands: +@all, keys: ~*,"), "{default}");
+    assert_eq!(operator.say("ACL GETUSER nobody"), "nil");
+    assert_eq!(operator.say("ACL GETUSER"), r"-ERR wrong number of arguments for \'acl|getuser\' command");
+    let mut ana = listed.client("ana");
+    assert_eq!(ana.say("ACL GETUSER ana"), may_not("ana", "acl"));
+    // To let go of a watch, and to wait for copies, is to use nothing that is kept.
+    assert_eq!((ana.say("AT.UNWATCH 1"), ana.say("WAIT 0 0")), ("0".to_owned(), "0".to_owned()));
+    assert!(operator.say("ACL CAT").contains("dangerous"));
+    assert!(operator.say("ACL CAT string").contains("getrange"));
+}
+
 #[test]
 fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     let folder = TempDir::new().unwrap();
@@ -163,4 +259,7 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     std::fs::write(&path, b"\xff\xfe").unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     assert!(start(&path, token()).1.contains("no list of users"));
+    let socket = folder.path().join("socket");
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(start(&socket, token()).1.contains("no list of users"));
 }

@@ -32,6 +32,8 @@ pub enum AccessRequest<'a> {
     Users,
     /// `LIST`: a line for each.
     List,
+    /// `GETUSER`: what there is to tell of this one.
+    User(&'a [u8]),
     /// `LOAD`: the list is read again.
     Load,
 }
@@ -89,6 +91,10 @@ pub(super) fn access<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, C
         word if is_word(word, "CAT") => AccessRequest::Categories(arguments.optional()),
         word if is_word(word, "USERS") => AccessRequest::Users,
         word if is_word(word, "LIST") => AccessRequest::List,
+        word if is_word(word, "GETUSER") && arguments.left() != 1 => {
+            return Err(CommandError::Arity { name: "acl|getuser".to_owned() });
+        }
+        word if is_word(word, "GETUSER") => AccessRequest::User(arguments.next()),
         word if is_word(word, "LOAD") => AccessRequest::Load,
         _ => return Err(CommandError::UnknownPart { name: told(part), command: "ACL" }),
     };

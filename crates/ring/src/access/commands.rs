@@ -35,11 +35,12 @@ pub(crate) fn is_about_all(command: &Specification) -> bool {
     names_none && (command.is_write() || touches)
 }
 
-/// What everybody may use who was let in.
+/// What everybody may use who was let in. Of watches only to let go of one's own.
 fn is_everybodys(command: &Specification) -> bool {
     let is_of_way = matches!(command.group, Group::Connection | Group::Cluster);
+    let is_of_connection = ["at.unwatch", "wait"].contains(&command.name);
     let is_of_server = ["acl", "command", "info", "time"].contains(&command.name);
-    (is_of_way || is_of_server) && !command.flags.contains(&Flag::Admin)
+    (is_of_way || is_of_connection || is_of_server) && !command.flags.contains(&Flag::Admin)
 }
 
 /// A set of commands.
@@ -73,7 +74,7 @@ impl Commands {
 
     /// As a line of a list has them.
     pub(super) fn rules(&self) -> String {
-        self.rules.iter().map(|rule| format!(" {rule}")).collect()
+        self.rules.join(" ")
     }
 }
 

@@ -34,8 +34,8 @@ pub enum AccessError {
         /// Which.
         path: PathBuf,
     },
-    /// It is no text, or too long.
-    #[error("{path} is no list of users: at most 4 MiB of text are expected")]
+    /// It is no file, no text, or too long.
+    #[error("{path} is no list of users: a file with at most 4 MiB of text is expected")]
     Text {
         /// Which.
         path: PathBuf,
@@ -79,6 +79,10 @@ impl AccessFile {
     pub fn read(&self) -> Result<Users, AccessError> {
         let path = || self.path.clone();
         let failed = |source| AccessError::Read { path: path(), source };
+        // To open a pipe is to wait for whoever writes into it, and with it everybody whom this thread serves.
+        if !std::fs::metadata(&self.path).map_err(failed)?.is_file() {
+            return Err(AccessError::Text { path: path() });
+        }
         let mut file = File::open(&self.path).map_err(failed)?;
         if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
             return Err(AccessError::Open { path: path() });

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct AccessList {
     file: AccessFile,
     users: Mutex<Arc<Users>>,
+    /// Held while the file is read again, so that whoever reads it last is whose list counts.
+    reading: Mutex<()>,
     /// Counts how often there was another one, so that connections see that without a lock.
     changes: AtomicU64,
 }
@@ -36,7 +38,8 @@ impl AccessList {
     /// [`AccessError`].
     pub(crate) fn begin(file: AccessFile) -> Result<Self, AccessError> {
         let users = Mutex::new(Arc::new(file.read()?));
-        Ok(Self { file, users, changes: AtomicU64::new(0) })
+        let (reading, changes) = Default::default();
+        Ok(Self { file, users, reading, changes })
     }
 
     /// Reads the file again; the list stays what it was if something is wrong with it.
@@ -44,10 +47,16 @@ impl AccessList {
     /// # Errors
     /// [`AccessError`].
     pub(crate) fn load(&self) -> Result<(), AccessError> {
+        let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let users = Arc::new(self.file.read()?);
         *self.users.lock().unwrap_or_else(PoisonError::into_inner) = users;
         self.changes.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// How often there was another list.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// The users as they are now.
@@ -57,14 +66,22 @@ impl AccessList {
 
     /// The user who has this password.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Known> {
-        let changes = self.changes.load(Ordering::Acquire);
+        // Before the users: if another list comes in between, it is looked for again, and not missed.
+        let changes = self.changes();
         let user = self.users().authenticate(name, password).cloned()?;
         Some(Known { user, changes })
     }
 
     /// Whether a connection still is who it was: nothing about its user was changed.
     pub(crate) fn still_has(&self, known: &Known) -> bool {
-        let is_newest = known.changes == self.changes.load(Ordering::Acquire);
-        is_newest || self.users().get(known.user.name()) == Some(&known.user)
+        known.changes == self.changes() || self.renewed(known).is_some()
+    }
+
+    /// The same by the newest list, if nothing about the user was changed: then a look at the count is enough again.
+    pub(crate) fn renewed(&self, known: &Known) -> Option<Known> {
+        let changes = self.changes();
+        let users = self.users();
+        let user = users.get(known.user.name()).filter(|user| **user == known.user)?;
+        Some(Known { user: Arc::clone(user), changes })
     }
 }

@@ -136,4 +136,10 @@ fn whatever_a_list_says_it_is_read_or_refused() {
     assert_eq!(Users::parse(&many).unwrap_err().0, USERS_MAX + 1);
     let rules = "~a ".repeat(RULES_MAX + 1);
     assert!(Users::parse(&format!("user ana {rules}")).is_err());
+    let line = format!("user ana +get{}", " +get".repeat(LINE_BYTES_MAX / 5));
+    assert!(line.len() > LINE_BYTES_MAX);
+    assert_eq!(
+        Users::parse(&format!("\n{line}")).unwrap_err(),
+        (2, "a line has at most 65536 bytes".to_owned())
+    );
 }

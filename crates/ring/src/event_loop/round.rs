@@ -6,7 +6,7 @@
 use super::{EventLoop, HANDSHAKES_MAX};
 use crate::NodeError;
 use crate::clients;
-use crate::connection::{Turn, bring_nearer};
+use crate::connection::{Connection, End, Turn, bring_nearer};
 use crate::here::{Asked, key_of};
 use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
@@ -18,6 +18,8 @@ impl EventLoop {
         self.here.handshakes = HANDSHAKES_MAX;
         let turns = std::mem::take(&mut self.next);
         turns.chunks(NEAR_AT_ONCE).for_each(|keys| self.work(keys));
+        // Before anybody is told what was written just now.
+        self.revoke();
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
         let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
         self.here.slots.look_at_watches(self.here.now, &self.here.table)?;
@@ -48,6 +50,28 @@ impl EventLoop {
             if !connection.outbox.is_held() {
                 connection.work(&mut self.here, &mut self.spare);
                 self.answered.push(key);
+            }
+        }
+    }
+
+    /// Ends the connections of users who are gone, or are other ones by now, and lets go of what they wait for.
+    fn revoke(&mut self) {
+        if !self.here.look_at_access() {
+            return;
+        }
+        let here = &self.here;
+        let is_over = |(key, connection): (usize, &mut Connection)| {
+            (!here.renew(&mut connection.session)).then_some(key)
+        };
+        let over: Vec<_> = self.connections.iter_mut().filter_map(is_over).collect();
+        for key in over {
+            self.here.slots.watches().end_connection(key);
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.session.end_with(End::Refused);
+            // It is told what it was answered already, and nothing that comes later.
+            match connection.outbox.awaited() {
+                0 => self.answered.push(key),
+                _ => self.end(key, End::Refused),
             }
         }
     }

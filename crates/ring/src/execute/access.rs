@@ -3,7 +3,8 @@
 //! Invariant: who is in no list, because it showed the token or there is none, is `default` and may do everything.
 
 use super::Executor;
-use crate::access::{CATEGORIES, DEFAULT, User, is_about_all};
+use crate::access::{CATEGORIES, DEFAULT, Told, User, is_about_all};
+use crate::connection::End;
 use atoll_resp::{
     AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, Request, Specification, find_place,
 };
@@ -25,9 +26,9 @@ impl Executor<'_> {
         let Some(who) = &self.session.who else { return true };
         let still_is = self.here.shared.access.as_ref().is_some_and(|access| access.still_has(who));
         if !still_is {
-            // Its user is gone or is another one by now.
-            (self.session.who, self.session.is_authenticated) = (None, false);
+            // Its user is gone or is another one by now; what it waits for is let go of before this round is over.
             self.error("NOAUTH", "Authentication required.");
+            self.session.end_with(End::Refused);
             return false;
         }
         let user = who.user();
@@ -67,6 +68,14 @@ impl Executor<'_> {
                 lines.push(format!("user {DEFAULT} on ~* +@all"));
                 self.strings(&lines);
             }
+            AccessRequest::User(name) if *name == DEFAULT.as_bytes() => self.tell_user(&Told::of_default()),
+            AccessRequest::User(name) => {
+                let name = std::str::from_utf8(name).ok();
+                match users.as_ref().and_then(|users| users.get(name?)) {
+                    Some(user) => self.tell_user(&user.told()),
+                    None => self.writer().null(),
+                }
+            }
             AccessRequest::Load => match self.here.shared.access.as_ref().map(|access| access.load()) {
                 Some(Ok(())) => {
                     tracing::info!("the list of users was read again");
@@ -77,6 +86,23 @@ impl Executor<'_> {
             },
             _ => self.error("ERR", "this node does not do that"),
         }
+    }
+
+    /// As `ACL GETUSER` of Redis 7 does; there are no channels and no selectors here.
+    fn tell_user(&mut self, user: &Told) {
+        let mut writer = self.writer();
+        writer.map(6);
+        for (name, values) in [("flags", &user.flags), ("passwords", &user.passwords)] {
+            writer.string(name.as_bytes());
+            writer.array(values.len());
+            values.iter().for_each(|value| writer.string(value.as_bytes()));
+        }
+        for (name, value) in [("commands", &*user.commands), ("keys", &*user.keys), ("channels", "")] {
+            writer.string(name.as_bytes());
+            writer.string(value.as_bytes());
+        }
+        writer.string(b"selectors");
+        writer.array(0);
     }
 
     fn category(&mut self, category: &[u8]) {
@@ -109,7 +135,9 @@ fn refused(
     let is_of_others = matches!(command, Command::Client(ClientRequest::List))
         || matches!(
             command,
-            Command::Access(AccessRequest::Users | AccessRequest::List | AccessRequest::Load)
+            Command::Access(
+                AccessRequest::Users | AccessRequest::List | AccessRequest::User(_) | AccessRequest::Load
+            )
         );
     let is_granted = may_use(request.get(0)) && (!is_of_others || may_use(Some(b"at.ring")));
     // A write that has a name is the command behind the name.

@@ -1,7 +1,7 @@
 //! Commands about the connection itself.
 
 use super::Executor;
-use crate::access::DEFAULT;
+use crate::access::{DEFAULT, Known};
 use crate::clients;
 use crate::here::Asked;
 use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
@@ -78,7 +78,7 @@ impl Executor<'_> {
         let token = self.here.shared.token.as_ref();
         let is_known = token.is_none_or(|token| token.is(authentication.password));
         if is_known {
-            (self.session.is_authenticated, self.session.who) = (true, None);
+            self.let_in(None);
         }
         is_known
     }
@@ -89,9 +89,18 @@ impl Executor<'_> {
         let who = access.and_then(|access| access.authenticate(user, password));
         let is_known = who.is_some();
         if is_known {
-            (self.session.is_authenticated, self.session.who) = (true, who);
+            self.let_in(who);
         }
         is_known
+    }
+
+    /// From now on it is this user, or `default`. What another one waits for on this connection is none of its business.
+    fn let_in(&mut self, who: Option<Known>) {
+        let name = |who: &Option<Known>| who.as_ref().map(|who| who.user().name().to_owned());
+        if name(&self.session.who) != name(&who) {
+            self.here.slots.watches().give_up(self.session.key);
+        }
+        (self.session.is_authenticated, self.session.who) = (true, who);
     }
 
     fn refuse_authentication(&mut self) {
@@ -161,6 +170,7 @@ impl Executor<'_> {
     }
 
     pub(super) fn reset(&mut self) {
+        self.here.slots.watches().begin_anew(self.session.key);
         self.session.reset(self.here.shared.token.is_none(), self.here.limits().latency_class);
         self.writer().simple("RESET");
     }

@@ -8,7 +8,7 @@ use atoll_ring::{Persistence, Place};
 use atoll_store::Durability;
 use clap::Args;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `atoll ring slurm`
 #[derive(Args, Debug)]
@@ -29,6 +29,9 @@ pub struct Slurm {
     /// Where clients reach a node; the ports 10,000 and 20,000 above it are used as well
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
+    /// Let in the users of this list as well, to what it grants them; all nodes of the job have to find it there
+    #[arg(long, value_name = "FILE")]
+    acl_file: Option<PathBuf>,
     /// An option for sbatch, such as --sbatch=--time=04:00:00
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
@@ -82,6 +85,7 @@ impl Slurm {
             .replace("%NODES%", &self.nodes.to_string())
             .replace("%OPTIONS%\n", &options)
             .replace("%COPIES%", &copies)
+            .replace("%USERS%", &self.acl_file.as_deref().map(path).transpose()?.unwrap_or_default())
             .replace("%PORT%", &self.port.to_string())
             .replace("%DURABILITY%", up::words(durability))
             .replace("%PROGRAM%", &path(&program)?)

@@ -10,6 +10,7 @@ atoll=%PROGRAM%
 folder=%FOLDER%
 port=%PORT%
 token=$folder/token
+users=%USERS%
 
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 nodes=$(for host in $hosts; do echo "$host:$port"; done | paste -sd,)
@@ -23,14 +24,14 @@ fi
 
 # One node of the ring on each node of the job. Its number is its place in the list, and its folder has that number.
 # What the command runs shares the processors with it.
-export atoll folder port token nodes
+export atoll folder port token users nodes
 srun --overlap --nodes=%NODES% --ntasks=%NODES% --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 \
     --output="$folder/node-%n.log" bash -c '
     unset ATOLL_STORE
     name=$SLURMD_NODENAME
     number=$(tr , "\n" <<< "$nodes" | grep -nxF "$name:$port" | cut -d: -f1)
     exec "$atoll" ring serve --listen "0.0.0.0:$port" --announce "$name:$port" --nodes "$nodes"%COPIES% \
-        --token-file "$token" --store "$folder/node-$number" --durability %DURABILITY%' &
+        --token-file "$token" ${users:+--acl-file "$users"} --store "$folder/node-$number" --durability %DURABILITY%' &
 ring=$!
 command=
 
