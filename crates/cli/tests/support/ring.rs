@@ -92,6 +92,14 @@ impl Ring {
         (0..3).for_each(|node| self.kill(node));
         kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
         self.up.wait().unwrap();
+        // Their folders are theirs until the system has ended them.
+        let is_ended = |pid: &u64| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
+        };
+        while !self.pids.iter().all(is_ended) {
+            std::thread::yield_now();
+        }
     }
 
     pub fn end(mut self) {
