@@ -22,6 +22,7 @@ pub mod killed;
 mod memory;
 mod relay;
 mod report;
+mod reused;
 mod subject;
 mod suite;
 
@@ -30,5 +31,6 @@ pub use flaky::Flaky;
 pub use memory::Memory;
 pub use relay::{Relay, Relayed};
 pub use report::{Checked, Outcome, Report};
+pub use reused::{Renamed, empty};
 pub use subject::{Ending, SharedStore, Subject};
 pub use suite::{SEED_DEFAULT, Size, check_names, run, run_check, run_seeded};

@@ -2,10 +2,10 @@
 #![allow(dead_code, clippy::disallowed_methods, clippy::print_stdout)]
 
 use atoll_conformance::{
-    Outcome, Relay, Relayed, SEED_DEFAULT, SharedStore, Size, Subject, run_check, run_seeded,
+    Outcome, Relayed, Renamed, SEED_DEFAULT, SharedStore, Size, Subject, empty, run_check, run_seeded,
 };
 use atoll_ring_client::RingStore;
-use atoll_store::{Batch, PartitionQuery, RequestId, Store, StoreError, StoreFuture, WriteOptions, Written};
+use atoll_store::StoreError;
 use std::sync::Arc;
 
 pub fn run(subject: &dyn Subject) {
@@ -39,34 +39,8 @@ pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
     }
 }
 
-/// A ring that served checks before: what they wrote is gone, and their clients are others.
-pub struct Reused {
-    store: RingStore,
-    stranger: u128,
-}
-
 /// Makes a ring as good as a new one: to begin another one for each check would take longer than the checks.
 pub async fn reuse(store: RingStore) -> Result<SharedStore, StoreError> {
-    let mut query = PartitionQuery::prefix(*b"");
-    loop {
-        let page = store.partition_keys(query.clone()).await?;
-        for partition in &page.partitions {
-            store.delete_partition(partition, WriteOptions::default()).await?;
-        }
-        query.resume = page.resume;
-        if query.resume.is_none() {
-            return Ok(Arc::new(Relayed(Reused { store, stranger: fastrand::u128(..) })));
-        }
-    }
-}
-
-impl Relay for Reused {
-    fn inner(&self) -> &dyn Store {
-        &self.store
-    }
-
-    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
-        let stranger = |id: RequestId| RequestId { client: id.client ^ self.stranger, ..id };
-        self.store.write(batch, WriteOptions { request: options.request.map(stranger), ..options })
-    }
+    empty(&store).await?;
+    Ok(Arc::new(Relayed(Renamed { store, stranger: fastrand::u128(..) })))
 }
