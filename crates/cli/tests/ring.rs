@@ -24,13 +24,7 @@ use three::Ring;
 fn served(place: &Place, arguments: &[&str]) -> (Child, String) {
     let all = [&["--json", "ring", "serve", "--listen", "127.0.0.1:0"], arguments].concat();
     let mut node = place.spawn(&all);
-    let mut line = String::new();
-    BufReader::new(node.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-        let mut told = String::new();
-        node.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        panic!("{told}")
-    });
+    let started = support::started(&mut node);
     assert_eq!(started["pid"], node.id());
     (node, started["listening"].as_str().unwrap().to_owned())
 }

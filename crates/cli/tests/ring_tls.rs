@@ -5,7 +5,7 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use support::{Place, free_port};
@@ -15,13 +15,7 @@ fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() 
     let (place, port) = (Place::new(), free_port());
     let mut up =
         place.spawn(&["--json", "ring", "up", "--store", "ring", "--tls", "--port", &port.to_string()]);
-    let mut line = String::new();
-    BufReader::new(up.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-        let mut told = String::new();
-        up.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        panic!("{told}")
-    });
+    let started = support::started(&mut up);
     assert_eq!(started["nodes"].as_array().unwrap().len(), 3);
     for name in ["authority", "node-1", "node-2", "node-3"] {
         let path = place.folder.path().join(format!("ring/tls/{name}.key"));

@@ -5,7 +5,6 @@
 mod support;
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
 use support::Place;
@@ -24,9 +23,7 @@ fn node(place: &Place, list: &str) -> (Child, String) {
     keep(place, "users", list);
     let all = ["--json", "ring", "serve", "--until-input-ends", "--memory", "--listen", "127.0.0.1:0"];
     let mut node = place.spawn(&[&all[..], &["--token-file", "token", "--acl-file", "users"]].concat());
-    let mut line = String::new();
-    BufReader::new(node.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let started = support::started(&mut node);
     (node, started["listening"].as_str().unwrap().to_owned())
 }
 

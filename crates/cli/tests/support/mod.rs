@@ -1,6 +1,6 @@
 //! Runs the real program in a folder of its own, away from the options of whoever runs the tests.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -10,6 +10,18 @@ pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(std::process::id() % 600).unwrap();
     10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 600 * 4
+}
+
+/// What a program that stays tells when it has started; if it does not start, why not.
+#[track_caller]
+pub fn started(child: &mut Child) -> serde_json::Value {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|_| {
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        panic!("{told}")
+    })
 }
 
 /// A folder in which the program runs.

@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
 
@@ -25,13 +25,7 @@ impl Ring {
         let port_text = port.to_string();
         let up = ["--json", "ring", "up", "--store", "ring", "--port", &port_text];
         let mut up = place.spawn(&[&up, more].concat());
-        let mut line = String::new();
-        BufReader::new(up.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let started: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut told = String::new();
-            up.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-            panic!("{told}")
-        });
+        let started = crate::support::started(&mut up);
         let nodes = started["nodes"].as_array().unwrap().iter();
         let pids = nodes.map(|node| node["pid"].as_u64().unwrap()).collect();
         let token = String::from_utf8(place.read("ring/token")).unwrap().trim().to_owned();
