@@ -38,8 +38,9 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
                         continue;
                     }
                     // Who only sends on holds nobody up.
+                    let is_sent_on = answer.is_sent_on();
                     if let Answer::Refused(said) | Answer::Unknown(said) = answer
-                        && !said.starts_with("MOVED")
+                        && !is_sent_on
                     {
                         words = format!("node {node}: {said}");
                     }
