@@ -37,6 +37,8 @@ pub(crate) struct Waiter {
     pub(crate) connection: usize,
     /// The number of the connection.
     pub(crate) session: u64,
+    /// How often it had changed its user.
+    pub(crate) users: u32,
     pub(crate) protocol: Protocol,
     /// What a push is called, if that is how it is told.
     pub(crate) id: Option<u64>,
@@ -85,6 +87,8 @@ pub(crate) struct Watches {
     by_key: HashMap<Arc<[u8]>, Vec<u64>>,
     by_end: BTreeSet<(u64, u64)>,
     by_connection: HashMap<usize, HashSet<u64>>,
+    /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
+    users: HashMap<usize, u32>,
     /// Those that nobody has looked at yet.
     begun: Vec<u64>,
     last: u64,
@@ -139,6 +143,9 @@ impl Watches {
 
     /// Watches from now on; what it waits for is looked at in this round.
     pub(crate) fn begin(&mut self, watch: Watch) {
+        if self.is_over(&watch.waiter) {
+            return self.let_go(&watch.waiter);
+        }
         if self.bytes + watch.bytes() > BYTES_MAX {
             let limit = ErrorKind::Limit.names().resp;
             return self
@@ -156,6 +163,9 @@ impl Watches {
 
     /// It cannot be waited for here.
     pub(crate) fn refuse(&mut self, watch: &Watch, why: &str) {
+        if self.is_over(&watch.waiter) {
+            return self.let_go(&watch.waiter);
+        }
         self.tell(&watch.waiter, &Told::Refused(why));
     }
 
@@ -177,18 +187,36 @@ impl Watches {
         }
     }
 
+    /// A connection changed its user, for the so-manieth time: what was asked for before is over.
+    pub(crate) fn change_user(&mut self, connection: usize, users: u32) {
+        self.users.insert(connection, users);
+        self.give_up(connection);
+    }
+
+    fn is_over(&self, waiter: &Waiter) -> bool {
+        self.users.get(&waiter.connection).is_some_and(|users| waiter.users != *users)
+    }
+
+    /// Answers what an answer is awaited for, and tells nothing of what was watched.
+    fn let_go(&mut self, waiter: &Waiter) {
+        if waiter.id.is_none() {
+            self.tell(waiter, &Told::TimeOut);
+        }
+    }
+
     /// A connection begins anew: what it would be told by pushes is let go of without a word, since it may not understand them
     /// any more.
-    pub(crate) fn begin_anew(&mut self, connection: usize) {
+    pub(crate) fn begin_anew(&mut self, connection: usize, users: u32) {
         let numbers = self.by_connection.get(&connection).into_iter().flatten();
         let is_pushed = |number: &&u64| self.all.get(number).is_some_and(|watch| watch.waiter.id.is_some());
         let pushed: Vec<_> = numbers.filter(is_pushed).copied().collect();
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
-        self.give_up(connection);
+        self.change_user(connection, users);
     }
 
     /// A connection ended.
     pub(crate) fn end_connection(&mut self, connection: usize) {
+        self.users.remove(&connection);
         for number in self.by_connection.remove(&connection).unwrap_or_default() {
             self.remove(number);
         }
@@ -348,4 +376,37 @@ impl Watches {
 fn string_of(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.iter().position(|&byte| byte == b'\n')?;
     reply.get(end + 1..)?.strip_suffix(b"\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::Moment;
+
+    fn watch(users: u32, id: Option<u64>) -> Watch {
+        let ticket = Ticket(u64::from(users));
+        let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
+        let (key, field) = (b"key".as_slice(), b"field".as_slice());
+        let request = WatchRequest { id, milliseconds: 1_000, key, field, expected: Expected::Equals(None) };
+        Watch::new(&request, waiter, Now { moment: Moment(1), date_ms: 1 })
+    }
+
+    #[test]
+    fn what_another_user_asked_for_does_not_begin_late() {
+        let mut watches = Watches::default();
+        watches.begin(watch(0, Some(1)));
+        watches.change_user(3, 1);
+        assert_eq!((watches.len(), watches.take_pushes().len()), (0, 1), "its time is over");
+        // These were on their way: who waits is answered, and the next user is told nothing.
+        watches.begin(watch(0, Some(2)));
+        watches.refuse(&watch(0, Some(3)), "MOVED");
+        watches.begin(watch(0, None));
+        assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (0, 0, 1));
+        watches.begin(watch(1, Some(2)));
+        assert_eq!(watches.len(), 1);
+        // The next connection at this place is another one.
+        watches.end_connection(3);
+        watches.begin(watch(0, Some(2)));
+        assert_eq!(watches.len(), 1);
+    }
 }

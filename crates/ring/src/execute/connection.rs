@@ -98,7 +98,8 @@ impl Executor<'_> {
     fn let_in(&mut self, who: Option<Known>) {
         let name = |who: &Option<Known>| who.as_ref().map(|who| who.user().name().to_owned());
         if name(&self.session.who) != name(&who) {
-            self.here.slots.watches().give_up(self.session.key);
+            self.session.users = self.session.users.wrapping_add(1);
+            self.here.slots.watches().change_user(self.session.key, self.session.users);
         }
         (self.session.is_authenticated, self.session.who) = (true, who);
     }
@@ -170,7 +171,8 @@ impl Executor<'_> {
     }
 
     pub(super) fn reset(&mut self) {
-        self.here.slots.watches().begin_anew(self.session.key);
+        self.session.users = self.session.users.wrapping_add(1);
+        self.here.slots.watches().begin_anew(self.session.key, self.session.users);
         self.session.reset(self.here.shared.token.is_none(), self.here.limits().latency_class);
         self.writer().simple("RESET");
     }

@@ -23,8 +23,8 @@ impl Executor<'_> {
             return;
         }
         let (ticket, protocol) = (self.here.next_ticket(self.session), self.session.protocol);
-        let (connection, session) = (self.session.key, self.session.id);
-        let waiter = Waiter { ticket, connection, session, protocol, id: request.id };
+        let (connection, session, users) = (self.session.key, self.session.id, self.session.users);
+        let waiter = Waiter { ticket, connection, session, users, protocol, id: request.id };
         match request.id {
             Some(_) => self.writer().ok(),
             None => self.outbox.keep_place(ticket, protocol),
