@@ -91,6 +91,8 @@ fn a_slot_is_handed_over_without_a_write_whose_outcome_nobody_knows() {
 #[test]
 fn who_is_about_to_lead_holds_requests_back_instead_of_sending_them_around() {
     let mut ring = with_successor();
+    let takes: Vec<_> = (1..=3).map(|node| ring.nodes[&NodeId(node)].replica.takes(SLOT)).collect();
+    assert_eq!(takes, [true, true, false], "who leads, and who is next");
     ring.write(2, 2);
     assert_eq!(ring.told(2), None);
     ring.settle();

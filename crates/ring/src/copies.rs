@@ -343,6 +343,11 @@ impl Copies {
         self.replica.behind()
     }
 
+    /// Whether what clients ask about a slot is to be given to the copies of this node.
+    pub(crate) fn takes(&self, slot: u16) -> bool {
+        self.replica.takes(Slot(slot.into()))
+    }
+
     pub(crate) fn is_superseded(&self) -> bool {
         self.replica.is_superseded()
     }

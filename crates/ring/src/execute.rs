@@ -155,7 +155,7 @@ impl Executor<'_> {
     fn is_here(&mut self, slot: u16) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,
-            Route::There(_) if self.here.table.is_next(slot) => return true,
+            Route::There(_) if self.here.slots.takes(slot) => return true,
             Route::There(HostPort { host, port }) => format!("{slot} {host}:{port}"),
             Route::Nowhere => {
                 self.error("CLUSTERDOWN", "Hash slot not served");

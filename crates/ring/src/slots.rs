@@ -358,6 +358,14 @@ impl Slots {
         }
     }
 
+    /// Whether requests about a slot wait here though another node leads it so far.
+    pub(crate) fn takes(&self, slot: u16) -> bool {
+        match &self.home {
+            Home::Alone(_) => false,
+            Home::Copied(copied) => copied.copies.takes(slot),
+        }
+    }
+
     /// How many entries each other node lacks of the slots that this one leads.
     pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
         match &self.home {

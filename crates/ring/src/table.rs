@@ -9,7 +9,7 @@ mod count;
 mod render;
 
 use crate::address::{HostPort, NodeAddress};
-use atoll_replica::{Member, NodeId, Slot, Table, Version};
+use atoll_replica::{Member, NodeId, Table, Version};
 use std::sync::{Arc, OnceLock};
 
 /// Which node to ask for which slot.
@@ -81,13 +81,6 @@ impl SlotTable {
             Some(address) => Route::There(address.clients),
             None => Route::Nowhere,
         }
-    }
-
-    /// Whether this node is to be the primary of a slot, once the present one has nothing under way.
-    pub(crate) fn is_next(&self, slot: impl Into<u32>) -> bool {
-        let successor = self.table.slot(Slot(slot.into())).successor;
-        let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        successor.is_some() && successor.as_ref() == me
     }
 
     fn place(&self, slot: u32) -> u16 {

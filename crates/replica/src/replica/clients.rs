@@ -58,6 +58,12 @@ impl Replica {
         }
     }
 
+    /// Whether what clients ask about a slot is to be given to this node: it leads the slot, or will so soon that requests wait here.
+    #[must_use]
+    pub fn takes(&self, slot: Slot) -> bool {
+        !matches!(self.place(slot), Place::Elsewhere(_))
+    }
+
     /// Takes or refuses what was held back, where it is known by now which.
     pub(super) fn look_at_early(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let slots: Vec<Slot> = self.early.keys().copied().collect();

@@ -43,17 +43,6 @@ fn table() -> Table {
 }
 
 #[test]
-fn the_next_primary_of_a_slot_knows_that_it_is() {
-    let mut table = table();
-    let next = Configuration { successor: Some(NodeId(1)), ..table.slot(Slot(100)) };
-    assert!(table.slots.set(100, next));
-    let table = Arc::new(table);
-    let is_next = |node, slot: u16| SlotTable::of(Arc::clone(&table), NodeId(node)).is_next(slot);
-    assert!(is_next(1, 100) && !is_next(1, 99) && !is_next(1, 101) && !is_next(1, 16_001));
-    assert!(!is_next(2, 100) && !is_next(9, 100));
-}
-
-#[test]
 fn each_slot_leads_to_its_primary() {
     let seen = SlotTable::of(Arc::new(table()), NodeId(1));
     assert_eq!(seen.version(), Version(7));
