@@ -86,10 +86,13 @@ impl Ring {
         (0..3).for_each(|node| self.kill(node));
         kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
         self.up.wait().unwrap();
-        // Their folders are theirs until the system has ended them.
+        // Their folders are theirs until the last of their threads has ended: the first is often dead before the others.
         let is_ended = |pid: &u64| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
+            let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+            threads.flatten().all(|thread| {
+                let stat = std::fs::read_to_string(thread.path().join("stat"));
+                stat.map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
+            })
         };
         while !self.pids.iter().all(is_ended) {
             std::thread::yield_now();
