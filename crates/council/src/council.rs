@@ -107,7 +107,7 @@ impl Council {
     }
 
     /// Asks for a change, and waits for what comes of it. For operators: [`Change::Leave`], [`Change::Stay`], [`Change::HandOver`],
-    /// [`Change::Lead`], [`Change::Recover`], [`Change::Copy`] and [`Change::Drop`].
+    /// [`Change::Lead`], [`Change::Recover`], [`Change::Copy`], [`Change::Drop`] and [`Change::Keyspace`].
     ///
     /// # Errors
     /// [`CouncilError::Unanswered`] if it is not known whether it happened; otherwise it did not.

@@ -64,6 +64,7 @@ pub(crate) fn may_be_asked(change: &Change) -> bool {
             | Change::Recover { .. }
             | Change::Copy { .. }
             | Change::Drop { .. }
+            | Change::Keyspace(_)
     )
 }
 

@@ -1,8 +1,7 @@
 //! What is chosen when a node joins the group, as a member of it or as one that only asks.
 
 use crate::CouncilError;
-use crate::codec::SLOTS_MAX;
-use atoll_replica::{COPIES_MAX, GroupOptions, NodeId};
+use atoll_replica::{COPIES_MAX, GroupOptions, NodeId, SLOTS_MAX};
 use atoll_tls::PeerTls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 /// The version of what is said over a connection.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// How long a member may take to let somebody in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

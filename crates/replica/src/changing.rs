@@ -5,7 +5,8 @@
 
 use crate::planted::{self, Bug};
 use crate::{
-    Configuration, Copies, Epoch, Incarnation, Member, NodeId, Proposal, Slot, Survived, Table, Version,
+    Configuration, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Survived,
+    Table, Version,
 };
 use std::collections::BTreeMap;
 
@@ -253,6 +254,18 @@ impl<'a> Changing<'a> {
         }
         self.is_changed = true;
         self.table.members.remove(&node).is_some()
+    }
+
+    /// Its slots are nobody's until nodes are there for them.
+    pub(crate) fn add_keyspace(&mut self, rules: KeyspaceRules) {
+        let is_there = self.table.keyspace_named(&rules.name).is_some();
+        if is_there || rules.problem().is_some() || !self.table.has_room_for_keyspace() {
+            return;
+        }
+        let slots = self.table.slots.len() as u32 + self.table.slots_each();
+        self.table.slots.grow(slots);
+        self.table.keyspaces = self.table.keyspaces.iter().cloned().chain([rules]).collect();
+        self.is_changed = true;
     }
 
     /// The one who leads then has what it has: the log of a node that was catching up, or nothing.

@@ -35,6 +35,27 @@ impl Configurations {
         Self { parts, open: None }
     }
 
+    /// As many as that, where there are fewer: what comes is nobody's.
+    pub fn grow(&mut self, count: u32) {
+        let (before, count) = (self.len(), count as usize);
+        if count <= before {
+            return;
+        }
+        self.settle();
+        let whole = Arc::new(Part::nobodys(TOGETHER));
+        if before % TOGETHER != 0
+            && let Some(last) = self.parts.last_mut()
+        {
+            let mut slots = last.slots();
+            slots.resize(TOGETHER.min(slots.len() + count - before), Configuration::default());
+            *last = Arc::new(Part::of(&slots));
+        }
+        while self.len() < count {
+            let left = count - self.len();
+            self.parts.push(if left < TOGETHER { Arc::new(Part::nobodys(left)) } else { Arc::clone(&whole) });
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -158,6 +179,23 @@ mod tests {
         assert!(after.get(300).is_none() && Configurations::nobodys(0).is_empty());
         assert!(!set_epoch(&mut after, 300, 7) && !set_epoch(&mut after, 384, 7));
         assert_eq!(Configurations::nobodys(256).len(), 256);
+    }
+
+    #[test]
+    fn what_comes_is_nobodys_and_what_was_there_stays() {
+        for (before, after) in [(0, 5), (5, 128), (100, 300), (128, 129), (130, 512), (300, 300), (300, 7)] {
+            let mut of = Configurations::nobodys(before);
+            (0..before as usize).for_each(|slot| assert!(set_epoch(&mut of, slot, slot as u64 + 1)));
+            of.grow(after);
+            assert_eq!(of.len(), before.max(after) as usize, "{before} {after}");
+            for (slot, now) in (0..).zip(of.iter()) {
+                assert_eq!(
+                    now.epoch,
+                    Epoch(if slot < u64::from(before) { slot + 1 } else { 0 }),
+                    "{before} {after}"
+                );
+            }
+        }
     }
 
     #[test]

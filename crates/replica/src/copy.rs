@@ -15,6 +15,8 @@ pub(crate) struct Around<'a> {
     pub(crate) me: NodeId,
     pub(crate) now: crate::Moment,
     pub(crate) options: &'a Options,
+    /// How many copies of the slot must be in sync for a write to be taken.
+    pub(crate) in_sync_min: usize,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 
@@ -251,7 +253,7 @@ impl Replicated {
             let Some(entry) = self.log.get(sequence).cloned() else { break };
             self.committed = sequence;
             let mut ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
-            if self.configuration.in_sync.len() < around.options.in_sync_min
+            if self.configuration.in_sync.len() < around.in_sync_min
                 && let Some(ticket) = ticket.take()
             {
                 // Copies were lost since it was taken: it is applied, and may be lost with the few that are left.

@@ -4,16 +4,16 @@
 //! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies is a new epoch.
 
 use crate::changing::Changing;
-use crate::{Copies, Epoch, Incarnation, Member, NodeId, Position, Proposal, Slot, Table};
+use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Position, Proposal, Slot, Table};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Options of a ring that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// How many slots keys are divided into.
+    /// How many slots the keys of each keyspace are divided into.
     pub slots: u32,
-    /// How many copies each is to have.
+    /// How many copies each of the first keyspace is to have.
     pub copies: usize,
 }
 
@@ -119,6 +119,8 @@ pub enum Change {
         /// The slot.
         slot: Slot,
     },
+    /// There is another keyspace, unless one is called so already.
+    Keyspace(KeyspaceRules),
 }
 
 /// What came of a change.
@@ -194,6 +196,7 @@ impl Group {
                 }
             }
             Change::Recover { slot } => table.recover(slot),
+            Change::Keyspace(rules) => table.add_keyspace(rules),
             Change::Register { .. } => {}
         }
         if table.end() { Decision::Changed } else { Decision::Unchanged }

@@ -21,7 +21,7 @@ pub struct Options {
     pub rate_error_ppm: u64,
     /// How often [`Input::Tick`](crate::Input::Tick) comes at least, in microseconds. Default 20 ms.
     pub tick_us: u64,
-    /// How many copies must be in sync for a write to be taken. Default 2.
+    /// How many copies of a slot of the first keyspace must be in sync for a write to be taken. Default 2.
     pub in_sync_min: usize,
     /// After which silence a copy that is waited for is reported, in microseconds. Default 1 s.
     pub suspect_us: u64,

@@ -28,10 +28,10 @@ impl Group {
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
         let table = self.table();
-        let mut plan = Plan::of(&table, self.options().copies.min(COPIES_MAX), gone);
+        let mut plan = Plan::of(&table, self.options().copies, gone);
         for (slot, configuration) in (0..).map(Slot).zip(table.slots.iter()) {
             if plan.changes.len() >= CHANGES_MAX && configuration.epoch != Epoch(0) {
-                break;
+                continue;
             }
             plan.look_at(slot, &configuration);
         }
@@ -46,19 +46,18 @@ struct Plan<'a> {
     /// The same, in their order, once a slot is founded.
     nodes: Vec<NodeId>,
     leaving: BTreeSet<NodeId>,
-    /// Copies that a slot can have now.
-    wanted: usize,
-    /// Copies in sync on nodes that stay, before one that leaves drops its own: nodes that may come back are waited for.
-    enough: usize,
-    slots: u32,
-    may_found: bool,
+    table: &'a Table,
+    /// Copies that each slot of the first keyspace is to have.
+    copies: usize,
+    /// Nodes that stay and are not gone: those that are down may come back, and are waited for.
+    there: usize,
     gone: &'a [NodeId],
     handed_over: usize,
     changes: Vec<Change>,
 }
 
 impl<'a> Plan<'a> {
-    fn of(table: &Table, wanted: usize, gone: &'a [NodeId]) -> Self {
+    fn of(table: &'a Table, copies: usize, gone: &'a [NodeId]) -> Self {
         let staying = table.members.iter().filter(|(_, member)| !member.is_leaving);
         let there = staying.clone().filter(|(node, _)| !gone.contains(node)).count();
         let up = staying.filter(|(_, member)| member.is_up);
@@ -77,10 +76,9 @@ impl<'a> Plan<'a> {
         let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
         Self {
             leaving: leaving.map(|(&node, _)| node).collect(),
-            wanted: wanted.min(loads.len()),
-            enough: wanted.min(there).max(1),
-            slots: u32::try_from(table.slots.len()).unwrap_or(u32::MAX),
-            may_found: loads.len() >= wanted,
+            table,
+            copies,
+            there,
             loads,
             nodes: Vec::new(),
             gone,
@@ -89,12 +87,20 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// How many copies a slot is to have.
+    fn copies_of(&self, slot: Slot) -> usize {
+        self.table.copies_of(slot, (self.copies, 1)).0.min(COPIES_MAX)
+    }
+
     fn look_at(&mut self, slot: Slot, configuration: &Configuration) {
+        let copies = self.copies_of(slot);
         if configuration.epoch == Epoch(0) {
-            return if self.may_found {
-                self.found(slot)
-            };
+            if self.loads.len() >= copies {
+                self.found(slot, copies);
+            }
+            return;
         }
+        let wanted = copies.min(self.loads.len());
         let Some(primary) = configuration.primary else {
             // What is left of its copies may be all that there is of it.
             return;
@@ -106,16 +112,17 @@ impl<'a> Plan<'a> {
         let there = in_sync + configuration.joining.iter().filter(stays).count();
         if let Some(node) = lost {
             self.changes.push(Change::Drop { slot, node });
-        } else if there < self.wanted {
+        } else if there < wanted {
             if let Some(node) = self.least_loaded(|node| !configuration.has(node)) {
                 self.load(node, |load| load.copies += 1);
                 self.changes.push(Change::Copy { slot, node });
             }
         } else if in_sync < configuration.in_sync.len() {
-            if in_sync >= self.enough {
+            // Before one that leaves drops its own.
+            if in_sync >= copies.min(self.there).max(1) {
                 self.leave(slot, configuration, primary);
             }
-        } else if in_sync > self.wanted {
+        } else if in_sync > wanted {
             self.drop_one(slot, configuration);
         } else if configuration.joining.is_empty() && configuration.successor.is_none() {
             self.balance(slot, configuration, primary);
@@ -123,14 +130,15 @@ impl<'a> Plan<'a> {
     }
 
     /// Neighbouring slots go to the same nodes: clients are told of ranges, and a few of them are told soon.
-    fn found(&mut self, slot: Slot) {
+    fn found(&mut self, slot: Slot, copies: usize) {
         if self.nodes.is_empty() {
             self.nodes = self.loads.keys().copied().collect();
         }
         let count = self.nodes.len();
-        let first = u64::from(slot.0) * count as u64 / u64::from(self.slots.max(1));
-        let mut copies = Copies::default();
-        for at in (first as usize..).take(self.wanted) {
+        let each = self.table.slots_each().max(1);
+        let first = u64::from(slot.0 % each) * count as u64 / u64::from(each);
+        let (wanted, mut copies) = (copies, Copies::default());
+        for at in (first as usize..).take(wanted) {
             if let Some(&node) = self.nodes.get(at % count.max(1)) {
                 copies.insert(node);
             }

@@ -230,7 +230,7 @@ impl Replicated {
         let under_way = last.0 - self.committed.0;
         let Some(primary) = self.primary.as_mut() else { return };
         let options = around.options;
-        let (have, need) = (self.configuration.in_sync.len(), options.in_sync_min);
+        let (have, need) = (self.configuration.in_sync.len(), around.in_sync_min);
         let refusal = if have < need {
             Some(Refusal::TooFewCopies { have, need })
         } else if under_way >= options.under_way_max as u64

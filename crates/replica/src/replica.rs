@@ -193,6 +193,11 @@ impl Replica {
         }
     }
 
+    /// How many copies of a slot must be in sync for a write to be taken.
+    fn in_sync_min(&self, slot: Slot) -> usize {
+        self.table.copies_of(slot, (usize::MAX, self.options.in_sync_min)).1
+    }
+
     /// Does something with a copy, and notes whether it has to be looked at when time passes.
     fn with(
         &mut self,
@@ -201,8 +206,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &mut Around<'_>),
     ) {
+        let in_sync_min = self.in_sync_min(slot);
         let Some(copy) = self.slots.get_mut(slot) else { return };
-        act(copy, &mut Around { me: self.me, now, options: &self.options, effects });
+        act(copy, &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects });
         note(&mut self.busy, copy);
     }
 
@@ -214,6 +220,7 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &Knowing<'_>, &mut Around<'_>),
     ) {
+        let in_sync_min = self.in_sync_min(slot);
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let group_hears = match self.options.reads {
             Reads::Confirmed => true,
@@ -229,7 +236,7 @@ impl Replica {
             leads,
             group_hears,
         };
-        act(copy, &knowing, &mut Around { me: self.me, now, options: &self.options, effects });
+        act(copy, &knowing, &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects });
         note(&mut self.busy, copy);
     }
 

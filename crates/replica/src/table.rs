@@ -3,7 +3,8 @@
 //! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is one of them.
 //! Invariant: an epoch of a slot has one primary, for ever.
 
-use crate::{Configurations, Epoch, Incarnation, Members, NodeId, Slot, Version};
+use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version};
+use std::sync::Arc;
 
 /// Most copies of a slot, those that are catching up included.
 pub const COPIES_MAX: usize = 7;
@@ -41,7 +42,9 @@ pub struct Table {
     pub version: Version,
     /// All nodes that there are, those that left aside.
     pub members: Members,
-    /// One for each slot.
+    /// Keyspaces beside the first one, in the order in which they were made.
+    pub keyspaces: Arc<[KeyspaceRules]>,
+    /// One for each slot of each keyspace.
     pub slots: Configurations,
 }
 

@@ -1,7 +1,7 @@
 //! Changes of the table and what came of them, as bytes and back.
 
 use super::bytes::{Coded, Damaged, Reader};
-use atoll_replica::{Change, Copies, Decision, NodeId, Position, Proposal, Survived};
+use atoll_replica::{Change, Copies, Decision, KeyspaceRules, NodeId, Position, Proposal, Survived};
 
 const REGISTER: u8 = 1;
 const FAIL: u8 = 2;
@@ -16,6 +16,7 @@ const HAND_OVER: u8 = 10;
 const LEAVE: u8 = 11;
 const STAY: u8 = 12;
 const REMOVE: u8 = 13;
+const KEYSPACE: u8 = 14;
 
 const ADMIT: u8 = 1;
 const DISMISS: u8 = 2;
@@ -54,6 +55,7 @@ impl Coded for Change {
             Self::Leave { node } => put_one(LEAVE, node, out),
             Self::Stay { node } => put_one(STAY, node, out),
             Self::Remove { node, incarnation } => put_pair(REMOVE, node, incarnation, out),
+            Self::Keyspace(rules) => put_one(KEYSPACE, rules, out),
         }
     }
 
@@ -83,6 +85,7 @@ impl Coded for Change {
             LEAVE => Self::Leave { node: Coded::take(from)? },
             STAY => Self::Stay { node: Coded::take(from)? },
             REMOVE => Self::Remove { node: Coded::take(from)?, incarnation: Coded::take(from)? },
+            KEYSPACE => Self::Keyspace(Coded::take(from)?),
             _ => return Err(from.damaged("an unknown change")),
         })
     }
@@ -137,6 +140,24 @@ impl Coded for Proposal {
             KEEP => Ok(Self::Keep { slot, epoch, since: Coded::take(from)? }),
             _ => Err(from.damaged("an unknown proposal")),
         }
+    }
+}
+
+impl Coded for KeyspaceRules {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.name.to_string().put(out);
+        out.extend([self.copies, self.in_sync_min]);
+        u32::from(self.latency_ms).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let name = String::take(from)?.into();
+        let (copies, in_sync_min) = (from.byte()?, from.byte()?);
+        let latency_ms = u16::try_from(u32::take(from)?);
+        let latency_ms = latency_ms.map_err(|_| from.damaged("a latency class that is none"))?;
+        Ok(Self { name, copies, in_sync_min, latency_ms })
     }
 }
 
@@ -242,6 +263,12 @@ pub(crate) mod tests {
             Change::Leave { node },
             Change::Stay { node },
             Change::Remove { node, incarnation },
+            Change::Keyspace(KeyspaceRules {
+                name: "scratch".into(),
+                copies: 2,
+                in_sync_min: 1,
+                latency_ms: 500,
+            }),
         ]
     }
 

@@ -8,5 +8,4 @@ mod tables;
 
 pub(crate) use asks::{Answer, Ask, RingId, To};
 pub(crate) use bytes::{Coded, Damaged, Reader};
-pub(crate) use tables::SLOTS_MAX;
 pub use tables::Update;

@@ -6,7 +6,9 @@
 //! Invariant: a table that was brought up to date is the same as the one that was sent.
 
 use super::bytes::{Coded, Damaged, Reader};
-use atoll_replica::{Configuration, Epoch, Member, NodeId, Slot, Table, Version};
+use atoll_replica::{
+    Configuration, Epoch, KEYSPACES_MAX, KeyspaceRules, Member, NodeId, SLOTS_MAX, Slot, Table, Version,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,8 +19,10 @@ pub struct Update {
     pub(crate) since: Option<Version>,
     /// The table that comes of it.
     pub(crate) version: Version,
-    /// Of a whole table how many slots there are; otherwise 0.
-    slots: u32,
+    /// How many slots each keyspace has.
+    slots_each: u32,
+    /// All keyspaces beside the first one.
+    keyspaces: Vec<KeyspaceRules>,
     members: Vec<(NodeId, Member)>,
     /// Members that left.
     left: Vec<NodeId>,
@@ -33,7 +37,8 @@ impl Update {
         Self {
             since: None,
             version: table.version,
-            slots: table.slots.len() as u32,
+            slots_each: table.slots_each(),
+            keyspaces: table.keyspaces.to_vec(),
             members: table.members.iter().map(|(node, member)| (*node, member.clone())).collect(),
             left: Vec::new(),
             changed: founded
@@ -53,7 +58,8 @@ impl Update {
         Self {
             since: Some(since),
             version: table.version,
-            slots: 0,
+            slots_each: table.slots_each(),
+            keyspaces: table.keyspaces.to_vec(),
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
             left: members_since.keys().copied().filter(is_gone).collect(),
             changed: slots.filter(|(_, slot)| slot.since > since).collect(),
@@ -64,13 +70,16 @@ impl Update {
     #[must_use]
     pub fn apply(self, known: Option<&Arc<Table>>) -> Option<Arc<Table>> {
         let mut table = match (self.since, known) {
-            (None, _) => Table::empty(self.slots),
+            (None, _) => Table::empty(self.slots_each),
             (Some(since), Some(known)) if known.version >= since => Table::clone(known),
             _ => return None,
         };
-        if table.version > self.version {
+        let is_older = table.version > self.version || table.keyspaces.len() > self.keyspaces.len();
+        if is_older || table.slots_each() != self.slots_each {
             return None;
         }
+        table.keyspaces = self.keyspaces.into();
+        table.slots.grow(self.slots_each * table.keyspace_count() as u32);
         table.version = self.version;
         table.members.extend(self.members);
         self.left.iter().for_each(|node| drop(table.members.remove(node)));
@@ -102,7 +111,6 @@ impl Coded for Update {
         match self.since {
             None => {
                 out.push(WHOLE);
-                self.slots.put(out);
             }
             Some(since) => {
                 out.push(SINCE);
@@ -110,6 +118,8 @@ impl Coded for Update {
             }
         }
         self.version.put(out);
+        self.slots_each.put(out);
+        self.keyspaces.put(out);
         self.members.put(out);
         self.left.put(out);
         (self.changed.len() as u64).put(out);
@@ -123,15 +133,18 @@ impl Coded for Update {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let (since, slots) = match from.byte()? {
-            WHOLE => (None, u32::take(from)?),
-            SINCE => (Some(Version::take(from)?), 0),
+        let since = match from.byte()? {
+            WHOLE => None,
+            SINCE => Some(Version::take(from)?),
             _ => return Err(from.damaged("an unknown form of a table")),
         };
-        if slots > SLOTS_MAX {
+        let (version, slots_each): (_, u32) = (Coded::take(from)?, Coded::take(from)?);
+        let keyspaces: Vec<KeyspaceRules> = Coded::take(from)?;
+        let slots = u64::from(slots_each) * (1 + keyspaces.len() as u64);
+        if keyspaces.len() >= KEYSPACES_MAX || slots > u64::from(SLOTS_MAX) {
             return Err(from.damaged("more slots than there can be"));
         }
-        let (version, members, left) = (Coded::take(from)?, Coded::take(from)?, Coded::take(from)?);
+        let (members, left) = (Coded::take(from)?, Coded::take(from)?);
         let count = from.count(Configuration::BYTES_MIN + 1)?;
         let mut changed = Vec::with_capacity(count);
         let mut next = 0_u32;
@@ -140,12 +153,9 @@ impl Coded for Update {
             next = slot.wrapping_add(1);
             changed.push((Slot(slot), Configuration::take(from)?));
         }
-        Ok(Self { since, version, slots, members, left, changed })
+        Ok(Self { since, version, slots_each, keyspaces, members, left, changed })
     }
 }
-
-/// Most slots of a ring.
-pub(crate) const SLOTS_MAX: u32 = 1 << 20;
 
 impl Coded for Configuration {
     const BYTES_MIN: usize = 7;
@@ -280,7 +290,7 @@ mod tests {
             let node = NodeId(random.u32(1..6));
             let incarnation = table.incarnation(node).unwrap_or_default();
             let epoch = table.slot(slot).epoch;
-            match random.u8(..10) {
+            match random.u8(..11) {
                 0 => register(group, node.0, 100 + round),
                 1 => drop(group.apply(Change::Fail { node, incarnation })),
                 2 => drop(group.apply(Change::Hear { node, incarnation })),
@@ -290,7 +300,18 @@ mod tests {
                 6 => drop(group.apply(Change::Leave { node })),
                 7 => drop(group.apply(Change::Stay { node })),
                 8 => drop(group.apply(Change::Remove { node, incarnation })),
-                _ => drop(group.apply(Change::Lead { slot, epoch, node })),
+                9 => drop(group.apply(Change::Lead { slot, epoch, node })),
+                _ => add_keyspace(group, random, round),
+            }
+        }
+    }
+
+    fn add_keyspace(group: &mut Group, random: &mut fastrand::Rng, round: u64) {
+        let (name, copies) = (format!("k{round}").into(), random.u8(1..=3));
+        group.apply(Change::Keyspace(KeyspaceRules { name, copies, in_sync_min: 1, latency_ms: 0 }));
+        if random.bool() {
+            for change in group.plan(&[]) {
+                group.apply(change);
             }
         }
     }
