@@ -11,6 +11,7 @@ mod error;
 mod expiry;
 mod hashes;
 mod keys;
+mod keyspace;
 mod names;
 mod once;
 mod own;
@@ -24,6 +25,7 @@ pub use class::LatencyClass;
 pub use connection::{Authentication, ClientRequest, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
+pub use keyspace::KeyspaceRequest;
 pub use names::{find, find_place};
 pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
@@ -57,6 +59,8 @@ pub enum Command<'a> {
     Reset,
     /// `SELECT`: another keyspace.
     Select(u32),
+    /// `AT.KEYSPACE`.
+    Keyspace(KeyspaceRequest<'a>),
     /// `CLIENT`.
     Client(ClientRequest<'a>),
     /// `ASKING`, `READONLY`, `READWRITE`: accepted, and without effect, since only primaries answer and no slot is ever half here.

@@ -2,8 +2,8 @@
 
 use super::arguments::Arguments;
 use super::{
-    Command, CommandError, class, connection, expiry, find, hashes, keys, once, own, ring, server, strings,
-    watch,
+    Command, CommandError, class, connection, expiry, find, hashes, keys, keyspace, once, own, ring, server,
+    strings, watch,
 };
 use crate::Request;
 
@@ -211,6 +211,7 @@ pub const COMMANDS: &[Specification] = &[
     row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
     row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
+    row("at.keyspace", -2, FAST, Keys::NONE, Group::Connection, "Makes keyspaces, tells of them, and chooses one.", keyspace::keyspace),
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "A page of fields in their order.", own::own),
     row("at.ring", -2, ADMIN, Keys::NONE, Group::Cluster, "Tells of the ring, and has nodes leave it.", ring::ring),
     row("at.scan", -2, READ_ALL, Keys::NONE, Group::Generic, "Keys of slots beside each other, some at a time.", server::scan_run),
