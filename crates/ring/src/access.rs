@@ -12,6 +12,7 @@ mod list;
 
 use crate::token::{hexadecimal, is_same};
 use atoll_keyspace::glob_matches;
+use atoll_replica::problem_of_name;
 use commands::Commands;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 256;
 
+/// The rule that names the only keyspace of a user begins so.
+const KEYSPACE: &str = "keyspace=";
+
 /// The user who shows the token, whom no list names.
 pub(crate) const DEFAULT: &str = "default";
 
@@ -44,6 +48,19 @@ pub(crate) struct User {
     passwords: Vec<Hash>,
     commands: Commands,
     keys: Vec<KeyRule>,
+    home: Home,
+}
+
+/// The keyspaces that a user may enter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// The first one.
+    #[default]
+    First,
+    /// The one of this name, where it begins.
+    Named(String),
+    /// All.
+    Any,
 }
 
 /// Keys that a user may use.
@@ -138,8 +155,8 @@ impl User {
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("a name has at most {NAME_BYTES_MAX} bytes"));
         }
-        let (passwords, commands, keys) = Default::default();
-        let mut user = Self { name: name.to_owned(), is_on: false, passwords, commands, keys };
+        let (passwords, commands, keys, home) = Default::default();
+        let mut user = Self { name: name.to_owned(), is_on: false, passwords, commands, keys, home };
         words.try_for_each(|rule| user.add(rule))?;
         if user.is_on && user.passwords.is_empty() {
             return Err(format!("user {name} is on and has no password; add one as `#` and its SHA-256"));
@@ -157,9 +174,11 @@ impl User {
             ("off", _) => self.is_on = false,
             ("allkeys", _) => self.add_keys("*", false),
             ("resetkeys", _) => self.keys.clear(),
+            ("allkeyspaces", _) => self.home = Home::Any,
             ("allcommands", _) => self.commands.grant("@all")?,
             ("nocommands", _) => self.commands.take("@all")?,
             ("nopass", _) => return Err("nobody is let in without a password".to_owned()),
+            (_, "k") if rule.starts_with(KEYSPACE) => self.home = home_of(rule)?,
             (_, "#") => self.passwords.push(hash_of(rest)?),
             (_, ">") => {
                 return Err(
@@ -186,6 +205,11 @@ impl User {
             _ => return Err(format!("`{}` is no rule that is understood here", rule.escape_debug())),
         }
         Ok(())
+    }
+
+    /// Which keyspaces it may enter.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     fn add_keys(&mut self, pattern: &str, reads_only: bool) {
@@ -225,7 +249,13 @@ impl User {
         let Told { flags, passwords, commands, keys } = self.told();
         let passwords = passwords.iter().map(|hash| format!("#{hash}"));
         let words = ["user".to_owned(), self.name.clone()].into_iter().chain(flags).chain(passwords);
-        let words: Vec<String> = words.chain([keys, commands]).filter(|word| !word.is_empty()).collect();
+        let home = match &self.home {
+            Home::First => String::new(),
+            Home::Named(name) => format!("{KEYSPACE}{name}"),
+            Home::Any => "allkeyspaces".to_owned(),
+        };
+        let words: Vec<String> =
+            words.chain([home, keys, commands]).filter(|word| !word.is_empty()).collect();
         words.join(" ")
     }
 }
@@ -234,6 +264,14 @@ impl KeyRule {
     fn told(&self) -> String {
         let mark = if self.reads_only { "%R~" } else { "~" };
         format!("{mark}{}", String::from_utf8_lossy(&self.pattern))
+    }
+}
+
+fn home_of(rule: &str) -> Result<Home, String> {
+    let name = rule.strip_prefix(KEYSPACE).unwrap_or_default();
+    match problem_of_name(name) {
+        None => Ok(Home::Named(name.to_owned())),
+        Some(problem) => Err(problem.to_owned()),
     }
 }
 

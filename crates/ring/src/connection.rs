@@ -103,10 +103,10 @@ impl End {
 }
 
 /// Brings nearer what requests about the first of these keys will touch in memory.
-pub(crate) fn bring_nearer<'a>(here: &mut Here, keys: impl Iterator<Item = &'a [u8]>) {
+pub(crate) fn bring_nearer<'a>(here: &mut Here, keyspace: u8, keys: impl Iterator<Item = &'a [u8]>) {
     let mut first: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
     let count = first.iter_mut().zip(keys).map(|(first, key)| *first = key).count();
-    here.slots.bring_nearer(&first[..count]);
+    here.slots.bring_nearer(keyspace, &first[..count]);
 }
 
 impl Connection {
@@ -316,7 +316,7 @@ impl Connection {
     fn bring_nearer(&self, here: &mut Here) -> usize {
         // A guess for those who may not ask would be for nothing.
         if self.session.is_authenticated {
-            bring_nearer(here, keys_ahead(self.inbox.unread()));
+            bring_nearer(here, self.session.keyspace, keys_ahead(self.inbox.unread()));
         }
         NEAR_AT_ONCE
     }

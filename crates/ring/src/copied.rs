@@ -16,8 +16,8 @@ use crate::syncer::{Logged, Syncer};
 use crate::table::SlotTable;
 use crate::watches::Watch;
 use atoll_engine::EngineError;
-use atoll_keyspace::{Keyspace, Overdue};
-use atoll_replica::{Incarnation, Input, Member, Moment, NodeId, Table, Ticket, Version};
+use atoll_keyspace::Overdue;
+use atoll_replica::{Incarnation, Input, Member, Moment, NodeId, Slot, Table, Ticket, Version};
 use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
@@ -102,14 +102,6 @@ impl Copied {
         GroupHeard { silence, leader: self.group_leader }
     }
 
-    pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
-        &mut self.copies.keyspace
-    }
-
-    pub(crate) fn keyspace(&self) -> &Keyspace {
-        &self.copies.keyspace
-    }
-
     /// Keeps the first thing that went wrong until the end of the round, which then ends the node.
     pub(crate) fn note(&mut self, done: Result<(), NodeError>) {
         if let Err(error) = done {
@@ -159,6 +151,8 @@ impl Copied {
             }
             Told::Group(GroupSaid::Table(table)) => {
                 if table.version > self.addressed {
+                    // Before anybody asks for what is there by this table.
+                    self.copies.keyspaces.grow(table.keyspace_count())?;
                     self.addressed = table.version;
                     self.shared.set_table(SlotTable::of(Arc::clone(&table), self.me));
                     self.copies.peers.set_addresses(&addresses_of(&table), registry);
@@ -221,13 +215,13 @@ impl Copied {
     }
 
     /// Has somebody told when a field is as it has to be.
-    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) {
+    pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         let done = self.copies.watch(slot, now, watch);
         self.note(done);
     }
 
     /// Has keys of one slot deleted whose time is over, through the log.
-    pub(crate) fn expire(&mut self, slot: u16, now: Now, overdue: &[Overdue]) {
+    pub(crate) fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) {
         let done = self.copies.expire_now(slot, now, overdue);
         self.note(done);
     }

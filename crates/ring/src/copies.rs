@@ -10,10 +10,11 @@ mod refusals;
 use crate::NodeError;
 use crate::clock::Now;
 use crate::group::GroupMember;
+use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::log::{SlotLog, position_of};
 use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
-use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome, SLOTS};
+use atoll_keyspace::{Applied, Overdue, ReadOutcome};
 use atoll_replica::{
     Change, Effect, Entry, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal,
     Replica, Slot, SlotMessage, Survived, Ticket,
@@ -26,14 +27,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What a client waits for.
 enum Waiting {
-    Write { slot: u16, protocol: Protocol },
-    Read { slot: u16, request: Vec<u8>, protocol: Protocol },
-    Watch { slot: u16, watch: Box<Watch> },
+    Write { slot: Slot, protocol: Protocol },
+    Read { slot: Slot, request: Vec<u8>, protocol: Protocol },
+    Watch { slot: Slot, watch: Box<Watch> },
 }
 
 /// The copies of this node.
 pub(crate) struct Copies {
-    pub(crate) keyspace: Keyspace,
+    pub(crate) keyspaces: Keyspaces,
     pub(crate) peers: Peers,
     replica: Replica,
     /// None where nothing outlives the process.
@@ -65,14 +66,14 @@ impl Copies {
     pub(crate) fn new(
         me: NodeId,
         options: Options,
-        keyspace: Keyspace,
+        keyspaces: Keyspaces,
         log: Option<SlotLog>,
         peers: Peers,
     ) -> Self {
         let (waiting, answers, handed, inputs, effects, moves) = Default::default();
         let (watched, touched, proposals) = Default::default();
         Self {
-            keyspace,
+            keyspaces,
             peers,
             replica: Replica::new(me, options),
             log,
@@ -92,8 +93,8 @@ impl Copies {
     }
 
     /// What this node may say that it still has: for each slot the last entry of its log.
-    pub(crate) fn survived(log: &mut SlotLog, keyspace: &Keyspace) -> Result<Survived, NodeError> {
-        let found = log.found(applied(keyspace))?;
+    pub(crate) fn survived(log: &mut SlotLog, keyspaces: &Keyspaces) -> Result<Survived, NodeError> {
+        let found = log.found(applied(keyspaces))?;
         let last = |found: &atoll_replica::Found| {
             (found.slot, found.entries.last().map_or(found.base, |entry| entry.position))
         };
@@ -103,7 +104,7 @@ impl Copies {
     /// The configuration group gave this node a life.
     pub(crate) fn begin(&mut self, now: Now, incarnation: Incarnation) -> Result<(), NodeError> {
         let found = match &mut self.log {
-            Some(log) => log.found(applied(&self.keyspace))?,
+            Some(log) => log.found(applied(&self.keyspaces))?,
             None => Vec::new(),
         };
         self.replica.begin(now.moment, incarnation, found);
@@ -133,7 +134,7 @@ impl Copies {
     /// A client's write; its answer comes by its ticket.
     pub(crate) fn write(
         &mut self,
-        slot: u16,
+        slot: Slot,
         now: Now,
         request: &Request<'_>,
         keys: impl Iterator<Item = usize>,
@@ -141,7 +142,7 @@ impl Copies {
     ) -> Result<(), NodeError> {
         self.waiting.insert(ticket, Waiting::Write { slot, protocol });
         let input = Input::Write {
-            slot: Slot(slot.into()),
+            slot,
             ticket,
             time_ms: now.date_ms,
             body: Body::of_request(request),
@@ -153,7 +154,7 @@ impl Copies {
     /// A client's read; its answer comes by its ticket.
     pub(crate) fn read(
         &mut self,
-        slot: u16,
+        slot: Slot,
         now: Now,
         request: &Request<'_>,
         keys: impl Iterator<Item = usize>,
@@ -162,15 +163,15 @@ impl Copies {
         let keys = keys.filter_map(|place| request.get(place)).map(number_of).collect();
         let request = Body::request_bytes(request);
         self.waiting.insert(ticket, Waiting::Read { slot, request, protocol });
-        self.step(now, Input::Read { slot: Slot(slot.into()), ticket, keys })
+        self.step(now, Input::Read { slot, ticket, keys })
     }
 
     /// Somebody waits for a field; whether that may begin comes with [`Copies::take_watched`].
-    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) -> Result<(), NodeError> {
+    pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) -> Result<(), NodeError> {
         self.own_tickets += 1;
         let (ticket, keys) = (Ticket(self.own_tickets), vec![number_of(watch.key())]);
         self.waiting.insert(ticket, Waiting::Watch { slot, watch: Box::new(watch) });
-        self.step(now, Input::Read { slot: Slot(slot.into()), ticket, keys })
+        self.step(now, Input::Read { slot, ticket, keys })
     }
 
     /// Watches that may begin, or why not, each once.
@@ -275,23 +276,24 @@ impl Copies {
             Some(Waiting::Watch { .. }) | None => Protocol::Resp2,
         };
         let mut reply = Vec::new();
-        let number = number_of_slot(slot);
+        let (keyspace, number) = self.keyspaces.of_mut(slot);
         match Body::of(&entry.body) {
             Body::Request(bytes) => {
                 let request = self.parser.parse(bytes).ok().flatten();
                 let command = request.as_ref().and_then(|request| Command::of(request).ok());
                 let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
-                self.keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
+                keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
                 if let Some(request) = request.filter(|_| self.touched.is_wanted) {
                     let specification = request.get(0).and_then(find);
                     let keys = specification.map(|known| known.keys_of(&request).places(request.len()));
-                    self.touched.touch(keys.into_iter().flatten().filter_map(|place| request.get(place)));
+                    self.touched
+                        .touch(slot, keys.into_iter().flatten().filter_map(|place| request.get(place)));
                 }
             }
             Body::Expiry(keys) => {
                 let keys: Vec<_> = keys.iter().map(|(key, deadline)| (key.as_slice(), *deadline)).collect();
-                self.touched.touch(keys.iter().map(|(key, _)| *key));
-                self.keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
+                self.touched.touch(slot, keys.iter().map(|(key, _)| *key));
+                keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
             }
             Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
         }
@@ -317,20 +319,21 @@ impl Copies {
         let command = request.as_ref().and_then(|request| Command::of(request).ok());
         let Some(command) = command else { return Err(NodeError::Corrupt { what: "a request that waits" }) };
         let mut reply = Vec::new();
-        match self.keyspace.read(slot, now.date_ms, &command, protocol, &mut reply)? {
+        let (keyspace, number) = self.keyspaces.of(slot);
+        match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
             ReadOutcome::Answered => self.answers.push((ticket, reply)),
             ReadOutcome::Expired(overdue) => {
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
                 self.expire(slot, now, &overdue);
                 self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
-                self.inputs.push_back(Input::Read { slot: Slot(slot.into()), ticket, keys });
+                self.inputs.push_back(Input::Read { slot, ticket, keys });
             }
         }
         Ok(())
     }
 
     /// The same, at once.
-    pub(crate) fn expire_now(&mut self, slot: u16, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
+    pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
         self.expire(slot, now, overdue);
         match self.inputs.pop_back() {
             Some(input) => self.step(now, input),
@@ -344,8 +347,8 @@ impl Copies {
     }
 
     /// Whether what clients ask about a slot is to be given to the copies of this node.
-    pub(crate) fn takes(&self, slot: u16) -> bool {
-        self.replica.takes(Slot(slot.into()))
+    pub(crate) fn takes(&self, slot: Slot) -> bool {
+        self.replica.takes(slot)
     }
 
     pub(crate) fn is_superseded(&self) -> bool {
@@ -353,10 +356,10 @@ impl Copies {
     }
 
     /// Has keys deleted whose time is over, through the log.
-    fn expire(&mut self, slot: u16, now: Now, overdue: &[Overdue]) {
+    fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) {
         self.own_tickets += 1;
         self.inputs.push_back(Input::Write {
-            slot: Slot(slot.into()),
+            slot,
             ticket: Ticket(self.own_tickets),
             time_ms: now.date_ms,
             body: Body::of_expiry(overdue),
@@ -374,7 +377,7 @@ impl Copies {
         };
         let mut reply = Vec::new();
         let mut writer = ReplyWriter::new(&mut reply, protocol);
-        refusals::write(refusal, slot, self.replica.table(), &mut writer);
+        refusals::write(refusal, number_of_slot(slot), self.replica.table(), &mut writer);
         match watch {
             None => self.answers.push((ticket, reply)),
             Some(watch) => {
@@ -398,15 +401,12 @@ impl Copies {
     }
 }
 
-fn applied(keyspace: &Keyspace) -> impl Iterator<Item = (Slot, Applied, u64)> + '_ {
-    let slots = (0..SLOTS).map(|slot| (slot, keyspace.applied(slot)));
-    let used = slots.filter(|(_, applied)| applied.epoch > 0);
-    used.map(|(slot, applied)| (Slot(slot.into()), applied, keyspace.time_ms(slot)))
-}
-
-/// Slots of a ring for clients of Redis have numbers of 16 bits.
-fn number_of_slot(slot: Slot) -> u16 {
-    u16::try_from(slot.0).unwrap_or(u16::MAX)
+fn applied(keyspaces: &Keyspaces) -> impl Iterator<Item = (Slot, Applied, u64)> + '_ {
+    let each = keyspaces.slots().map(|slot| {
+        let (keyspace, number) = keyspaces.of(slot);
+        (slot, keyspace.applied(number), keyspace.time_ms(number))
+    });
+    each.filter(|(_, applied, _)| applied.epoch > 0)
 }
 
 fn number_of(key: &[u8]) -> u64 {
@@ -416,6 +416,7 @@ fn number_of(key: &[u8]) -> u64 {
 }
 
 /// The place of what was applied, as the protocol knows it.
-fn applied_position(keyspace: &Keyspace, slot: Slot) -> Position {
-    position_of(keyspace.applied(number_of_slot(slot)))
+fn applied_position(keyspaces: &Keyspaces, slot: Slot) -> Position {
+    let (keyspace, number) = keyspaces.of(slot);
+    position_of(keyspace.applied(number))
 }

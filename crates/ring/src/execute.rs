@@ -7,15 +7,18 @@ mod cluster;
 mod connection;
 mod info;
 mod keys;
+mod keyspaces;
 mod server;
 mod watch;
 
 use crate::address::HostPort;
 use crate::connection::{End, Outbox, Session};
 use crate::here::Here;
+use crate::keyspaces::{number_of_slot, slot_at};
 use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
 use atoll_keyspace::slot_of;
+use atoll_replica::Slot;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
 use atoll_tls::is_handshake;
 
@@ -83,8 +86,9 @@ impl Executor<'_> {
                 self.session.end_with(End::Gone);
             }
             Command::Reset => self.reset(),
-            Command::Select(0) | Command::Accepted => self.writer().ok(),
-            Command::Select(_) => self.error("ERR", "SELECT is not allowed in cluster mode"),
+            Command::Accepted => self.writer().ok(),
+            Command::Select(place) => self.select(*place),
+            Command::Keyspace(request) => self.keyspace(request),
             Command::Client(request) => self.client(request),
             Command::Command(request) => request.answer(&mut self.writer()),
             Command::ConfigGet(patterns) => self.config_get(patterns),
@@ -113,8 +117,8 @@ impl Executor<'_> {
         let Some(first) = places.next().and_then(|place| request.get(place)) else {
             return self.error("ERR", "this node does not do that");
         };
-        let slot = slot_of(first);
-        if places.any(|place| request.get(place).is_some_and(|key| slot_of(key) != slot)) {
+        let slot = self.slot_of(first);
+        if places.any(|place| request.get(place).is_some_and(|key| self.slot_of(key) != slot)) {
             return self.error("CROSSSLOT", "Keys in request don't hash to the same slot");
         }
         if !self.is_here(slot) {
@@ -152,11 +156,11 @@ impl Executor<'_> {
 
     /// Whether this node is the primary of a slot, or will be so soon that the request waits here; if not, the client is told whom to
     /// ask.
-    fn is_here(&mut self, slot: u16) -> bool {
+    fn is_here(&mut self, slot: Slot) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,
             Route::There(_) if self.here.slots.takes(slot) => return true,
-            Route::There(HostPort { host, port }) => format!("{slot} {host}:{port}"),
+            Route::There(HostPort { host, port }) => format!("{} {host}:{port}", number_of_slot(slot)),
             Route::Nowhere => {
                 self.error("CLUSTERDOWN", "Hash slot not served");
                 return false;
@@ -165,6 +169,11 @@ impl Executor<'_> {
         self.here.metrics.moved.add(1);
         self.error("MOVED", &text);
         false
+    }
+
+    /// The slot of a key in the keyspace of the connection.
+    fn slot_of(&self, key: &[u8]) -> Slot {
+        slot_at(self.session.keyspace, slot_of(key))
     }
 
     fn refuse(&mut self, error: &CommandError) {

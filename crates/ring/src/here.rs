@@ -5,11 +5,13 @@ use crate::address::NodeName;
 use crate::clock::{Clock, Now};
 use crate::connection::Session;
 use crate::gathered::Gathered;
+use crate::keyspaces::slot_at;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::token::Token;
+use atoll_keyspace::SLOTS;
 use atoll_replica::{Moment, Ticket};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
@@ -278,9 +280,9 @@ impl Here {
         Ticket((session.key as u64) << TICKET_BITS | self.tickets)
     }
 
-    /// Keys of all slots.
-    pub(crate) fn keys(&self) -> u64 {
-        (0..atoll_keyspace::SLOTS).map(|slot| self.slots.keys_in(slot)).sum()
+    /// Keys of all slots of a keyspace.
+    pub(crate) fn keys(&self, keyspace: u8) -> u64 {
+        (0..SLOTS).map(|number| self.slots.keys_in(slot_at(keyspace, number))).sum()
     }
 }
 

@@ -28,12 +28,14 @@ mod here;
 
 // What requests do.
 mod execute;
+mod keyspaces;
 mod slots;
 mod syncing;
 mod table;
 mod watches;
 
 // What a node of several does.
+mod alone;
 mod copied;
 mod copies;
 mod council;

@@ -2,7 +2,7 @@
 
 use crate::NodeError;
 use crate::access::AccessList;
-use crate::address::{HostPort, NodeAddress, NodeName};
+use crate::address::{HostPort, NodeName};
 use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
 use crate::metrics;
@@ -10,11 +10,11 @@ use crate::options::{NodeOptions, Persistence, Place};
 use crate::slots::Slots;
 use crate::syncing::Syncing;
 use crate::table::SlotTable;
-use crate::{others, reliance};
+use crate::{alone, others, reliance};
 use atoll_disk::{FileDisk, Mode};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table};
+use atoll_replica::{NodeId, Table};
 use mio::Waker;
 use mio::net::TcpListener;
 use rustix::fs::{FlockOperation, flock};
@@ -62,7 +62,7 @@ impl Node {
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
         let table = match &options.others {
-            None => SlotTable::of(Arc::new(table_of_one(name, told.clone())), NodeId(1)),
+            None => alone::seen(alone::table(name, told.clone(), &engine)?),
             Some(others) => SlotTable::of(Arc::new(Table::empty(SLOTS.into())), others.me),
         };
         let shared = Arc::new(Shared::new(Choices {
@@ -111,7 +111,11 @@ impl Node {
         let (poll, waker) = EventLoop::poll().map_err(system("make an event loop"))?;
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let slots = match &options.others {
-            None => Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?,
+            None => {
+                let mut slots = Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?;
+                slots.grow(shared.table().table().keyspace_count())?;
+                slots
+            }
             Some(others) => {
                 let line = (poll.registry(), waker.clone());
                 others::join(others, &self.engine, &shared, clients, line)?
@@ -257,18 +261,6 @@ fn check_number(engine: &Engine, me: NodeId) -> Result<(), NodeError> {
     batch.put(&tree, b"number", &me.0.to_be_bytes());
     engine.write(&batch, Durability::Synced)?;
     Ok(())
-}
-
-/// A table in which one node has all slots.
-fn table_of_one(name: NodeName, clients: HostPort) -> Table {
-    let me = NodeId(1);
-    let mut table = Table::empty(SLOTS.into());
-    let address = NodeAddress { name, peers: clients.clone(), clients }.to_string().into();
-    table.members.insert(me, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
-    let in_sync = Copies::of(&[me]);
-    let all = Configuration { epoch: Epoch(1), primary: Some(me), in_sync, ..Configuration::default() };
-    table.slots.change_each(|_, slot| *slot = all);
-    table
 }
 
 /// Opens the store, and takes its folder for this process.

@@ -6,11 +6,12 @@ use crate::copied::{Copied, Told};
 use crate::copies::Copies;
 use crate::group::{GroupDoor, Joining};
 use crate::here::Shared;
+use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::Peers;
 use crate::reliance::{self, Reliance};
-use crate::slots::{self, Slots};
+use crate::slots::Slots;
 use crate::syncer::Syncer;
 use atoll_engine::Engine;
 use atoll_replica::{NodeId, Options, Survived};
@@ -48,18 +49,18 @@ pub(crate) fn join(
     let heard_at = listener.local_addr().map_err(listen)?;
     let persistence = shared.persistence;
     let is_kept = persistence != Persistence::Off;
-    let keyspace = slots::open(engine, persistence)?;
+    let keyspaces = Keyspaces::open(engine, persistence)?;
     let is_synced = persistence == Persistence::Always;
     let mut log = if is_kept { Some(SlotLog::open(engine, LOG, is_synced)?) } else { None };
     let survived = match (&mut log, reliance::judge(engine, persistence)?) {
-        (Some(log), Reliance::Whole) => Copies::survived(log, &keyspace)?,
+        (Some(log), Reliance::Whole) => Copies::survived(log, &keyspaces)?,
         _ => Survived::Nothing,
     };
     let tls = shared.tls.as_ref().and_then(|tls| tls.peers.clone());
     let peers = Peers::listen(others.me, (shared.token.clone(), tls), listener, registry).map_err(listen)?;
     let options = Options { logs: is_kept, ..others.options.clone() };
     let tick_us = options.tick_us;
-    let mut copies = Copies::new(others.me, options, keyspace, log, peers);
+    let mut copies = Copies::new(others.me, options, keyspaces, log, peers);
     let (sender, told) = channel();
     let tell = {
         let (sender, waker) = (sender.clone(), waker.clone());

@@ -9,6 +9,7 @@ use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
 use crate::group::GroupHeard;
+use crate::keyspaces::{Keyspaces, slot_at};
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::syncer::Rounds;
@@ -16,8 +17,8 @@ use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::{Applied, Keyspace, KeyspaceError, Overdue, ReadOutcome, ScanPage};
-use atoll_replica::{Change, NodeId, Ticket};
+use atoll_keyspace::{Applied, KeyspaceError, Overdue, ReadOutcome, ScanPage};
+use atoll_replica::{Change, NodeId, Slot, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use mio::event::Event;
 use mio::{Registry, Waker};
@@ -52,23 +53,23 @@ pub(crate) struct Slots {
 /// Who has a say in what happens to slots.
 enum Home {
     /// This node is the whole ring.
-    Alone(Box<Keyspace>),
+    Alone(Box<Keyspaces>),
     /// Others have copies, too.
     Copied(Box<Copied>),
 }
 
 impl Home {
-    fn keyspace(&self) -> &Keyspace {
+    fn keyspaces(&self) -> &Keyspaces {
         match self {
-            Self::Alone(keyspace) => keyspace,
-            Self::Copied(copied) => copied.keyspace(),
+            Self::Alone(keyspaces) => keyspaces,
+            Self::Copied(copied) => &copied.copies.keyspaces,
         }
     }
 
-    fn keyspace_mut(&mut self) -> &mut Keyspace {
+    fn keyspaces_mut(&mut self) -> &mut Keyspaces {
         match self {
-            Self::Alone(keyspace) => keyspace,
-            Self::Copied(copied) => copied.keyspace_mut(),
+            Self::Alone(keyspaces) => keyspaces,
+            Self::Copied(copied) => &mut copied.copies.keyspaces,
         }
     }
 }
@@ -85,7 +86,7 @@ pub(crate) enum Answer {
 
 /// A request about keys of one slot.
 pub(crate) struct Asking<'a, 'r> {
-    pub(crate) slot: u16,
+    pub(crate) slot: Slot,
     pub(crate) now: Now,
     pub(crate) command: &'a Command<'r>,
     /// As it came, and where its keys are in it.
@@ -101,9 +102,6 @@ pub(crate) struct Reply<'a> {
     pub(crate) protocol: Protocol,
 }
 
-/// The tree that all loops of a node keep their slots in; no two have the same ones.
-const TREE: &str = "slots";
-
 /// Keys that are deleted at once because their time is over.
 const EXPIRED_MAX: usize = 500;
 
@@ -115,7 +113,7 @@ impl Slots {
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
-        let home = Home::Alone(Box::new(open(engine, persistence)?));
+        let home = Home::Alone(Box::new(Keyspaces::open(engine, persistence)?));
         Self::at_home(engine, home, persistence, memory_bytes_max, metrics)
     }
 
@@ -157,28 +155,31 @@ impl Slots {
         })
     }
 
-    /// Brings nearer what requests about these keys will touch in memory.
-    pub(crate) fn bring_nearer(&mut self, keys: &[&[u8]]) {
-        if keys.len() > 1 {
-            self.home.keyspace_mut().bring_nearer(keys);
+    /// Brings nearer what requests about these keys of a keyspace will touch in memory.
+    pub(crate) fn bring_nearer(&mut self, keyspace: u8, keys: &[&[u8]]) {
+        if keys.len() > 1
+            && let Some(keyspace) = self.home.keyspaces_mut().get_mut(keyspace)
+        {
+            keyspace.bring_nearer(keys);
         }
     }
 
     /// Hands a write to the log of its slot.
     pub(crate) fn write(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
         let (time_ms, protocol) = (asking.now.date_ms, reply.protocol);
-        let keyspace = match &mut self.home {
-            Home::Alone(keyspace) => keyspace,
+        let keyspaces = match &mut self.home {
+            Home::Alone(keyspaces) => keyspaces,
             Home::Copied(copied) => {
                 copied.ask(asking, true, protocol);
                 return Answer::Later;
             }
         };
-        let next = next(keyspace, asking.slot);
+        let next = next(keyspaces, asking.slot);
         self.is_unsettled = true;
-        let applied = keyspace.apply(asking.slot, next, time_ms, asking.command, protocol, reply.target);
+        let (keyspace, number) = keyspaces.of_mut(asking.slot);
+        let applied = keyspace.apply(number, next, time_ms, asking.command, protocol, reply.target);
         let keys = asking.keys.places(asking.request.len());
-        self.touched.touch(keys.filter_map(|place| asking.request.get(place)));
+        self.touched.touch(asking.slot, keys.filter_map(|place| asking.request.get(place)));
         if let Err(error) = applied {
             self.fail(&error, reply);
         }
@@ -194,7 +195,8 @@ impl Slots {
         let (slot, now_ms) = (asking.slot, asking.now.date_ms);
         // After the first round nothing is overdue any more: all of it is of one state, at one date.
         for _ in 0..2 {
-            match self.home.keyspace().read(slot, now_ms, asking.command, reply.protocol, reply.target) {
+            let (keyspace, number) = self.home.keyspaces().of(slot);
+            match keyspace.read(number, now_ms, asking.command, reply.protocol, reply.target) {
                 Ok(ReadOutcome::Answered) => return Answer::Now,
                 Ok(ReadOutcome::Expired(overdue)) => {
                     if let Err(error) = self.expire(slot, &overdue, asking.now) {
@@ -217,48 +219,58 @@ impl Slots {
     pub(crate) fn expire_some(
         &mut self,
         now: Now,
-        held: impl Fn(u16) -> bool,
+        held: impl Fn(Slot) -> bool,
     ) -> Result<bool, KeyspaceError> {
-        let overdue = self.home.keyspace_mut().expired(now.date_ms, EXPIRED_MAX, held)?;
-        for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
-            if let Some(first) = of_slot.first() {
-                self.expire(first.slot, of_slot, now)?;
+        let mut has_more = false;
+        for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
+            let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
+            let overdue =
+                keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)))?;
+            for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
+                if let Some(first) = of_slot.first() {
+                    self.expire(slot_at(place, first.slot), of_slot, now)?;
+                }
             }
+            has_more |= overdue.len() >= EXPIRED_MAX;
         }
-        Ok(overdue.len() >= EXPIRED_MAX)
+        Ok(has_more)
     }
 
-    /// A page of the keys of these slots.
+    /// A page of the keys of these slots of a keyspace.
     pub(crate) fn scan(
         &self,
         now: Now,
         request: &ScanRequest<'_>,
+        keyspace: u8,
         held: impl Fn(u16) -> bool,
     ) -> Result<ScanPage, KeyspaceError> {
-        self.home.keyspace().scan(now.date_ms, request, held)
+        let keyspace = self.home.keyspaces().get(keyspace);
+        keyspace.map_or_else(|| Ok(ScanPage::default()), |keyspace| keyspace.scan(now.date_ms, request, held))
     }
 
     /// The first keys of a slot.
-    pub(crate) fn keys_of_slot(&self, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
-        self.home.keyspace().keys_of_slot(slot, most)
+    pub(crate) fn keys_of_slot(&self, slot: Slot, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
+        let (keyspace, number) = self.home.keyspaces().of(slot);
+        keyspace.keys_of_slot(number, most)
     }
 
     /// Deletes keys of one slot whose time is over.
-    fn expire(&mut self, slot: u16, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
+    fn expire(&mut self, slot: Slot, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
         let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
         self.metrics.expired.add(overdue.len() as u64);
-        let keyspace = match &mut self.home {
-            Home::Alone(keyspace) => keyspace,
+        let keyspaces = match &mut self.home {
+            Home::Alone(keyspaces) => keyspaces,
             Home::Copied(copied) => {
                 copied.expire(slot, now, overdue);
                 return Ok(());
             }
         };
-        let next = next(keyspace, slot);
+        let next = next(keyspaces, slot);
         self.is_unsettled = true;
-        self.touched.touch(overdue.iter().map(|key| key.key.as_slice()));
+        self.touched.touch(slot, overdue.iter().map(|key| key.key.as_slice()));
         let mut count = Vec::new();
-        keyspace.apply_expiry(slot, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
+        let (keyspace, number) = keyspaces.of_mut(slot);
+        keyspace.apply_expiry(number, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
     }
 
     /// Whether there is room for so many bytes more. A store on a disk makes room by itself; one in memory has what it has.
@@ -322,8 +334,8 @@ impl Slots {
 
     /// Tells whoever waits for something, once that is settled.
     pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) -> Result<(), NodeError> {
-        let (keyspace, touched) = match &mut self.home {
-            Home::Alone(keyspace) => (&**keyspace, &mut self.touched),
+        let (keyspaces, touched) = match &mut self.home {
+            Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
             Home::Copied(copied) => {
                 for (watch, refused) in copied.copies.take_watched() {
                     match refused {
@@ -331,7 +343,7 @@ impl Slots {
                         Some(why) => self.watches.refuse(&watch, &why),
                     }
                 }
-                (&copied.copies.keyspace, &mut copied.copies.touched)
+                (&copied.copies.keyspaces, &mut copied.copies.touched)
             }
         };
         self.metrics.watches.set(self.watches.len() as u64);
@@ -339,11 +351,11 @@ impl Slots {
             *touched = Touched::default();
             return Ok(());
         }
-        Ok(self.watches.look(now, keyspace, table, touched)?)
+        Ok(self.watches.look(now, keyspaces, table, touched)?)
     }
 
     /// Has somebody told when a field is as it has to be.
-    pub(crate) fn watch(&mut self, slot: u16, now: Now, watch: Watch) {
+    pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         match &mut self.home {
             Home::Alone(_) => self.watches.begin(watch),
             Home::Copied(copied) => copied.watch(slot, now, watch),
@@ -359,7 +371,7 @@ impl Slots {
     }
 
     /// Whether requests about a slot wait here though another node leads it so far.
-    pub(crate) fn takes(&self, slot: u16) -> bool {
+    pub(crate) fn takes(&self, slot: Slot) -> bool {
         match &self.home {
             Home::Alone(_) => false,
             Home::Copied(copied) => copied.copies.takes(slot),
@@ -420,8 +432,19 @@ impl Slots {
     }
 
     /// How many keys a slot holds.
-    pub(crate) fn keys_in(&self, slot: u16) -> u64 {
-        self.home.keyspace().keys_in(slot)
+    pub(crate) fn keys_in(&self, slot: Slot) -> u64 {
+        let (keyspace, number) = self.home.keyspaces().of(slot);
+        keyspace.keys_in(number)
+    }
+
+    /// One for each keyspace, where there are fewer.
+    pub(crate) fn grow(&mut self, keyspaces: usize) -> Result<(), NodeError> {
+        self.home.keyspaces_mut().grow(keyspaces)
+    }
+
+    /// Whether this node is the whole ring.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.home, Home::Alone(_))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -440,16 +463,9 @@ impl Slots {
     }
 }
 
-/// The keyspace of a node; in memory what was applied is no cell.
-pub(crate) fn open(engine: &Engine, persistence: Persistence) -> Result<Keyspace, NodeError> {
-    Ok(match persistence {
-        Persistence::Off => Keyspace::open_in_memory(engine, TREE)?,
-        _ => Keyspace::open(engine, TREE)?,
-    })
-}
-
 /// The place of the next entry of a slot's log.
-fn next(keyspace: &Keyspace, slot: u16) -> Applied {
-    let last = keyspace.applied(slot);
+fn next(keyspaces: &Keyspaces, slot: Slot) -> Applied {
+    let (keyspace, number) = keyspaces.of(slot);
+    let last = keyspace.applied(number);
     Applied { epoch: last.epoch.max(1), sequence: last.sequence + 1 }
 }

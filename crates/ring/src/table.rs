@@ -6,10 +6,11 @@
 //! Invariant: what it says never changes; when something changes there is another one.
 
 mod count;
+mod keyspaces;
 mod render;
 
 use crate::address::{HostPort, NodeAddress};
-use atoll_replica::{Member, NodeId, Table, Version};
+use atoll_replica::{Configuration, Member, NodeId, Slot, Table, Version};
 use std::sync::{Arc, OnceLock};
 
 /// Which node to ask for which slot.
@@ -22,8 +23,12 @@ pub struct SlotTable {
     nodes: Box<[NodeId]>,
     /// For each slot the place of its primary.
     routes: Box<[u16]>,
-    rendered: [OnceLock<Box<[u8]>>; 2],
+    /// What clients of each keyspace ask for most.
+    rendered: Box<[Rendered]>,
 }
+
+/// For the second and the third version of the protocol of Redis.
+type Rendered = [OnceLock<Box<[u8]>>; 2];
 
 /// Who has a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +61,8 @@ impl SlotTable {
             last.1
         });
         let (routes, me) = (routes.collect(), place(me));
-        Self { table, me, nodes, routes, rendered: Default::default() }
+        let rendered = (0..table.keyspace_count()).map(|_| Rendered::default()).collect();
+        Self { table, me, nodes, routes, rendered }
     }
 
     /// Which table this is.
@@ -66,14 +72,14 @@ impl SlotTable {
     }
 
     /// Whether this node is the primary of a slot.
-    pub(crate) fn is_here(&self, slot: impl Into<u32>) -> bool {
-        let place = self.place(slot.into());
+    pub(crate) fn is_here(&self, slot: Slot) -> bool {
+        let place = self.place(slot);
         place != NONE && Some(place) == self.me
     }
 
     /// Who has a slot.
-    pub(crate) fn route(&self, slot: impl Into<u32>) -> Route {
-        let place = self.place(slot.into());
+    pub(crate) fn route(&self, slot: Slot) -> Route {
+        let place = self.place(slot);
         if place != NONE && Some(place) == self.me {
             return Route::Here;
         }
@@ -83,8 +89,8 @@ impl SlotTable {
         }
     }
 
-    fn place(&self, slot: u32) -> u16 {
-        usize::try_from(slot).ok().and_then(|slot| self.routes.get(slot)).copied().unwrap_or(NONE)
+    fn place(&self, slot: Slot) -> u16 {
+        usize::try_from(slot.0).ok().and_then(|slot| self.routes.get(slot)).copied().unwrap_or(NONE)
     }
 
     fn address(&self, place: usize) -> Option<NodeAddress> {
@@ -114,21 +120,41 @@ impl SlotTable {
         me.map_or((0, 0, 0), |node| (node.leads.into(), node.in_sync.into(), node.joining.into()))
     }
 
+    /// The table that copies go by.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The slots of a keyspace, in their order.
+    fn slots_of(&self, keyspace: u8) -> impl Iterator<Item = Configuration> + '_ {
+        let each = self.table.slots_each() as usize;
+        let first = usize::from(keyspace) * each;
+        (first..first + each).filter_map(|slot| self.table.slots.get(slot))
+    }
+
     /// How many copies in sync the slot has that has fewest.
     pub(crate) fn copies_in_sync_min(&self) -> u64 {
         self.table.slots.iter().map(|slot| slot.in_sync.len()).min().unwrap_or(0) as u64
     }
 
-    /// The slots that this node is the primary of.
-    pub(crate) fn own_slots(&self) -> impl Iterator<Item = u16> + '_ {
-        let slots = (0_u16..).zip(&self.routes);
+    /// The slots of a keyspace that this node is the primary of.
+    pub(crate) fn own_slots(&self, keyspace: u8) -> impl Iterator<Item = Slot> + '_ {
+        let first = u32::from(keyspace) * self.table.slots_each();
+        let slots = (first..).map(Slot).zip(self.routes_of(keyspace));
         slots.filter(|(_, place)| self.me == Some(**place)).map(|(slot, _)| slot)
     }
 
+    /// For each slot of a keyspace the place of its primary.
+    fn routes_of(&self, keyspace: u8) -> &[u16] {
+        let each = self.table.slots_each() as usize;
+        let first = usize::from(keyspace) * each;
+        self.routes.get(first..first + each).unwrap_or_default()
+    }
+
     /// Slots beside each other that have the same primary: the first, the last, and its place.
-    fn ranges(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+    fn ranges(&self, keyspace: u8) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut next = 0;
-        let runs = self.routes.chunk_by(|one, other| one == other).map(move |run| {
+        let runs = self.routes_of(keyspace).chunk_by(|one, other| one == other).map(move |run| {
             let first = next;
             next += run.len();
             (first, next - 1, run.first().copied().unwrap_or(NONE))

@@ -8,10 +8,11 @@
 
 use crate::address::HostPort;
 use crate::clock::Now;
+use crate::keyspaces::{Keyspaces, keyspace_of, number_of_slot, slot_at};
 use crate::table::{Route, SlotTable};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::{Keyspace, KeyspaceError, OwnCommand, Part, ReadOutcome, slot_of};
-use atoll_replica::{Ticket, Version};
+use atoll_keyspace::{KeyspaceError, OwnCommand, Part, ReadOutcome, slot_of};
+use atoll_replica::{Slot, Ticket, Version};
 use atoll_resp::{Expected, Protocol, ReplyWriter, WatchRequest};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub(crate) struct Waiter {
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     waiter: Waiter,
-    key: Arc<[u8]>,
+    /// The place of its keyspace, and the key behind it: those of one keyspace are no others'.
+    place: Arc<[u8]>,
     field: Box<[u8]>,
     expected: Expected<Box<[u8]>>,
     ends_us: u64,
@@ -62,19 +64,21 @@ pub(crate) type Push = (usize, u64, Vec<u8>);
 pub(crate) struct Touched {
     /// Whether anybody wants to know.
     pub(crate) is_wanted: bool,
-    keys: HashSet<Vec<u8>>,
+    /// Each behind the place of its keyspace.
+    places: HashSet<Vec<u8>>,
     /// Whether it may have been any of them.
     all: bool,
 }
 
 impl Touched {
-    /// These were written.
-    pub(crate) fn touch<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+    /// These were written, of a slot.
+    pub(crate) fn touch<'a>(&mut self, slot: Slot, keys: impl Iterator<Item = &'a [u8]>) {
         if !self.is_wanted {
             return;
         }
         let mut count = 0;
-        self.keys.extend(keys.inspect(|_| count += 1).map(<[u8]>::to_vec));
+        let keyspace = keyspace_of(slot);
+        self.places.extend(keys.inspect(|_| count += 1).map(|key| place_of(keyspace, key)));
         // A command without keys is about all of them.
         self.all |= count == 0;
     }
@@ -84,7 +88,7 @@ impl Touched {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: HashMap<u64, Watch>,
-    by_key: HashMap<Arc<[u8]>, Vec<u64>>,
+    by_place: HashMap<Arc<[u8]>, Vec<u64>>,
     by_end: BTreeSet<(u64, u64)>,
     by_connection: HashMap<usize, HashSet<u64>>,
     /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
@@ -109,7 +113,8 @@ enum Told<'a> {
 }
 
 impl Watch {
-    pub(crate) fn new(request: &WatchRequest<'_>, waiter: Waiter, now: Now) -> Self {
+    /// What a request waits for in a keyspace.
+    pub(crate) fn new(request: &WatchRequest<'_>, keyspace: u8, waiter: Waiter, now: Now) -> Self {
         let us = request.milliseconds.min(MILLISECONDS_MAX) * 1000;
         let boxed = |value: Option<&[u8]>| value.map(Box::from);
         let expected = match request.expected {
@@ -117,16 +122,22 @@ impl Watch {
             Expected::Differs(value) => Expected::Differs(boxed(value)),
         };
         let ends_us = now.moment.after(us).0;
-        Self { waiter, key: request.key.into(), field: request.field.into(), expected, ends_us }
+        let place = place_of(keyspace, request.key).into();
+        Self { waiter, place, field: request.field.into(), expected, ends_us }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
-        &self.key
+        self.place.get(1..).unwrap_or_default()
+    }
+
+    /// The slot of its key.
+    pub(crate) fn slot(&self) -> Slot {
+        slot_of_place(&self.place)
     }
 
     fn bytes(&self) -> usize {
         let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
-        WATCH_BYTES + self.key.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
+        WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
     }
 }
 
@@ -154,7 +165,7 @@ impl Watches {
         self.last += 1;
         let number = self.last;
         self.bytes += watch.bytes();
-        self.by_key.entry(Arc::clone(&watch.key)).or_default().push(number);
+        self.by_place.entry(Arc::clone(&watch.place)).or_default().push(number);
         self.by_end.insert((watch.ends_us, number));
         self.by_connection.entry(watch.waiter.connection).or_default().insert(number);
         self.begun.push(number);
@@ -227,7 +238,7 @@ impl Watches {
     pub(crate) fn look(
         &mut self,
         now: Now,
-        keyspace: &Keyspace,
+        keyspaces: &Keyspaces,
         table: &SlotTable,
         touched: &mut Touched,
     ) -> Result<(), KeyspaceError> {
@@ -235,13 +246,13 @@ impl Watches {
         match std::mem::take(&mut touched.all) {
             true => numbers.extend(self.all.keys()),
             false => {
-                let keys = touched.keys.iter().filter_map(|key| self.by_key.get(&key[..]));
-                numbers.extend(keys.flatten());
+                let touched = touched.places.iter().filter_map(|place| self.by_place.get(&place[..]));
+                numbers.extend(touched.flatten());
             }
         }
-        touched.keys.clear();
+        touched.places.clear();
         for number in numbers {
-            self.look_at(number, now, keyspace)?;
+            self.look_at(number, now, keyspaces)?;
         }
         while let Some(&(ends_us, number)) =
             self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.moment.0)
@@ -258,11 +269,11 @@ impl Watches {
         Ok(())
     }
 
-    fn look_at(&mut self, number: u64, now: Now, keyspace: &Keyspace) -> Result<(), KeyspaceError> {
+    fn look_at(&mut self, number: u64, now: Now, keyspaces: &Keyspaces) -> Result<(), KeyspaceError> {
         let Some(watch) = self.all.get(&number) else { return Ok(()) };
-        let get = OwnCommand::Get { key: &watch.key, field: &watch.field, part: Part::ALL };
-        let (slot, mut reply) = (slot_of(&watch.key), Vec::new());
-        let outcome = keyspace.read_own(slot, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
+        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: Part::ALL };
+        let ((keyspace, number_there), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
+        let outcome = keyspace.read_own(number_there, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
         let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
         let told = match (outcome, reply.first()) {
             // It will be deleted soon, and then it is looked at again.
@@ -286,11 +297,13 @@ impl Watches {
     /// What another node has by now is to be waited for there.
     fn look_at_table(&mut self, table: &SlotTable) {
         let mut gone: HashMap<u64, String> = HashMap::new();
-        for (key, numbers) in &self.by_key {
-            let slot = slot_of(key);
+        for (place, numbers) in &self.by_place {
+            let slot = slot_of_place(place);
             let why = match table.route(slot) {
                 Route::Here => continue,
-                Route::There(HostPort { host, port }) => format!("MOVED {slot} {host}:{port}"),
+                Route::There(HostPort { host, port }) => {
+                    format!("MOVED {} {host}:{port}", number_of_slot(slot))
+                }
                 Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
             };
             gone.extend(numbers.iter().map(|&number| (number, why.clone())));
@@ -306,10 +319,10 @@ impl Watches {
         let watch = self.all.remove(&number)?;
         self.bytes = self.bytes.saturating_sub(watch.bytes());
         self.by_end.remove(&(watch.ends_us, number));
-        if let Some(numbers) = self.by_key.get_mut(&watch.key) {
+        if let Some(numbers) = self.by_place.get_mut(&watch.place) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
-                self.by_key.remove(&watch.key);
+                self.by_place.remove(&watch.place);
             }
         }
         if let Some(numbers) = self.by_connection.get_mut(&watch.waiter.connection) {
@@ -372,6 +385,16 @@ impl Watches {
     }
 }
 
+/// A key of a keyspace.
+fn place_of(keyspace: u8, key: &[u8]) -> Vec<u8> {
+    [&[keyspace], key].concat()
+}
+
+fn slot_of_place(place: &[u8]) -> Slot {
+    let (keyspace, key) = place.split_first().unwrap_or((&0, &[]));
+    slot_at(*keyspace, slot_of(key))
+}
+
 /// The string that a reply is; none for none.
 fn string_of(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.iter().position(|&byte| byte == b'\n')?;
@@ -388,7 +411,7 @@ mod tests {
         let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
         let (key, field) = (b"key".as_slice(), b"field".as_slice());
         let request = WatchRequest { id, milliseconds: 1_000, key, field, expected: Expected::Equals(None) };
-        Watch::new(&request, waiter, Now { moment: Moment(1), date_ms: 1 })
+        Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 })
     }
 
     #[test]

@@ -21,12 +21,19 @@ struct Client {
     connections: BTreeMap<String, TcpStream>,
     address: String,
     seeds: Vec<String>,
+    /// What each connection begins with.
+    greeting: Option<[&'static str; 2]>,
 }
 
 impl Client {
     fn new(seeds: impl Iterator<Item = SocketAddr>) -> Self {
         let seeds: Vec<_> = seeds.map(|address| address.to_string()).collect();
-        Self { connections: BTreeMap::new(), address: seeds[0].clone(), seeds }
+        Self { connections: BTreeMap::new(), address: seeds[0].clone(), seeds, greeting: None }
+    }
+
+    /// A client in another keyspace, which the nodes may not know of yet.
+    fn entering(keyspace: &'static str, seeds: impl Iterator<Item = SocketAddr>) -> Self {
+        Self { greeting: Some(["SELECT", keyspace]), ..Self::new(seeds) }
     }
 
     fn once(&mut self, address: &str, arguments: &[&str]) -> std::io::Result<Value> {
@@ -34,6 +41,13 @@ impl Client {
             let socket = TcpStream::connect(address)?;
             socket.set_read_timeout(Some(LONG))?;
             self.connections.insert(address.to_owned(), socket);
+            if let Some(greeting) = self.greeting.take() {
+                let greeted = self.once(address, &greeting);
+                self.greeting = Some(greeting);
+                if !matches!(greeted?, Value::Simple(_)) {
+                    return Err(std::io::ErrorKind::NotConnected.into());
+                }
+            }
         }
         let socket = self.connections.get_mut(address).unwrap();
         let mut request = Vec::new();
@@ -128,6 +142,10 @@ impl Ring {
         });
         let table = self.group.table();
         assert!(there, "{:?} {:?}", table.members, table.slots.get(0));
+    }
+
+    fn wait_for(&self, is_there: impl Fn(&atoll_replica::Table) -> bool) {
+        assert!(self.group.wait(LONG, is_there), "{:?}", self.group.table().members);
     }
 
     fn client(&self) -> Client {
@@ -252,4 +270,52 @@ fn batches_of_the_contract_are_the_same_on_every_copy() {
         matches!(&page[..], [Value::Integer(1), Value::Array(entries)] if entries.len() == 60),
         "{page:?}"
     );
+}
+
+#[test]
+fn keyspaces_have_copies_of_their_own_and_share_nothing() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let places = folders.iter().map(|folder| Place::Folder(folder.path().to_owned())).collect();
+    let mut ring = Ring::start(places, Persistence::Always);
+    let mut first = ring.client();
+    fill(&mut first, 0, 50);
+    assert_eq!(text(&first.ask(&["at.keyspace", "create", "scratch", "copies", "1"])), "OK");
+    assert_eq!(text(&first.ask(&["at.keyspace", "create", "wide", "copies", "3", "minsync", "3"])), "OK");
+    let copies = |of: &atoll_replica::Table, keyspace: u32| {
+        let slots = (keyspace * 16_384..(keyspace + 1) * 16_384).map(atoll_replica::Slot);
+        slots
+            .map(|slot| of.slot(slot))
+            .filter(|slot| slot.primary.is_some())
+            .map(|slot| slot.in_sync.len())
+            .min()
+    };
+    let there = ring.group.wait(LONG, |table| {
+        table.keyspace_count() == 3 && (copies(table, 1), copies(table, 2)) == (Some(1), Some(3))
+    });
+    assert!(there, "{:?}", ring.group.table().keyspaces);
+    let addresses: Vec<_> = ring.nodes.values().map(Node::address).collect();
+    let mut scratch = Client::entering("1", addresses.iter().copied());
+    let mut wide = Client::entering("2", addresses.iter().copied());
+    assert_eq!(text(&scratch.ask(&["set", "key1", "scratch"])), "OK");
+    assert_eq!(text(&wide.ask(&["set", "key1", "wide"])), "OK");
+    check(&mut first, 50);
+    // One copy fewer is enough in the first one, and too few where all three have to be in sync.
+    ring.end(3);
+    ring.wait_for(|table| copies(table, 0) == Some(2) && copies(table, 2) == Some(2));
+    let addresses: Vec<_> = ring.nodes.values().map(Node::address).collect();
+    let mut wide = Client::entering("2", addresses.iter().copied());
+    let refused = wide.ask(&["set", "key1", "more"]);
+    assert!(text(&refused).contains("NOREPLICAS"), "{}", text(&refused));
+    // A node that had not heard of the end yet says that it does not know, and is asked again.
+    let left = text(&wide.ask(&["get", "key1"]));
+    assert!(left == "wide" || left == "more", "{left}");
+    fill(&mut ring.client(), 50, 60);
+    // All of it is there when all nodes begin again.
+    (1..=2).for_each(|node| ring.end(node));
+    (1..=3).for_each(|node| ring.begin(node));
+    ring.wait_for(|table| (0..3).map(|keyspace| copies(table, keyspace)).eq([Some(3), Some(1), Some(3)]));
+    check(&mut ring.client(), 60);
+    let addresses: Vec<_> = ring.nodes.values().map(Node::address).collect();
+    assert_eq!(text(&Client::entering("1", addresses.iter().copied()).ask(&["get", "key1"])), "scratch");
+    assert_eq!(text(&Client::entering("2", addresses.iter().copied()).ask(&["get", "key1"])), left);
 }

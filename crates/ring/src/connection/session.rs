@@ -28,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) began: Moment,
     /// When something came from it last.
     pub(crate) heard: Moment,
+    /// The place of the keyspace that it is in.
+    pub(crate) keyspace: u8,
     /// How long its requests may take.
     pub(crate) class: LatencyClass,
     /// The last command, as a place in the table of all.
@@ -66,6 +68,7 @@ impl Session {
             end: End::Gone,
             began,
             heard: began,
+            keyspace: 0,
             class,
             command: None,
             names: None,
@@ -80,7 +83,7 @@ impl Session {
     /// As it was when it began.
     pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass) {
         (self.protocol, self.is_authenticated, self.names) = (Protocol::Resp2, is_authenticated, None);
-        (self.class, self.who) = (class, None);
+        (self.keyspace, self.class, self.who) = (0, class, None);
     }
 
     pub(crate) fn names(&self) -> &Names {

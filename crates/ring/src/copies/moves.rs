@@ -6,11 +6,12 @@
 //! Invariant: a slot holds the cells of one moment, never some of one and some of another.
 //! Invariant: what is on its way takes bounded memory, here and there.
 
-use super::{Copies, number_of_slot};
+use super::Copies;
 use crate::NodeError;
 use crate::clock::Now;
+use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::peer::Piece;
-use atoll_keyspace::{Applied, Exporter, SLOTS, is_moved};
+use atoll_keyspace::{Applied, Exporter, is_moved};
 use atoll_replica::{Input, NodeId, Position, Slot};
 use std::collections::BTreeMap;
 
@@ -59,9 +60,9 @@ const INCOMING_BYTES_MAX: usize = 1 << 30;
 impl Copies {
     /// Begins to send the cells of a slot as they are now.
     pub(super) fn begin_transfer(&mut self, slot: Slot, to: NodeId) -> Result<(), NodeError> {
-        let number = number_of_slot(slot);
-        let position = super::applied_position(&self.keyspace, slot);
-        let (time_ms, cells) = (self.keyspace.time_ms(number), self.keyspace.exporter(number));
+        let (keyspace, number) = self.keyspaces.of(slot);
+        let position = super::applied_position(&self.keyspaces, slot);
+        let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
         self.moves.outgoing.retain(|outgoing| (outgoing.slot, outgoing.to) != (slot, to));
         self.moves.outgoing.push(Outgoing { slot, to, position, time_ms, number: 0, cells });
         Ok(())
@@ -144,7 +145,8 @@ impl Copies {
         if let Some(log) = &mut self.log {
             log.forget(&[slot])?;
         }
-        self.keyspace.install(number_of_slot(slot), applied, time_ms, &cells)?;
+        let (keyspace, number) = self.keyspaces.of_mut(slot);
+        keyspace.install(number, applied, time_ms, &cells)?;
         if let Some(log) = &mut self.log {
             // The primary is told right away that all of this is here, as it is told of entries.
             log.settle_cells()?;
@@ -155,7 +157,7 @@ impl Copies {
     /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
     fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
         let leads = self.replica.table().slot(slot).primary == Some(from);
-        leads && slot.0 < u32::from(SLOTS) && self.replica.would_install(slot, position)
+        leads && self.replica.would_install(slot, position)
     }
 
     fn drop_incoming(&mut self, slot: Slot) {
@@ -175,7 +177,12 @@ impl Copies {
         if let Some(log) = &mut self.log {
             log.forget(&slots)?;
         }
-        self.keyspace.clear(slots.into_iter().map(number_of_slot))?;
+        for together in slots.chunk_by(|one, other| keyspace_of(*one) == keyspace_of(*other)) {
+            let keyspace = together.first().and_then(|&slot| self.keyspaces.get_mut(keyspace_of(slot)));
+            if let Some(keyspace) = keyspace {
+                keyspace.clear(together.iter().copied().map(number_of_slot))?;
+            }
+        }
         Ok(())
     }
 }

@@ -84,8 +84,11 @@ impl EventLoop {
             }
         }
         let connections = &self.connections;
-        let asked = keys.iter().filter_map(|&key| connections.get(key)?.key_ahead());
-        bring_nearer(&mut self.here, asked);
+        let mut there = keys.iter().filter_map(|&key| connections.get(key)).peekable();
+        // Nearly always all are in one keyspace; those that are in another one than the first wait by themselves.
+        let keyspace = there.peek().map_or(0, |first| first.session.keyspace);
+        let asked = there.filter(|one| one.session.keyspace == keyspace).filter_map(Connection::key_ahead);
+        bring_nearer(&mut self.here, keyspace, asked);
     }
 
     /// Sends what a connection was answered.

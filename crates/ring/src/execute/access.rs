@@ -6,7 +6,8 @@ use super::Executor;
 use crate::access::{CATEGORIES, DEFAULT, Told, User, is_about_all};
 use crate::connection::End;
 use atoll_resp::{
-    AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, Request, Specification, find_place,
+    AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, KeyspaceRequest, Request, Specification,
+    find_place,
 };
 
 /// Why a user may not do what it asked for.
@@ -133,6 +134,7 @@ fn refused(
         |name: Option<&[u8]>| name.and_then(find_place).is_some_and(|place| user.may_use(place.into()));
     // What tells of others, or changes what they may do, is for whoever runs the ring.
     let is_of_others = matches!(command, Command::Client(ClientRequest::List))
+        || matches!(command, Command::Keyspace(KeyspaceRequest::Create { .. }))
         || matches!(
             command,
             Command::Access(

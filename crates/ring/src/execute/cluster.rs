@@ -1,8 +1,9 @@
 //! `CLUSTER`: which node has which slots, and what is in those of this one.
 
 use super::Executor;
+use crate::keyspaces::slot_at;
 use atoll_keyspace::slot_of;
-use atoll_replica::{Change, NodeId, Slot};
+use atoll_replica::{Change, NodeId};
 use atoll_resp::{ClusterRequest, RingRequest};
 
 /// Keys of a slot that are listed at most.
@@ -16,12 +17,14 @@ impl Executor<'_> {
                 let table = self.here.table.clone();
                 let heard = self.here.slots.group_heard(self.here.now);
                 let behind = self.here.slots.behind();
-                return table.write_status(heard, &behind, &mut self.writer());
+                let keyspace = self.session.keyspace;
+                return table.write_status(keyspace, heard, &behind, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],
             RingRequest::Recover(slots) => {
-                slots.iter().map(|&slot| Change::Recover { slot: Slot(slot.into()) }).collect()
+                let slots = slots.iter().map(|&slot| slot_at(self.session.keyspace, slot));
+                slots.map(|slot| Change::Recover { slot }).collect()
             }
         };
         match self.here.slots.ask_group(changes) {
@@ -31,22 +34,22 @@ impl Executor<'_> {
     }
 
     pub(super) fn cluster(&mut self, request: &ClusterRequest<'_>) {
-        let table = self.here.table.clone();
+        let (table, keyspace) = (self.here.table.clone(), self.session.keyspace);
         match *request {
             ClusterRequest::Slots => {
                 let protocol = self.session.protocol;
-                self.outbox.target().extend_from_slice(table.slots_reply(protocol));
+                self.outbox.target().extend_from_slice(table.slots_reply(keyspace, protocol));
             }
-            ClusterRequest::Shards => table.write_shards(&mut self.writer()),
-            ClusterRequest::Nodes => self.writer().text(&table.nodes_text()),
-            ClusterRequest::Info => self.writer().text(&table.info_text()),
+            ClusterRequest::Shards => table.write_shards(keyspace, &mut self.writer()),
+            ClusterRequest::Nodes => self.writer().text(&table.nodes_text(keyspace)),
+            ClusterRequest::Info => self.writer().text(&table.info_text(keyspace)),
             ClusterRequest::MyId => {
                 let name = self.here.shared.name;
                 self.writer().string(name.as_str().as_bytes());
             }
             ClusterRequest::KeySlot(key) => self.writer().integer(slot_of(key).into()),
             ClusterRequest::CountKeys(slot) => {
-                let count = self.here.slots.keys_in(slot);
+                let count = self.here.slots.keys_in(slot_at(keyspace, slot));
                 self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
             }
             ClusterRequest::Keys { slot, count } => {

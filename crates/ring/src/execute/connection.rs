@@ -12,12 +12,19 @@ pub(super) const REDIS_VERSION: &str = "7.2.5";
 /// Bytes of a name that a client gives itself.
 const NAME_BYTES_MAX: usize = 1024;
 
+/// Why somebody is not let in.
+enum Refused {
+    Password,
+    /// It begins in a keyspace that there is not.
+    Keyspace(String),
+}
+
 impl Executor<'_> {
     pub(super) fn hello(&mut self, hello: &Hello<'_>) {
         if let Some(authentication) = &hello.authentication
-            && !self.is_known(authentication)
+            && let Err(refused) = self.know(authentication)
         {
-            return self.refuse_authentication();
+            return self.refuse_authentication(&refused);
         }
         if !self.session.is_authenticated {
             let text = "HELLO must be called with the client already authenticated, otherwise the \
@@ -63,48 +70,45 @@ impl Executor<'_> {
                 Are you sure your configuration is correct?";
             return self.error("ERR", text);
         }
-        match self.is_known(authentication) {
-            true => self.writer().ok(),
-            false => self.refuse_authentication(),
+        match self.know(authentication) {
+            Ok(()) => self.writer().ok(),
+            Err(refused) => self.refuse_authentication(&refused),
         }
     }
 
-    /// Whether this is who it says; then the connection is let in.
-    fn is_known(&mut self, authentication: &Authentication<'_>) -> bool {
+    /// Lets the connection in if this is who it says.
+    fn know(&mut self, authentication: &Authentication<'_>) -> Result<(), Refused> {
         let is_default = |user: &[u8]| user == DEFAULT.as_bytes();
         if let Some(user) = authentication.user.filter(|user| !is_default(user)) {
-            return self.is_listed(user, authentication.password);
+            let access = self.here.shared.access.as_ref();
+            let who = access.and_then(|access| access.authenticate(user, authentication.password));
+            return self.let_in(Some(who.ok_or(Refused::Password)?));
         }
         let token = self.here.shared.token.as_ref();
-        let is_known = token.is_none_or(|token| token.is(authentication.password));
-        if is_known {
-            self.let_in(None);
+        match token.is_none_or(|token| token.is(authentication.password)) {
+            true => self.let_in(None),
+            false => Err(Refused::Password),
         }
-        is_known
-    }
-
-    /// The same, for a user of the list.
-    fn is_listed(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let access = self.here.shared.access.as_ref();
-        let who = access.and_then(|access| access.authenticate(user, password));
-        let is_known = who.is_some();
-        if is_known {
-            self.let_in(who);
-        }
-        is_known
     }
 
     /// From now on it is this user, or `default`. What another one waits for on this connection is none of its business.
-    fn let_in(&mut self, who: Option<Known>) {
+    fn let_in(&mut self, who: Option<Known>) -> Result<(), Refused> {
+        let home = self.home_of(who.as_ref()).map_err(Refused::Keyspace)?;
         let name = |who: &Option<Known>| who.as_ref().map(|who| who.user().name().to_owned());
         if name(&self.session.who) != name(&who) {
             self.session.users = self.session.users.wrapping_add(1);
             self.here.slots.watches().change_user(self.session.key, self.session.users);
         }
         (self.session.is_authenticated, self.session.who) = (true, who);
+        self.enter(home);
+        Ok(())
     }
 
-    fn refuse_authentication(&mut self) {
+    fn refuse_authentication(&mut self, refused: &Refused) {
+        if let Refused::Keyspace(why) = refused {
+            tracing::warn!(connection = self.session.id, peer = %self.session.peer, %why, "nobody is let in");
+            return self.error("NOPERM", why);
+        }
         self.here.metrics.authentication_failures.add(1);
         tracing::warn!(connection = self.session.id, peer = %self.session.peer, "a wrong password");
         self.error("WRONGPASS", "invalid username-password pair or user is disabled.");

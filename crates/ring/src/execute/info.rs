@@ -53,7 +53,7 @@ impl Executor<'_> {
             "Replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
             "CPU" => cpu_section(),
             "Cluster" => vec![("cluster_enabled", "1".to_owned())],
-            "Keyspace" => self.keyspace_section(),
+            "Keyspace" => return self.keyspace_section(),
             _ => return self.commands_section(),
         };
         lines.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -159,11 +159,12 @@ impl Executor<'_> {
             .collect()
     }
 
-    fn keyspace_section(&self) -> Vec<(&'static str, String)> {
-        match self.here.keys() {
-            0 => Vec::new(),
-            keys => vec![("db0", format!("keys={keys},expires=0,avg_ttl=0"))],
-        }
+    /// Of the keyspaces that whoever asks may enter, by their numbers.
+    fn keyspace_section(&self) -> Vec<(String, String)> {
+        let keys = self.entered().map(|keyspace| (keyspace, self.here.keys(keyspace)));
+        let used = keys.filter(|(_, keys)| *keys > 0);
+        used.map(|(keyspace, keys)| (format!("db{keyspace}"), format!("keys={keys},expires=0,avg_ttl=0")))
+            .collect()
     }
 
     fn sum(&self, counter: impl Fn(&Metrics) -> &Counter) -> u64 {

@@ -1,15 +1,22 @@
 //! Commands about all keys of this node.
 
 use super::Executor;
+use crate::keyspaces::slot_at;
 use crate::slots::{Answer, Asking, Reply};
 use atoll_keyspace::{KeyspaceError, SLOTS, ScanPage};
+use atoll_replica::Slot;
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
-    /// `FLUSHALL`: a write to each slot that holds something and has its primary here.
+    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds something and has its primary here.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
         let table = self.here.table.clone();
-        let slots: Vec<u16> = table.own_slots().filter(|&slot| self.here.slots.keys_in(slot) > 0).collect();
+        let is_one = request.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"FLUSHDB"));
+        let slots: Vec<Slot> = match is_one {
+            true => table.own_slots(self.session.keyspace).collect(),
+            false => self.entered().flat_map(|keyspace| table.own_slots(keyspace)).collect(),
+        };
+        let slots: Vec<Slot> = slots.into_iter().filter(|&slot| self.here.slots.keys_in(slot) > 0).collect();
         let (mut awaited, mut failed) = (Vec::new(), None);
         for slot in slots {
             let ticket = self.here.next_ticket(self.session);
@@ -33,7 +40,9 @@ impl Executor<'_> {
     /// `SCAN`: of the slots whose primary is here.
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
-        match self.here.slots.scan(self.here.now, request, |slot| table.is_here(slot)) {
+        let keyspace = self.session.keyspace;
+        let held = |number| table.is_here(slot_at(keyspace, number));
+        match self.here.slots.scan(self.here.now, request, keyspace, held) {
             Ok(page) => self.write_page(&page),
             Err(error) => self.fail(&error),
         }
@@ -45,12 +54,13 @@ impl Executor<'_> {
         if first >= SLOTS {
             return self.error("ERR", "invalid cursor");
         }
-        if !self.is_here(first) {
+        let keyspace = self.session.keyspace;
+        if !self.is_here(slot_at(keyspace, first)) {
             return;
         }
         let table = self.here.table.clone();
-        let end = (first..SLOTS).find(|&slot| !table.is_here(slot)).unwrap_or(SLOTS);
-        match self.here.slots.scan(self.here.now, request, |slot| slot < end) {
+        let end = (first..SLOTS).find(|&number| !table.is_here(slot_at(keyspace, number))).unwrap_or(SLOTS);
+        match self.here.slots.scan(self.here.now, request, keyspace, |number| number < end) {
             Ok(page) => {
                 let is_over = page.cursor == 0 || ScanPage::slot_of(page.cursor) >= end;
                 let cursor = if is_over { ScanPage::cursor_of(end) } else { page.cursor };
@@ -69,7 +79,7 @@ impl Executor<'_> {
 
     /// `CLUSTER GETKEYSINSLOT`.
     pub(super) fn keys_of_slot(&mut self, slot: u16, most: usize) {
-        match self.here.slots.keys_of_slot(slot, most) {
+        match self.here.slots.keys_of_slot(slot_at(self.session.keyspace, slot), most) {
             Ok(keys) => write_keys(&mut self.writer(), &keys),
             Err(error) => self.fail(&error),
         }

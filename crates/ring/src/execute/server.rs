@@ -1,6 +1,7 @@
 //! Commands about the server.
 
 use super::Executor;
+use atoll_replica::KEYSPACES_MAX;
 
 impl Executor<'_> {
     pub(super) fn config_get(&mut self, patterns: &[&[u8]]) {
@@ -28,7 +29,7 @@ impl Executor<'_> {
             ("bind", shared.address.ip().to_string()),
             ("cluster-enabled", text("yes")),
             ("cluster-require-full-coverage", text("no")),
-            ("databases", text("1")),
+            ("databases", KEYSPACES_MAX.to_string()),
             ("maxclients", shared.limits.connections_max.to_string()),
             ("maxmemory", shared.memory_bytes.to_string()),
             ("maxmemory-policy", text("noeviction")),
@@ -48,7 +49,7 @@ impl Executor<'_> {
     }
 
     pub(super) fn dbsize(&mut self) {
-        let count: u64 = self.here.keys();
+        let count = self.here.keys(self.session.keyspace);
         self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Executor;
 use crate::watches::{Waiter, Watch};
-use atoll_keyspace::{CONDITION_BYTES_MAX, slot_of};
+use atoll_keyspace::CONDITION_BYTES_MAX;
 use atoll_resp::{Expected, Protocol, WatchRequest};
 
 impl Executor<'_> {
@@ -18,7 +18,7 @@ impl Executor<'_> {
         if request.id.is_some() && self.session.protocol == Protocol::Resp2 {
             return self.error("ERR", "AT.WATCH tells by pushes, which need HELLO 3; AT.WAIT does without");
         }
-        let slot = slot_of(request.key);
+        let slot = self.slot_of(request.key);
         if !self.is_here(slot) {
             return;
         }
@@ -30,7 +30,7 @@ impl Executor<'_> {
             None => self.outbox.keep_place(ticket, protocol),
         }
         let now = self.here.now;
-        self.here.slots.watch(slot, now, Watch::new(request, waiter, now));
+        self.here.slots.watch(slot, now, Watch::new(request, self.session.keyspace, waiter, now));
     }
 
     /// `AT.UNWATCH`.

@@ -45,10 +45,10 @@ impl SlotTable {
         counts
     }
 
-    /// For each node the slots that it leads, as ranges.
-    pub(super) fn ranges_of_nodes(&self) -> Vec<Vec<(usize, usize)>> {
+    /// For each node the slots of a keyspace that it leads, as ranges.
+    pub(super) fn ranges_of_nodes(&self, keyspace: u8) -> Vec<Vec<(usize, usize)>> {
         let mut of_nodes = vec![Vec::new(); self.nodes.len()];
-        for (first, last, place) in self.ranges() {
+        for (first, last, place) in self.ranges(keyspace) {
             of_nodes.get_mut(place).into_iter().for_each(|ranges: &mut Vec<_>| ranges.push((first, last)));
         }
         of_nodes

@@ -17,21 +17,21 @@ const DOWN_MAX: usize = 256;
 
 impl SlotTable {
     /// `CLUSTER SLOTS`, which each client asks for whenever it was told to go elsewhere: written once.
-    pub(crate) fn slots_reply(&self, protocol: Protocol) -> &[u8] {
-        let [second, third] = &self.rendered;
+    pub(crate) fn slots_reply(&self, keyspace: u8, protocol: Protocol) -> &[u8] {
+        let Some([second, third]) = self.rendered.get(usize::from(keyspace)) else { return b"*0\r\n" };
         let rendered = if protocol == Protocol::Resp2 { second } else { third };
         rendered.get_or_init(|| {
             let mut reply = Vec::new();
-            self.write_slots(&mut ReplyWriter::new(&mut reply, protocol));
+            self.write_slots(keyspace, &mut ReplyWriter::new(&mut reply, protocol));
             reply.into_boxed_slice()
         })
     }
 
-    fn write_slots(&self, writer: &mut ReplyWriter<'_>) {
-        writer.array(self.ranges().count());
+    fn write_slots(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+        writer.array(self.ranges(keyspace).count());
         // Most nodes have few ranges, but each of them may have been named before.
         let addresses: Vec<Option<NodeAddress>> = self.addresses();
-        for (first, last, place) in self.ranges() {
+        for (first, last, place) in self.ranges(keyspace) {
             let Some(Some(address)) = addresses.get(place) else { continue };
             writer.array(3);
             writer.integer(number(first));
@@ -49,15 +49,15 @@ impl SlotTable {
         (0..self.nodes.len()).map(|place| self.address(place)).collect()
     }
 
-    /// Each node with its address and its ranges.
-    fn described(&self) -> impl Iterator<Item = (Counts, NodeAddress, Vec<(usize, usize)>)> {
-        let nodes = self.counts().into_iter().zip(self.addresses()).zip(self.ranges_of_nodes());
+    /// Each node with its address and its ranges of a keyspace.
+    fn described(&self, keyspace: u8) -> impl Iterator<Item = (Counts, NodeAddress, Vec<(usize, usize)>)> {
+        let nodes = self.counts().into_iter().zip(self.addresses()).zip(self.ranges_of_nodes(keyspace));
         nodes.filter_map(|((node, address), ranges)| Some((node, address?, ranges)))
     }
 
     /// `CLUSTER SHARDS`.
-    pub(crate) fn write_shards(&self, writer: &mut ReplyWriter<'_>) {
-        let nodes: Vec<_> = self.described().collect();
+    pub(crate) fn write_shards(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+        let nodes: Vec<_> = self.described(keyspace).collect();
         writer.array(nodes.len());
         for (node, address, ranges) in nodes {
             writer.map(2);
@@ -88,9 +88,9 @@ impl SlotTable {
     }
 
     /// `CLUSTER NODES`.
-    pub(crate) fn nodes_text(&self) -> String {
+    pub(crate) fn nodes_text(&self, keyspace: u8) -> String {
         let mut text = String::new();
-        for (place, (node, address, ranges)) in self.described().enumerate() {
+        for (place, (node, address, ranges)) in self.described(keyspace).enumerate() {
             let is_me = self.me.map(usize::from) == Some(place);
             let flags = match (is_me, node.is_up) {
                 (true, _) => "myself,master",
@@ -113,9 +113,11 @@ impl SlotTable {
     }
 
     /// `AT.RING STATUS`, of a node that heard the configuration group last as is told, and that knows how many entries other
-    /// nodes lack of what it leads.
+    /// nodes lack of what it leads. Slots are counted of the whole ring; how many copies
+    /// there are, and which slots are down, is told of one keyspace.
     pub(crate) fn write_status(
         &self,
+        keyspace: u8,
         group: GroupHeard,
         behind: &BTreeMap<NodeId, u64>,
         writer: &mut ReplyWriter<'_>,
@@ -125,7 +127,7 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(10);
+        writer.map(11);
         number(writer, "node", me.map_or(0, |node| node.0.into()));
         number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
@@ -133,9 +135,9 @@ impl SlotTable {
         number(writer, "group_leader", group.leader.map_or(0, |leader| leader.0.into()));
         number(writer, "slots", self.routes.len() as u64);
         number(writer, "served", self.served().1);
-        number(writer, "copies_in_sync_min", self.copies_in_sync_min());
+        number(writer, "copies_in_sync_min", self.seen_of(keyspace).1);
         writer.string(b"nodes");
-        let nodes: Vec<_> = self.described().collect();
+        let nodes: Vec<_> = self.described(keyspace).collect();
         writer.array(nodes.len());
         for (node, address, _) in nodes {
             writer.map(7);
@@ -155,16 +157,19 @@ impl SlotTable {
             writer.integer(node.0.into());
             writer.integer(i64::try_from(entries).unwrap_or(i64::MAX));
         }
-        self.write_down(writer);
+        self.write_down(keyspace, writer);
+        writer.string(b"keyspaces");
+        let all: Vec<u8> = (0..=u8::MAX).take(self.table.keyspace_count()).collect();
+        self.write_keyspaces(&all, writer);
     }
 
     /// The first ranges of slots that nobody answers for: first, last, and the nodes that had their last copies.
-    fn write_down(&self, writer: &mut ReplyWriter<'_>) {
+    fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
         // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
         let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
         let is_down = |slot: &Configuration| !slot.primary.is_some_and(is_up);
         let mut down: Vec<(usize, usize, Configuration)> = Vec::new();
-        for (at, slot) in self.table.slots.iter().enumerate().filter(|(_, slot)| is_down(slot)) {
+        for (at, slot) in self.slots_of(keyspace).enumerate().filter(|(_, slot)| is_down(slot)) {
             let goes_on = |(_, last, of): &&mut (usize, usize, Configuration)| {
                 *last + 1 == at && of.primary == slot.primary && of.in_sync == slot.in_sync
             };
@@ -187,14 +192,15 @@ impl SlotTable {
     }
 
     /// `CLUSTER INFO`.
-    pub(crate) fn info_text(&self) -> String {
-        let assigned = self.routes.iter().filter(|&&place| place != super::NONE).count();
-        let is_whole = assigned == self.routes.len();
+    pub(crate) fn info_text(&self, keyspace: u8) -> String {
+        let routes = self.routes_of(keyspace);
+        let assigned = routes.iter().filter(|&&place| place != super::NONE).count();
+        let is_whole = assigned == routes.len();
         let counts = self.counts();
         let size = counts.iter().filter(|node| node.leads > 0).count();
         let epochs = counts.iter().map(|node| node.epoch);
         let own = self.me.and_then(|place| counts.get(usize::from(place))).map_or(0, |node| node.epoch);
-        let copies = self.copies_in_sync_min();
+        let copies = self.slots_of(keyspace).map(|slot| slot.in_sync.len()).min().unwrap_or(0);
         let state = if is_whole { "ok" } else { "fail" };
         [
             format!("cluster_state:{state}"),

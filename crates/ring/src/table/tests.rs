@@ -4,7 +4,7 @@ use super::*;
 use crate::address::{HostPort, NodeName};
 use crate::group::GroupHeard;
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, Slot};
+use atoll_replica::{Copies, Epoch, Incarnation, KeyspaceRules, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
 /// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third leads none.
@@ -46,29 +46,29 @@ fn table() -> Table {
 fn each_slot_leads_to_its_primary() {
     let seen = SlotTable::of(Arc::new(table()), NodeId(1));
     assert_eq!(seen.version(), Version(7));
-    assert_eq!(seen.route(0_u16), Route::Here);
-    assert_eq!(seen.route(99_u16), Route::Here);
-    assert!(seen.is_here(99_u16) && !seen.is_here(100_u16) && !seen.is_here(16001_u16));
-    assert!(matches!(seen.route(100_u16), Route::There(at) if at.host == "10.0.0.2"));
-    assert_eq!(seen.route(16001_u16), Route::Nowhere);
-    assert_eq!(seen.own_slots().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    assert_eq!(seen.route(Slot(0)), Route::Here);
+    assert_eq!(seen.route(Slot(99)), Route::Here);
+    assert!(seen.is_here(Slot(99)) && !seen.is_here(Slot(100)) && !seen.is_here(Slot(16001)));
+    assert!(matches!(seen.route(Slot(100)), Route::There(at) if at.host == "10.0.0.2"));
+    assert_eq!(seen.route(Slot(16001)), Route::Nowhere);
+    assert_eq!(seen.own_slots(0).collect::<Vec<_>>(), (0..100).map(Slot).collect::<Vec<_>>());
     // A node that the table does not know has no slots, and neither has one without any.
     for stranger in [3, 9] {
         let seen = SlotTable::of(Arc::new(table()), NodeId(stranger));
-        assert!(matches!(seen.route(0_u16), Route::There(_)));
-        assert_eq!(seen.own_slots().count(), 0);
+        assert!(matches!(seen.route(Slot(0)), Route::There(_)));
+        assert_eq!(seen.own_slots(0).count(), 0);
     }
 }
 
 #[test]
 fn clients_are_told_of_each_range_once() {
     let seen = SlotTable::of(Arc::new(table()), NodeId(1));
-    let reply = String::from_utf8(seen.slots_reply(Protocol::Resp2).to_vec()).unwrap();
+    let reply = String::from_utf8(seen.slots_reply(0, Protocol::Resp2).to_vec()).unwrap();
     let node = |id: u8, first, last| {
         format!("*3\r\n:{first}\r\n:{last}\r\n*4\r\n$8\r\n10.0.0.{id}\r\n:7379\r\n$40\r\n{id:040x}\r\n*0\r\n")
     };
     assert_eq!(reply, format!("*2\r\n{}{}", node(1, 0, 99), node(2, 100, 16000)));
-    assert!(String::from_utf8_lossy(seen.slots_reply(Protocol::Resp3)).ends_with("%0\r\n"));
+    assert!(String::from_utf8_lossy(seen.slots_reply(0, Protocol::Resp3)).ends_with("%0\r\n"));
     let nodes = format!(
         "{:040x} 10.0.0.1:7379@17379 myself,master - 0 0 5 connected 0-99
 {:040x} 10.0.0.2:7379@17379 master - 0 0 5 connected 100-16000
@@ -76,8 +76,8 @@ fn clients_are_told_of_each_range_once() {
 ",
         1, 2, 3
     );
-    assert_eq!(seen.nodes_text(), nodes);
-    let info = seen.info_text();
+    assert_eq!(seen.nodes_text(0), nodes);
+    let info = seen.info_text(0);
     assert!(info.starts_with("cluster_state:fail\r\ncluster_slots_assigned:16001\r\n"), "{info}");
     assert!(info.contains("cluster_known_nodes:3\r\ncluster_size:2\r\n"), "{info}");
 }
@@ -88,7 +88,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let mut reply = Vec::new();
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
     let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
-    of.write_status(heard, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    of.write_status(0, heard, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
         let name = format!("\r\n{name}\r\n:");
@@ -106,7 +106,8 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!(number("leads"), counted(&|slot, node| slot.primary == Some(node)));
     assert_eq!(number("in_sync"), counted(&|slot, node| slot.in_sync.contains(node)));
     assert_eq!(number("catching_up"), counted(&|slot, node| slot.joining.contains(node)));
-    assert_eq!(number("served"), [number("leads").iter().sum::<u64>()]);
+    // Of the whole ring, and of its only keyspace.
+    assert_eq!(number("served"), [number("leads").iter().sum::<u64>(); 2]);
     assert_eq!((number("group_silent_ms"), number("group_leader")), (vec![7], vec![2]));
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
@@ -122,7 +123,12 @@ fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
     let seen = SlotTable::of(Arc::new(table), NodeId(1));
     assert_eq!(seen.served(), (SLOTS.into(), 100));
     let mut reply = Vec::new();
-    seen.write_status(GroupHeard::default(), &[].into(), &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    seen.write_status(
+        0,
+        GroupHeard::default(),
+        &[].into(),
+        &mut ReplyWriter::new(&mut reply, Protocol::Resp2),
+    );
     let text = String::from_utf8(reply).unwrap();
     let (_, down) = text.split_once("\r\ndown\r\n*").unwrap();
     assert!(down.contains(":100\r\n"), "{down}");
@@ -142,15 +148,15 @@ fn a_table_of_a_million_slots_leads_to_primaries_and_is_told_in_ranges() {
     let seen = SlotTable::of(Arc::new(table), NodeId(1));
     assert_eq!(seen.served(), (slots.into(), slots.into()));
     for number in 0..1000 {
-        let slot = atoll_keyspace::slot_among(format!("key-{number}").as_bytes(), slots);
-        assert_eq!(seen.is_here(slot), slot < slots / 2);
-        assert_eq!(seen.route(slot) == Route::Here, slot < slots / 2);
+        let slot = Slot(atoll_keyspace::slot_among(format!("key-{number}").as_bytes(), slots));
+        assert_eq!(seen.is_here(slot), slot.0 < slots / 2);
+        assert_eq!(seen.route(slot) == Route::Here, slot.0 < slots / 2);
     }
-    assert_eq!(seen.route(slots), Route::Nowhere);
-    let reply = String::from_utf8(seen.slots_reply(Protocol::Resp2).to_vec()).unwrap();
+    assert_eq!(seen.route(Slot(slots)), Route::Nowhere);
+    let reply = String::from_utf8(seen.slots_reply(0, Protocol::Resp2).to_vec()).unwrap();
     assert!(reply.starts_with("*2\r\n*3\r\n:0\r\n:524287\r\n"), "{reply}");
     assert!(reply.contains(":524288\r\n:1048575\r\n"), "{reply}");
-    assert!(seen.info_text().contains("cluster_slots_ok:1048576"));
+    assert!(seen.info_text(0).contains("cluster_slots_ok:1048576"));
 }
 
 #[test]
@@ -165,8 +171,49 @@ fn nodes_are_found_whatever_their_numbers() {
     });
     let table = Arc::new(table);
     let seen = SlotTable::of(table.clone(), NodeId(1));
-    assert!(matches!(seen.route(100_u16), Route::There(at) if at.host == "10.0.0.2"));
-    assert_eq!((seen.route(0_u16), seen.route(16_001_u16)), (Route::Here, Route::Nowhere));
+    assert!(matches!(seen.route(Slot(100)), Route::There(at) if at.host == "10.0.0.2"));
+    assert_eq!((seen.route(Slot(0)), seen.route(Slot(16_001))), (Route::Here, Route::Nowhere));
     let there = SlotTable::of(table, NodeId(4_000_000_000));
-    assert_eq!((there.route(100_u16), there.own_slots().count()), (Route::Here, 15_901));
+    assert_eq!((there.route(Slot(100)), there.own_slots(0).count()), (Route::Here, 15_901));
+}
+
+#[test]
+fn each_keyspace_is_told_of_as_if_it_were_the_only_one() {
+    let mut table = table();
+    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 500 };
+    (table.keyspaces, table.slots) = (Arc::new([rules]), {
+        let mut slots = table.slots.clone();
+        slots.grow(2 * u32::from(SLOTS));
+        slots
+    });
+    table.slots.change_each(|slot, configuration| {
+        if let Some(number) = slot.0.checked_sub(SLOTS.into()) {
+            let primary = NodeId(1 + u32::from(number < 10));
+            let in_sync = Copies::of(&[primary]);
+            *configuration = Configuration {
+                epoch: Epoch(1),
+                primary: Some(primary),
+                in_sync,
+                ..Configuration::default()
+            };
+        }
+    });
+    let seen = SlotTable::of(Arc::new(table), NodeId(1));
+    let slots = |keyspace| String::from_utf8(seen.slots_reply(keyspace, Protocol::Resp2).to_vec()).unwrap();
+    assert!(slots(0).starts_with("*2\r\n*3\r\n:0\r\n:99\r\n"), "{}", slots(0));
+    assert!(slots(1).starts_with("*2\r\n*3\r\n:0\r\n:9\r\n"), "{}", slots(1));
+    assert!(slots(1).contains(":10\r\n:16383\r\n"), "{}", slots(1));
+    assert_eq!(slots(2), "*0\r\n");
+    let own: Vec<_> = seen.own_slots(1).collect();
+    assert_eq!((own.first(), own.len()), (Some(&Slot(16_384 + 10)), 16_374));
+    assert_eq!(seen.own_slots(0).count(), 100);
+    assert!(seen.info_text(0).contains("cluster_state:fail"), "the first one is as it was");
+    assert!(seen.info_text(1).contains("cluster_state:ok\r\ncluster_slots_assigned:16384"));
+    assert!(seen.nodes_text(1).contains("connected 10-16383"), "{}", seen.nodes_text(1));
+    assert_eq!((seen.keyspace_named("scratch"), seen.keyspace_named("")), (Some(1), None));
+    let mut reply = Vec::new();
+    seen.write_keyspaces(&[0, 1], &mut ReplyWriter::new(&mut reply, Protocol::Resp3));
+    let told = String::from_utf8(reply).unwrap();
+    assert!(told.contains("$7\r\nscratch\r\n$6\r\ncopies\r\n:1\r\n$11\r\nin_sync_min\r\n_\r\n"), "{told}");
+    assert!(told.contains("served\r\n:16384\r\n$18\r\ncopies_in_sync_min\r\n:1\r\n"), "{told}");
 }

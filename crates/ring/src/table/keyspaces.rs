@@ -1,0 +1,51 @@
+//! What is told of keyspaces.
+
+use super::SlotTable;
+use atoll_resp::ReplyWriter;
+
+impl SlotTable {
+    /// The place of the keyspace that is called so.
+    pub(crate) fn keyspace_named(&self, name: &str) -> Option<u8> {
+        self.table.keyspace_named(name).and_then(|place| u8::try_from(place).ok())
+    }
+
+    /// These keyspaces, each as a map. What it says nothing about is as in the first one, and told as null.
+    pub(crate) fn write_keyspaces(&self, keyspaces: &[u8], writer: &mut ReplyWriter<'_>) {
+        writer.array(keyspaces.len());
+        for &keyspace in keyspaces {
+            let rules =
+                usize::from(keyspace).checked_sub(1).and_then(|place| self.table.keyspaces.get(place));
+            let (served, copies_in_sync_min) = self.seen_of(keyspace);
+            writer.map(7);
+            writer.string(b"keyspace");
+            writer.integer(keyspace.into());
+            writer.string(b"name");
+            writer.string(rules.map_or("", |rules| &rules.name).as_bytes());
+            let said = |number: fn(&atoll_replica::KeyspaceRules) -> i64| rules.map_or(0, number);
+            for (name, number) in [
+                ("copies", said(|rules| rules.copies.into())),
+                ("in_sync_min", said(|rules| rules.in_sync_min.into())),
+                ("latency_ms", said(|rules| rules.latency_ms.into())),
+            ] {
+                writer.string(name.as_bytes());
+                if number == 0 { writer.null() } else { writer.integer(number) }
+            }
+            for (name, number) in [("served", served), ("copies_in_sync_min", copies_in_sync_min)] {
+                writer.string(name.as_bytes());
+                writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    /// Of how many slots of a keyspace the primary is up, and how many copies in sync the one has that has fewest.
+    pub(super) fn seen_of(&self, keyspace: u8) -> (u64, u64) {
+        let is_up = |node| self.table.members.get(&node).is_some_and(|member| member.is_up);
+        let (mut served, mut fewest) = (0, None);
+        for slot in self.slots_of(keyspace) {
+            served += u64::from(slot.primary.is_some_and(is_up));
+            let copies = slot.in_sync.len() as u64;
+            fewest = Some(fewest.map_or(copies, |fewest: u64| fewest.min(copies)));
+        }
+        (served, fewest.unwrap_or(0))
+    }
+}
