@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 55] = [
+const VERBS: [&str; 58] = [
     "",
     "kv",
     "kv put",
@@ -57,6 +57,9 @@ const VERBS: [&str; 55] = [
     "ring leave",
     "ring stay",
     "ring recover",
+    "ring keyspace",
+    "ring keyspace create",
+    "ring keyspace list",
     "ring slurm",
     "cluster",
     "cluster up",
@@ -83,7 +86,8 @@ fn every_verb_explains_itself_with_examples() {
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
         let is_group =
-            ["kv", "table", "store", "store snapshot", "ring", "cluster", "config"].contains(&verb);
+            ["kv", "table", "store", "store snapshot", "ring", "ring keyspace", "cluster", "config"]
+                .contains(&verb);
         assert!(help.text().contains("Usage: atoll"), "{verb}");
         assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
     }

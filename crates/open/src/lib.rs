@@ -17,7 +17,9 @@ mod stores;
 mod upkeep;
 mod url;
 
-pub use atoll_ring_client::{DownSlots, NodeStatus, RingOperator, RingStatus};
+pub use atoll_ring_client::{
+    DownSlots, KeyspaceStatus, LatencyClass, NewKeyspace, NodeStatus, RingOperator, RingStatus,
+};
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,

@@ -1,4 +1,4 @@
-//! `ring://host:port,host:port/?user=...&token-file=...`: how a ring of nodes is named.
+//! `ring://host:port,host:port/KEYSPACE?user=...&token-file=...`: how a ring of nodes is named.
 //!
 //! Invariant: no URL holds a token, so that one can be printed, logged and kept in history.
 
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct RingUrl {
     /// Nodes that are asked first, each `host:port`.
     pub nodes: Vec<String>,
+    /// The keyspace by its name or its number, if not the one where nodes put whoever says nothing.
+    pub keyspace: Option<String>,
     /// Whether the store is opened for writing.
     pub mode: Option<Mode>,
     /// Whose password the file of the token holds, if it is not the token of the ring.
@@ -45,10 +47,13 @@ impl RingUrl {
         if hosts.contains('@') {
             return Err(UrlError::TokenInUrl);
         }
-        if !behind.is_empty() {
-            return Err(UrlError::BehindNodes { text: shortened(behind) });
+        let behind = decoded(behind)?;
+        let keyspace = behind.strip_suffix('/').unwrap_or(&behind);
+        if !keyspace.is_empty() && !is_keyspace(keyspace) {
+            return Err(UrlError::RingKeyspace { text: shortened(keyspace) });
         }
-        let mut url = Self::default();
+        let keyspace = Some(keyspace.to_owned()).filter(|name| !name.is_empty());
+        let mut url = Self { keyspace, ..Self::default() };
         for host in hosts.split(',') {
             match host {
                 "" => return Err(UrlError::NoNode),
@@ -97,6 +102,12 @@ impl RingUrl {
     }
 }
 
+/// As nodes of a ring have it; a number means one, too.
+fn is_keyspace(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= 64 && !text.starts_with('.') && text.bytes().all(is_plain)
+}
+
 /// A ring knows three classes.
 fn read_latency(value: &str) -> Result<Duration, ValueError> {
     let latency = Duration::parse(value)?;
@@ -131,8 +142,25 @@ mod tests {
             assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
         }
         assert!(RingUrl::parse("//a").is_ok());
-        for wrong in ["", "a:1", "//", "//a,,b/", "//a:x/", "//a/keyspace", "//u:p@a/", "//a/?x=1", "//a/#f"]
-        {
+        let keyspace = |text: &str| RingUrl::parse(text).unwrap().keyspace;
+        assert_eq!(keyspace("//a/scratch-1.x?user=u").as_deref(), Some("scratch-1.x"));
+        assert_eq!(
+            (keyspace("//a/3/").as_deref(), keyspace("//a/"), keyspace("//a")),
+            (Some("3"), None, None)
+        );
+        for wrong in [
+            "",
+            "a:1",
+            "//",
+            "//a,,b/",
+            "//a:x/",
+            "//a/b/c",
+            "//a/.b",
+            "//a/b%20c",
+            "//u:p@a/",
+            "//a/?x=1",
+            "//a/#f",
+        ] {
             assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
         }
     }

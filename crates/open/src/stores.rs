@@ -115,7 +115,8 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let patience = url.time_out.unwrap_or(defaults.patience);
     let milliseconds = url.latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
     let latency = milliseconds.and_then(LatencyClass::of_milliseconds).unwrap_or_default();
-    Ok(RingOptions { token, user, tls, patience, latency, ..defaults })
+    let keyspace = url.keyspace.clone();
+    Ok(RingOptions { token, user, keyspace, tls, patience, latency, ..defaults })
 }
 
 /// An error and what it came from.

@@ -110,9 +110,11 @@ pub enum UrlError {
     /// No node follows `ring://`.
     #[error("no node follows \"ring://\"")]
     NoNode,
-    /// Something follows the nodes.
-    #[error("nothing may follow the nodes of a ring but a query; found \"{text}\"")]
-    BehindNodes {
+    /// A name that no keyspace of a ring can have.
+    #[error(
+        "\"{text}\" is not the name of a keyspace: 1 to 64 letters, digits, '-', '_' or '.', or a number"
+    )]
+    RingKeyspace {
         /// What was found.
         text: String,
     },
@@ -186,7 +188,10 @@ impl UrlError {
             Self::TokenInUrl => {
                 "write ring://HOST:PORT/?user=NAME&token-file=PATH, or without the user for the token of the ring"
             }
-            Self::NoNode | Self::BehindNodes { .. } => "write ring://HOST:PORT,HOST:PORT/",
+            Self::NoNode => "write ring://HOST:PORT,HOST:PORT/",
+            Self::RingKeyspace { .. } => {
+                "write ring://HOST:PORT,HOST:PORT/KEYSPACE; without it for the first one"
+            }
             Self::NoContact | Self::Contact { .. } | Self::NoKeyspace | Self::Keyspace { .. } => {
                 "write cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum; user, port and query may be left out"
             }

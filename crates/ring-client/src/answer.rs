@@ -47,7 +47,8 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
             Refused::Failed(StoreError::Remote {
                 kind,
                 unknown: false,
-                message: text.clone().into_owned(),
+                // A word of ours is the kind, which says the same.
+                message: if named.is_some() { rest.to_owned() } else { text.clone().into_owned() },
                 hint,
             })
         }

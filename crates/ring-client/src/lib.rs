@@ -22,7 +22,7 @@ mod store;
 mod wait;
 
 pub use atoll_resp::LatencyClass;
-pub use operate::{DownSlots, NodeStatus, RingOperator, RingStatus};
+pub use operate::{DownSlots, KeyspaceStatus, NewKeyspace, NodeStatus, RingOperator, RingStatus};
 pub use options::RingOptions;
 pub use owners::Owners;
 pub use store::RingStore;

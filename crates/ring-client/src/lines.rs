@@ -3,6 +3,7 @@
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 
 use crate::connection::{open, written};
+use crate::nodes::entering;
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;
@@ -123,6 +124,9 @@ impl Waiting {
         stream.write_all(&greeting(options)).await?;
         stream.flush().await?;
         self.answers.push_back(None);
+        if options.keyspace.is_some() {
+            self.answers.push_back(None);
+        }
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
         loop {
             tokio::select! {
@@ -218,8 +222,10 @@ impl Waiting {
 }
 
 fn greeting(options: &RingOptions) -> Vec<u8> {
-    match &options.token {
+    let mut greeting = match &options.token {
         None => written(&["HELLO", "3"]),
         Some(token) => written(&["HELLO", "3", "AUTH", options.user(), token.as_str()]),
-    }
+    };
+    greeting.extend(options.keyspace.as_deref().map(entering).unwrap_or_default());
+    greeting
 }

@@ -78,7 +78,9 @@ enum Silent {
     /// It may have arrived.
     Sent(io::Error),
     /// The node lets nobody in who says this.
-    Stranger,
+    Stranger(StoreError),
+    /// The node knows of no keyspace of this name, or not yet.
+    Elsewhere,
 }
 
 impl Nodes {
@@ -176,10 +178,9 @@ impl Nodes {
                     }
                 }
                 Ok(value) => return Ok(value),
-                Err(Silent::Stranger) => {
-                    return Err(StoreError::Unauthenticated { place: self.place.clone() });
-                }
-                Err(silent) => {
+                Err(Silent::Stranger(error)) => return Err(error),
+                Err(Silent::Elsewhere) => (format!("{target} does not know of the keyspace yet"), None),
+                Err(silent @ (Silent::Sent(_) | Silent::Unsent(_))) => {
                     if let (Silent::Sent(_), Some(sending)) = (&silent, sending) {
                         sending.doubt();
                     }
@@ -232,20 +233,33 @@ impl Nodes {
         let made = tokio::time::timeout(self.options.connect_time_out, async {
             let mut connection = Connection::connect(target, &self.options).await?;
             if let Some(token) = &self.options.token
-                && matches!(connection.ask(&authentication(&self.options, token)).await?, Value::Error(_))
+                && let Value::Error(text) = connection.ask(&authentication(&self.options, token)).await?
             {
-                return Ok((connection, false));
+                return Ok(Err(Silent::Stranger(self.stranger(&text))));
+            }
+            if let Some(keyspace) = &self.options.keyspace
+                && let Value::Error(text) = connection.ask(&entering(keyspace)).await?
+            {
+                return Ok(Err(match text.starts_with(b"NOTFOUND ") {
+                    true => Silent::Elsewhere,
+                    false => Silent::Stranger(self.stranger(&text)),
+                }));
             }
             if let Some(milliseconds) = self.options.latency.milliseconds() {
                 // A node that does not know of classes is as fast as it can be.
                 connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?;
             }
-            Ok((connection, true))
+            Ok(Ok(connection))
         });
         let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
-        match made.map_err(Silent::Unsent)? {
-            (connection, true) => Ok(connection),
-            (_, false) => Err(Silent::Stranger),
+        made.map_err(Silent::Unsent)?
+    }
+
+    /// Why a node lets nobody in.
+    fn stranger(&self, text: &[u8]) -> StoreError {
+        match meaning(text, "open", &self.place) {
+            Refused::Failed(error) if text.starts_with(b"NOPERM ") => error,
+            _ => StoreError::Unauthenticated { place: self.place.clone() },
         }
     }
 
@@ -253,7 +267,7 @@ impl Nodes {
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let mut known = self.addresses();
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
-        let mut last = None;
+        let (mut last, mut is_elsewhere) = (None, false);
         for address in known {
             match self.once(&address, &written(&["CLUSTER", "SLOTS"]), || ()).await {
                 Ok(Value::Array(ranges)) => {
@@ -266,11 +280,13 @@ impl Nodes {
                     }
                 }
                 Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
-                Err(Silent::Stranger) => {
-                    return Err(StoreError::Unauthenticated { place: self.place.clone() });
-                }
+                Err(Silent::Stranger(error)) => return Err(error),
+                Err(Silent::Elsewhere) => is_elsewhere = true,
                 Err(Silent::Sent(error) | Silent::Unsent(error)) => last = Some(error),
             }
+        }
+        if let Some(name) = self.options.keyspace.clone().filter(|_| is_elsewhere) {
+            return Err(StoreError::NotFound { what: "keyspace", name });
         }
         let reason = last
             .as_ref()
@@ -321,6 +337,11 @@ impl Nodes {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
+}
+
+/// What chooses a keyspace.
+pub(crate) fn entering(keyspace: &str) -> Vec<u8> {
+    written(&["AT.KEYSPACE", "USE", keyspace])
 }
 
 /// What says who is there. Without a user as clients have it that know of none.

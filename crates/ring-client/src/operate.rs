@@ -1,9 +1,9 @@
-//! What whoever runs a ring asks of it: how it is, and that nodes leave.
+//! What whoever runs a ring asks of it: how it is, that nodes leave, and another keyspace.
 
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
-use atoll_resp::Value;
-use atoll_store::StoreError;
+use atoll_resp::{LatencyClass, Value};
+use atoll_store::{ErrorKind, StoreError};
 use std::collections::BTreeMap;
 
 /// A ring, to be looked after.
@@ -23,16 +23,50 @@ pub struct RingStatus {
     pub group_silent_ms: u64,
     /// The node that led those nodes then; 0 where there are none, or that node has not heard of one.
     pub group_leader: u32,
-    /// How many slots keys are divided into.
+    /// How many slots there are, of all keyspaces.
     pub slots: u64,
     /// How many of them have a node that answers for them.
     pub served: u64,
-    /// How many copies in sync the slot has that has fewest.
+    /// How many copies in sync the slot has that has fewest, of the keyspace that was asked for.
     pub copies_in_sync_min: u64,
     /// All nodes, by their numbers.
     pub nodes: Vec<NodeStatus>,
-    /// Slots that no node answers for, the first ranges of them.
+    /// Slots of the keyspace that was asked for that no node answers for, the first ranges of them.
     pub down: Vec<DownSlots>,
+    /// All keyspaces, in their order.
+    pub keyspaces: Vec<KeyspaceStatus>,
+}
+
+/// A keyspace, and how it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceStatus {
+    /// Its number.
+    pub keyspace: u8,
+    /// What it is called; the first one is called nothing.
+    pub name: String,
+    /// How many copies each of its slots is to have; none for as many as the ring was made with.
+    pub copies: Option<u8>,
+    /// How many of them must be in sync for a write to be taken; none for as many as elsewhere.
+    pub in_sync_min: Option<u8>,
+    /// How long its requests may take where a client says nothing of it; none where nothing is said here either.
+    pub latency: LatencyClass,
+    /// How many of its slots have a node that answers for them.
+    pub served: u64,
+    /// How many copies in sync the slot has that has fewest.
+    pub copies_in_sync_min: u64,
+}
+
+/// A keyspace that is to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewKeyspace {
+    /// What it is to be called.
+    pub name: String,
+    /// How many copies each of its slots is to have; none for as many as the ring was made with.
+    pub copies: Option<u8>,
+    /// How many of them must be in sync for a write to be taken; none for as many as elsewhere.
+    pub in_sync_min: Option<u8>,
+    /// How long its requests may take where a client says nothing of it.
+    pub latency: LatencyClass,
 }
 
 /// Slots beside each other that no node answers for.
@@ -113,6 +147,49 @@ impl RingOperator {
         self.ask(&words).await
     }
 
+    /// Has another keyspace made, unless it is there already; it is there when each node [tells](RingOperator::keyspaces_of)
+    /// of it.
+    ///
+    /// # Errors
+    /// As [`RingOperator::status`]; `conflict` where one of this name has other rules, `invalid-input` and `limit`.
+    pub async fn create_keyspace(&self, new: &NewKeyspace) -> Result<(), StoreError> {
+        let mut words = vec!["AT.KEYSPACE".to_owned(), "CREATE".to_owned(), new.name.clone()];
+        let numbers = [("COPIES", new.copies), ("MINSYNC", new.in_sync_min)];
+        for (word, number) in numbers.into_iter().filter_map(|(word, number)| Some((word, number?))) {
+            words.extend([word.to_owned(), number.to_string()]);
+        }
+        if let Some(milliseconds) = new.latency.milliseconds() {
+            words.extend(["CLASS".to_owned(), milliseconds.to_string()]);
+        }
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        self.ask(&words).await.map_err(|error| match error {
+            StoreError::Remote { kind, unknown, message, hint: None } => {
+                let hint = match kind {
+                    ErrorKind::Conflict => {
+                        "choose another name; `atoll ring keyspace list` tells the rules of each"
+                    }
+                    _ => "`atoll ring keyspace create --help` tells what a keyspace can be",
+                };
+                StoreError::Remote { kind, unknown, message, hint: Some(hint.to_owned()) }
+            }
+            error => error,
+        })
+    }
+
+    /// The keyspaces that whoever asks may enter.
+    ///
+    /// # Errors
+    /// As [`RingOperator::status`].
+    pub async fn keyspaces(&self) -> Result<Vec<KeyspaceStatus>, StoreError> {
+        let answer = self.nodes.ask("list keyspaces", &[b"AT.KEYSPACE", b"LIST"]).await?;
+        read_keyspaces(&answer).ok_or_else(|| self.nodes.odd("list keyspaces"))
+    }
+
+    /// The same, as one node knows it; none if it does not answer.
+    pub async fn keyspaces_of(&self, address: &str) -> Option<Vec<KeyspaceStatus>> {
+        read_keyspaces(&self.nodes.ask_node(address, &[b"AT.KEYSPACE", b"LIST"]).await?)
+    }
+
     /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how far that is.
     ///
     /// # Errors
@@ -163,7 +240,27 @@ fn read(answer: &Value) -> Option<RingStatus> {
         copies_in_sync_min: number(answer, "copies_in_sync_min")?,
         nodes: nodes.iter().map(read_node).collect::<Option<_>>()?,
         down: lists(answer, "down")?.iter().map(|list| read_down(list)).collect::<Option<_>>()?,
+        keyspaces: read_keyspaces(find(answer, "keyspaces")?)?,
     })
+}
+
+fn read_keyspaces(answer: &Value) -> Option<Vec<KeyspaceStatus>> {
+    let Value::Array(keyspaces) = answer else { return None };
+    let read = |keyspace: &Value| {
+        let small = |name| number(keyspace, name).and_then(|number| u8::try_from(number).ok());
+        Some(KeyspaceStatus {
+            keyspace: small("keyspace")?,
+            name: String::from_utf8(find(keyspace, "name")?.bytes()?.to_vec()).ok()?,
+            copies: small("copies"),
+            in_sync_min: small("in_sync_min"),
+            latency: number(keyspace, "latency_ms")
+                .and_then(LatencyClass::of_milliseconds)
+                .unwrap_or_default(),
+            served: number(keyspace, "served")?,
+            copies_in_sync_min: number(keyspace, "copies_in_sync_min")?,
+        })
+    };
+    keyspaces.iter().map(read).collect()
 }
 
 /// How many writes each node lacks of what the one leads that answered.
@@ -228,7 +325,16 @@ mod tests {
             let list = |list: &&[i64]| Value::Array(list.iter().copied().map(Value::Integer).collect());
             Value::Array(lists.iter().map(list).collect())
         };
-        let ring = |nodes| {
+        let scratch = vec![
+            (name("keyspace"), Value::Integer(1)),
+            (name("name"), name("scratch")),
+            (name("copies"), Value::Integer(2)),
+            (name("in_sync_min"), Value::Null),
+            (name("latency_ms"), Value::Integer(500)),
+            (name("served"), Value::Integer(16384)),
+            (name("copies_in_sync_min"), Value::Integer(1)),
+        ];
+        let ring = |nodes, keyspace| {
             vec![
                 (name("node"), Value::Integer(1)),
                 (name("version"), Value::Integer(9)),
@@ -240,9 +346,10 @@ mod tests {
                 (name("nodes"), Value::Array(vec![nodes])),
                 (name("behind"), lists(&[&[2, 7], &[3, 0]])),
                 (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12]])),
+                (name("keyspaces"), Value::Array(vec![keyspace])),
             ]
         };
-        let answered = Value::Map(ring(Value::Map(node.clone())));
+        let answered = Value::Map(ring(Value::Map(node.clone()), Value::Map(scratch.clone())));
         assert_eq!(read_behind(&answered), Some(vec![(2, 7), (3, 0)]));
         let flat = |pairs: Vec<(Value, Value)>| {
             Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
@@ -250,8 +357,18 @@ mod tests {
         let third = read(&answered).unwrap();
         assert_eq!(third.down[0], DownSlots { first: 5, last: 9, had_by: vec![1, 3] });
         assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
-        assert_eq!(read(&flat(ring(flat(node)))), Some(third.clone()));
+        assert_eq!(read(&flat(ring(flat(node), flat(scratch)))), Some(third.clone()));
         assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
+        let scratch = KeyspaceStatus {
+            keyspace: 1,
+            name: "scratch".to_owned(),
+            copies: Some(2),
+            in_sync_min: None,
+            latency: LatencyClass::FiveHundred,
+            served: 16384,
+            copies_in_sync_min: 1,
+        };
+        assert_eq!(third.keyspaces, [scratch]);
         assert_eq!((third.group_silent_ms, third.group_leader), (80, 2));
         assert_eq!(read(&Value::Map(Vec::new())), None);
     }

@@ -13,6 +13,8 @@ pub struct RingOptions {
     pub token: Option<String>,
     /// Whose password that is, of the users that nodes have a list of; none for the token of the ring itself.
     pub user: Option<String>,
+    /// The keyspace by its name or number; none for where nodes put whoever says nothing.
+    pub keyspace: Option<String>,
     /// Whom nodes are to show a certificate of, where what goes to them is encrypted.
     pub tls: Option<ClientTls>,
     /// Whether writes are refused here already.
@@ -37,6 +39,7 @@ impl RingOptions {
             seeds,
             token: None,
             user: None,
+            keyspace: None,
             tls: None,
             read_only: false,
             connect_time_out: Duration::from_secs(3),
@@ -55,7 +58,7 @@ impl RingOptions {
     /// How the store is called in messages.
     #[must_use]
     pub fn place(&self) -> String {
-        format!("ring://{}/", self.seeds.join(","))
+        format!("ring://{}/{}", self.seeds.join(","), self.keyspace.as_deref().unwrap_or_default())
     }
 }
 

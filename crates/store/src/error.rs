@@ -250,6 +250,9 @@ impl StoreError {
                 format!("keep the {what} at {max} or less, or split the request")
             }
             Self::Exists { what, .. } => format!("choose another name, or delete that {what} first"),
+            Self::NotFound { what: "keyspace", .. } => {
+                "`atoll ring keyspace list` tells which there are, and `create` makes one".to_owned()
+            }
             Self::NotFound { what: "snapshot", .. } => {
                 "`atoll store snapshot list` tells the names".to_owned()
             }

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod hosts;
+mod keyspace;
 mod nodes;
 mod operate;
 mod recover;
@@ -20,6 +21,7 @@ use atoll_ring::{
 use atoll_store::{Durability, StoreError};
 use certificates::Certificates;
 use clap::{Args, Subcommand};
+use keyspace::KeyspaceVerb;
 use nodes::RingNodes;
 use operate::{Leave, Stay};
 use recover::Recover;
@@ -45,6 +47,9 @@ pub enum RingVerb {
     Stay(Stay),
     /// Have slots begin again whose last copies are lost
     Recover(Recover),
+    /// Keyspaces of a ring, each with copies of its own
+    #[command(subcommand)]
+    Keyspace(KeyspaceVerb),
     /// Write a batch script that runs a ring beside a command
     Slurm(Slurm),
 }
@@ -124,6 +129,7 @@ impl RingVerb {
             Self::Leave(verb) => verb.run(session).await,
             Self::Stay(verb) => verb.run(session).await,
             Self::Recover(verb) => verb.run(session).await,
+            Self::Keyspace(verb) => verb.run(session).await,
             Self::Slurm(verb) => verb.run(session),
         }
     }

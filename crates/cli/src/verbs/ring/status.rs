@@ -1,5 +1,6 @@
 //! `atoll ring status`: a picture of a ring, its nodes, and what each has and lacks.
 
+use super::keyspace;
 use super::operate::operator;
 use crate::output::note;
 use crate::{Failure, Session};
@@ -74,14 +75,21 @@ fn trouble(status: &RingStatus) -> Option<String> {
         ));
     }
     let down = status.slots - status.served.min(status.slots);
+    let each = keyspace::slots_each(status);
+    let lacking = status.keyspaces.iter().filter(|one| one.served < each && status.keyspaces.len() > 1);
+    let names: Vec<_> = lacking.map(keyspace::name_of).collect();
+    let place = if names.is_empty() { String::new() } else { format!(", of keyspace {}", names.join(", ")) };
     let had_by: BTreeSet<u32> = status.down.iter().flat_map(|slots| &slots.had_by).copied().collect();
     let nodes: Vec<_> = had_by.iter().map(u32::to_string).collect();
     let who = match &nodes[..] {
+        [] if status.down.is_empty() && !names.is_empty() => {
+            "name that keyspace behind the nodes, in --store, to see who had their last copies".to_owned()
+        }
         [] => "no node has had them yet".to_owned(),
         [node] => format!("node {node} had their last copies"),
         nodes => format!("nodes {} had their last copies", nodes.join(", ")),
     };
-    (down > 0).then(|| format!("{down} slots are not served: {who}"))
+    (down > 0).then(|| format!("{down} slots are not served{place}: {who}"))
 }
 
 fn json_of(status: &RingStatus) -> Value {
@@ -109,6 +117,7 @@ fn json_of(status: &RingStatus) -> Value {
         "copies_in_sync_min": status.copies_in_sync_min,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "down": status.down.iter().map(down).collect::<Vec<_>>(),
+        "keyspaces": status.keyspaces.iter().map(keyspace::json_of).collect::<Vec<_>>(),
     })
 }
 
@@ -149,6 +158,9 @@ fn picture(status: &RingStatus) -> String {
         );
         lines.push(line.trim_end().to_owned());
     }
+    if status.keyspaces.len() > 1 {
+        lines.extend([String::new(), keyspace::picture(&status.keyspaces)]);
+    }
     let dead = status.nodes.iter().filter(|node| !node.is_up);
     let told: Vec<_> =
         dead.map(|node| format!("node {} at {} does not answer", node.node, node.address)).collect();
@@ -162,6 +174,7 @@ fn picture(status: &RingStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_open::KeyspaceStatus;
 
     #[test]
     fn a_ring_is_seen_at_a_glance() {
@@ -184,6 +197,7 @@ mod tests {
             copies_in_sync_min: 1,
             nodes: vec![node(1, 5000, true), node(2, 2500, true), node(10, 0, false)],
             down: vec![DownSlots { first: 10000, last: 16383, had_by: vec![10, 3] }],
+            keyspaces: vec![KeyspaceStatus { served: 10000, ..KeyspaceStatus::default() }],
         };
         assert_eq!(
             trouble(&status).as_deref(),
@@ -202,5 +216,18 @@ mod tests {
         );
         assert_eq!(lines[5], "  10  10.0.0.10:7379  DOWN           0   16384         0         ?");
         assert_eq!(lines[7..], ["node 10 at 10.0.0.10:7379 does not answer"]);
+        let scratch = KeyspaceStatus { keyspace: 1, name: "scratch".to_owned(), ..KeyspaceStatus::default() };
+        let whole = KeyspaceStatus { served: 16384, ..KeyspaceStatus::default() };
+        let served = 16384;
+        let status =
+            RingStatus { slots: 32768, served, down: vec![], keyspaces: vec![whole, scratch], ..status };
+        assert_eq!(
+            trouble(&status).as_deref(),
+            Some(
+                "16384 slots are not served, of keyspace scratch: name that keyspace behind the nodes, in \
+                 --store, to see who had their last copies"
+            )
+        );
+        assert!(picture(&status).contains("\n     1  scratch "), "{}", picture(&status));
     }
 }

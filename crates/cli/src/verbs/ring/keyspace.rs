@@ -1,0 +1,212 @@
+//! `atoll ring keyspace`: keyspaces of a ring, each with copies of its own.
+
+use super::operate::operator;
+use crate::{Failure, Session};
+use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RingOperator, RingStatus};
+use atoll_store::StoreError;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// `atoll ring keyspace`
+#[derive(Subcommand, Debug)]
+pub enum KeyspaceVerb {
+    /// Make a keyspace
+    Create(Create),
+    /// Tell which keyspaces there are
+    List(List),
+}
+
+/// `atoll ring keyspace create`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring keyspace create scratch --copies 1 --store ring://127.0.0.1:7379/
+  atoll ring keyspace create results --copies 5 --min-sync 3 --store ring://127.0.0.1:7379/
+  atoll kv put run 1 --store ring://127.0.0.1:7379/scratch
+A ring has at most 16 keyspaces, the first one included; keys of one are no others'. Clients of Redis choose one by
+its number with SELECT, or by its name with AT.KEYSPACE USE. Its name and its rules stay as they are made. What an
+acknowledged write survives is chosen for the whole ring, by --durability of its nodes.
+Ends when each node answers for it; where it is there with the same rules, that is at once.")]
+pub struct Create {
+    /// What it is called: letters, digits, '-', '_' and '.'
+    name: String,
+    /// Copies of each of its slots; otherwise as many as the ring was made with
+    #[arg(long, value_name = "N")]
+    copies: Option<u8>,
+    /// Copies that must be in sync for a write to be taken; otherwise as many as elsewhere in the ring
+    #[arg(long, value_name = "N", requires = "copies")]
+    min_sync: Option<u8>,
+    /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
+    #[arg(long, value_name = "MS", value_parser = super::parse_class)]
+    latency_class: Option<LatencyClass>,
+    /// Only ask for it, and do not wait until it is there
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// `atoll ring keyspace list`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  atoll ring keyspace list --store ring://127.0.0.1:7379/")]
+pub struct List {}
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long it may take until each node answers for it.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+impl KeyspaceVerb {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Create(verb) => verb.run(session).await,
+            Self::List(_) => {
+                let keyspaces = operator(session)?.keyspaces().await?;
+                session.output.either(|| picture(&keyspaces), || json_of_all(&keyspaces))
+            }
+        }
+    }
+}
+
+impl Create {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let operator = operator(session)?;
+        let new = NewKeyspace {
+            name: self.name.clone(),
+            copies: self.copies,
+            in_sync_min: self.min_sync,
+            latency: self.latency_class.unwrap_or_default(),
+        };
+        operator.create_keyspace(&new).await?;
+        if self.no_wait {
+            return session.output.either(
+                || format!("keyspace {} was asked for", self.name),
+                || json!({ "name": self.name, "made": false }),
+            );
+        }
+        session
+            .hint_on_interrupt("it is made all the same; `atoll ring keyspace list` tells when it is there");
+        let made = self.wait(&operator, session).await?;
+        session.output.either(
+            || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
+            || json!({ "made": true, "name": made.name, "keyspace": made.keyspace }),
+        )
+    }
+
+    /// Until each node that is up knows of it, and all of it is served.
+    async fn wait(&self, operator: &RingOperator, session: &Session) -> Result<KeyspaceStatus, Failure> {
+        let ends = tokio::time::Instant::now() + TIME_MAX;
+        loop {
+            let status = operator.status().await?;
+            let reason = match status.keyspaces.iter().find(|one| one.name == self.name) {
+                Some(one) if one.served < slots_each(&status) => {
+                    let nodes = status.nodes.iter().filter(|node| node.is_up && !node.is_leaving).count();
+                    format!(
+                        "keyspace {} is made, and a node answers for {} of its {} slots: it waits for nodes to have its copies, and {nodes} are up",
+                        self.name,
+                        one.served,
+                        slots_each(&status)
+                    )
+                }
+                Some(one) => match self.unaware(operator, &status).await {
+                    None => return Ok(one.clone()),
+                    Some(address) => {
+                        format!("keyspace {} is made, and {address} does not know of it yet", self.name)
+                    }
+                },
+                None => format!("keyspace {} is not made yet", self.name),
+            };
+            if tokio::time::Instant::now() > ends {
+                return Err(
+                    StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into()
+                );
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// A node that is up and does not tell of it.
+    async fn unaware(&self, operator: &RingOperator, status: &RingStatus) -> Option<String> {
+        for node in status.nodes.iter().filter(|node| node.is_up) {
+            let told = operator.keyspaces_of(&node.address).await;
+            if !told.is_some_and(|all| all.iter().any(|one| one.name == self.name)) {
+                return Some(node.address.clone());
+            }
+        }
+        None
+    }
+}
+
+/// How many slots each keyspace has.
+pub(super) fn slots_each(status: &RingStatus) -> u64 {
+    status.slots / status.keyspaces.len().max(1) as u64
+}
+
+/// How a keyspace is called where its number alone says little.
+pub(super) fn name_of(keyspace: &KeyspaceStatus) -> &str {
+    if keyspace.keyspace == 0 { "(first)" } else { &keyspace.name }
+}
+
+pub(super) fn json_of(keyspace: &KeyspaceStatus) -> Value {
+    json!({
+        "keyspace": keyspace.keyspace,
+        "name": keyspace.name,
+        "copies": keyspace.copies,
+        "in_sync_min": keyspace.in_sync_min,
+        "latency_ms": keyspace.latency.milliseconds(),
+        "served": keyspace.served,
+        "copies_in_sync_min": keyspace.copies_in_sync_min,
+    })
+}
+
+fn json_of_all(keyspaces: &[KeyspaceStatus]) -> Value {
+    Value::Array(keyspaces.iter().map(json_of).collect())
+}
+
+/// A line for each.
+pub(super) fn picture(keyspaces: &[KeyspaceStatus]) -> String {
+    let width = keyspaces.iter().map(|one| name_of(one).len()).max().unwrap_or(0).max("keyspace".len());
+    let or_ring =
+        |number: Option<u64>| number.map_or_else(|| "ring's".to_owned(), |number| number.to_string());
+    let head = format!(
+        "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {:>6}  {:>7}",
+        "number", "keyspace", "copies", "min sync", "in sync", "class", "served"
+    );
+    let line = |one: &KeyspaceStatus| {
+        let class = one.latency.milliseconds().map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        format!(
+            "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {class:>6}  {:>7}",
+            one.keyspace,
+            name_of(one),
+            or_ring(one.copies.map(u64::from)),
+            or_ring(one.in_sync_min.map(u64::from)),
+            one.copies_in_sync_min,
+            one.served
+        )
+    };
+    std::iter::once(head).chain(keyspaces.iter().map(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyspaces_are_seen_at_a_glance() {
+        let first = KeyspaceStatus { served: 16384, copies_in_sync_min: 3, ..KeyspaceStatus::default() };
+        let scratch = KeyspaceStatus {
+            keyspace: 1,
+            name: "scratch-of-ana".to_owned(),
+            copies: Some(1),
+            in_sync_min: Some(1),
+            latency: LatencyClass::FiveHundred,
+            served: 16000,
+            copies_in_sync_min: 1,
+        };
+        let seen = picture(&[first, scratch]);
+        let lines: Vec<_> = seen.lines().collect();
+        assert_eq!(lines[0], "number  keyspace        copies  min sync  in sync   class   served");
+        assert_eq!(lines[1], "     0  (first)         ring's    ring's        3       -    16384");
+        assert_eq!(lines[2], "     1  scratch-of-ana       1         1        1  500 ms    16000");
+    }
+}
