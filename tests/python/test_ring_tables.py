@@ -1,5 +1,8 @@
 """Tables on a ring of three real nodes: what a folder does they do as well, also while a node is killed."""
 
+import os
+import pickle
+import subprocess
 import threading
 
 import numpy
@@ -131,3 +134,19 @@ def test_a_value_as_long_as_a_store_takes_is_written_and_read(ring: Ring) -> Non
         wanted = int(((given["x"] >= 0.25) & (given["x"] < 0.5)).sum())
         assert table.box(x=(0.25, 0.5)).count() == wanted
         assert table.mean("x").value == pytest.approx(given["x"].mean())
+
+
+def test_tables_of_a_keyspace_are_its_own(ring: Ring) -> None:
+    make = [os.environ["PROGRAM_UNDER_TEST"], "ring", "keyspace", "create", "scratch", "--copies", "1"]
+    subprocess.run([*make, "--store", ring.url], check=True, timeout=120, capture_output=True)
+    urls = [ring.url, ring.url.replace("/?", "/scratch?")]
+    for step, url in enumerate(urls):
+        with atoll.open(url) as opened:
+            made(opened).append({**rows(step), "step": numpy.full(ROWS, step)})
+    for step, url in enumerate(urls):
+        with atoll.open(url, create=False) as opened:
+            table = pickle.loads(pickle.dumps(opened.table("run")))
+            assert table.count() == ROWS
+            numpy.testing.assert_array_equal(in_order(table.sample(1.0))["x"], rows(step)["x"])
+    with pytest.raises(atoll.NotFoundError, match='no keyspace "nothing"'):
+        atoll.open(ring.url.replace("/?", "/nothing?"))
