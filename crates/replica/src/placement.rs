@@ -53,6 +53,10 @@ struct Plan<'a> {
     there: usize,
     gone: &'a [NodeId],
     handed_over: usize,
+    /// How many copies each node would have if all had as many, rounded up.
+    fair_copies: usize,
+    /// Whether the only copy of some slot is on its way: until it has come and gone, nobody can tell who has how many.
+    moves_only_copies: bool,
     changes: Vec<Change>,
 }
 
@@ -74,7 +78,13 @@ impl<'a> Plan<'a> {
             }
         }
         let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
+        let is_moving = |(slot, configuration): (Slot, Configuration)| {
+            configuration.in_sync.len() + configuration.joining.len() > 1
+                && table.copies_of(slot, (copies, 1)).0 == 1
+        };
         Self {
+            fair_copies: loads.values().map(|load| load.copies).sum::<usize>().div_ceil(loads.len().max(1)),
+            moves_only_copies: (0..).map(Slot).zip(table.slots.iter()).any(is_moving),
             leaving: leaving.map(|(&node, _)| node).collect(),
             table,
             copies,
@@ -160,9 +170,22 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// One copy too many goes: that of whoever has most.
+    /// One copy too many goes: that of whoever has most. Where one is to be left, it is handed over first if it is the one that
+    /// leads.
     fn drop_one(&mut self, slot: Slot, configuration: &Configuration) {
         let copies = |node: &NodeId| self.loads.get(node).map_or(0, |load| load.copies);
+        if self.copies_of(slot) == 1
+            && let Some(primary) = configuration.primary
+        {
+            let others = configuration.in_sync.iter().filter(|&node| self.loads.contains_key(&node));
+            let idlest = others.min_by_key(copies);
+            if let Some(node) = idlest.filter(|node| copies(node) < copies(&primary)) {
+                if configuration.successor.is_none() {
+                    self.hand_over(slot, configuration, node);
+                }
+                return;
+            }
+        }
         let leads = [configuration.primary, configuration.successor];
         let others = configuration.in_sync.iter().filter(|&node| !leads.contains(&Some(node)));
         if let Some(node) = others.max_by_key(copies) {
@@ -179,6 +202,15 @@ impl<'a> Plan<'a> {
             return self.hand_over(slot, configuration, node);
         }
         let Some(node) = self.least_loaded(|node| !configuration.has(node)) else { return };
+        if self.copies_of(slot) == 1 {
+            let has_too_many = load(primary).copies > self.fair_copies.max(load(node).copies + 1);
+            if has_too_many && !self.moves_only_copies {
+                self.load(node, |load| load.copies += 1);
+                self.load(primary, |load| load.copies -= 1);
+                self.changes.push(Change::Copy { slot, node });
+            }
+            return;
+        }
         let others = configuration.in_sync.iter().filter(|&other| other != primary);
         let fullest = others.map(|other| load(other).copies).max().unwrap_or(0);
         if load(node).copies + 1 < fullest {

@@ -5,8 +5,8 @@
 mod small_ring;
 
 use atoll_replica::{
-    Change, Decision, Epoch, Group, GroupOptions, Incarnation, Input, NodeId, Options, Proposal, Refusal,
-    Slot, Survived, Version,
+    Change, Decision, Epoch, Group, GroupOptions, Incarnation, Input, KeyspaceRules, NodeId, Options,
+    Proposal, Refusal, Slot, Survived, Version,
 };
 use small_ring::{Ring, SLOT, Told, three};
 
@@ -229,6 +229,12 @@ fn willing(nodes: u32, copies: usize, slots: u32) -> Group {
 
 /// Lets the group plan until it wants nothing more; how many slots were handed over at once at most.
 fn obey(group: &mut Group, gone: &[NodeId]) -> usize {
+    let in_sync_min = group.options().copies.min(2);
+    rest(group, in_sync_min, gone)
+}
+
+/// The same, of slots that always have so many copies in sync.
+fn rest(group: &mut Group, in_sync_min: usize, gone: &[NodeId]) -> usize {
     let mut most = 0;
     for _ in 0..10_000 {
         let plan = group.plan(gone);
@@ -250,10 +256,50 @@ fn obey(group: &mut Group, gone: &[NodeId]) -> usize {
             }
         }
         for slot in group.table().slots.iter() {
-            assert!(slot.in_sync.len() >= group.options().copies.min(2), "{slot:?}");
+            assert!(slot.in_sync.len() >= in_sync_min, "{slot:?}");
         }
     }
     panic!("the group never comes to rest");
+}
+
+#[test]
+fn slots_with_one_copy_are_spread_over_nodes_that_come_and_none_moves_in_vain() {
+    let mut group = willing(3, 1, 3_000);
+    let before = group.table();
+    register(&mut group, 4, 1);
+    let most = obey(&mut group, &[]);
+    assert!((1..=256).contains(&most), "{most} slots took no writes at once");
+    let table = group.table();
+    let of = |node| table.slots.iter().filter(|slot| slot.in_sync.contains(NodeId(node))).count();
+    assert!((1..=4).all(|node| (740..=760).contains(&of(node))), "{:?}", (1..=4).map(of).collect::<Vec<_>>());
+    assert!(table.slots.iter().all(|slot| slot.in_sync.len() == 1 && slot.joining.is_empty()));
+    let moved =
+        before.slots.iter().zip(table.slots.iter()).filter(|(one, other)| one.in_sync != other.in_sync);
+    assert_eq!(moved.count(), of(4), "all that moved went to the one that came");
+    // A keyspace of one copy beside one of three.
+    let mut group = willing(3, 3, 300);
+    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 0 };
+    group.apply(Change::Keyspace(rules));
+    for _ in 0..10 {
+        group.plan(&[]).into_iter().for_each(|change| {
+            group.apply(change);
+        });
+    }
+    register(&mut group, 4, 1);
+    rest(&mut group, 1, &[]);
+    let table = group.table();
+    let leads = |node| table.slots.iter().filter(|slot| slot.primary == Some(NodeId(node))).count();
+    let copies = |node| table.slots.iter().filter(|slot| slot.has(NodeId(node))).count();
+    assert!(
+        (1..=4).all(|node| (135..=165).contains(&leads(node))),
+        "{:?}",
+        (1..=4).map(leads).collect::<Vec<_>>()
+    );
+    assert!(
+        (1..=4).all(|node| (285..=315).contains(&copies(node))),
+        "{:?}",
+        (1..=4).map(copies).collect::<Vec<_>>()
+    );
 }
 
 #[test]

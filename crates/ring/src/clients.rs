@@ -1,5 +1,6 @@
 //! What is told of connections: a line for each.
 
+use crate::access::DEFAULT;
 use crate::connection::{Outbox, Session};
 use crate::connections::Connections;
 use atoll_replica::Moment;
@@ -21,16 +22,18 @@ pub(crate) fn line(session: &Session, outbox: &Outbox, now: Moment) -> String {
     let names = session.names();
     let command = session.command.and_then(|place| COMMANDS.get(usize::from(place)));
     format!(
-        "id={} addr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 oll={} omem={} cmd={} \
-        user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 multi=-1 oll={} omem={} cmd={} \
+        user={} redir=-1 resp={} lib-name={} lib-ver={}",
         session.id,
         session.peer,
         String::from_utf8_lossy(&names.name),
         seconds(session.began),
         seconds(session.heard),
+        session.keyspace,
         outbox.awaited(),
         outbox.unsent_bytes(),
         command.map_or("NULL", |command| command.name),
+        session.who.as_ref().map_or(DEFAULT, |who| who.user().name()),
         if session.protocol == Protocol::Resp2 { 2 } else { 3 },
         String::from_utf8_lossy(&names.library),
         String::from_utf8_lossy(&names.version),

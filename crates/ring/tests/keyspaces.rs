@@ -163,6 +163,8 @@ fn a_user_is_in_the_keyspace_it_was_given_and_in_no_other() {
         assert!(ana.say(request).starts_with("-NOPERM User ana has no permissions to enter"), "{request}");
     }
     assert_eq!(ana.say("SELECT 1"), "OK");
+    let told = ana.say("CLIENT INFO");
+    assert!(told.contains(" db=1 ") && told.contains(" user=ana "), "{told}");
     let listed = ana.say("AT.KEYSPACE LIST");
     assert!(listed.contains("scratch") && !listed.contains("other"), "{listed}");
     assert!(!ana.say("INFO keyspace").contains("db0"));
