@@ -148,5 +148,5 @@ def test_tables_of_a_keyspace_are_its_own(ring: Ring) -> None:
             table = pickle.loads(pickle.dumps(opened.table("run")))
             assert table.count() == ROWS
             numpy.testing.assert_array_equal(in_order(table.sample(1.0))["x"], rows(step)["x"])
-    with pytest.raises(atoll.NotFoundError, match='no keyspace "nothing"'):
+    with pytest.raises(atoll.errors.NotFoundError, match='no keyspace "nothing"'):
         atoll.open(ring.url.replace("/?", "/nothing?"))
