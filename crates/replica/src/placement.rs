@@ -66,8 +66,10 @@ impl<'a> Plan<'a> {
         let there = staying.clone().filter(|(node, _)| !gone.contains(node)).count();
         let up = staying.filter(|(_, member)| member.is_up);
         let mut loads: BTreeMap<NodeId, Load> = up.map(|(&node, _)| (node, Load::default())).collect();
-        let mut handed_over = 0;
-        for configuration in table.slots.iter() {
+        let (mut handed_over, mut moves_only_copies) = (0, false);
+        for (slot, configuration) in (0..).map(Slot).zip(table.slots.iter()) {
+            let has_more = configuration.in_sync.len() + configuration.joining.len() > 1;
+            moves_only_copies |= has_more && table.copies_of(slot, (copies, 1)).0 == 1;
             let leads = configuration.successor.or(configuration.primary);
             handed_over += usize::from(configuration.successor.is_some());
             for node in configuration.in_sync.iter().chain(configuration.joining.iter()) {
@@ -78,13 +80,9 @@ impl<'a> Plan<'a> {
             }
         }
         let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
-        let is_moving = |(slot, configuration): (Slot, Configuration)| {
-            configuration.in_sync.len() + configuration.joining.len() > 1
-                && table.copies_of(slot, (copies, 1)).0 == 1
-        };
         Self {
             fair_copies: loads.values().map(|load| load.copies).sum::<usize>().div_ceil(loads.len().max(1)),
-            moves_only_copies: (0..).map(Slot).zip(table.slots.iter()).any(is_moving),
+            moves_only_copies,
             leaving: leaving.map(|(&node, _)| node).collect(),
             table,
             copies,
@@ -140,14 +138,14 @@ impl<'a> Plan<'a> {
     }
 
     /// Neighbouring slots go to the same nodes: clients are told of ranges, and a few of them are told soon.
-    fn found(&mut self, slot: Slot, copies: usize) {
+    fn found(&mut self, slot: Slot, wanted: usize) {
         if self.nodes.is_empty() {
             self.nodes = self.loads.keys().copied().collect();
         }
         let count = self.nodes.len();
         let each = self.table.slots_each().max(1);
         let first = u64::from(slot.0 % each) * count as u64 / u64::from(each);
-        let (wanted, mut copies) = (copies, Copies::default());
+        let mut copies = Copies::default();
         for at in (first as usize..).take(wanted) {
             if let Some(&node) = self.nodes.get(at % count.max(1)) {
                 copies.insert(node);

@@ -2,6 +2,7 @@
 
 use crate::NodeError;
 use crate::address::{HostPort, NodeAddress, NodeName};
+use crate::reliance::NODE;
 use crate::table::SlotTable;
 use atoll_engine::{Durability, Engine, WriteBatch};
 use atoll_keyspace::SLOTS;
@@ -13,8 +14,7 @@ use std::sync::Arc;
 /// The node.
 const ME: NodeId = NodeId(1);
 
-/// Where it is kept.
-const TREE: &str = "node";
+/// Where it is kept, in the tree about the node itself.
 const KEYSPACES: &[u8] = b"keyspaces";
 
 /// A table in which one node has all slots.
@@ -22,7 +22,7 @@ pub(crate) fn table(name: NodeName, clients: HostPort, engine: &Engine) -> Resul
     let mut table = Table::empty(SLOTS.into());
     let address = NodeAddress { name, peers: clients.clone(), clients }.to_string().into();
     table.members.insert(ME, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
-    let kept = engine.tree(TREE)?.get(KEYSPACES)?.map(|value| value.to_buffer()).transpose()?;
+    let kept = engine.tree(NODE)?.get(KEYSPACES)?.map(|value| value.to_buffer()).transpose()?;
     let corrupt = NodeError::Corrupt { what: "the list of keyspaces" };
     table.keyspaces = kept.map_or(Some(Vec::new()), |kept| read(&kept)).ok_or(corrupt)?.into();
     lead_all(&mut table);
@@ -39,7 +39,7 @@ pub(crate) fn with_keyspace(
     table.keyspaces = table.keyspaces.iter().cloned().chain([rules]).collect();
     lead_all(&mut table);
     let mut batch = WriteBatch::new();
-    batch.put(&engine.tree(TREE)?, KEYSPACES, write(&table.keyspaces).as_bytes());
+    batch.put(&engine.tree(NODE)?, KEYSPACES, write(&table.keyspaces).as_bytes());
     engine.write(&batch, Durability::Synced)?;
     Ok(table)
 }
@@ -97,7 +97,7 @@ mod tests {
         let again = table(name, clients.clone(), &engine).unwrap();
         assert_eq!((&again.keyspaces, &again.slots), (&second.keyspaces, &second.slots));
         assert_eq!(again.rules_of(Slot(16_384)), Some(&scratch));
-        let tree = engine.tree(TREE).unwrap();
+        let tree = engine.tree(NODE).unwrap();
         for damaged in [&b"\xff"[..], b"a 1", b"a 1 1 x\n", b"a 9 1 0\n", b"a 1 1 0 0\n"] {
             tree.put(KEYSPACES, damaged, Durability::Buffered).unwrap();
             assert!(table(name, clients.clone(), &engine).is_err(), "{}", damaged.escape_ascii());

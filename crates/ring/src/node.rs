@@ -235,7 +235,7 @@ impl Drop for Node {
 
 /// The name that is kept in the store; one is made for a new store.
 fn name(engine: &Engine) -> Result<NodeName, NodeError> {
-    let tree = engine.tree("node")?;
+    let tree = engine.tree(reliance::NODE)?;
     if let Some(kept) = tree.get(b"name")? {
         let kept = kept.to_buffer()?;
         return NodeName::new(&kept).ok_or(NodeError::Corrupt { what: "the name of the node" });
@@ -250,7 +250,7 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 
 /// Checks that the store was this node's from the beginning: with another's it would vouch for what it never had.
 fn check_number(engine: &Engine, me: NodeId) -> Result<(), NodeError> {
-    let tree = engine.tree("node")?;
+    let tree = engine.tree(reliance::NODE)?;
     if let Some(kept) = tree.get(b"number")? {
         let corrupt = NodeError::Corrupt { what: "the number of the node" };
         let kept = kept.to_buffer()?.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| corrupt)?;

@@ -19,7 +19,7 @@ pub(crate) enum Reliance {
 }
 
 /// The tree about the node itself.
-const NODE: &str = "node";
+pub(crate) const NODE: &str = "node";
 const BOOT: &[u8] = b"boot";
 const CLEAN: &[u8] = b"clean";
 
