@@ -27,6 +27,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+/// Messages of other nodes that there is room for from one round to the next.
+const HEARD_KEPT: usize = 4096;
+
 /// What other threads tell the loop.
 pub(crate) enum Told {
     /// The configuration group said something.
@@ -133,9 +136,11 @@ impl Copied {
             }
         }
         self.metrics.peer_messages_received.add(self.heard.len() as u64);
-        for (from, incarnation, spoken) in std::mem::take(&mut self.heard) {
+        for (from, incarnation, spoken) in self.heard.drain(..) {
             self.copies.hear(now, from, incarnation, spoken)?;
         }
+        // Its room is used again, but not what a flood took.
+        self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
             self.ticked_at = now.moment;
             self.copies.step(now, Input::Tick)?;

@@ -19,18 +19,22 @@ pub(super) enum Body<'a> {
 pub(super) const LIMITS: Limits =
     Limits { elements: 1 << 21, string_bytes: 128 << 20, total_bytes: 256 << 20, depth: 1 };
 
+/// Room for what a request that came as a line has in front of its words where it is an array; one with more words takes more room.
+const INLINE_BYTES: usize = 32;
+
 const REQUEST: u8 = 0;
 const EXPIRY: u8 = 1;
 
 impl<'a> Body<'a> {
     pub(super) fn of_request(request: &Request<'_>) -> Arc<[u8]> {
-        let mut body = vec![REQUEST];
+        let mut body = Vec::with_capacity(1 + request.bytes() + INLINE_BYTES);
+        body.push(REQUEST);
         write_all(request, &mut body);
         body.into()
     }
 
     pub(super) fn request_bytes(request: &Request<'_>) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(request.bytes() + INLINE_BYTES);
         write_all(request, &mut bytes);
         bytes
     }
