@@ -35,7 +35,6 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
             }
             Known::Fresh => {}
         }
-        self.forget_some(once.client)?;
         self.reading.answer.writer().array(2);
         self.reading.answer.writer().integer(0);
         let begins = self.reading.answer.len();
@@ -57,13 +56,18 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     /// Keeps a session, and when it was in use.
     fn keep(&mut self, client: u128, name: &[u8], is_kept: bool, mut session: Session) -> Done {
         let (slot, now_ms, former) = (self.reading.slot, self.reading.now_ms, session.used_ms);
+        let is_dated = !is_kept || former.saturating_add(USE_MS) <= now_ms;
+        if is_dated {
+            // Often enough: there are never more dates to look at than were noted here.
+            self.forget_some(client)?;
+        }
         if !is_kept {
             if self.state.sessions >= SESSIONS_MAX {
                 return Err(Refusal::Sessions.into());
             }
             self.state.sessions += 1;
         }
-        if !is_kept || former.saturating_add(USE_MS) <= now_ms {
+        if is_dated {
             session.used_ms = now_ms;
             if is_kept {
                 self.changes.delete(&CellName::session_use(slot, former, client));
