@@ -2,8 +2,10 @@
 //!
 //! Invariant: a connection whose answer was not read whole is never used again.
 
+use crate::answer::{Refused, meaning};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
+use atoll_store::StoreError;
 use futures::FutureExt;
 use std::io;
 use std::sync::Arc;
@@ -18,13 +20,77 @@ pub(crate) struct Connection {
     arrived: Vec<u8>,
 }
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Silent {
+    /// Nothing was sent.
+    Unsent(io::Error),
+    /// It may have arrived.
+    Sent(io::Error),
+    /// The node lets nobody in who says this.
+    Stranger(StoreError),
+    /// The node knows of no keyspace of this name, or not yet.
+    Elsewhere,
+}
+
+impl Silent {
+    /// The same for somebody else whose request was not sent.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Unsent(_) | Self::Sent(_) => Self::Unsent(self.error()),
+            Self::Stranger(error) => Self::Stranger(error.clone()),
+            Self::Elsewhere => Self::Elsewhere,
+        }
+    }
+
+    /// What went wrong with the connection.
+    pub(crate) fn error(&self) -> io::Error {
+        match self {
+            Self::Unsent(error) | Self::Sent(error) => io::Error::new(error.kind(), error.to_string()),
+            Self::Stranger(_) | Self::Elsewhere => io::ErrorKind::PermissionDenied.into(),
+        }
+    }
+}
+
 /// Room for what arrives at a time.
 const ROOM: usize = 64 << 10;
 
 impl Connection {
-    pub(crate) async fn connect(address: &str, options: &RingOptions) -> io::Result<Self> {
+    /// Connects, and says who asks, in which keyspace, and how long it may take.
+    pub(crate) async fn enter(address: &str, options: &RingOptions, place: &str) -> Result<Self, Silent> {
+        let made = tokio::time::timeout(options.connect_time_out, async {
+            let mut connection = Self::connect(address, options).await?;
+            if let Some(token) = &options.token
+                && let Value::Error(text) = connection.ask(&authentication(options, token)).await?
+            {
+                return Ok(Err(Silent::Stranger(stranger(&text, place))));
+            }
+            if let Some(keyspace) = &options.keyspace
+                && let Value::Error(text) = connection.ask(&entering(keyspace)).await?
+            {
+                return Ok(Err(match text.starts_with(b"NOTFOUND ") {
+                    true => Silent::Elsewhere,
+                    false => Silent::Stranger(stranger(&text, place)),
+                }));
+            }
+            if let Some(milliseconds) = options.latency.milliseconds() {
+                // A node that does not know of classes is as fast as it can be.
+                connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?;
+            }
+            Ok(Ok(connection))
+        });
+        let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+        made.map_err(Silent::Unsent)?
+    }
+
+    async fn connect(address: &str, options: &RingOptions) -> io::Result<Self> {
         let stream = open(address, options).await?;
         Ok(Self { stream, parser: ReplyParser::new(Limits::default()), arrived: Vec::new() })
+    }
+
+    /// What goes over it, and what came and was not read yet.
+    pub(crate) fn into_parts(self) -> (Line, ReplyParser, Vec<u8>) {
+        (self.stream, self.parser, self.arrived)
     }
 
     /// Whether the node is still there, as far as can be told without asking it.
@@ -82,9 +148,34 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// What stands around an argument, about.
+const HEAD_BYTES: usize = 10;
+
 /// A request as it is sent.
 pub(crate) fn written<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
-    let mut request = Vec::new();
+    let bytes: usize = arguments.iter().map(|argument| argument.as_ref().len() + HEAD_BYTES).sum();
+    let mut request = Vec::with_capacity(HEAD_BYTES + bytes);
     write_request(&mut request, arguments);
     request
+}
+
+/// What chooses a keyspace.
+pub(crate) fn entering(keyspace: &str) -> Vec<u8> {
+    written(&["AT.KEYSPACE", "USE", keyspace])
+}
+
+/// What says who is there. Without a user as clients have it that know of none.
+fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
+    match &options.user {
+        None => written(&["AUTH", token]),
+        Some(user) => written(&["AUTH", user, token]),
+    }
+}
+
+/// Why a node lets nobody in.
+fn stranger(text: &[u8], place: &str) -> StoreError {
+    match meaning(text, "open", place) {
+        Refused::Failed(error) if text.starts_with(b"NOPERM ") => error,
+        _ => StoreError::Unauthenticated { place: place.to_owned() },
+    }
 }

@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod lanes;
 mod lines;
 mod listing;
 mod nodes;

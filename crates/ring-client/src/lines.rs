@@ -2,8 +2,7 @@
 //!
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 
-use crate::connection::{open, written};
-use crate::nodes::entering;
+use crate::connection::{entering, open, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;

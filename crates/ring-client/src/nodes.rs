@@ -3,7 +3,8 @@
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
 use crate::answer::{Refused, meaning};
-use crate::connection::{Connection, written};
+use crate::connection::{Connection, Silent, written};
+use crate::lanes::{Lanes, SHARED_BYTES_MAX};
 use crate::options::RingOptions;
 use crate::owners::Owners;
 use atoll_keyspace::{SLOTS, slot_of};
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 const REQUESTS_MAX: usize = 256;
 
 /// Connections to a node that are kept while nobody uses them.
-const IDLE_MAX: usize = 64;
+const IDLE_MAX: usize = 128;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -41,6 +42,8 @@ pub(crate) struct Nodes {
     pub(crate) place: String,
     owners: Mutex<Owners>,
     idle: Mutex<HashMap<Address, Vec<Connection>>>,
+    /// Where requests of a class with time travel together.
+    lanes: Lanes,
     next_seed: AtomicUsize,
     /// Requests on their way; more than a node takes connections would be refused.
     places: Semaphore,
@@ -71,18 +74,6 @@ impl Sending {
     }
 }
 
-/// Why there is no answer.
-enum Silent {
-    /// Nothing was sent.
-    Unsent(io::Error),
-    /// It may have arrived.
-    Sent(io::Error),
-    /// The node lets nobody in who says this.
-    Stranger(StoreError),
-    /// The node knows of no keyspace of this name, or not yet.
-    Elsewhere,
-}
-
 impl Nodes {
     pub(crate) fn new(options: RingOptions) -> Self {
         let (place, owners) = (options.place(), Owners::nobodys(SLOTS.into()));
@@ -91,6 +82,7 @@ impl Nodes {
             place,
             owners: Mutex::new(owners),
             idle: Mutex::default(),
+            lanes: Lanes::default(),
             next_seed: AtomicUsize::new(0),
             places: Semaphore::new(REQUESTS_MAX),
         }
@@ -201,10 +193,14 @@ impl Nodes {
         }
     }
 
-    /// Sends a request to a node; whoever drops this drops the connection with it.
+    /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
+    /// before the request may arrive, or before it is known whether it may have.
     async fn once(&self, target: &Address, request: &[u8], sending: impl Fn()) -> Result<Value, Silent> {
         // It is never closed, so there is a place in the end.
         let _place = self.places.acquire().await;
+        if self.options.latency.slack_us().is_some() && request.len() <= SHARED_BYTES_MAX {
+            return self.lanes.ask((&self.options, &self.place), target, request, sending).await;
+        }
         let mut connection = self.connection(target).await?;
         sending();
         let answer = tokio::time::timeout(self.options.request_time_out, connection.ask(request)).await;
@@ -227,39 +223,8 @@ impl Nodes {
                         return Ok(connection);
                     }
                 }
-                None => break,
+                None => return Connection::enter(target, &self.options, &self.place).await,
             }
-        }
-        let made = tokio::time::timeout(self.options.connect_time_out, async {
-            let mut connection = Connection::connect(target, &self.options).await?;
-            if let Some(token) = &self.options.token
-                && let Value::Error(text) = connection.ask(&authentication(&self.options, token)).await?
-            {
-                return Ok(Err(Silent::Stranger(self.stranger(&text))));
-            }
-            if let Some(keyspace) = &self.options.keyspace
-                && let Value::Error(text) = connection.ask(&entering(keyspace)).await?
-            {
-                return Ok(Err(match text.starts_with(b"NOTFOUND ") {
-                    true => Silent::Elsewhere,
-                    false => Silent::Stranger(self.stranger(&text)),
-                }));
-            }
-            if let Some(milliseconds) = self.options.latency.milliseconds() {
-                // A node that does not know of classes is as fast as it can be.
-                connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?;
-            }
-            Ok(Ok(connection))
-        });
-        let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
-        made.map_err(Silent::Unsent)?
-    }
-
-    /// Why a node lets nobody in.
-    fn stranger(&self, text: &[u8]) -> StoreError {
-        match meaning(text, "open", &self.place) {
-            Refused::Failed(error) if text.starts_with(b"NOPERM ") => error,
-            _ => StoreError::Unauthenticated { place: self.place.clone() },
         }
     }
 
@@ -324,30 +289,19 @@ impl Nodes {
     /// A node that does not answer is asked for nothing until somebody names it again.
     pub(crate) fn forget(&self, address: &Address) {
         self.idle.lock().remove(address);
+        self.lanes.forget(address);
         self.owners.lock().forget(address);
     }
 
     /// Lets go of connections that nobody uses.
     pub(crate) fn close(&self) {
         self.idle.lock().clear();
+        self.lanes.close();
     }
 
     /// An answer that no node gives.
     pub(crate) fn odd(&self, what: &'static str) -> StoreError {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
-    }
-}
-
-/// What chooses a keyspace.
-pub(crate) fn entering(keyspace: &str) -> Vec<u8> {
-    written(&["AT.KEYSPACE", "USE", keyspace])
-}
-
-/// What says who is there. Without a user as clients have it that know of none.
-fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
-    match &options.user {
-        None => written(&["AUTH", token]),
-        Some(user) => written(&["AUTH", user, token]),
     }
 }

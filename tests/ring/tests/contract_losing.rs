@@ -1,4 +1,5 @@
-//! The suite on three nodes in memory, of which one dies and another joins while checks run.
+//! The suite on three nodes in memory, of which one dies and another joins while checks run; in every other check requests have time,
+//! and share connections.
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
 #![allow(
@@ -106,11 +107,15 @@ impl Subject for Changing {
     }
 
     fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
-        self.checks.lock().unwrap().0 += 1;
+        let opened = {
+            let mut checks = self.checks.lock().unwrap();
+            checks.0 += 1;
+            checks.0
+        };
         self.checked.notify_all();
         let seeds = self.nodes.lock().unwrap().iter().map(|(_, node)| node.address().to_string()).collect();
         Box::pin(async move {
-            let options = RingOptions { patience: Duration::from_secs(30), ..RingOptions::of(seeds) };
+            let options = RingOptions { patience: Duration::from_secs(30), ..common::options(seeds, opened) };
             common::reuse(RingStore::open(options).await?).await
         })
     }

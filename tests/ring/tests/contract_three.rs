@@ -1,4 +1,5 @@
-//! The suite on three nodes in memory, each of which has a copy of all slots.
+//! The suite on three nodes in memory, each of which has a copy of all slots; in every other check requests have time, and share
+//! connections.
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
 #![allow(
@@ -14,14 +15,16 @@ mod common;
 use atoll_conformance::{SharedStore, Subject};
 use atoll_replica::{GroupOptions, NodeId, Options};
 use atoll_ring::{LocalGroup, Node, NodeOptions, Others};
-use atoll_ring_client::{RingOptions, RingStore};
+use atoll_ring_client::RingStore;
 use atoll_store::StoreError;
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 struct ThreeNodes {
     nodes: Vec<Node>,
+    opened: AtomicU32,
     _group: LocalGroup,
 }
 
@@ -42,7 +45,7 @@ impl ThreeNodes {
             table.slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.primary.is_some())
         });
         assert!(are_there);
-        Self { nodes, _group: group }
+        Self { nodes, opened: AtomicU32::new(0), _group: group }
     }
 }
 
@@ -52,9 +55,10 @@ impl Subject for ThreeNodes {
     }
 
     fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
+        let opened = self.opened.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let seeds = self.nodes.iter().map(|node| node.address().to_string()).collect();
-            let store = RingStore::open(RingOptions::of(seeds)).await?;
+            let store = RingStore::open(common::options(seeds, opened)).await?;
             common::reuse(store).await
         })
     }

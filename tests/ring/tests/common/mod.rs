@@ -4,7 +4,7 @@
 use atoll_conformance::{
     Outcome, Relayed, Renamed, SEED_DEFAULT, SharedStore, Size, Subject, empty, run_check, run_seeded,
 };
-use atoll_ring_client::RingStore;
+use atoll_ring_client::{LatencyClass, RingOptions, RingStore};
 use atoll_store::StoreError;
 use std::sync::Arc;
 
@@ -37,6 +37,12 @@ pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
         let holds = !is_broken(&check.outcome) || (may_be_disturbed && (0..2).any(is_kept));
         assert!(holds, "{}: {:?}", check.name, check.outcome);
     }
+}
+
+/// The options of the store that is opened as the so many'th: every other one has time.
+pub fn options(seeds: Vec<String>, opened: u32) -> RingOptions {
+    let latency = if opened.is_multiple_of(2) { LatencyClass::None } else { LatencyClass::Fifty };
+    RingOptions { latency, ..RingOptions::of(seeds) }
 }
 
 /// Makes a ring as good as a new one: to begin another one for each check would take longer than the checks.

@@ -1,0 +1,290 @@
+//! Lanes: one connection to each node for requests that have time, on which they travel together.
+//!
+//! What is asked while an answer is awaited is sent in one go as soon as that has come: one call of the system at either end, one
+//! round of the node and one message to each copy for all of them. So a request waits for nobody unless others are under way, and
+//! nobody needs a clock but for the promise of its class.
+//!
+//! Invariant: answers come in the order of requests, and whoever asked is told once, also when the lane breaks.
+//! Invariant: a request whose caller gave up first is never sent, and a caller who gave up later knows that it may have been.
+
+mod together;
+
+use crate::connection::{Connection, Silent};
+use crate::options::RingOptions;
+use atoll_resp::{ReplyParser, Value};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+use together::Together;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// Longer requests go on a connection of their own: nobody is to wait behind them.
+pub(crate) const SHARED_BYTES_MAX: usize = 64 << 10;
+
+/// Room for what arrives at a time.
+const ROOM: usize = 64 << 10;
+
+/// The lanes of a store.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Asked>>>,
+}
+
+/// A request on its way to a lane.
+struct Asked {
+    request: Vec<u8>,
+    fate: Arc<Fate>,
+    answer: oneshot::Sender<Result<Value, Silent>>,
+}
+
+/// Whether a request was sent, or its caller gave up before: one of both comes first.
+#[derive(Debug, Default)]
+struct Fate(AtomicU8);
+
+const SENT: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+impl Fate {
+    /// It is about to be sent; not if its caller gave up.
+    fn send(&self) -> bool {
+        self.0.compare_exchange(0, SENT, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Its caller gives up; not before it was sent.
+    fn give_up(&self) -> bool {
+        self.0.compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// Whoever waits for an answer: when that is over, `sent` is called if the request was sent.
+struct Asker<F: Fn()> {
+    fate: Arc<Fate>,
+    sent: F,
+}
+
+impl<F: Fn()> Drop for Asker<F> {
+    fn drop(&mut self) {
+        if !self.fate.give_up() {
+            (self.sent)();
+        }
+    }
+}
+
+impl Lanes {
+    /// Sends a request to a node together with others, and waits for its answer; `sent` is called where it was sent, also if this is
+    /// dropped.
+    pub(crate) async fn ask(
+        &self,
+        (options, place): (&RingOptions, &str),
+        address: &Arc<str>,
+        request: &[u8],
+        sent: impl Fn(),
+    ) -> Result<Value, Silent> {
+        let (answer, waits) = oneshot::channel();
+        let asker = Asker { fate: Arc::default(), sent };
+        let asked = Asked { request: request.to_vec(), fate: Arc::clone(&asker.fate), answer };
+        if self.lane(options, place, address).send(asked).is_err() {
+            self.forget(address);
+            return Err(Silent::Unsent(broken()));
+        }
+        let answered = waits.await;
+        answered.unwrap_or_else(|_| match asker.fate.give_up() {
+            true => Err(Silent::Unsent(broken())),
+            false => Err(Silent::Sent(broken())),
+        })
+    }
+
+    fn lane(&self, options: &RingOptions, place: &str, address: &Arc<str>) -> mpsc::UnboundedSender<Asked> {
+        let mut open = self.open.lock();
+        if let Some(lane) = open.get(address).filter(|lane| !lane.is_closed()) {
+            return lane.clone();
+        }
+        let (lane, asked) = mpsc::unbounded_channel();
+        open.insert(Arc::clone(address), lane.clone());
+        let (address, options, place) = (Arc::clone(address), options.clone(), place.to_owned());
+        tokio::spawn(async move {
+            let mut lane = Lane::new(asked, &options);
+            let ended = match Connection::enter(&address, &options, &place).await {
+                Ok(connection) => lane.run(connection).await.map_err(Silent::Unsent),
+                Err(silent) => Err(silent),
+            };
+            lane.end(ended.err().unwrap_or_else(|| Silent::Unsent(broken())));
+        });
+        lane
+    }
+
+    /// Nothing more is sent to this node on the lane that there is.
+    pub(crate) fn forget(&self, address: &Arc<str>) {
+        self.open.lock().remove(address);
+    }
+
+    /// Ends all lanes, each behind what was asked there.
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the connection that requests shared was lost")
+}
+
+/// One lane: who waits to be sent, and who for an answer.
+struct Lane {
+    asked: mpsc::UnboundedReceiver<Asked>,
+    /// Whether somebody is left who could ask.
+    is_open: bool,
+    waiting: Vec<Asked>,
+    /// Who is to be told, in the order of requests, and since when.
+    under_way: VecDeque<(oneshot::Sender<Result<Value, Silent>>, Instant)>,
+    together: Together,
+    silence_max: Duration,
+    /// What is being written.
+    out: Vec<u8>,
+}
+
+impl Lane {
+    fn new(asked: mpsc::UnboundedReceiver<Asked>, options: &RingOptions) -> Self {
+        let slack = Duration::from_micros(options.latency.slack_us().unwrap_or_default());
+        let (waiting, under_way, out) = Default::default();
+        let together = Together::within(slack);
+        Self {
+            asked,
+            is_open: true,
+            waiting,
+            under_way,
+            together,
+            silence_max: options.request_time_out,
+            out,
+        }
+    }
+
+    /// Until the connection breaks, or nobody is left who could ask.
+    async fn run(&mut self, connection: Connection) -> io::Result<()> {
+        let (stream, mut parser, mut arrived) = connection.into_parts();
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut is_unflushed = false;
+        while self.is_open || !self.waiting.is_empty() || !self.under_way.is_empty() {
+            if self.is_due(Instant::now()) {
+                // Who was answered just now may ask again before.
+                tokio::task::yield_now().await;
+                self.send_waiting();
+                is_unflushed = true;
+            }
+            let looks_at = self.looks_at();
+            tokio::select! {
+                biased;
+                written = write_some(&mut writer, &self.out), if is_unflushed => match written? {
+                    // A connection that is encrypted keeps what it was given until it is flushed.
+                    0 => is_unflushed = false,
+                    count => drop(self.out.drain(..count)),
+                },
+                read = reader.read_buf(&mut arrived) => {
+                    if read? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    let taken = self.hear(&mut parser, &arrived)?;
+                    arrived.drain(..taken);
+                    arrived.reserve(ROOM);
+                }
+                asked = self.asked.recv(), if self.is_open => match asked {
+                    Some(asked) => self.take(asked),
+                    None => self.is_open = false,
+                },
+                () = tokio::time::sleep_until(looks_at), if !self.under_way.is_empty() => {
+                    if self.silent_at().is_some_and(|at| Instant::now() >= at) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whoever is answered by what arrived; how many bytes of it that took.
+    fn hear(&mut self, parser: &mut ReplyParser, arrived: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
+        loop {
+            let (used, value) = parser.parse(arrived.get(taken..).unwrap_or_default()).map_err(wrong)?;
+            taken += used;
+            let Some(value) = value else { return Ok(taken) };
+            let (asker, _) = self.under_way.pop_front().ok_or_else(|| wrong("an answer to nothing"))?;
+            // Who gave up is told nothing.
+            let _ = asker.send(Ok(value));
+        }
+    }
+
+    fn take(&mut self, asked: Asked) {
+        self.together.came(Instant::now());
+        self.waiting.push(asked);
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.out.is_empty() && self.together.is_due(now, self.waiting.len(), self.under_way.len())
+    }
+
+    /// Has everything written that waits, but for what nobody waits for any more.
+    fn send_waiting(&mut self) {
+        while let Ok(asked) = self.asked.try_recv() {
+            self.take(asked);
+        }
+        let now = Instant::now();
+        for Asked { request, fate, answer } in self.waiting.drain(..) {
+            if fate.send() {
+                self.out.extend_from_slice(&request);
+                self.under_way.push_back((answer, now));
+            }
+        }
+        self.together.sent();
+    }
+
+    /// When the node was silent for too long.
+    fn silent_at(&self) -> Option<Instant> {
+        self.under_way.front().map(|(_, since)| *since + self.silence_max)
+    }
+
+    /// By when to look again, if nothing comes.
+    fn looks_at(&self) -> Instant {
+        let silent_at = self.silent_at().unwrap_or_else(|| Instant::now() + self.silence_max);
+        self.together
+            .due_at()
+            .filter(|_| self.out.is_empty())
+            .map_or(silent_at, |due_at| due_at.min(silent_at))
+    }
+
+    /// Tells everybody that there is no lane any more: the first who was not sent hears why in full.
+    fn end(mut self, why: Silent) {
+        self.asked.close();
+        while let Ok(asked) = self.asked.try_recv() {
+            self.waiting.push(asked);
+        }
+        for (asker, _) in self.under_way.drain(..) {
+            let _ = asker.send(Err(Silent::Sent(why.error())));
+        }
+        for Asked { answer, .. } in self.waiting.drain(..) {
+            let _ = answer.send(Err(why.again()));
+        }
+    }
+}
+
+/// Writes some of this; where there is nothing left, sees that all of it is on its way, and says 0.
+async fn write_some(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> io::Result<usize> {
+    if out.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    match writer.write(out).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        count => Ok(count),
+    }
+}
+
+fn wrong(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests;

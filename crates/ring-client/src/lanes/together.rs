@@ -1,0 +1,69 @@
+//! When requests that have time are sent: together with those that come while others are under way.
+//!
+//! It is how TCP sends small pieces (Nagle, RFC 896), one floor up: without a clock, the more is asked the more goes together. The
+//! clock is only looked at for the promise of the class: half of its time is for waiting, the other half for the answer.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So many do not wait for others.
+const ENOUGH: usize = 64;
+
+/// The part of its time that a request may wait.
+const WAIT_PART: u32 = 2;
+
+/// What waits on a lane.
+#[derive(Debug)]
+pub(super) struct Together {
+    patience: Duration,
+    /// Since when the first of them waits.
+    since: Option<Instant>,
+}
+
+impl Together {
+    /// Requests of a class with so much time.
+    pub(super) fn within(slack: Duration) -> Self {
+        Self { patience: slack / WAIT_PART, since: None }
+    }
+
+    /// A request came.
+    pub(super) fn came(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    /// All that came are sent.
+    pub(super) fn sent(&mut self) {
+        self.since = None;
+    }
+
+    /// When the first of them has waited for long enough.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + self.patience)
+    }
+
+    /// Whether those who wait are to be sent.
+    pub(super) fn is_due(&self, now: Instant, waiting: usize, under_way: usize) -> bool {
+        waiting > 0 && (under_way == 0 || waiting >= ENOUGH || self.due_at().is_some_and(|at| now >= at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_alone_is_sent_at_once_and_who_is_not_waits_for_an_answer_for_company_or_for_half_of_its_time() {
+        let (mut together, start) = (Together::within(Duration::from_millis(500)), Instant::now());
+        assert!(!together.is_due(start, 0, 0), "there is nothing to send");
+        together.came(start);
+        assert!(together.is_due(start, 1, 0), "nobody else is under way");
+        together.came(start + Duration::from_millis(100));
+        let (early, late) = (start + Duration::from_millis(249), start + Duration::from_millis(250));
+        assert!(!together.is_due(early, 2, 1));
+        assert!(together.is_due(early, ENOUGH, 1), "enough came");
+        assert!(together.is_due(late, 2, 1), "the first one came 250 ms ago");
+        together.sent();
+        together.came(late);
+        assert!(!together.is_due(late + Duration::from_millis(1), 1, 1), "its time begins when it came");
+    }
+}
