@@ -315,7 +315,7 @@ fn run_copies_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Err
 /// Who can wait beside who cannot.
 fn run_classes_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
     let found = phases::classes(scale, place, &mut |line| eprintln!("{line}"));
-    let title = "Three copies in memory, 300 clients that can wait for 500 ms beside 9 that cannot";
+    let title = "Three copies in memory, 300 calls that can wait for 500 ms beside 9 clients that cannot";
     report::print_findings(title, &found.patient);
     let (rows, is_right) = (phases::classes_rows(&found), found.is_right());
     Ok(Measured { phase: Phase::Classes, rows, detail: serde_json::to_value(&found)?, is_right })

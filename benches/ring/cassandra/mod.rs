@@ -130,7 +130,7 @@ fn run_atoll(
             let choice = Choice::Random { warm, measured: measured(scale) };
             let ask = Ask { operation, depth: SHARE, choice, seed: (round * 10 + number) as u64 };
             let (work, outcome) = side.run(&ask, &pieces)?;
-            findings.add_as(ATOLL, Kind::Atoll, round + 1, &work, outcome);
+            findings.add_as(ATOLL, Kind::Atoll, round + 1, (work.operation, work.depth), outcome);
         }
     }
     // Every acknowledged write is looked up.

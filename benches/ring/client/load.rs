@@ -78,6 +78,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What was counted in so many seconds, and what was used for it.
+    pub fn of(used: Used, tally: Tally, seconds: f64) -> Self {
+        Self {
+            operations: tally.operations,
+            seconds,
+            latency: tally.latency,
+            wrong: tally.wrong,
+            first_wrong: tally.first_wrong,
+            server_cpu_seconds: used.server,
+            client_cpu_seconds: used.client,
+            machine: used.machine,
+        }
+    }
+
     /// Thousands of operations a second.
     pub fn kilo_operations_per_second(&self) -> f64 {
         self.operations as f64 / self.seconds / 1000.0
@@ -141,7 +155,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn new(from: Instant, until: Instant) -> Self {
+    /// Of nothing yet.
+    pub fn new(from: Instant, until: Instant) -> Self {
         let latency = Histogram::default();
         Self { from, until, operations: 0, latency, wrong: 0, first_wrong: None }
     }
@@ -152,6 +167,14 @@ impl Tally {
             self.operations += requests;
             self.latency.add((now - sent_at).as_nanos() as u64, requests);
         }
+    }
+
+    /// What somebody else counted between the same moments.
+    pub fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.latency.add_all(&other.latency);
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
     }
 
     /// A reply was wrong.
@@ -207,7 +230,7 @@ pub fn run_at(
         }
     }
     let end = Instant::now().min(until);
-    Ok(usage.outcome(&work.processes, shared.tally, (end - from).as_secs_f64()))
+    Ok(Outcome::of(usage.since(&work.processes), shared.tally, (end - from).as_secs_f64()))
 }
 
 /// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its keys; `home` is
@@ -259,32 +282,35 @@ fn wait(poll: &mut Poll, events: &mut Events) -> Result<(), LoadError> {
 }
 
 /// What was used up to a moment.
-struct Usage {
+pub struct Usage {
     server: Option<f64>,
     client: Option<f64>,
     machine: MachineTime,
 }
 
+/// What was used between two moments.
+pub struct Used {
+    server: Option<f64>,
+    client: Option<f64>,
+    machine: MachineShare,
+}
+
 impl Usage {
-    fn now(servers: &[u32]) -> Self {
+    /// Up to now, by these servers.
+    pub fn now(servers: &[u32]) -> Self {
         // Of none nothing is known, and not that it used nothing.
         let all = servers.iter().map(|&process| process_cpu_seconds(process));
         let server = all.sum::<Option<f64>>().filter(|_| !servers.is_empty());
         Self { server, client: process_cpu_seconds(std::process::id()), machine: MachineTime::now() }
     }
 
-    /// What was used since.
-    fn outcome(&self, servers: &[u32], tally: Tally, seconds: f64) -> Outcome {
+    /// From then until now, by the same.
+    pub fn since(&self, servers: &[u32]) -> Used {
         let now = Self::now(servers);
         let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
-        Outcome {
-            operations: tally.operations,
-            seconds,
-            latency: tally.latency,
-            wrong: tally.wrong,
-            first_wrong: tally.first_wrong,
-            server_cpu_seconds: since(now.server, self.server),
-            client_cpu_seconds: since(now.client, self.client),
+        Used {
+            server: since(now.server, self.server),
+            client: since(now.client, self.client),
             machine: self.machine.until_now(),
         }
     }

@@ -1,17 +1,19 @@
 //! Latency classes: many clients that can wait half a second, beside a few that cannot, at two rings of three nodes.
 //!
-//! One ring executes everything when it comes; the other one gives its clients the class of 500 ms, but for those few, which say
-//! that they have 5 ms. Both are in memory and on the loopback, get the same load from the same client, and take turns.
+//! Those who can wait are calls of one program, by the client that Atoll has: at one ring each call asks at once, on a connection to
+//! itself; at the other they have the class of 500 ms. The few have connections of their own and say that they have 5 ms. Both rings are
+//! in memory and on the loopback, get the same load, and take turns.
 //!
 //! Invariant: the few ask at moments that do not hang on when they were answered, as long as they are answered in time.
 
-use super::{Findings, Scale, Side, in_turn, with_sources};
-use crate::client::{
-    Choice, Heard, Histogram, LoadError, Operation, Pieces, SpeakError, Speaker, unexpected,
-};
-use crate::phases::Ask;
+mod callers;
+
+use super::{Findings, Scale, in_turn, with_sources};
+use crate::client::{Choice, Heard, Histogram, Operation, SpeakError, Speaker, unexpected};
 use crate::report::{Row, median};
 use crate::servers::{Durability, Kind, Place, Ring, ServerError, leader_of};
+use atoll_ring_client::LatencyClass;
+use callers::{CallError, Callers, Wanted};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +21,13 @@ use std::time::{Duration, Instant};
 
 const AT_ONCE: &str = "at once";
 const GATHERED: &str = "500 ms";
+/// What the calls that can wait ask for, and how it is called; the bars are about the last.
+const LOADS: [(Wanted, &str); 2] =
+    [(Wanted::Only(Operation::Set), ", sets"), (Wanted::SetOrGet, ", sets and gets")];
+const SETS: &str = LOADS[0].1;
+const MIXED: &str = LOADS[1].1;
 const NODES: usize = 3;
-/// Clients that can wait, each with one request under way.
+/// Calls that can wait, under way at a time.
 const PATIENT: u32 = 300;
 /// Clients that cannot, and how often each asks.
 const BRISK: usize = 9;
@@ -35,15 +42,16 @@ enum ClassesError {
     Server(#[from] ServerError),
     #[error("cannot learn who leads what")]
     Leaders(#[from] io::Error),
-    #[error("the clients that can wait")]
-    Patient(#[from] LoadError),
+    #[error("the calls that can wait")]
+    Patient(#[from] CallError),
     #[error("a client that cannot wait")]
     Brisk(#[from] SpeakError),
 }
 
 /// One ring with what it is asked.
 struct Subject {
-    side: Side,
+    name: &'static str,
+    patient: Callers,
     /// Where the few ask, and about which key.
     brisk: Vec<(SocketAddr, Vec<u8>)>,
     _ring: Ring,
@@ -84,26 +92,36 @@ fn run_all(
     found: &mut Found,
     told: &mut dyn FnMut(&str),
 ) -> Result<(), ClassesError> {
-    let pieces = Pieces::seeded(3);
-    let mut subjects = [subject(AT_ONCE, &[], scale, place)?, subject(GATHERED, &["500"], scale, place)?];
+    let mut subjects = [
+        subject(AT_ONCE, LatencyClass::None, scale, place)?,
+        subject(GATHERED, LatencyClass::FiveHundred, scale, place)?,
+    ];
+    for Subject { patient, .. } in &mut subjects {
+        patient.run(Wanted::Only(Operation::Set), Choice::EachOnce, 0)?;
+    }
     for round in 0..scale.rounds {
         told(&format!("classes, round {} of {}", round + 1, scale.rounds));
-        for subject in in_turn(&mut subjects, round) {
-            run_one(subject, round, scale, &pieces, found)?;
+        for load in LOADS {
+            for subject in in_turn(&mut subjects, round) {
+                run_one(subject, load, round, scale, found)?;
+            }
         }
     }
     // Every acknowledged write is looked up.
     for subject in &mut subjects {
-        let ask = Ask { operation: Operation::Get, depth: 1, choice: Choice::EachOnce, seed: 0 };
-        let (_, outcome) = subject.side.run(&ask, &pieces)?;
+        let outcome = subject.patient.run(Wanted::Only(Operation::Get), Choice::EachOnce, 0)?;
         found.patient.heed(Kind::Atoll, &outcome);
     }
     Ok(())
 }
 
-fn subject(name: &'static str, class: &[&str], scale: Scale, place: &Place) -> Result<Subject, ClassesError> {
-    let more: Vec<&str> = class.iter().flat_map(|class| ["--latency-class", class]).collect();
-    let ring = Ring::start_as(name, (NODES, Durability::Memory), place, &more)?;
+fn subject(
+    name: &'static str,
+    latency: LatencyClass,
+    scale: Scale,
+    place: &Place,
+) -> Result<Subject, ClassesError> {
+    let ring = Ring::start_as(name, (NODES, Durability::Memory), place, &[])?;
     let leaders = ring.leaders()?;
     let key_at = |node: usize, client: usize| {
         let mut keys = (0..).map(|number| format!("brisk-{client}-{number}").into_bytes());
@@ -111,38 +129,38 @@ fn subject(name: &'static str, class: &[&str], scale: Scale, place: &Place) -> R
     };
     let brisk = (0..BRISK).map(|client| (ring.addresses[client % NODES], key_at(client % NODES, client)));
     let brisk = brisk.collect();
-    Ok(Subject { side: Side::of_ring(name, &ring, scale.keys, PATIENT)?, brisk, _ring: ring })
+    let patient = Callers::of((&ring.addresses, ring.processes()), latency, (PATIENT, scale.keys))?;
+    Ok(Subject { name, patient, brisk, _ring: ring })
 }
 
 fn run_one(
     subject: &mut Subject,
+    (wanted, load): (Wanted, &str),
     round: usize,
     scale: Scale,
-    pieces: &Pieces,
     found: &mut Found,
 ) -> Result<(), ClassesError> {
-    let ask = Ask { operation: Operation::Set, depth: 1, choice: scale.choice(), seed: round as u64 };
-    let (is_over, name) = (AtomicBool::new(false), subject.side.name);
-    let (side, brisk) = (&mut subject.side, &subject.brisk);
+    let is_over = AtomicBool::new(false);
+    let Subject { name, patient, brisk, .. } = subject;
     let (patient, seen) = std::thread::scope(|scope| {
         let ask_at = |(address, key): &(SocketAddr, Vec<u8>)| {
             let (address, key, is_over) = (*address, key.clone(), &is_over);
             scope.spawn(move || ask_again_and_again(address, &key, is_over))
         };
         let threads: Vec<_> = brisk.iter().map(ask_at).collect();
-        let patient = side.run(&ask, pieces);
+        let patient = patient.run(wanted, scale.choice(), round as u64);
         is_over.store(true, Ordering::Release);
         let seen: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
         (patient, seen)
     });
-    let (work, outcome) = patient?;
-    found.patient.add_as(name, Kind::Atoll, round + 1, &work, outcome);
+    let name = format!("{name}{load}");
+    found.patient.add_as(&name, Kind::Atoll, round + 1, (Operation::Set, 1), patient?);
     let mut latency = Histogram::default();
     for times in seen {
         times?.into_iter().for_each(|nanoseconds| latency.add(nanoseconds, 1));
     }
     let p99_us = latency.microseconds_at(0.99).unwrap_or(f64::NAN);
-    found.brisk.push(Brisk { server: name.to_owned(), round: round + 1, p99_us });
+    found.brisk.push(Brisk { server: name, round: round + 1, p99_us });
     Ok(())
 }
 
@@ -178,7 +196,7 @@ impl Found {
     }
 
     fn late(&self) -> Option<String> {
-        let measured = self.patient.of(GATHERED, Operation::Set, 1);
+        let measured = self.patient.measured.iter().filter(|one| one.server.starts_with(GATHERED));
         let slowest = measured.map(|measured| measured.p999_us).fold(0.0, f64::max);
         (slowest > PROMISE_US)
             .then(|| format!("one in a thousand of the 500 ms class took {:.0} ms", slowest / 1e3))
@@ -192,33 +210,42 @@ impl Found {
 /// The bars of this phase.
 pub fn rows(found: &Found) -> Vec<Row> {
     let bar = "latency classes: mixed load, throughput of the 500 ms class over alone-at-once";
-    let throughput = Row::at_least(bar, "x", 1.3, Some(1.5));
-    let of = |name| found.patient.of(name, Operation::Set, 1).map(|one| (one.round, one.kilo_operations));
-    let throughput =
-        compared(throughput, of(AT_ONCE).collect(), of(GATHERED).collect(), |ratio| ratio, found);
+    let mut throughput = Row::at_least(bar, "x", 1.3, Some(1.5));
+    let kilo = |name: &str| -> Vec<(usize, f64)> {
+        let all = found.patient.measured.iter().filter(|one| one.server == name);
+        all.map(|one| (one.round, one.kilo_operations)).collect()
+    };
+    throughput.peers.extend(ratio(SETS, kilo).map(|ratio| ("sets alone, x".to_owned(), ratio)));
+    let throughput = compared(throughput, kilo, |ratio| ratio, found);
     let moves = Row::at_most("latency classes: p99 of the 5 ms class moves", "%", 20.0, Some(10.0));
-    let of =
-        |name| found.brisk.iter().filter(move |one| one.server == name).map(|one| (one.round, one.p99_us));
-    let as_percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let moves = compared(moves, of(AT_ONCE).collect(), of(GATHERED).collect(), as_percent, found);
+    let p99 = |name: &str| -> Vec<(usize, f64)> {
+        found.brisk.iter().filter(|one| one.server == name).map(|one| (one.round, one.p99_us)).collect()
+    };
+    let moves = compared(moves, p99, |ratio| (ratio - 1.0) * 100.0, found);
     vec![throughput, moves]
 }
 
+/// A row about the mixed load.
 fn compared(
     mut row: Row,
-    at_once: Vec<(usize, f64)>,
-    gathered: Vec<(usize, f64)>,
+    of: impl Fn(&str) -> Vec<(usize, f64)>,
     figure: fn(f64) -> f64,
     found: &Found,
 ) -> Row {
-    for (name, all) in [(AT_ONCE, &at_once), (GATHERED, &gathered)] {
+    for name in [AT_ONCE, GATHERED] {
+        let all = of(&format!("{name}{MIXED}"));
         row.peers.extend(median(all.iter().map(|(_, one)| *one)).map(|middle| (name.to_owned(), middle)));
     }
-    let ratios = gathered.iter().filter_map(|(round, one)| {
+    row.judged(ratio(MIXED, of).map(figure), found.spoiled())
+}
+
+/// The median over the rounds of gathered over at once, of one load.
+fn ratio(load: &str, of: impl Fn(&str) -> Vec<(usize, f64)>) -> Option<f64> {
+    let [at_once, gathered] = [AT_ONCE, GATHERED].map(|name| of(&format!("{name}{load}")));
+    median(gathered.iter().filter_map(|(round, one)| {
         let (_, other) = at_once.iter().find(|(other, _)| other == round)?;
         Some(one / other)
-    });
-    row.judged(median(ratios).map(figure), found.spoiled())
+    }))
 }
 
 #[cfg(test)]
@@ -229,7 +256,8 @@ mod tests {
     fn the_few_are_held_against_those_of_the_same_round_and_what_was_not_measured_does_not_hold() {
         let mut found = Found::default();
         for (server, round, p99_us) in [(AT_ONCE, 1, 100.0), (GATHERED, 1, 110.0), (AT_ONCE, 2, 200.0)] {
-            found.brisk.push(Brisk { server: server.to_owned(), round, p99_us });
+            found.brisk.push(Brisk { server: format!("{server}{MIXED}"), round, p99_us });
+            found.brisk.push(Brisk { server: format!("{server}{SETS}"), round, p99_us: 1.0 });
         }
         let told = rows(&found);
         assert!(told[0].figure.is_none() && !told[0].holds);

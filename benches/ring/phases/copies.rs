@@ -71,7 +71,7 @@ fn run_round(
             let ask = Ask { operation, depth, choice: scale.choice(), seed };
             for side in in_turn(sides, round) {
                 let (work, outcome) = side.run(&ask, &pieces).map_err(|error| (side.name, error))?;
-                findings.add_as(side.name, Kind::Atoll, round + 1, &work, outcome);
+                findings.add_as(side.name, Kind::Atoll, round + 1, (work.operation, work.depth), outcome);
             }
         }
         // Every acknowledged write is looked up.

@@ -112,11 +112,18 @@ pub struct Findings {
 impl Findings {
     /// Remembers what a load found.
     fn add(&mut self, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
-        self.add_as(kind.name(), kind, round, work, outcome);
+        self.add_as(kind.name(), kind, round, (work.operation, work.depth), outcome);
     }
 
     /// The same of one of several servers of a kind.
-    pub fn add_as(&mut self, name: &str, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
+    pub fn add_as(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        round: usize,
+        (operation, depth): (Operation, usize),
+        outcome: Outcome,
+    ) {
         self.heed(kind, &outcome);
         let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
         let seconds = outcome.machine.seconds;
@@ -124,8 +131,8 @@ impl Findings {
         self.measured.push(Measured {
             server: name.to_owned(),
             round,
-            operation: work.operation,
-            depth: work.depth,
+            operation,
+            depth,
             kilo_operations: outcome.kilo_operations_per_second(),
             p50_us: at(0.5),
             p99_us: at(0.99),

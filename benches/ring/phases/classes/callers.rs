@@ -1,0 +1,168 @@
+//! Many callers of one program: each asks by the client that Atoll has, one call after the other.
+//!
+//! Invariant: a caller asks only about keys of its own, so what each answer must be is known.
+
+use crate::client::{Choice, Model, Operation, Outcome, Pieces, Tally, Usage};
+use atoll_ring_client::{LatencyClass, RingOptions, RingStore};
+use atoll_store::{Batch, Cell, ReadOptions, Store, StoreError, WriteOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The system gave no threads.
+    #[error("cannot start the callers")]
+    Threads(#[from] io::Error),
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] StoreError),
+    /// A caller ended early.
+    #[error("a caller ended early")]
+    Ended(#[from] tokio::task::JoinError),
+}
+
+/// The callers of one store.
+pub struct Callers {
+    runtime: tokio::runtime::Runtime,
+    store: RingStore,
+    processes: Vec<u32>,
+    pieces: Arc<Pieces>,
+    each: Vec<Caller>,
+}
+
+struct Caller {
+    /// Its number, and how many there are: its keys are those that leave its number as a rest.
+    number: u32,
+    callers: u32,
+    /// What its keys hold, one after the other.
+    model: Model,
+}
+
+/// What callers ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The same each time.
+    Only(Operation),
+    /// A set or a get, each as likely as the other.
+    SetOrGet,
+}
+
+/// What all of them do.
+#[derive(Clone, Copy)]
+struct Task {
+    wanted: Wanted,
+    /// When answers begin to count and when callers stop; every key once where there is no such time.
+    times: Option<(Instant, Instant)>,
+    seed: u64,
+}
+
+impl Callers {
+    /// So many callers of a ring that holds none of their keys, all of one class.
+    pub fn of(
+        (addresses, processes): (&[SocketAddr], Vec<u32>),
+        latency: LatencyClass,
+        (callers, keys): (u32, u32),
+    ) -> Result<Self, CallError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let seeds = addresses.iter().map(SocketAddr::to_string).collect();
+        let store = runtime.block_on(RingStore::open(RingOptions { latency, ..RingOptions::of(seeds) }))?;
+        let model = |number| Model::empty(keys.saturating_sub(number).div_ceil(callers));
+        let each = (0..callers).map(|number| Caller { number, callers, model: model(number) }).collect();
+        Ok(Self { runtime, store, processes, pieces: Arc::new(Pieces::seeded(3)), each })
+    }
+
+    /// Has all of them ask; how it went.
+    pub fn run(&mut self, wanted: Wanted, choice: Choice, seed: u64) -> Result<Outcome, CallError> {
+        let each = std::mem::take(&mut self.each);
+        let Self { runtime, store, processes, pieces, .. } = &*self;
+        let start = Instant::now();
+        let times = match choice {
+            Choice::Random { warm, measured } => Some((start + warm, start + warm + measured)),
+            Choice::EachOnce => None,
+        };
+        let (from, until) = times.unwrap_or((start, start + Duration::from_secs(3600)));
+        let task = Task { wanted, times, seed };
+        let (outcome, each) = runtime.block_on(async {
+            let started: Vec<_> = each
+                .into_iter()
+                .map(|caller| tokio::spawn(caller.run(store.clone(), Arc::clone(pieces), task)))
+                .collect();
+            let mut usage = None;
+            if times.is_some() {
+                tokio::time::sleep_until(from.into()).await;
+                let before = Usage::now(processes);
+                tokio::time::sleep_until(until.into()).await;
+                usage = Some(before.since(processes));
+            }
+            let (mut tally, mut each) = (Tally::new(from, until), Vec::new());
+            for caller in started {
+                let (caller, counted) = caller.await??;
+                tally.add(counted);
+                each.push(caller);
+            }
+            let usage = usage.unwrap_or_else(|| Usage::now(processes).since(processes));
+            let seconds = Instant::now().min(until) - from;
+            Ok::<_, CallError>((Outcome::of(usage, tally, seconds.as_secs_f64()), each))
+        })?;
+        self.each = each;
+        Ok(outcome)
+    }
+}
+
+impl Caller {
+    async fn run(
+        mut self,
+        store: RingStore,
+        pieces: Arc<Pieces>,
+        task: Task,
+    ) -> Result<(Self, Tally), StoreError> {
+        let start = Instant::now();
+        let (from, until) = task.times.unwrap_or((start, start + Duration::from_secs(3600)));
+        let mut tally = Tally::new(from, until);
+        let mut random = fastrand::Rng::with_seed(task.seed << 32 | u64::from(self.number));
+        let own = self.model.keys();
+        let mut place = 0;
+        loop {
+            let sent_at = Instant::now();
+            if sent_at >= until || own == 0 || (task.times.is_none() && place >= own) {
+                return Ok((self, tally));
+            }
+            let chosen = if task.times.is_some() { random.u32(..own) } else { place };
+            place += 1;
+            let operation = match task.wanted {
+                Wanted::Only(operation) => operation,
+                Wanted::SetOrGet if random.bool() => Operation::Set,
+                Wanted::SetOrGet => Operation::Get,
+            };
+            self.ask(&store, &pieces, operation, chosen, &mut tally).await?;
+            tally.count(sent_at, Instant::now(), 1);
+        }
+    }
+
+    /// One call about one of its keys.
+    async fn ask(
+        &mut self,
+        store: &RingStore,
+        pieces: &Pieces,
+        operation: Operation,
+        place: u32,
+        tally: &mut Tally,
+    ) -> Result<(), StoreError> {
+        let key = place * self.callers + self.number;
+        let name = Pieces::key(key);
+        if operation == Operation::Set {
+            let piece = pieces.piece(key, self.model.set(place));
+            let batch = Batch::on(name).put(*b"", piece.as_slice());
+            return store.write(batch, WriteOptions::default()).await.map(drop);
+        }
+        let found = store.get(Cell::new(&name, b""), ReadOptions::default()).await?;
+        let (held, bytes) = (self.model.held(place), found.as_deref().unwrap_or_default());
+        if !pieces.is_held(key, held, bytes) {
+            tally.wrong(|| format!("key {key} holds {} bytes, and not {held:?}", bytes.len()));
+        }
+        Ok(())
+    }
+}
