@@ -89,7 +89,7 @@ impl Lanes {
         let asker = Asker { fate: Arc::default(), sent };
         let asked = Asked { request: request.to_vec(), fate: Arc::clone(&asker.fate), answer };
         if self.lane(options, place, address).send(asked).is_err() {
-            self.forget(address);
+            // The next one who asks there makes another lane.
             return Err(Silent::Unsent(broken()));
         }
         let answered = waits.await;
