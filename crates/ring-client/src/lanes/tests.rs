@@ -147,7 +147,8 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
     let (node, lanes) = (Node::start().await, Lanes::default());
     let options = RingOptions { request_time_out: Duration::from_millis(20), ..options() };
     let request = written(&["ECHO", "first"]);
-    let answer = lanes.ask((&options, "ring"), &node.address, &request, || ()).await;
+    let asked = lanes.ask((&options, "ring"), &node.address, &request, || ());
+    let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("it is given up");
     assert!(
         matches!(&answer, Err(Silent::Sent(error)) if error.kind() == io::ErrorKind::TimedOut),
         "{answer:?}"
