@@ -69,6 +69,7 @@ pub const ROOMS: &[Room] = &[
             "atoll-ring",
             "atoll-ring-client",
             "atoll-ring-simulation",
+            "atoll-ring-suite",
         ],
         budget_minutes: 6,
     },

@@ -8,6 +8,8 @@
     clippy::disallowed_methods
 )]
 
+// These runs have fewer kinds of trouble.
+#[allow(dead_code)]
 #[path = "random/faults.rs"]
 mod faults;
 #[path = "random/history.rs"]
@@ -19,14 +21,15 @@ mod world;
 
 use atoll_replica::{Bug, plant};
 use faults::Faults;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use world::World;
 
 /// Seeds of each kind after which a bug counts as missed.
 const SEEDS: u64 = 1000;
 
 /// Those that these runs are to see. The others need what they do not have, above all clocks and processes that stand still at
-/// one exact moment: the simulation of the whole ring is for those.
-const SEEN: [Bug; 19] = [
+/// one exact moment, or are seen sooner by the simulation of the whole ring: `OldPrimaryHeard`, here after 689 seeds.
+const SEEN: [Bug; 18] = [
     Bug::AppliedOnReceipt,
     Bug::NotTruncated,
     Bug::ReadBeforeRecommit,
@@ -38,7 +41,6 @@ const SEEN: [Bug; 19] = [
     Bug::LeaseOfAnyTable,
     Bug::AdmittedAlone,
     Bug::AdmittedEarly,
-    Bug::OldPrimaryHeard,
     Bug::EpochsNotCompared,
     Bug::PreviousIgnored,
     Bug::MatchedKept,
@@ -73,10 +75,11 @@ fn bugs_planted_in_the_protocol_are_seen() {
         .chain(Bug::ALL.into_iter().filter(|bug| chosen.is_some() && !SEEN.contains(bug)))
         .filter(|bug| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{bug:?}")))
         .collect();
-    let (first, second) = bugs.split_at(bugs.len() / 2);
-    let look = |bugs: &[Bug]| -> Vec<Bug> {
+    // Some are seen at once and some after hundreds of seeds: whoever is free takes the next.
+    let next = AtomicUsize::new(0);
+    let look = || {
         let mut missed = Vec::new();
-        for &bug in bugs {
+        while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
             match seen(bug) {
                 Some(what) => println!("{bug:?}: {}", what.chars().take(160).collect::<String>()),
                 None => missed.push(bug),
@@ -85,8 +88,8 @@ fn bugs_planted_in_the_protocol_are_seen() {
         missed
     };
     let missed: Vec<Bug> = std::thread::scope(|scope| {
-        let other = scope.spawn(|| look(first));
-        let mut missed = look(second);
+        let other = scope.spawn(look);
+        let mut missed = look();
         missed.extend(other.join().unwrap());
         missed
     });

@@ -1,7 +1,7 @@
 //! What a slot holds, and what operations do to it: the same on every node.
 
 use crate::operation::Work;
-use atoll_conformance::linearizability::{Action, Answer, Cells};
+use atoll_linearizability::{Action, Answer, Cells};
 use std::collections::BTreeMap;
 
 /// How many cells a slot has.

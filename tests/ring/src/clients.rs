@@ -9,7 +9,7 @@ use crate::operation::{Ended, Operation, Work};
 use crate::queue::{Event, ToNode};
 use crate::settings::{Settings, one_of};
 use crate::world::{Phase, World, say};
-use atoll_conformance::linearizability::{Action, Answer};
+use atoll_linearizability::{Action, Answer};
 use atoll_replica::{NodeId, Refusal, Sequence, Slot};
 use fastrand::Rng;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use crate::cells::State;
 use crate::operation::{Ended, Work};
 use crate::queue::Event;
 use crate::world::{Phase, World, say};
-use atoll_conformance::linearizability::{Action, Answer};
+use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Change, NodeId, Sequence, Slot};
 
 /// How long faults go on at most.

@@ -9,7 +9,7 @@ use crate::operation::Work;
 use crate::queue::{Event, ToNode};
 use crate::settings::one_of;
 use crate::world::World;
-use atoll_conformance::linearizability::{Action, Answer};
+use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Moment, NodeId, Sequence};
 use fastrand::Rng;
 

@@ -5,7 +5,7 @@
 //! were applied first, or never did.
 
 use crate::operation::{Ended, Operation, Work};
-use atoll_conformance::linearizability::{self, Action, Answer, Explained};
+use atoll_linearizability::{self as linearizability, Action, Answer, Explained};
 use atoll_replica::{Sequence, Slot};
 
 /// Judges the operations of a slot.

@@ -1,7 +1,7 @@
 //! The ring in a simulation: nodes, network, disks and clocks that fail from a seed.
 //!
 //! [`run_seed`] has a few nodes serve a few clients through faults of all kinds, then heals everything, and judges what
-//! clients were told: by the search for an order that explains it (`atoll_conformance::linearizability`), slot by slot, and
+//! clients were told: by the search for an order that explains it (`atoll_linearizability`), slot by slot, and
 //! by the order in which writes were committed. Nothing but the protocol core, `atoll_replica`, is the real one; what runs
 //! around it here is what a node does around it there.
 //!

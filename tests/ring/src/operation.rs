@@ -1,6 +1,6 @@
 //! What clients asked for, when, and what became of it.
 
-use atoll_conformance::linearizability::{Action, Answer};
+use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Sequence, Slot};
 
 /// What is asked for.

@@ -10,7 +10,7 @@ use crate::node::Live;
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{World, say};
-use atoll_conformance::linearizability::Answer;
+use atoll_linearizability::Answer;
 use atoll_replica::{
     Effect, Entry, Input, Message, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
 };

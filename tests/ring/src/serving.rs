@@ -6,7 +6,7 @@ use crate::node::{Live, Waiting};
 use crate::operation::{Operation, Work, body_of};
 use crate::queue::Event;
 use crate::world::{World, say};
-use atoll_conformance::linearizability::{Action, Answer};
+use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Input, NodeId, Refusal, Sequence, Slot, Ticket};
 
 impl World {

@@ -19,6 +19,9 @@ const UNSEEN: [Bug; 6] = [
     Bug::LedByJoining,
 ];
 
+/// Seen here after thousands of seeds, and by the small runs of one slot (`crates/replica/tests/planted.rs`) after a dozen.
+const SEEN_SOONER: [Bug; 1] = [Bug::PromiseBroken];
+
 /// What costs an answer that nobody would miss among faults: seen where nothing fails.
 const SEEN_IN_PEACE: [Bug; 3] = [Bug::HandedOverEarly, Bug::TakenBehindHandOver, Bug::RemovedWithCopies];
 
@@ -35,7 +38,9 @@ fn bugs_that_cost_answers_while_slots_move_are_seen_where_nothing_fails() {
 #[test]
 fn every_bug_planted_in_the_protocol_but_those_named_is_caught() {
     let mut missed = Vec::new();
-    for bug in Bug::ALL.into_iter().filter(|bug| !UNSEEN.contains(bug) && !SEEN_IN_PEACE.contains(bug)) {
+    let elsewhere =
+        |bug: &Bug| [&UNSEEN[..], &SEEN_SOONER, &SEEN_IN_PEACE].iter().any(|bugs| bugs.contains(bug));
+    for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere(bug)) {
         let tally = run_seeds(0, SEEDS, &Case { bug: Some(bug), ..Case::default() }, true);
         match tally.violations.first() {
             Some(violation) => println!("{bug:?}: caught after {} seeds: {violation}", tally.seeds),
