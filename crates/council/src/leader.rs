@@ -5,7 +5,7 @@
 //! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
 //! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
 //! back, the leader before this one among them; nor any other before this leader has led for that long: whoever led before it may
-//! have heard the node until then.
+//! have heard the node until then. Nor anybody because this leader reaches no other member: it cannot tell whose silence that is.
 //! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the timeout that it was heard.
 
 use crate::CouncilOptions;
@@ -303,6 +303,11 @@ async fn look_after(shared: Arc<Shared>) {
                 })
             }
         };
+        if shared.is_alone() {
+            reign.looked_at = now;
+            shared.duties.nodes().begin_anew(now);
+            continue;
+        }
         let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
         reign.looked_at = now;
         if paused > every * 4 {
@@ -310,7 +315,7 @@ async fn look_after(shared: Arc<Shared>) {
             shared.duties.nodes().forgive(paused);
         }
         let table = shared.machine.table();
-        shared.give_up_silent(&table, reign.since, now);
+        shared.give_up_silent(&table, now);
         shared.plan(&table, reign, now).await;
     }
 }
@@ -325,19 +330,20 @@ impl Nodes {
         *self = Self { led_since: Some(now), lost: lost.into_iter().collect(), ..Self::default() };
     }
 
+    /// Everybody has as long to be heard as when this member began to lead.
+    fn begin_anew(&mut self, now: Instant) {
+        self.led_since = Some(now);
+        self.lost.clear();
+    }
+
     fn forgive(&mut self, time: Duration) {
         self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
     }
 
     /// Who was not heard for too long.
-    fn silent(
-        &mut self,
-        table: &Table,
-        led_since: Instant,
-        options: &CouncilOptions,
-        now: Instant,
-    ) -> Vec<Change> {
+    fn silent(&mut self, table: &Table, options: &CouncilOptions, now: Instant) -> Vec<Change> {
         let mut silent = Vec::new();
+        let led_since = self.led_since.unwrap_or(now);
         for (&node, member) in table.members.iter() {
             if !member.is_up {
                 self.down.entry(node).or_insert(now);
@@ -364,8 +370,15 @@ impl Nodes {
 }
 
 impl Shared {
-    fn give_up_silent(self: &Arc<Self>, table: &Table, led_since: Instant, now: Instant) {
-        let silent = self.duties.nodes().silent(table, led_since, &self.options, now);
+    /// Whether so few members answered for so long that another one may lead by now.
+    fn is_alone(&self) -> bool {
+        let metrics = self.raft.data_metrics();
+        let since = metrics.borrow().millis_since_quorum_ack;
+        since.is_none_or(|since| since > self.options.election_ms)
+    }
+
+    fn give_up_silent(self: &Arc<Self>, table: &Table, now: Instant) {
+        let silent = self.duties.nodes().silent(table, &self.options, now);
         if silent.is_empty() {
             return;
         }
@@ -446,7 +459,7 @@ mod tests {
         before.heard(NodeId(2), LIFE);
         let now = began + Duration::from_millis(led_ms);
         before.nodes().heard.values_mut().for_each(|(_, at)| *at = now);
-        let silent = before.nodes().silent(&table, began, &options, now);
+        let silent = before.nodes().silent(&table, &options, now);
         let node = |change: &Change| match change {
             Change::Fail { node, .. } => node.0,
             _ => 0,

@@ -5,7 +5,9 @@ mod support;
 
 use atoll_council::{CouncilError, CouncilOptions, Listen, Secret};
 use atoll_replica::{Change, Decision, Epoch, NodeId, Proposal, Slot};
+use std::collections::BTreeSet;
 use std::time::Duration;
+use support::proxy::Proxy;
 use support::{Node, Proxied, group, is_founded, options, sockets};
 
 #[test]
@@ -83,6 +85,24 @@ fn a_leader_that_is_cut_off_answers_nobody_and_comes_back() {
     group.heal(0);
     nodes[0].until("it is heard again", asked_later);
     nodes[0].until_table("it is up again", |table| table.members[&NodeId(1)].is_up);
+}
+
+#[test]
+fn a_leader_that_reached_nobody_gives_up_nobody_whom_it_reaches_again() {
+    let group = Proxied::start(3, 64);
+    let nodes = &group.nodes;
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    nodes.iter().for_each(|node| node.until("it is heard", |told| !told.heard.is_empty()));
+    (0..3).for_each(|node| group.cut(node));
+    // Twice as long as it takes to give somebody up.
+    let is_any_down = |told: &support::Told| !told.was_down.is_empty();
+    assert!(!nodes[0].within(Duration::from_secs(3), is_any_down), "there is nobody who agrees");
+    let healed_at = support::now();
+    // Only who led has all that was asked of the log meanwhile, so it leads these two again.
+    [(0, 1), (1, 0)].iter().for_each(|&(from, to)| group.ways[from][to].iter().for_each(Proxy::heal));
+    nodes[1].until("it is heard again", |told| told.heard.iter().any(|asked_at| *asked_at > healed_at));
+    nodes[0].until_table("who is still cut off is given up", |table| !table.members[&NodeId(3)].is_up);
+    assert_eq!(nodes[0].told(|told| told.was_down.clone()), BTreeSet::from([NodeId(3)]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A table on its way to the next one: what each change makes of it.
 //!
 //! Invariant: a table that nothing changes in stays exactly as it was, its version too.
+//! Invariant: no copy is in sync and catches up: where nobody has anything yet, nobody catches up.
 //! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets it.
 
 use crate::planted::{self, Bug};
@@ -193,7 +194,8 @@ impl<'a> Changing<'a> {
 
     pub(crate) fn copy(&mut self, slot: Slot, node: NodeId) {
         let stays = self.table.members.get(&node).is_some_and(|member| !member.is_leaving);
-        if stays && !self.table.slot(slot).has(node) {
+        let configuration = self.table.slot(slot);
+        if stays && configuration.epoch != Epoch(0) && !configuration.has(node) {
             self.change(slot, |configuration| {
                 configuration.joining.insert(node);
             });
@@ -308,7 +310,22 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Change, Group, GroupOptions, Incarnation, NodeId, Survived};
+    use crate::{Change, Copies, Decision, Epoch, Group, GroupOptions, Incarnation, NodeId, Slot, Survived};
+
+    #[test]
+    fn what_nobody_has_is_copied_to_nobody() {
+        let mut group = Group::new(GroupOptions { slots: 1, copies: 2 });
+        for node in [1, 2] {
+            let survived = Survived::Nothing;
+            group.apply(Change::Register { node: NodeId(node), nonce: 1, address: String::new(), survived });
+        }
+        let slot = Slot(0);
+        let copy = Change::Copy { slot, node: NodeId(2) };
+        assert_eq!(group.apply(copy), Decision::Unchanged);
+        group.apply(Change::Found { slot, copies: Copies::of(&[NodeId(1), NodeId(2)]) });
+        let founded = group.table().slot(slot);
+        assert_eq!((founded.epoch, founded.in_sync.len(), founded.joining.len()), (Epoch(1), 2, 0));
+    }
 
     #[test]
     fn others_take_over_runs_of_slots_and_about_as_many_each() {
