@@ -1,8 +1,9 @@
-//! Lanes: one connection to each node for requests that have time, on which they travel together.
+//! Lanes: to each node one connection for reads that have time and one for writes, on which they travel together.
 //!
 //! What is asked while an answer is awaited is sent in one go as soon as that has come: one call of the system at either end, one
 //! round of the node and one message to each copy for all of them. So a request waits for nobody unless others are under way, and
-//! nobody needs a clock but for the promise of its class.
+//! nobody needs a clock but for the promise of its class. Answers come in the order of requests and a write waits for copies, so reads
+//! have a connection to themselves.
 //!
 //! Invariant: answers come in the order of requests, and whoever asked is told once, also when the lane breaks.
 //! Invariant: a request whose caller gave up first is never sent, and a caller who gave up later knows that it may have been.
@@ -29,10 +30,19 @@ pub(crate) const SHARED_BYTES_MAX: usize = 64 << 10;
 /// Room for what arrives at a time.
 const ROOM: usize = 64 << 10;
 
-/// The lanes of a store.
+/// What a lane is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    Reads,
+    Writes,
+}
+
+type ToLane = mpsc::UnboundedSender<Asked>;
+
+/// The lanes of a store, by node and way.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Asked>>>,
+    open: Mutex<HashMap<Arc<str>, [Option<ToLane>; 2]>>,
 }
 
 /// A request on its way to a lane.
@@ -81,14 +91,14 @@ impl Lanes {
     pub(crate) async fn ask(
         &self,
         (options, place): (&RingOptions, &str),
-        address: &Arc<str>,
+        (address, way): (&Arc<str>, Way),
         request: &[u8],
         sent: impl Fn(),
     ) -> Result<Value, Silent> {
         let (answer, waits) = oneshot::channel();
         let asker = Asker { fate: Arc::default(), sent };
         let asked = Asked { request: request.to_vec(), fate: Arc::clone(&asker.fate), answer };
-        if self.lane(options, place, address).send(asked).is_err() {
+        if self.lane((options, place), address, way).send(asked).is_err() {
             // The next one who asks there makes another lane.
             return Err(Silent::Unsent(broken()));
         }
@@ -99,13 +109,18 @@ impl Lanes {
         })
     }
 
-    fn lane(&self, options: &RingOptions, place: &str, address: &Arc<str>) -> mpsc::UnboundedSender<Asked> {
+    fn lane(&self, (options, place): (&RingOptions, &str), address: &Arc<str>, way: Way) -> ToLane {
         let mut open = self.open.lock();
-        if let Some(lane) = open.get(address).filter(|lane| !lane.is_closed()) {
+        let [reads, writes] = open.entry(Arc::clone(address)).or_default();
+        let of_this_way = match way {
+            Way::Reads => reads,
+            Way::Writes => writes,
+        };
+        if let Some(lane) = of_this_way.as_ref().filter(|lane| !lane.is_closed()) {
             return lane.clone();
         }
         let (lane, asked) = mpsc::unbounded_channel();
-        open.insert(Arc::clone(address), lane.clone());
+        *of_this_way = Some(lane.clone());
         let (address, options, place) = (Arc::clone(address), options.clone(), place.to_owned());
         tokio::spawn(async move {
             let mut lane = Lane::new(asked, &options);
@@ -118,7 +133,7 @@ impl Lanes {
         lane
     }
 
-    /// Nothing more is sent to this node on the lane that there is.
+    /// Nothing more is sent to this node on the lanes that there are.
     pub(crate) fn forget(&self, address: &Arc<str>) {
         self.open.lock().remove(address);
     }

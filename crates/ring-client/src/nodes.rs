@@ -4,7 +4,7 @@
 
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, Silent, written};
-use crate::lanes::{Lanes, SHARED_BYTES_MAX};
+use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
 use atoll_keyspace::{SLOTS, slot_of};
@@ -126,7 +126,7 @@ impl Nodes {
     /// Reads at one node, once; none if it does not answer.
     pub(crate) async fn ask_node(&self, address: &str, words: &[&[u8]]) -> Option<Value> {
         let (target, request) = (Address::from(address), written(words));
-        let asked = self.once(&target, &request, || ());
+        let asked = self.once((&target, Way::Reads), &request, || ());
         let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
         (!matches!(answer, Value::Error(_))).then_some(answer)
     }
@@ -141,12 +141,13 @@ impl Nodes {
         let begin = || sending.into_iter().for_each(|sending| sending.is_sent.store(true, Ordering::SeqCst));
         let refused =
             || sending.into_iter().for_each(|sending| sending.is_sent.store(false, Ordering::SeqCst));
+        let way = sending.map_or(Way::Reads, |_| Way::Writes);
         let ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
-            let trouble = match self.once(&target, request, begin).await {
+            let trouble = match self.once((&target, way), request, begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
                     match meaning(&text, what, &self.place) {
@@ -195,11 +196,16 @@ impl Nodes {
 
     /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
     /// before the request may arrive, or before it is known whether it may have.
-    async fn once(&self, target: &Address, request: &[u8], sending: impl Fn()) -> Result<Value, Silent> {
+    async fn once(
+        &self,
+        (target, way): (&Address, Way),
+        request: &[u8],
+        sending: impl Fn(),
+    ) -> Result<Value, Silent> {
         // It is never closed, so there is a place in the end.
         let _place = self.places.acquire().await;
         if self.options.latency.slack_us().is_some() && request.len() <= SHARED_BYTES_MAX {
-            return self.lanes.ask((&self.options, &self.place), target, request, sending).await;
+            return self.lanes.ask((&self.options, &self.place), (target, way), request, sending).await;
         }
         let mut connection = self.connection(target).await?;
         sending();
@@ -234,7 +240,7 @@ impl Nodes {
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         let (mut last, mut is_elsewhere) = (None, false);
         for address in known {
-            match self.once(&address, &written(&["CLUSTER", "SLOTS"]), || ()).await {
+            match self.once((&address, Way::Reads), &written(&["CLUSTER", "SLOTS"]), || ()).await {
                 Ok(Value::Array(ranges)) => {
                     *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
                     return Ok(());

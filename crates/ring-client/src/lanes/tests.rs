@@ -76,7 +76,7 @@ async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Resu
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
     };
-    lanes.ask((&options(), "ring"), &node.address, &request, count).await
+    lanes.ask((&options(), "ring"), (&node.address, Way::Writes), &request, count).await
 }
 
 fn is_answer(answer: &Result<Value, Silent>, text: &str) -> bool {
@@ -102,6 +102,23 @@ async fn what_is_asked_while_an_answer_is_awaited_goes_together_behind_it() {
     assert!(rest.iter().zip(&texts).all(|(answer, text)| is_answer(answer, text)), "{rest:?}");
     assert_eq!(node.until(21).await, [vec!["first".to_owned()], texts]);
     assert_eq!(sent.load(Ordering::SeqCst), 21);
+}
+
+#[tokio::test]
+async fn a_read_waits_for_no_write() {
+    let (node, lanes, sent) = (Node::start().await, Lanes::default(), AtomicUsize::new(0));
+    let mut write = Box::pin(ask(&lanes, &node, "write", &sent));
+    assert!(futures::poll!(&mut write).is_pending());
+    node.until(1).await;
+    let read = written(&["ECHO", "read"]);
+    let options = options();
+    let mut read = Box::pin(lanes.ask((&options, "ring"), (&node.address, Way::Reads), &read, || ()));
+    assert!(futures::poll!(&mut read).is_pending());
+    // Both are at the node, though nothing was answered.
+    assert_eq!(node.until(2).await, [["write"], ["read"]]);
+    node.answers.add_permits(2);
+    let (write, read) = tokio::join!(write, read);
+    assert!(is_answer(&write, "write") && is_answer(&read, "read"), "{write:?} {read:?}");
 }
 
 #[tokio::test]
@@ -147,7 +164,7 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
     let (node, lanes) = (Node::start().await, Lanes::default());
     let options = RingOptions { request_time_out: Duration::from_millis(20), ..options() };
     let request = written(&["ECHO", "first"]);
-    let asked = lanes.ask((&options, "ring"), &node.address, &request, || ());
+    let asked = lanes.ask((&options, "ring"), (&node.address, Way::Reads), &request, || ());
     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("it is given up");
     assert!(
         matches!(&answer, Err(Silent::Sent(error)) if error.kind() == io::ErrorKind::TimedOut),
@@ -159,7 +176,7 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
 async fn nobody_there_is_said_to_everybody_who_asks() {
     let lanes = Lanes::default();
     let (closed, options): (Arc<str>, _) = ("127.0.0.1:1".into(), options());
-    let asks = (0..3).map(|_| lanes.ask((&options, "ring"), &closed, b"", || ()));
+    let asks = (0..3).map(|_| lanes.ask((&options, "ring"), (&closed, Way::Reads), b"", || ()));
     let answers = join_all(asks).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Silent::Unsent(_)))), "{answers:?}");
 }
