@@ -6,8 +6,7 @@
 //! Invariant: a client asks only about its own keys, one request at a time, so what each answer must be is known.
 
 use super::frames::{self, Malformed, Opcode, Said};
-use crate::client::{Histogram, Model, Operation, Pieces};
-use crate::machine::{MachineShare, MachineTime, process_cpu_seconds};
+use crate::client::{Model, Operation, Outcome, Pieces, Tally, Usage};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -68,19 +67,6 @@ pub struct Ask {
     pub times: Option<(Instant, Instant)>,
     /// Of the order of the keys.
     pub seed: u64,
-}
-
-/// What came of it.
-#[derive(Default)]
-pub struct Tally {
-    /// How many requests were answered while it counted.
-    pub operations: u64,
-    /// From sending to answer.
-    pub latency: Histogram,
-    /// How many answers were wrong, at any time.
-    pub wrong: u64,
-    /// The first of them.
-    pub first_wrong: Option<String>,
 }
 
 impl Connection {
@@ -164,7 +150,7 @@ impl Connection {
 
     /// Has all its clients ask until the time is over, or every key was asked about.
     pub fn run(&mut self, ask: Ask, pieces: &Pieces) -> Result<Tally, CqlError> {
-        let mut tally = Tally::default();
+        let mut tally = Tally::between(ask.times);
         let mut random =
             fastrand::Rng::with_seed(ask.seed ^ u64::from(self.clients.first().copied().unwrap_or(0)) << 32);
         let mut asked_once = vec![0; self.clients.len()];
@@ -193,10 +179,7 @@ impl Connection {
                 let place = usize::from(stream);
                 let (key, sent_at) = under_way.get_mut(place).and_then(Option::take).ok_or(Malformed)?;
                 self.judge(key, ask.operation, &said, pieces, &mut tally)?;
-                if ask.times.is_none_or(|(from, until)| now >= from && now < until) {
-                    tally.operations += 1;
-                    tally.latency.add((now - sent_at).as_nanos() as u64, 1);
-                }
+                tally.count(sent_at, now, 1);
                 idle.push(place);
                 busy -= 1;
                 taken += length;
@@ -256,8 +239,7 @@ impl Connection {
             _ => false,
         };
         if !is_right {
-            tally.wrong += 1;
-            tally.first_wrong.get_or_insert_with(|| format!("key {key}, {}: {said:?}", operation.name()));
+            tally.wrong(|| format!("key {key}, {}: {said:?}", operation.name()));
         }
         Ok(())
     }
@@ -267,18 +249,6 @@ fn refused(asked: &str, words: &[u8]) -> CqlError {
     CqlError::Refused { asked: asked.to_owned(), words: String::from_utf8_lossy(words).into_owned() }
 }
 
-/// What all connections did together.
-pub struct Outcome {
-    /// Their sums.
-    pub tally: Tally,
-    /// CPU time of the nodes while it counted.
-    pub server_cpu_seconds: Option<f64>,
-    /// CPU time of the bench meanwhile.
-    pub client_cpu_seconds: Option<f64>,
-    /// What the machine did meanwhile.
-    pub machine: Option<MachineShare>,
-}
-
 /// Runs a load on all connections, each in a thread of its own.
 pub fn run(
     connections: &mut [Connection],
@@ -286,9 +256,7 @@ pub fn run(
     pieces: &Pieces,
     processes: &[u32],
 ) -> Result<Outcome, CqlError> {
-    let of_nodes = || processes.iter().map(|&process| process_cpu_seconds(process)).sum::<Option<f64>>();
-    let cpu = || (of_nodes(), process_cpu_seconds(std::process::id()));
-    let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);
+    let mut tally = Tally::between(ask.times);
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             connections.iter_mut().map(|one| scope.spawn(move || one.run(ask, pieces))).collect();
@@ -297,30 +265,17 @@ pub fn run(
             |moment: Instant| std::thread::sleep(moment.saturating_duration_since(Instant::now()));
         let used = ask.times.map(|(from, until)| {
             sleep_until(from);
-            let (machine, before) = (MachineTime::now(), cpu());
+            let before = Usage::now(processes);
             sleep_until(until);
-            let after = cpu();
-            (since(after.0, before.0), since(after.1, before.1), machine.until_now())
+            before.since(processes)
         });
-        let mut tally = Tally::default();
         for thread in threads {
             tally.add(thread.join().map_err(|_| CqlError::Ended)??);
         }
-        let (server_cpu_seconds, client_cpu_seconds, machine) = match used {
-            Some((server, client, machine)) => (server, client, Some(machine)),
-            None => (None, None, None),
-        };
-        Ok(Outcome { tally, server_cpu_seconds, client_cpu_seconds, machine })
+        let used = used.unwrap_or_else(|| Usage::now(processes).since(processes));
+        let seconds = tally.seconds();
+        Ok(Outcome::of(used, tally, seconds))
     })
-}
-
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.operations += other.operations;
-        self.latency.add_all(&other.latency);
-        self.wrong += other.wrong;
-        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
-    }
 }
 
 #[cfg(test)]
@@ -404,8 +359,7 @@ mod tests {
             .into();
         all.iter_mut().for_each(|one| one.prepare("insert", "select").unwrap());
         let ask = |operation, times| Ask { operation, clients: 5, times, seed: 1 };
-        let mut run_all =
-            |operation, times| run(&mut all, ask(operation, times), &pieces, &[]).unwrap().tally;
+        let mut run_all = |operation, times| run(&mut all, ask(operation, times), &pieces, &[]).unwrap();
         assert_eq!(run_all(Operation::Set, None).operations, 3_000);
         let now = Instant::now();
         let times = Some((now, now + Duration::from_millis(50)));

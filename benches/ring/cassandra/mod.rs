@@ -16,12 +16,11 @@ mod report;
 
 pub use report::{print, rows};
 
-use crate::client::{Choice, LoadError, Operation, Pieces};
-use crate::machine::processors;
+use crate::client::{Choice, LoadError, Operation, Outcome, Pieces};
 use crate::phases::{Ask, CLIENTS, Findings as Measurements, Measured, Scale, Side, with_sources};
 use crate::servers::{Durability, Kind, Place, Ring, ServerError};
 use cluster::{Cluster, ClusterError};
-use load::{Connection, CqlError, Outcome};
+use load::{Connection, CqlError};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -172,7 +171,7 @@ fn run_cassandra(
             let times = Some((from, from + measured(scale)));
             let outcome = load(operation, times, (round * 10 + number) as u64)?;
             findings.heed(&outcome);
-            findings.both.measured.push(in_figures(&outcome, operation, round + 1, measured(scale)));
+            findings.both.measured.push(Measured::of(CASSANDRA, round + 1, (operation, SHARE), &outcome));
         }
     }
     findings.heed(&load(Operation::Get, None, 0)?);
@@ -181,9 +180,9 @@ fn run_cassandra(
 
 impl Findings {
     fn heed(&mut self, outcome: &Outcome) {
-        if let Some(first) = &outcome.tally.first_wrong {
+        if let Some(first) = &outcome.first_wrong {
             let (count, _) = self.rival_wrong.get_or_insert((0, first.clone()));
-            *count += outcome.tally.wrong;
+            *count += outcome.wrong;
         }
     }
 }
@@ -202,27 +201,4 @@ fn connections(cluster: &Cluster, keys: u32) -> Result<Vec<Connection>, AloneErr
     }
     all.iter_mut().try_for_each(|connection| connection.prepare(INSERT, SELECT))?;
     Ok(all)
-}
-
-fn in_figures(outcome: &Outcome, operation: Operation, round: usize, measured: Duration) -> Measured {
-    let (tally, seconds) = (&outcome.tally, measured.as_secs_f64());
-    let at = |share| tally.latency.microseconds_at(share).unwrap_or(f64::NAN);
-    let used = |cpu: Option<f64>| cpu.map(|cpu| cpu / seconds);
-    let both = outcome.server_cpu_seconds.unwrap_or(0.0) + outcome.client_cpu_seconds.unwrap_or(0.0);
-    let share = outcome.machine.as_ref();
-    Measured {
-        server: CASSANDRA.to_owned(),
-        round,
-        operation,
-        depth: SHARE,
-        kilo_operations: tally.operations as f64 / seconds / 1000.0,
-        p50_us: at(0.5),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        server_cpu_us: outcome.server_cpu_seconds.map(|cpu| cpu * 1e6 / tally.operations as f64),
-        server_processors: used(outcome.server_cpu_seconds),
-        client_processors: used(outcome.client_cpu_seconds),
-        others: share.map_or(0.0, |share| (share.busy - both / seconds / processors() as f64).max(0.0)),
-        stolen: share.map_or(0.0, |share| share.stolen),
-    }
 }

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const SCRATCH_BYTES: usize = 64 << 10;
+/// What ends by itself takes less.
+const ENDLESS: Duration = Duration::from_secs(3600);
 
 /// Which keys are asked about, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +163,20 @@ impl Tally {
         Self { from, until, operations: 0, latency, wrong: 0, first_wrong: None }
     }
 
+    /// Of nothing yet, between two moments; without any, of all from now on.
+    pub fn between(times: Option<(Instant, Instant)>) -> Self {
+        let (from, until) = times.unwrap_or_else(|| {
+            let now = Instant::now();
+            (now, now + ENDLESS)
+        });
+        Self::new(from, until)
+    }
+
+    /// How long it has counted.
+    pub fn seconds(&self) -> f64 {
+        Instant::now().min(self.until).saturating_duration_since(self.from).as_secs_f64()
+    }
+
     /// So many requests, sent at one moment, were answered at another.
     pub fn count(&mut self, sent_at: Instant, now: Instant, requests: u64) {
         if requests > 0 && now >= self.from && now < self.until {
@@ -201,7 +217,7 @@ pub fn run_at(
     let start = Instant::now();
     let (from, until) = match work.choice {
         Choice::Random { warm, measured } => (start + warm, start + warm + measured),
-        Choice::EachOnce => (start, start + Duration::from_secs(3600)),
+        Choice::EachOnce => (start, start + ENDLESS),
     };
     let random = fastrand::Rng::with_seed(work.seed);
     let mut shared = Shared { work, pieces, model, tally: Tally::new(from, until), random };
@@ -229,8 +245,8 @@ pub fn run_at(
             busy -= usize::from(!goes_on);
         }
     }
-    let end = Instant::now().min(until);
-    Ok(Outcome::of(usage.since(&work.processes), shared.tally, (end - from).as_secs_f64()))
+    let seconds = shared.tally.seconds();
+    Ok(Outcome::of(usage.since(&work.processes), shared.tally, seconds))
 }
 
 /// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its keys; `home` is

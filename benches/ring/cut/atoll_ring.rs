@@ -3,6 +3,7 @@
 use super::CutError;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
 use super::hosts::Hosts;
+use crate::local;
 use crate::schedules::{Keeping, cluster_info};
 use crate::servers::Kept;
 use rustix::process::Signal;
@@ -94,16 +95,28 @@ impl AtollRing {
         told.collect()
     }
 
-    /// What the node of a host says of the ring, asked on its own host, which no cut concerns.
+    /// What the node of a host says of the ring.
     fn info(&self, host: usize) -> Result<String, CutError> {
-        let network = self.hosts.network(host)?;
-        let ask = || {
-            network.enter()?;
-            cluster_info((Hosts::address(host), PORT).into(), TOKEN, LOOK_TIME_MAX)
+        let ask = |address| cluster_info(address, TOKEN, LOOK_TIME_MAX);
+        self.on_host(host, ask)?.map_err(CutError::io(format!("ask the node of host {host}")))
+    }
+
+    /// What each node says of the ring and its nodes, in words.
+    pub fn states(&self) -> Vec<String> {
+        let state = |host| {
+            let status = self.on_host(host, |address| local::ask(address, TOKEN));
+            format!("host {host}: {status:?}; {:?}", self.info(host))
         };
-        let said = std::thread::scope(|scope| scope.spawn(ask).join());
+        (0..HOSTS).map(state).collect()
+    }
+
+    /// Asks the node of a host on its own host, which no cut concerns.
+    fn on_host<T: Send>(&self, host: usize, ask: impl FnOnce(SocketAddr) -> T + Send) -> Result<T, CutError> {
+        let network = self.hosts.network(host)?;
+        let asked = || network.enter().map(|()| ask((Hosts::address(host), PORT).into()));
+        let said = std::thread::scope(|scope| scope.spawn(asked).join());
         let said = said.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
-        said.map_err(CutError::io(format!("ask the node of host {host}")))
+        said.map_err(CutError::io(format!("enter host {host}")))
     }
 }
 

@@ -10,7 +10,7 @@ mod status;
 pub use follower::{Follower, HOPS_MAX};
 pub use ring::{Keeping, LocalRing};
 pub use share::percentile;
-pub use status::{Status, ask_openly};
+pub use status::{Status, ask, ask_openly};
 
 use crate::client::SpeakError;
 use crate::cut::CutError;

@@ -98,6 +98,30 @@ pub struct Measured {
     pub stolen: f64,
 }
 
+impl Measured {
+    /// What came of a load, in figures.
+    pub fn of(server: &str, round: usize, (operation, depth): (Operation, usize), outcome: &Outcome) -> Self {
+        let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
+        let seconds = outcome.machine.seconds;
+        let both = outcome.server_cpu_seconds.unwrap_or(0.0) + outcome.client_cpu_seconds.unwrap_or(0.0);
+        Self {
+            server: server.to_owned(),
+            round,
+            operation,
+            depth,
+            kilo_operations: outcome.kilo_operations_per_second(),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            server_cpu_us: outcome.server_cpu_seconds.map(|cpu| cpu * 1e6 / outcome.operations as f64),
+            server_processors: outcome.server_cpu_seconds.map(|cpu| cpu / seconds),
+            client_processors: outcome.client_cpu_seconds.map(|cpu| cpu / seconds),
+            others: (outcome.machine.busy - both / seconds / processors() as f64).max(0.0),
+            stolen: outcome.machine.stolen,
+        }
+    }
+}
+
 /// What a phase found.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
@@ -125,24 +149,7 @@ impl Findings {
         outcome: Outcome,
     ) {
         self.heed(kind, &outcome);
-        let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
-        let seconds = outcome.machine.seconds;
-        let both = outcome.server_cpu_seconds.unwrap_or(0.0) + outcome.client_cpu_seconds.unwrap_or(0.0);
-        self.measured.push(Measured {
-            server: name.to_owned(),
-            round,
-            operation,
-            depth,
-            kilo_operations: outcome.kilo_operations_per_second(),
-            p50_us: at(0.5),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            server_cpu_us: outcome.server_cpu_seconds.map(|cpu| cpu * 1e6 / outcome.operations as f64),
-            server_processors: outcome.server_cpu_seconds.map(|cpu| cpu / seconds),
-            client_processors: outcome.client_cpu_seconds.map(|cpu| cpu / seconds),
-            others: (outcome.machine.busy - both / seconds / processors() as f64).max(0.0),
-            stolen: outcome.machine.stolen,
-        });
+        self.measured.push(Measured::of(name, round, (operation, depth), &outcome));
     }
 
     /// Remembers only what was wrong.

@@ -202,6 +202,11 @@ impl Plan {
         self.faults.iter().filter(is_on).copied().collect()
     }
 
+    /// What is the matter at a moment and was before: what ends then is over, and what begins has not begun.
+    pub fn going_on(&self, at_ms: u64) -> Vec<Fault> {
+        self.active(at_ms).into_iter().filter(|fault| fault.from_ms < at_ms).collect()
+    }
+
     /// Whether a node loses what it has at this moment, for which all copies must be there.
     pub fn needs_all_copies(&self, at_ms: u64) -> bool {
         let is_loss = |fault: &Fault| fault.kind == Kind::Kill && fault.from_ms == at_ms;

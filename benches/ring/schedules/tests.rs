@@ -57,6 +57,7 @@ fn a_node_in_memory_is_killed_only_when_nothing_else_is_the_matter_and_all_copie
     for plan in in_memory {
         for kill in plan.faults.iter().filter(|fault| fault.kind == Kind::Kill) {
             assert!(plan.needs_all_copies(kill.from_ms), "{plan:?}");
+            assert!(plan.going_on(kill.from_ms).is_empty(), "copies could not be made meanwhile: {plan:?}");
             for moment in plan.moments().into_iter().filter(|at| (kill.from_ms..kill.until_ms).contains(at)) {
                 assert_eq!(plan.active(moment), [*kill], "{plan:?}");
             }
@@ -336,6 +337,7 @@ pub(super) fn outcome(seed: u64) -> Outcome {
         told: Vec::new(),
         problem: None,
         crashes: Vec::new(),
+        states: Vec::new(),
         kept: None,
     }
 }

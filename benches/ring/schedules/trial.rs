@@ -52,6 +52,9 @@ pub struct Outcome {
     pub problem: Option<String>,
     /// Nodes that ended by themselves.
     pub crashes: Vec<String>,
+    /// What nodes said of the ring when it did not come to its end.
+    #[serde(default)]
+    pub states: Vec<String>,
     /// Where logs and stores of a schedule lie that went wrong.
     pub kept: Option<PathBuf>,
 }
@@ -78,6 +81,7 @@ pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
         told: Vec::new(),
         problem: None,
         crashes: Vec::new(),
+        states: Vec::new(),
         kept: None,
     };
     let book = Arc::new(Book::new(HOSTS * PATIENCE_MS.len()));
@@ -92,6 +96,9 @@ pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
         let ended = play(plan, &mut stage, clients, &mut outcome);
         let looked = stage.look_for_crashes();
         outcome.crashes = std::mem::take(&mut stage.crashes);
+        if ended.is_err() {
+            outcome.states = stage.ring.states();
+        }
         stage.ring.stop();
         ended.and(looked)
     });
@@ -197,6 +204,7 @@ fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if plan.needs_all_copies(moment_ms) {
             let waits_from = Instant::now();
+            stage.make(&plan.going_on(moment_ms))?;
             wait_until_well("until all copies are in sync before a kill", WHOLE_TIME_MAX, || {
                 stage.ring.is_whole()
             })?;

@@ -8,7 +8,7 @@ use atoll_store::{Batch, Cell, ReadOptions, Store, StoreError, WriteOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ impl Callers {
             Choice::Random { warm, measured } => Some((start + warm, start + warm + measured)),
             Choice::EachOnce => None,
         };
-        let (from, until) = times.unwrap_or((start, start + Duration::from_secs(3600)));
+        let mut tally = Tally::between(times);
         let task = Task { wanted, times, seed };
         let (outcome, each) = runtime.block_on(async {
             let started: Vec<_> = each
@@ -91,21 +91,21 @@ impl Callers {
                 .map(|caller| tokio::spawn(caller.run(store.clone(), Arc::clone(pieces), task)))
                 .collect();
             let mut usage = None;
-            if times.is_some() {
+            if let Some((from, until)) = times {
                 tokio::time::sleep_until(from.into()).await;
                 let before = Usage::now(processes);
                 tokio::time::sleep_until(until.into()).await;
                 usage = Some(before.since(processes));
             }
-            let (mut tally, mut each) = (Tally::new(from, until), Vec::new());
+            let mut each = Vec::new();
             for caller in started {
                 let (caller, counted) = caller.await??;
                 tally.add(counted);
                 each.push(caller);
             }
             let usage = usage.unwrap_or_else(|| Usage::now(processes).since(processes));
-            let seconds = Instant::now().min(until) - from;
-            Ok::<_, CallError>((Outcome::of(usage, tally, seconds.as_secs_f64()), each))
+            let seconds = tally.seconds();
+            Ok::<_, CallError>((Outcome::of(usage, tally, seconds), each))
         })?;
         self.each = each;
         Ok(outcome)
@@ -119,15 +119,14 @@ impl Caller {
         pieces: Arc<Pieces>,
         task: Task,
     ) -> Result<(Self, Tally), StoreError> {
-        let start = Instant::now();
-        let (from, until) = task.times.unwrap_or((start, start + Duration::from_secs(3600)));
-        let mut tally = Tally::new(from, until);
+        let mut tally = Tally::between(task.times);
         let mut random = fastrand::Rng::with_seed(task.seed << 32 | u64::from(self.number));
         let own = self.model.keys();
         let mut place = 0;
         loop {
             let sent_at = Instant::now();
-            if sent_at >= until || own == 0 || (task.times.is_none() && place >= own) {
+            let is_over = task.times.map_or(place >= own, |(_, until)| sent_at >= until);
+            if is_over || own == 0 {
                 return Ok((self, tally));
             }
             let chosen = if task.times.is_some() { random.u32(..own) } else { place };
