@@ -1,6 +1,7 @@
 //! What the log of the group makes: the table.
 //!
-//! Invariant: the same entries make the same table on every member.
+//! Invariant: the same entries make the same table on every member, and so does what one of them makes of another one's older table: at
+//! how many entries at a time they were applied is a matter of each.
 
 use crate::codec::{Coded, Update};
 use crate::types::{Decisions, EntryOf, LogIdOf, Seat, SeatId, StorageError, Types};
@@ -96,7 +97,11 @@ impl State {
                 Decisions::default()
             }
             EntryPayload::Normal(changes) => {
-                Decisions(changes.0.iter().map(|change| self.group.apply(change.clone())).collect())
+                // By entry: a node may have the table between two of them, from a member that applied them one by one.
+                let before = self.group.table();
+                let decisions = changes.0.iter().map(|change| self.group.apply(change.clone())).collect();
+                self.compare(&before);
+                Decisions(decisions)
             }
         }
     }
@@ -104,6 +109,9 @@ impl State {
     /// Notes which members are not as they were.
     fn compare(&mut self, before: &Table) {
         let now = self.group.table();
+        if now.version == before.version {
+            return;
+        }
         for node in before.members.keys().chain(now.members.keys()) {
             if before.members.get(node) != now.members.get(node) {
                 self.member_since.insert(*node, now.version);
@@ -130,13 +138,8 @@ impl RaftStateMachine<Types> for Machine {
     {
         let (decisions, table) = {
             let mut state = self.state();
-            let before = state.group.table();
             let decisions = entries.into_iter().map(|entry| state.apply(entry)).collect();
-            let table = state.group.table();
-            if table.version != before.version {
-                state.compare(&before);
-            }
-            (decisions, table)
+            (decisions, state.group.table())
         };
         self.table.send_if_modified(|known| {
             let is_newer = known.version != table.version;
@@ -170,5 +173,42 @@ impl RaftStateMachine<Types> for Machine {
 impl RaftSnapshotBuilder<Types> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
         Err(StorageIOError::write_snapshot(None, AnyError::error("not there yet")).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Changes;
+    use atoll_replica::{Change, Incarnation, Survived};
+    use openraft::{CommittedLeaderId, LogId};
+
+    fn entry(index: u64, change: Change) -> EntryOf {
+        let log_id = LogId::new(CommittedLeaderId::new(1, SeatId(1)), index);
+        EntryOf { log_id, payload: EntryPayload::Normal(Changes::new(vec![change])) }
+    }
+
+    #[tokio::test]
+    async fn what_changed_and_changed_back_is_told_to_who_saw_it_between() {
+        let (node, incarnation) = (NodeId(1), Incarnation(1));
+        let register =
+            Change::Register { node, nonce: 1, address: "here".to_owned(), survived: Survived::Nothing };
+        let changes = [register, Change::Fail { node, incarnation }, Change::Hear { node, incarnation }];
+        let entries: Vec<EntryOf> = (1..).zip(changes).map(|(index, change)| entry(index, change)).collect();
+        let new = || Machine::new(GroupOptions { slots: 1, copies: 1 });
+        let (mut one_by_one, mut together) = (new(), new());
+        let mut tables = Vec::new();
+        for entry in entries.clone() {
+            one_by_one.apply([entry]).await.unwrap();
+            tables.push(one_by_one.table());
+        }
+        let (first, behind) = entries.split_at(1);
+        together.apply(first.to_vec()).await.unwrap();
+        together.apply(behind.to_vec()).await.unwrap();
+        assert!(!tables[1].members[&node].is_up);
+        for known in tables {
+            let update = Update::of_bytes(&together.update(Some(known.version))).unwrap();
+            assert_eq!(update.apply(Some(&known)), Some(one_by_one.table()), "from {:?}", known.version);
+        }
     }
 }
