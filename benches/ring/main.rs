@@ -411,7 +411,7 @@ fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measur
     };
     let resumed = arguments.ledger.as_deref().map(schedules::next_seed).transpose()?.flatten();
     let seed = arguments.schedule_seed.or(resumed).unwrap_or(schedules::SEED);
-    eprintln!("random schedules: about half a minute for each of {count}");
+    eprintln!("random schedules: about a quarter of a minute for each of {count}");
     let found = schedules::run(
         &schedules::Asked {
             seed,
