@@ -94,6 +94,8 @@ pub enum Bug {
     /// A page below a delta is taken for what it was although the delta has a page of its own by then. Not among those that a
     /// test must see: the page below is free a whole checkpoint later than it was, and no order of a model meets that.
     DeltaReadOnce,
+    /// A lookup goes past records beside a leaf that another lookup brought in after it had looked there.
+    BroughtInUnseen,
     /// Who waits for room is not told that a checkpoint ended.
     RoomUntold,
     /// Closing does not wait for who writes large values.
@@ -102,7 +104,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those between threads: one thread alone never meets them.
-    pub const BETWEEN_THREADS: [Self; 10] = [
+    pub const BETWEEN_THREADS: [Self; 11] = [
         Self::PlacingUnlocked,
         Self::StillUnlocked,
         Self::LeafUnlatched,
@@ -111,6 +113,7 @@ impl Bug {
         Self::SyncCountedAfter,
         Self::SyncEndUntold,
         Self::ReadUnpinned,
+        Self::BroughtInUnseen,
         Self::RoomUntold,
         Self::CloseUnlocked,
     ];

@@ -85,7 +85,8 @@ impl Delta {
         Ok(records)
     }
 
-    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether that was so.
+    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether the key is to be
+    /// looked up there once more. That is so as well where others read them since the caller looked, and it is among them.
     pub(crate) fn bring_in_for(
         &self,
         key: &[u8],
@@ -93,12 +94,16 @@ impl Delta {
         backing: &Backing,
     ) -> Result<bool, EngineError> {
         let bits = filter_bits(key);
-        let is_wanted = home.filter & bits == bits && self.content.read().records.is_none();
-        if is_wanted {
-            self.records_of(home, Reading::One, backing)?;
-            self.note_use();
+        if home.filter & bits != bits {
+            return Ok(false);
         }
-        Ok(is_wanted)
+        let is_there = self.content.read().records.as_ref().map(|records| records.get(key).is_some());
+        if let Some(is_there) = is_there {
+            return Ok(is_there && !planted::is(Bug::BroughtInUnseen));
+        }
+        self.records_of(home, Reading::One, backing)?;
+        self.note_use();
+        Ok(true)
     }
 
     /// Shows all records above the page at the bottom, for the checkpoint that gives it a home.

@@ -135,6 +135,7 @@ models! {
     what_is_let_go_of_is_read_back_the_same: memory::eviction;
     a_long_reader_keeps_its_pages: memory::reclamation;
     what_is_put_beside_absent_leaves_is_read_with_them: memory::deltas;
+    lookups_beside_leaves_find_what_others_bring_in: memory::lookups_beside;
     values_that_are_moved_are_those_that_are_there: memory::cleaning;
     writers_who_wait_for_room_go_on: memory::room;
     what_was_synced_survives: durable::synced;
@@ -151,6 +152,7 @@ const PLANTED: &[(Bug, fn())] = &[
     (Bug::ForestUnlocked, memory::eviction),
     (Bug::ReadUnpinned, memory::reclamation),
     (Bug::ReaderNotKept, memory::reclamation),
+    (Bug::BroughtInUnseen, memory::lookups_beside),
     (Bug::LeafUnlatched, memory::cleaning),
     (Bug::MovedWithoutLook, memory::cleaning),
     (Bug::RoomUntold, memory::room),

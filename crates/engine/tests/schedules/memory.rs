@@ -155,6 +155,32 @@ pub fn deltas() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
+/// Leaves of which all is on disk, with records beside them that nobody has read yet: whoever looks a record up, among others
+/// that do, finds what was put last.
+pub fn lookups_beside() {
+    let disk = Scheduled::empty();
+    let blind = |life| Options { blind_puts: true, life: Some(life), ..options() };
+    let (engine, tree) = open(disk.clone(), blind(1));
+    put_all(&tree, (0..RECORDS).map(key), &value(0));
+    engine.close_shared().unwrap();
+    let (engine, tree) = open(disk.clone(), blind(2));
+    (0..4).for_each(|part| _ = put(&tree, &key(part * 25 + 12), &[1]));
+    engine.close_shared().unwrap();
+    let (engine, tree) = open(disk, blind(3));
+    let reader = |parts: [usize; 3]| {
+        let tree = tree.clone();
+        move || {
+            for part in parts {
+                let number = part * 25 + 12;
+                assert_eq!(get(&tree, &key(number)).as_deref(), Some(&[1][..]), "what was put last");
+                assert_eq!(get(&tree, &key(number + 1)).as_deref(), Some(&value(0)[..]));
+            }
+        }
+    };
+    join(vec![spawn(reader([0, 1, 3])), spawn(reader([1, 0, 3]))]);
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
 /// Two bring in more than the memory holds; a thread makes checkpoints. All of them end.
 pub fn room() {
     let disk = Scheduled::empty();
