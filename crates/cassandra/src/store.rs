@@ -33,7 +33,8 @@ const REQUESTS_REMEMBERED: usize = 1_000_000;
 
 /// A store on a Cassandra cluster.
 ///
-/// It works inside the tokio runtime in which it was opened.
+/// It works inside the tokio runtime in which it was opened. What it answers comes in boxes: a future of a type of its own
+/// would be compiled anew, and most of the driver with it, in each crate that waits for it.
 #[derive(Clone)]
 pub struct CassandraStore {
     shared: Arc<Shared>,
@@ -59,30 +60,8 @@ impl CassandraStore {
     /// `invalid-input` for wrong options, `unavailable` if no contact point answers, `unauthenticated` if the
     /// cluster does not accept the credentials or the role may not do what is needed, `not-found` if there is
     /// no store and none is to be made, `newer-format` if a newer release made it.
-    pub async fn open(options: Options) -> Result<Self, StoreError> {
-        options.validate().map_err(|error| StoreError::InvalidInput {
-            what: "options",
-            problem: error.to_string(),
-            hint: "the guide to Cassandra lists them",
-        })?;
-        let waiters_max = options.waiters_max;
-        let (link, settings) = connect(options).await?;
-        let shared = Shared {
-            link: Arc::new(link),
-            lanes: Arc::default(),
-            leaving: Arc::default(),
-            limits: limits(settings),
-            watches: Watches::new(waiters_max),
-            polls: Polls::default(),
-            clock: StoreClock::default(),
-            settings,
-            is_closed: AtomicBool::new(false),
-        };
-        let shared = Arc::new(shared);
-        if !shared.link.options.read_only {
-            tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
-        }
-        Ok(Self { shared })
+    pub fn open(options: Options) -> StoreFuture<'static, Self> {
+        Box::pin(open(options))
     }
 
     /// Deletes what clients that ended in the middle of a write left behind: chunks that are older than `age`
@@ -91,10 +70,38 @@ impl CassandraStore {
     ///
     /// # Errors
     /// Those of reading and writing; what was deleted before stays deleted.
-    pub async fn sweep(&self, age: Duration) -> Result<Swept, StoreError> {
-        self.shared.check_writable(WriteOptions::default())?;
-        sweep::sweep(&self.shared, age).await
+    pub fn sweep(&self, age: Duration) -> StoreFuture<'_, Swept> {
+        Box::pin(async move {
+            self.shared.check_writable(WriteOptions::default())?;
+            sweep::sweep(&self.shared, age).await
+        })
     }
+}
+
+async fn open(options: Options) -> Result<CassandraStore, StoreError> {
+    options.validate().map_err(|error| StoreError::InvalidInput {
+        what: "options",
+        problem: error.to_string(),
+        hint: "the guide to Cassandra lists them",
+    })?;
+    let waiters_max = options.waiters_max;
+    let (link, settings) = connect(options).await?;
+    let shared = Shared {
+        link: Arc::new(link),
+        lanes: Arc::default(),
+        leaving: Arc::default(),
+        limits: limits(settings),
+        watches: Watches::new(waiters_max),
+        polls: Polls::default(),
+        clock: StoreClock::default(),
+        settings,
+        is_closed: AtomicBool::new(false),
+    };
+    let shared = Arc::new(shared);
+    if !shared.link.options.read_only {
+        tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
+    }
+    Ok(CassandraStore { shared })
 }
 
 /// A conditional batch is kept in the log of each node twice over, with keys and what surrounds them.
