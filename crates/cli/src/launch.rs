@@ -91,20 +91,22 @@ pub fn execute(
     }
 }
 
-/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing.
+/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing. Where nobody looks
+/// on, each event has its time; with `ATOLL_LOG_FORMAT=json` each is an object on a line.
 fn tell_warnings(json: bool) {
     let wanted = std::env::var_os("ATOLL_LOG").and_then(|filter| EnvFilter::try_new(filter.to_str()?).ok());
     // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra warns of is a node
     // that it does without, or comes back as our own error.
     let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn,scylla=off" }));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .without_time();
+    let is_watched = std::io::stderr().is_terminal();
+    let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // It can only fail when somebody has set one before, which is as good.
-    let _ = subscriber.try_init();
+    let wants_objects = std::env::var_os("ATOLL_LOG_FORMAT").is_some_and(|format| format == "json");
+    let _ = match (wants_objects, is_watched) {
+        (true, _) => events.json().flatten_event(true).try_init(),
+        (false, true) => events.with_ansi(true).with_target(false).without_time().try_init(),
+        (false, false) => events.with_ansi(false).with_target(false).try_init(),
+    };
 }
 
 fn use_colors(settings: &Settings) -> bool {

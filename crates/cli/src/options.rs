@@ -110,9 +110,10 @@ pub(crate) fn schema() -> Schema {
 }
 
 /// Variables with our prefix that are not options.
-const RESERVED_VARIABLES: [&str; 7] = [
+const RESERVED_VARIABLES: [&str; 8] = [
     "ATOLL_CONFIG",
     "ATOLL_LOG",
+    "ATOLL_LOG_FORMAT",
     PASSWORD_VARIABLE,
     // Where tests find a cluster.
     "ATOLL_CASSANDRA",

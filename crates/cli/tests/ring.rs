@@ -15,7 +15,7 @@ mod three;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use support::{Place, free_port};
 use three::Ring;
@@ -87,6 +87,44 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
         assert_eq!(failed.exit, Some(exit), "{arguments:?}: {}", failed.stderr);
         assert!(failed.stderr.contains(told), "{arguments:?}: {}", failed.stderr);
     }
+}
+
+/// What a node that founds a ring of its own says until it has, a line each.
+fn logged(place: &Place, format: &str) -> Vec<String> {
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = place
+        .command(&["ring", "serve", "--memory", "--listen", &address, "--nodes", &address, "--copies", "1"]);
+    command.env("ATOLL_LOG", "info").env("ATOLL_LOG_FORMAT", format);
+    let mut node = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Vec::new();
+    for line in BufReader::new(node.stderr.take().unwrap()).lines() {
+        lines.push(line.unwrap());
+        if lines.last().is_some_and(|line| line.contains("a group is founded")) {
+            break;
+        }
+    }
+    node.kill().unwrap();
+    node.wait().unwrap();
+    lines
+}
+
+#[test]
+fn a_log_that_nobody_watches_has_times_and_is_objects_for_programs() {
+    let place = Place::new();
+    // Of this century, with a zone.
+    let begins =
+        |text: &str| text.starts_with("20") && text.split_once(' ').unwrap_or((text, "")).0.ends_with('Z');
+    let lines = logged(&place, "text");
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| begins(line) && !line.contains('\u{1b}')),
+        "{lines:?}"
+    );
+    let lines = logged(&place, "json");
+    let events: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let last = events.last().unwrap();
+    assert_eq!((&last["level"], &last["message"]), (&"INFO".into(), &"a group is founded".into()));
+    assert!(last["ring"].is_u64() && begins(last["timestamp"].as_str().unwrap()), "{last}");
 }
 
 /// How often to kill; more than once for whoever wants to know how long it takes: ATOLL_RING_ROUNDS=25.
