@@ -99,6 +99,8 @@ pub struct NodeStatus {
     pub catching_up: u64,
     /// How many writes its copies lack, as those say who lead the slots; none where one of them did not answer.
     pub behind: Option<u64>,
+    /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one to all.
+    pub unreached: Vec<u32>,
 }
 
 impl RingOperator {
@@ -115,16 +117,23 @@ impl RingOperator {
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
         let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
         let mut status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
-        self.measure_lag(&mut status).await;
+        self.ask_each(&mut status).await;
         Ok(status)
     }
 
-    /// Asks each node that leads slots how far the others are behind it.
-    async fn measure_lag(&self, status: &mut RingStatus) {
+    /// Asks each node whom it cannot reach, and those that lead slots how far the others are behind them.
+    async fn ask_each(&self, status: &mut RingStatus) {
         let mut behind = Some(BTreeMap::<u32, u64>::new());
-        let leading = status.nodes.iter().filter(|node| node.leads > 0);
-        let asked = leading.map(|node| self.nodes.ask_node(&node.address, &[b"AT.RING", b"STATUS"]));
-        for answer in futures::future::join_all(asked).await {
+        let asked = status.nodes.iter().map(async |node| match node.is_up || node.leads > 0 {
+            true => self.nodes.ask_node(&node.address, &[b"AT.RING", b"STATUS"]).await,
+            false => None,
+        });
+        let answers = futures::future::join_all(asked).await;
+        for (node, answer) in status.nodes.iter_mut().zip(answers) {
+            node.unreached = answer.as_ref().and_then(read_unreached).unwrap_or_default();
+            if node.leads == 0 {
+                continue;
+            }
             let told = answer.as_ref().and_then(read_behind);
             behind = behind.zip(told).map(|(mut sum, told)| {
                 told.into_iter().for_each(|(node, entries)| *sum.entry(node).or_default() += entries);
@@ -272,6 +281,16 @@ fn read_behind(answer: &Value) -> Option<Vec<(u32, u64)>> {
     lists(answer, "behind")?.iter().map(pair).collect()
 }
 
+/// Nodes to which the one that answered has no connection. Earlier releases do not tell.
+fn read_unreached(answer: &Value) -> Option<Vec<u32>> {
+    let Value::Array(nodes) = find(answer, "unreached")? else { return None };
+    let number = |node: &Value| match node {
+        Value::Integer(node) => u32::try_from(*node).ok(),
+        _ => None,
+    };
+    nodes.iter().map(number).collect()
+}
+
 fn read_down(list: &[u64]) -> Option<DownSlots> {
     let [first, last, nodes @ ..] = list else { return None };
     let had_by = nodes.iter().map(|&node| u32::try_from(node).ok()).collect::<Option<_>>()?;
@@ -302,6 +321,7 @@ fn read_node(node: &Value) -> Option<NodeStatus> {
         in_sync: number(node, "in_sync")?,
         catching_up: number(node, "catching_up")?,
         behind: None,
+        unreached: Vec::new(),
     })
 }
 
@@ -345,12 +365,14 @@ mod tests {
                 (name("copies_in_sync_min"), Value::Integer(3)),
                 (name("nodes"), Value::Array(vec![nodes])),
                 (name("behind"), lists(&[&[2, 7], &[3, 0]])),
+                (name("unreached"), Value::Array(vec![Value::Integer(4)])),
                 (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12]])),
                 (name("keyspaces"), Value::Array(vec![keyspace])),
             ]
         };
         let answered = Value::Map(ring(Value::Map(node.clone()), Value::Map(scratch.clone())));
         assert_eq!(read_behind(&answered), Some(vec![(2, 7), (3, 0)]));
+        assert_eq!(read_unreached(&answered), Some(vec![4]));
         let flat = |pairs: Vec<(Value, Value)>| {
             Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
         };

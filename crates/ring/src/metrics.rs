@@ -92,12 +92,21 @@ impl Metrics {
 pub(crate) struct RingSeen {
     /// For how long the configuration group has not answered.
     pub(crate) group_silence: Duration,
-    /// How many entries each other node lacks of the slots that this one leads.
-    pub(crate) behind: BTreeMap<NodeId, u64>,
+    /// The other nodes.
+    pub(crate) others: OthersSeen,
     /// What the engine holds in memory.
     pub(crate) memory_bytes: u64,
     /// What its file takes.
     pub(crate) file_bytes: u64,
+}
+
+/// What a node knows of the others by itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OthersSeen {
+    /// How many entries each of them lacks of the slots that this one leads.
+    pub(crate) behind: BTreeMap<NodeId, u64>,
+    /// Those to which it has no connection.
+    pub(crate) unreached: Vec<NodeId>,
 }
 
 impl Default for Metrics {

@@ -132,6 +132,11 @@ impl Peers {
         self.dialled.get(&to).filter(|dialled| dialled.is_open()).map(Dialled::waiting_bytes)
     }
 
+    /// Nodes of the ring to which there is no connection now.
+    pub(crate) fn unreached(&self) -> impl Iterator<Item = NodeId> {
+        self.dialled.iter().filter(|(_, dialled)| !dialled.is_open()).map(|(&node, _)| node)
+    }
+
     fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let taken = self.dialled.get_mut(&to).is_some_and(|dialled| dialled.say(encode));
         self.said += u64::from(taken);

@@ -386,6 +386,14 @@ impl Slots {
         }
     }
 
+    /// Nodes of the ring to which this one has no connection.
+    pub(crate) fn unreached(&self) -> Vec<NodeId> {
+        match &self.home {
+            Home::Alone(_) => Vec::new(),
+            Home::Copied(copied) => copied.copies.peers.unreached().collect(),
+        }
+    }
+
     /// Asks the configuration group for changes.
     pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
         match &mut self.home {

@@ -196,6 +196,31 @@ fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
     check(&mut client, 400);
 }
 
+/// The nodes to which one has no connection, as it says.
+fn unreached_by(node: &Node) -> Vec<i64> {
+    let mut client = Client::new([node.address()].into_iter());
+    let Value::Array(status) = client.ask(&["at.ring", "status"]) else { panic!("no status") };
+    let place = status.iter().position(|name| text(name) == "unreached").unwrap();
+    let Value::Array(nodes) = &status[place + 1] else { panic!("{:?}", status[place + 1]) };
+    let number = |node: &Value| match node {
+        Value::Integer(node) => *node,
+        other => panic!("{other:?}"),
+    };
+    nodes.iter().map(number).collect()
+}
+
+#[test]
+fn a_node_says_to_whom_it_has_no_connection() {
+    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    // Copies of all were made, so everybody has spoken to everybody.
+    assert_eq!(unreached_by(&ring.nodes[&1]), []);
+    ring.end(2);
+    let started = std::time::Instant::now();
+    while unreached_by(&ring.nodes[&1]) != [2] || unreached_by(&ring.nodes[&3]) != [2] {
+        assert!(started.elapsed() < LONG, "{:?}", unreached_by(&ring.nodes[&1]));
+    }
+}
+
 #[test]
 fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process() {
     for persistence in [Persistence::Always, Persistence::EverySecond] {

@@ -2,6 +2,7 @@
 
 use super::Executor;
 use crate::keyspaces::slot_at;
+use crate::metrics::OthersSeen;
 use atoll_keyspace::slot_of;
 use atoll_replica::{Change, NodeId};
 use atoll_resp::{ClusterRequest, RingRequest};
@@ -16,9 +17,10 @@ impl Executor<'_> {
             RingRequest::Status => {
                 let table = self.here.table.clone();
                 let heard = self.here.slots.group_heard(self.here.now);
-                let behind = self.here.slots.behind();
+                let others =
+                    OthersSeen { behind: self.here.slots.behind(), unreached: self.here.slots.unreached() };
                 let keyspace = self.session.keyspace;
-                return table.write_status(keyspace, heard, &behind, &mut self.writer());
+                return table.write_status(keyspace, heard, &others, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],

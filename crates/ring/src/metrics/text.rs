@@ -142,8 +142,12 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
         let labels = format!("node=\"{}\",address=\"{address}\"", node.0);
         let _ = writeln!(text, "atoll_ring_node_up{{{labels}}} {}", u8::from(is_up));
     }
+    head(text, "node_unreached", "gauge", "Nodes of the ring to which this one has no connection.");
+    for node in &seen.others.unreached {
+        let _ = writeln!(text, "atoll_ring_node_unreached{{node=\"{}\"}} 1", node.0);
+    }
     head(text, "behind_entries", "gauge", "Writes that another node lacks of the slots that this one leads.");
-    for (node, entries) in &seen.behind {
+    for (node, entries) in &seen.others.behind {
         let _ = writeln!(text, "atoll_ring_behind_entries{{node=\"{}\"}} {entries}", node.0);
     }
 }

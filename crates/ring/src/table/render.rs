@@ -7,9 +7,10 @@ use super::SlotTable;
 use super::count::Counts;
 use crate::address::NodeAddress;
 use crate::group::GroupHeard;
+use crate::metrics::OthersSeen;
 use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
-use std::collections::BTreeMap;
+
 use std::fmt::Write;
 
 /// Ranges of slots that nobody answers for, of which a status tells at most.
@@ -112,14 +113,13 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that heard the configuration group last as is told, and that knows how many entries other
-    /// nodes lack of what it leads. Slots are counted of the whole ring; how many copies
+    /// `AT.RING STATUS`, of a node that heard the configuration group last as is told, and that knows the others as is told. Slots are counted of the whole ring; how many copies
     /// there are, and which slots are down, is told of one keyspace.
     pub(crate) fn write_status(
         &self,
         keyspace: u8,
         group: GroupHeard,
-        behind: &BTreeMap<NodeId, u64>,
+        others: &OthersSeen,
         writer: &mut ReplyWriter<'_>,
     ) {
         let number = |writer: &mut ReplyWriter<'_>, name: &str, number: u64| {
@@ -127,7 +127,7 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(11);
+        writer.map(12);
         number(writer, "node", me.map_or(0, |node| node.0.into()));
         number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
@@ -151,12 +151,15 @@ impl SlotTable {
             number(writer, "catching_up", node.joining.into());
         }
         writer.string(b"behind");
-        writer.array(behind.len());
-        for (node, &entries) in behind {
+        writer.array(others.behind.len());
+        for (node, &entries) in &others.behind {
             writer.array(2);
             writer.integer(node.0.into());
             writer.integer(i64::try_from(entries).unwrap_or(i64::MAX));
         }
+        writer.string(b"unreached");
+        writer.array(others.unreached.len());
+        others.unreached.iter().for_each(|node| writer.integer(node.0.into()));
         self.write_down(keyspace, writer);
         writer.string(b"keyspaces");
         let all: Vec<u8> = (0..=u8::MAX).take(self.table.keyspace_count()).collect();

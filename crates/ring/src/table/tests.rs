@@ -3,6 +3,7 @@
 use super::*;
 use crate::address::{HostPort, NodeName};
 use crate::group::GroupHeard;
+use crate::metrics::OthersSeen;
 use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, Epoch, Incarnation, KeyspaceRules, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
@@ -87,8 +88,9 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(Arc::new(table()), NodeId(1));
     let mut reply = Vec::new();
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
+    let others = OthersSeen { behind, unreached: vec![NodeId(3)] };
     let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
-    of.write_status(0, heard, &behind, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    of.write_status(0, heard, &others, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
         let name = format!("\r\n{name}\r\n:");
@@ -110,6 +112,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!(number("served"), [number("leads").iter().sum::<u64>(); 2]);
     assert_eq!((number("group_silent_ms"), number("group_leader")), (vec![7], vec![2]));
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
+    assert!(text.contains("\r\nunreached\r\n*1\r\n:3\r\n"), "{text}");
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
     assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
     let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);
@@ -126,7 +129,7 @@ fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
     seen.write_status(
         0,
         GroupHeard::default(),
-        &[].into(),
+        &OthersSeen::default(),
         &mut ReplyWriter::new(&mut reply, Protocol::Resp2),
     );
     let text = String::from_utf8(reply).unwrap();

@@ -103,6 +103,7 @@ fn json_of(status: &RingStatus) -> Value {
             "in_sync": node.in_sync,
             "catching_up": node.catching_up,
             "behind": node.behind,
+            "unreached": node.unreached,
         })
     };
     let down =
@@ -162,13 +163,22 @@ fn picture(status: &RingStatus) -> String {
         lines.extend([String::new(), keyspace::picture(&status.keyspaces)]);
     }
     let dead = status.nodes.iter().filter(|node| !node.is_up);
-    let told: Vec<_> =
-        dead.map(|node| format!("node {} at {} does not answer", node.node, node.address)).collect();
+    let dead = dead.map(|node| format!("node {} at {} does not answer", node.node, node.address));
+    let told: Vec<_> = dead.chain(status.nodes.iter().filter_map(|node| cut_off(node, status))).collect();
     if !told.is_empty() {
         lines.push(String::new());
         lines.extend(told);
     }
     lines.join("\n")
+}
+
+/// Whom a node cannot reach, of those that the ring hears.
+fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
+    let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
+    let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
+    let names = unreached.iter().map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let word = if unreached.len() == 1 { "node" } else { "nodes" };
+    (!unreached.is_empty()).then(|| format!("node {} has no connection to {word} {names}", node.node))
 }
 
 #[cfg(test)]
@@ -216,6 +226,10 @@ mod tests {
         );
         assert_eq!(lines[5], "  10  10.0.0.10:7379  DOWN           0   16384         0         ?");
         assert_eq!(lines[7..], ["node 10 at 10.0.0.10:7379 does not answer"]);
+        let mut cut = status.clone();
+        (cut.nodes[0].unreached, cut.nodes[1].unreached) = (vec![2, 10], vec![10]);
+        let told = "node 10 at 10.0.0.10:7379 does not answer\nnode 1 has no connection to node 2";
+        assert!(picture(&cut).ends_with(told), "{}", picture(&cut));
         let scratch = KeyspaceStatus { keyspace: 1, name: "scratch".to_owned(), ..KeyspaceStatus::default() };
         let whole = KeyspaceStatus { served: 16384, ..KeyspaceStatus::default() };
         let served = 16384;
