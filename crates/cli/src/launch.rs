@@ -100,8 +100,8 @@ fn tell_warnings(json: bool) {
     let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn,scylla=off" }));
     let is_watched = std::io::stderr().is_terminal();
     let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // It can only fail when somebody has set one before, which is as good.
     let wants_objects = std::env::var_os("ATOLL_LOG_FORMAT").is_some_and(|format| format == "json");
+    // It can only fail when somebody has set one before, which is as good.
     let _ = match (wants_objects, is_watched) {
         (true, _) => events.json().flatten_event(true).try_init(),
         (false, true) => events.with_ansi(true).with_target(false).without_time().try_init(),

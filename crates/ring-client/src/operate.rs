@@ -231,7 +231,11 @@ fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
 }
 
 fn number(map: &Value, wanted: &str) -> Option<u64> {
-    match find(map, wanted)? {
+    integer(find(map, wanted)?)
+}
+
+fn integer(value: &Value) -> Option<u64> {
+    match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
         _ => None,
     }
@@ -284,11 +288,7 @@ fn read_behind(answer: &Value) -> Option<Vec<(u32, u64)>> {
 /// Nodes to which the one that answered has no connection. Earlier releases do not tell.
 fn read_unreached(answer: &Value) -> Option<Vec<u32>> {
     let Value::Array(nodes) = find(answer, "unreached")? else { return None };
-    let number = |node: &Value| match node {
-        Value::Integer(node) => u32::try_from(*node).ok(),
-        _ => None,
-    };
-    nodes.iter().map(number).collect()
+    nodes.iter().map(|node| u32::try_from(integer(node)?).ok()).collect()
 }
 
 fn read_down(list: &[u64]) -> Option<DownSlots> {
@@ -300,12 +300,8 @@ fn read_down(list: &[u64]) -> Option<DownSlots> {
 /// A list of lists of numbers.
 fn lists(map: &Value, wanted: &str) -> Option<Vec<Vec<u64>>> {
     let Value::Array(lists) = find(map, wanted)? else { return None };
-    let number = |value: &Value| match value {
-        Value::Integer(number) => u64::try_from(*number).ok(),
-        _ => None,
-    };
     let list = |list: &Value| match list {
-        Value::Array(values) => values.iter().map(number).collect(),
+        Value::Array(values) => values.iter().map(integer).collect(),
         _ => None,
     };
     lists.iter().map(list).collect()

@@ -6,7 +6,7 @@ use crate::clock::{Clock, Now};
 use crate::connection::Session;
 use crate::gathered::Gathered;
 use crate::keyspaces::slot_at;
-use crate::metrics::{Metrics, OthersSeen, RingSeen};
+use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
 use crate::table::SlotTable;
@@ -230,7 +230,7 @@ impl Here {
         let stats = self.slots.engine().stats();
         let seen = RingSeen {
             group_silence: self.slots.group_heard(self.now).silence,
-            others: OthersSeen { behind: self.slots.behind(), unreached: self.slots.unreached() },
+            others: self.slots.others_seen(),
             memory_bytes: stats.memory_bytes,
             file_bytes: stats.file_bytes,
         };

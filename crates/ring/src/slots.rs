@@ -10,7 +10,7 @@ use crate::clock::Now;
 use crate::copied::Copied;
 use crate::group::GroupHeard;
 use crate::keyspaces::{Keyspaces, slot_at};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OthersSeen};
 use crate::options::Persistence;
 use crate::syncer::Rounds;
 use crate::table::SlotTable;
@@ -18,11 +18,10 @@ use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, KeyspaceError, Overdue, ReadOutcome, ScanPage};
-use atoll_replica::{Change, NodeId, Slot, Ticket};
+use atoll_replica::{Change, Slot, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use mio::event::Event;
 use mio::{Registry, Waker};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -378,19 +377,14 @@ impl Slots {
         }
     }
 
-    /// How many entries each other node lacks of the slots that this one leads.
-    pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
+    /// What this node knows of the others by itself.
+    pub(crate) fn others_seen(&self) -> OthersSeen {
         match &self.home {
-            Home::Alone(_) => BTreeMap::new(),
-            Home::Copied(copied) => copied.copies.behind(),
-        }
-    }
-
-    /// Nodes of the ring to which this one has no connection.
-    pub(crate) fn unreached(&self) -> Vec<NodeId> {
-        match &self.home {
-            Home::Alone(_) => Vec::new(),
-            Home::Copied(copied) => copied.copies.peers.unreached().collect(),
+            Home::Alone(_) => OthersSeen::default(),
+            Home::Copied(copied) => OthersSeen {
+                behind: copied.copies.behind(),
+                unreached: copied.copies.peers.unreached().collect(),
+            },
         }
     }
 

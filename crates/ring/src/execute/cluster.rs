@@ -2,7 +2,6 @@
 
 use super::Executor;
 use crate::keyspaces::slot_at;
-use crate::metrics::OthersSeen;
 use atoll_keyspace::slot_of;
 use atoll_replica::{Change, NodeId};
 use atoll_resp::{ClusterRequest, RingRequest};
@@ -17,8 +16,7 @@ impl Executor<'_> {
             RingRequest::Status => {
                 let table = self.here.table.clone();
                 let heard = self.here.slots.group_heard(self.here.now);
-                let others =
-                    OthersSeen { behind: self.here.slots.behind(), unreached: self.here.slots.unreached() };
+                let others = self.here.slots.others_seen();
                 let keyspace = self.session.keyspace;
                 return table.write_status(keyspace, heard, &others, &mut self.writer());
             }

@@ -10,7 +10,6 @@ use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
-
 use std::fmt::Write;
 
 /// Ranges of slots that nobody answers for, of which a status tells at most.
@@ -113,8 +112,8 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that heard the configuration group last as is told, and that knows the others as is told. Slots are counted of the whole ring; how many copies
-    /// there are, and which slots are down, is told of one keyspace.
+    /// `AT.RING STATUS`, of a node that heard the configuration group last, and knows the others, as is told. Slots are counted
+    /// of the whole ring; how many copies there are, and which slots are down, is told of one keyspace.
     pub(crate) fn write_status(
         &self,
         keyspace: u8,

@@ -80,14 +80,12 @@ fn trouble(status: &RingStatus) -> Option<String> {
     let names: Vec<_> = lacking.map(keyspace::name_of).collect();
     let place = if names.is_empty() { String::new() } else { format!(", of keyspace {}", names.join(", ")) };
     let had_by: BTreeSet<u32> = status.down.iter().flat_map(|slots| &slots.had_by).copied().collect();
-    let nodes: Vec<_> = had_by.iter().map(u32::to_string).collect();
-    let who = match &nodes[..] {
-        [] if status.down.is_empty() && !names.is_empty() => {
+    let who = match had_by.is_empty() {
+        true if status.down.is_empty() && !names.is_empty() => {
             "name that keyspace behind the nodes, in --store, to see who had their last copies".to_owned()
         }
-        [] => "no node has had them yet".to_owned(),
-        [node] => format!("node {node} had their last copies"),
-        nodes => format!("nodes {} had their last copies", nodes.join(", ")),
+        true => "no node has had them yet".to_owned(),
+        false => format!("{} had their last copies", named(&had_by)),
     };
     (down > 0).then(|| format!("{down} slots are not served{place}: {who}"))
 }
@@ -176,9 +174,14 @@ fn picture(status: &RingStatus) -> String {
 fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
     let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
     let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
-    let names = unreached.iter().map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
-    let word = if unreached.len() == 1 { "node" } else { "nodes" };
-    (!unreached.is_empty()).then(|| format!("node {} has no connection to {word} {names}", node.node))
+    (!unreached.is_empty()).then(|| format!("node {} has no connection to {}", node.node, named(unreached)))
+}
+
+/// "node 1", or "nodes 1, 2".
+fn named<'n>(nodes: impl IntoIterator<Item = &'n u32>) -> String {
+    let numbers: Vec<_> = nodes.into_iter().map(u32::to_string).collect();
+    let word = if numbers.len() == 1 { "node" } else { "nodes" };
+    format!("{word} {}", numbers.join(", "))
 }
 
 #[cfg(test)]
