@@ -399,11 +399,11 @@ impl Shared {
     }
 
     async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
-        let is_unfounded = table.slots.iter().any(|slot| slot.epoch == Epoch(0));
+        let is_unfounded = table.slots.any(|slot| slot.epoch == Epoch(0));
         let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
         let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
         // Slots are handed over a few at a time: the next ones follow as soon as these are.
-        let is_handed_over = reign.hands_over && table.slots.iter().all(|slot| slot.successor.is_none());
+        let is_handed_over = reign.hands_over && !table.slots.any(|slot| slot.successor.is_some());
         let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
         if !is_time && !is_wanted {
             return;

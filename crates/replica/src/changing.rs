@@ -249,8 +249,7 @@ impl<'a> Changing<'a> {
     pub(crate) fn remove(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         let is_leaving = |member: &Member| member.is_leaving && member.incarnation == incarnation;
         let may = self.table.members.get(&node).is_some_and(is_leaving);
-        let has_copies =
-            self.table.slots.iter().any(|slot| slot.has(node)) && !planted::is(Bug::RemovedWithCopies);
+        let has_copies = self.table.slots.any(|slot| slot.has(node)) && !planted::is(Bug::RemovedWithCopies);
         if !may || has_copies {
             return false;
         }

@@ -4,7 +4,7 @@
 
 mod part;
 
-use crate::{Configuration, NodeId, Slot};
+use crate::{Configuration, NodeId, Slot, Version};
 use part::{Part, TOGETHER};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Configurations {
         if before % TOGETHER != 0
             && let Some(last) = self.parts.last_mut()
         {
-            let mut slots = last.slots();
+            let mut slots: Vec<_> = last.slots().collect();
             slots.resize(TOGETHER.min(slots.len() + count - before), Configuration::default());
             *last = Arc::new(Part::of(&slots));
         }
@@ -83,7 +83,7 @@ impl Configurations {
     pub fn set(&mut self, slot: usize, configuration: Configuration) -> bool {
         let (part, at) = (slot / TOGETHER, slot % TOGETHER);
         if self.open.as_ref().is_none_or(|open| open.part != part) {
-            let Some(slots) = self.parts.get(part).map(|part| part.slots()) else { return false };
+            let Some(slots) = self.parts.get(part).map(|part| part.slots().collect()) else { return false };
             self.settle();
             self.open = Some(Open { part, slots });
         }
@@ -93,15 +93,16 @@ impl Configurations {
 
     /// Changes each, from slot 0 on.
     pub fn change_each(&mut self, mut change: impl FnMut(Slot, &mut Configuration)) {
-        for slot in 0..self.len() {
-            let Some(before) = self.get(slot) else { return };
-            let mut now = before;
-            change(Slot(slot as u32), &mut now);
-            if now != before {
-                self.set(slot, now);
+        self.settle();
+        for (number, part) in self.parts.iter_mut().enumerate() {
+            let mut slots: Vec<_> = part.slots().collect();
+            for (slot, now) in (number * TOGETHER..).zip(&mut slots) {
+                change(Slot(slot as u32), now);
+            }
+            if !part.slots().eq(slots.iter().copied()) {
+                *part = Arc::new(Part::of(&slots));
             }
         }
-        self.settle();
     }
 
     /// Nothing is changed for now: all takes as little room as it can.
@@ -113,36 +114,73 @@ impl Configurations {
         }
     }
 
-    /// All of them, from slot 0 on.
+    /// All of them, from slot 0 on: much cheaper than asking for one after the other.
     pub fn iter(&self) -> impl Iterator<Item = Configuration> + '_ {
-        (0..self.len()).filter_map(|slot| self.get(slot))
+        self.from(Slot(0))
+    }
+
+    /// The same, from a slot on.
+    pub fn from(&self, first: Slot) -> impl Iterator<Item = Configuration> + '_ {
+        let (part, at) = (first.0 as usize / TOGETHER, first.0 as usize % TOGETHER);
+        (part..self.parts.len()).flat_map(|part| self.part(part)).skip(at)
+    }
+
+    /// Whether this is so of any slot. What is asked must not follow from since when a slot is as it is: each of the few placements is
+    /// looked at once, and not each of the many slots.
+    pub fn any(&self, is_so: impl Fn(&Configuration) -> bool) -> bool {
+        let shut = self.parts.iter().enumerate().filter(|(at, _)| !self.is_open(*at));
+        self.open.as_ref().is_some_and(|open| open.slots.iter().any(&is_so))
+            || shut.flat_map(|(_, part)| part.placements()).any(|placement| is_so(&placement))
     }
 
     /// The slots of which a node has a copy, in sync or not: found without a look at most of the others.
     pub fn of_node(&self, node: NodeId) -> impl Iterator<Item = Slot> + '_ {
-        let is_open = |part: usize| self.open.as_ref().is_some_and(|open| open.part == part);
+        let has = move |slot: &Configuration| slot.has(node);
         let parts = self.parts.iter().enumerate();
-        let parts = parts.filter(move |(at, part)| is_open(*at) || part.names(node)).map(|(at, _)| at);
-        let slots = parts.flat_map(|part| part * TOGETHER..(part + 1) * TOGETHER);
-        let has = move |slot: &usize| self.get(*slot).is_some_and(|slot| slot.has(node));
-        slots.filter(has).map(|slot| Slot(slot as u32))
+        let parts =
+            parts.filter(move |(at, part)| self.is_open(*at) || part.placements().any(|one| has(&one)));
+        let slots = parts.flat_map(|(at, _)| self.numbered(at));
+        slots.filter(move |(_, slot)| has(slot)).map(|(slot, _)| slot)
+    }
+
+    /// The slots that came to be as they are after a table: found without a look at most of the others.
+    pub fn newer(&self, than: Version) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
+        let parts = self.parts.iter().enumerate();
+        let parts = parts.filter(move |(at, part)| self.is_open(*at) || part.has_newer(than));
+        parts.flat_map(|(at, _)| self.numbered(at)).filter(move |(_, slot)| slot.since > than)
     }
 
     /// The slots that are not as they are in another table, as they are here.
     pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (Slot, Configuration)> + 'a {
         let parts = (0..self.parts.len()).filter(|&part| !self.shares(before, part));
-        let slots = parts.flat_map(|part| part * TOGETHER..(part + 1) * TOGETHER);
-        slots.filter_map(|slot| {
-            let now = self.get(slot)?;
-            (before.get(slot) != Some(now)).then_some((Slot(slot as u32), now))
+        parts.flat_map(|part| {
+            let before = before.part(part).map(Some).chain(std::iter::repeat(None));
+            let pairs = self.numbered(part).zip(before);
+            pairs.filter(|((_, now), before)| *before != Some(*now)).map(|(now, _)| now)
         })
+    }
+
+    /// Those of one part.
+    fn part(&self, part: usize) -> impl Iterator<Item = Configuration> + '_ {
+        let open = self.open.as_ref().filter(|open| open.part == part);
+        let shut = self.parts.get(part).filter(|_| open.is_none());
+        let open = open.into_iter().flat_map(|open| open.slots.iter().copied());
+        open.chain(shut.into_iter().flat_map(|part| part.slots()))
+    }
+
+    /// The same, with their numbers.
+    fn numbered(&self, part: usize) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
+        (part * TOGETHER..).map(|slot| Slot(slot as u32)).zip(self.part(part))
+    }
+
+    fn is_open(&self, part: usize) -> bool {
+        self.open.as_ref().is_some_and(|open| open.part == part)
     }
 
     /// Whether a part is the very same in both.
     fn shares(&self, other: &Self, part: usize) -> bool {
-        let is_open = |one: &Self| one.open.as_ref().is_some_and(|open| open.part == part);
         let parts = self.parts.get(part).zip(other.parts.get(part));
-        !is_open(self) && !is_open(other) && parts.is_some_and(|(one, two)| Arc::ptr_eq(one, two))
+        !self.is_open(part) && !other.is_open(part) && parts.is_some_and(|(one, two)| Arc::ptr_eq(one, two))
     }
 }
 
@@ -210,6 +248,39 @@ mod tests {
             assert_eq!(of.of_node(NodeId(3)).map(|slot| slot.0 as usize).collect::<Vec<_>>(), some);
             assert_eq!(of.of_node(NodeId(4)).count(), 0);
             of.settle();
+        }
+    }
+
+    #[test]
+    fn what_is_newer_and_whether_any_is_so_is_as_a_look_at_each_says() {
+        for seed in 0..50 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut of = Configurations::nobodys(random.u32(1..400));
+            for version in 1..random.u64(2..40) {
+                let slot = random.usize(0..of.len());
+                of.set(
+                    slot,
+                    Configuration {
+                        epoch: Epoch(random.u64(..4)),
+                        since: Version(version),
+                        ..Configuration::default()
+                    },
+                );
+                if random.u8(..4) == 0 {
+                    of.settle();
+                }
+            }
+            let each = || (0..of.len()).map(|slot| (Slot(slot as u32), of.get(slot).unwrap()));
+            let (than, epoch, first) =
+                (Version(random.u64(..40)), Epoch(random.u64(..5)), random.usize(0..of.len()));
+            assert!(of.newer(than).eq(each().filter(|(_, slot)| slot.since > than)), "seed {seed}");
+            assert_eq!(
+                of.any(|slot| slot.epoch == epoch),
+                each().any(|(_, slot)| slot.epoch == epoch),
+                "seed {seed}"
+            );
+            let behind = each().skip(first).map(|(_, slot)| slot);
+            assert!(of.from(Slot(first as u32)).eq(behind), "seed {seed}");
         }
     }
 

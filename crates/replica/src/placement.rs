@@ -243,12 +243,8 @@ impl<'a> Plan<'a> {
     }
 
     fn take_out_those_that_left(&mut self, table: &Table) {
-        if self.leaving.is_empty() {
-            return;
-        }
-        let copies = |slot: Configuration| slot.in_sync.iter().chain(slot.joining.iter()).collect::<Vec<_>>();
-        let busy: BTreeSet<NodeId> = table.slots.iter().flat_map(copies).collect();
-        let is_free = |node: &&NodeId| !busy.contains(node) || planted::is(Bug::RemovedWithCopies);
+        let is_busy = |node: NodeId| table.slots.any(|slot| slot.has(node));
+        let is_free = |node: &&NodeId| !is_busy(**node) || planted::is(Bug::RemovedWithCopies);
         let free = self.leaving.iter().filter(is_free);
         let removed =
             free.filter_map(|&node| Some(Change::Remove { node, incarnation: table.incarnation(node)? }));

@@ -13,7 +13,6 @@ use crate::options::Persistence;
 use crate::peer::{PeerAddress, Spoken};
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
-use crate::table::SlotTable;
 use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_keyspace::Overdue;
@@ -159,7 +158,7 @@ impl Copied {
                     // Before anybody asks for what is there by this table.
                     self.copies.keyspaces.grow(table.keyspace_count())?;
                     self.addressed = table.version;
-                    self.shared.set_table(SlotTable::of(Arc::clone(&table), self.me));
+                    self.shared.follow(&table, self.me);
                     self.copies.peers.set_addresses(&addresses_of(&table), registry);
                 }
                 self.copies.step(now, Input::Table(table))?;

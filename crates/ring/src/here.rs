@@ -12,7 +12,7 @@ use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::token::Token;
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Moment, Ticket};
+use atoll_replica::{Moment, NodeId, Table, Ticket};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
 use std::net::SocketAddr;
@@ -152,6 +152,12 @@ impl Shared {
             *known = Arc::new(table);
             self.table_changes.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// The same of a table that mostly says what the known one says, seen from one of its nodes.
+    pub(crate) fn follow(&self, table: &Arc<Table>, me: NodeId) {
+        let known = Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner));
+        self.set_table(known.followed_by(Arc::clone(table), me));
     }
 }
 

@@ -48,19 +48,35 @@ impl SlotTable {
     /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left out.
     #[must_use]
     pub fn of(table: Arc<Table>, me: NodeId) -> Self {
-        let is_read = |member: &Member| member.address.parse::<NodeAddress>().is_ok();
-        let nodes = table.members.iter().filter(|(_, member)| is_read(member)).map(|(&id, _)| id);
-        let nodes: Box<[NodeId]> = nodes.take(usize::from(NONE)).collect();
-        let place = |id: NodeId| nodes.binary_search(&id).ok().and_then(|place| u16::try_from(place).ok());
+        let nodes = readable(&table);
         // Neighbours mostly have the same primary.
         let mut last = (None, NONE);
         let routes = table.slots.iter().map(|configuration| {
             if configuration.primary != last.0 {
-                last = (configuration.primary, configuration.primary.and_then(place).unwrap_or(NONE));
+                last = (configuration.primary, place_of(configuration.primary, &nodes));
             }
             last.1
         });
-        let (routes, me) = (routes.collect(), place(me));
+        let routes = routes.collect();
+        Self::new(table, me, nodes, routes)
+    }
+
+    /// What a later table says to clients: what it has in common with this one is not looked at again.
+    pub(crate) fn followed_by(&self, table: Arc<Table>, me: NodeId) -> Self {
+        let nodes = readable(&table);
+        if nodes != self.nodes || table.slots.len() != self.routes.len() {
+            return Self::of(table, me);
+        }
+        let mut routes = self.routes.clone();
+        for (slot, configuration) in table.slots.changed(&self.table.slots) {
+            let route = usize::try_from(slot.0).ok().and_then(|slot| routes.get_mut(slot));
+            route.into_iter().for_each(|route| *route = place_of(configuration.primary, &nodes));
+        }
+        Self::new(table, me, nodes, routes)
+    }
+
+    fn new(table: Arc<Table>, me: NodeId, nodes: Box<[NodeId]>, routes: Box<[u16]>) -> Self {
+        let me = Some(place_of(Some(me), &nodes)).filter(|place| *place != NONE);
         let rendered = (0..table.keyspace_count()).map(|_| Rendered::default()).collect();
         Self { table, me, nodes, routes, rendered }
     }
@@ -128,8 +144,7 @@ impl SlotTable {
     /// The slots of a keyspace, in their order.
     fn slots_of(&self, keyspace: u8) -> impl Iterator<Item = Configuration> + '_ {
         let each = self.table.slots_each() as usize;
-        let first = usize::from(keyspace) * each;
-        (first..first + each).filter_map(|slot| self.table.slots.get(slot))
+        self.table.slots.from(Slot(u32::from(keyspace) * self.table.slots_each())).take(each)
     }
 
     /// How many copies in sync the slot has that has fewest.
@@ -161,6 +176,18 @@ impl SlotTable {
         });
         runs.filter(|&(.., place)| place != NONE).map(|(first, last, place)| (first, last, place.into()))
     }
+}
+
+/// The nodes whose address can be read, in their order.
+fn readable(table: &Table) -> Box<[NodeId]> {
+    let is_read = |member: &Member| member.address.parse::<NodeAddress>().is_ok();
+    let nodes = table.members.iter().filter(|(_, member)| is_read(member)).map(|(&id, _)| id);
+    nodes.take(usize::from(NONE)).collect()
+}
+
+fn place_of(node: Option<NodeId>, nodes: &[NodeId]) -> u16 {
+    let place = node.and_then(|node| nodes.binary_search(&node).ok());
+    place.and_then(|place| u16::try_from(place).ok()).unwrap_or(NONE)
 }
 
 #[cfg(test)]

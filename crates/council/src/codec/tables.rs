@@ -51,7 +51,6 @@ impl Update {
     /// be as it is.
     #[must_use]
     pub fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
-        let slots = (0..).map(Slot).zip(table.slots.iter());
         let is_newer = |node: &NodeId| members_since.get(node).is_none_or(|&changed| changed > since);
         let members = table.members.iter().filter(|(node, _)| is_newer(node));
         let is_gone = |node: &NodeId| !table.members.contains_key(node) && is_newer(node);
@@ -62,7 +61,7 @@ impl Update {
             keyspaces: table.keyspaces.to_vec(),
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
             left: members_since.keys().copied().filter(is_gone).collect(),
-            changed: slots.filter(|(_, slot)| slot.since > since).collect(),
+            changed: table.slots.newer(since).collect(),
         }
     }
 

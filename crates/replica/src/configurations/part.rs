@@ -68,16 +68,28 @@ impl Part {
         Some(Configuration { since: self.since.get(at)?, ..take(&mut placement)? })
     }
 
-    /// Whether some slot has a copy on that node.
-    pub(super) fn names(&self, node: NodeId) -> bool {
-        self.starts.iter().any(|&start| {
-            let mut placement = self.placements.get(usize::from(start)..).unwrap_or_default();
-            take(&mut placement).is_some_and(|placement| placement.has(node))
+    /// What slots have, each once and all of it that there is; since when stays open.
+    pub(super) fn placements(&self) -> impl Iterator<Item = Configuration> + '_ {
+        self.starts.iter().filter_map(|&start| take(&mut self.placements.get(usize::from(start)..)?))
+    }
+
+    /// All slots, each placement taken out once for all that have it.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Configuration> + '_ {
+        let placements: Vec<Configuration> = self.placements().collect();
+        self.which.iter().enumerate().filter_map(move |(at, &which)| {
+            Some(Configuration { since: self.since.get(at)?, ..*placements.get(usize::from(which))? })
         })
     }
 
-    pub(super) fn slots(&self) -> Vec<Configuration> {
-        (0..self.len()).filter_map(|at| self.get(at)).collect()
+    /// Whether any slot came to be as it is after that table.
+    pub(super) fn has_newer(&self, than: Version) -> bool {
+        match &self.since {
+            Since::Near(first, later) => {
+                let most = later.iter().copied().max();
+                most.is_some_and(|most| first.0 + u64::from(most) > than.0)
+            }
+            Since::Far(since) => since.iter().any(|since| *since > than),
+        }
     }
 }
 
@@ -207,7 +219,17 @@ mod tests {
                 })
                 .collect();
             let part = Part::of(&slots);
-            assert_eq!(part.slots(), slots, "seed {seed}");
+            assert!(part.slots().eq(slots.iter().copied()), "seed {seed}");
+            assert!((0..count).filter_map(|at| part.get(at)).eq(part.slots()), "seed {seed}");
+            let newest = slots.iter().map(|slot| slot.since).max().unwrap();
+            let before = Version(newest.0.saturating_sub(1));
+            assert_eq!(
+                (part.has_newer(before), part.has_newer(newest)),
+                (newest > before, false),
+                "seed {seed}"
+            );
+            let is_even = |slot: &Configuration| slot.epoch.0.is_multiple_of(2);
+            assert_eq!(part.placements().any(|one| is_even(&one)), slots.iter().any(is_even), "seed {seed}");
             assert_eq!((part.len(), part.get(count)), (count, None));
         }
     }

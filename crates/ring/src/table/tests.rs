@@ -181,6 +181,35 @@ fn nodes_are_found_whatever_their_numbers() {
 }
 
 #[test]
+fn a_table_that_follows_says_what_it_would_say_alone() {
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut table, mut seen) = (table(), SlotTable::of(Arc::new(table()), NodeId(1)));
+        for version in 8..40 {
+            table.version = Version(version);
+            let (slot, primary) = (random.usize(0..table.slots.len()), NodeId(random.u32(1..5)));
+            let before = table.slots.get(slot).unwrap();
+            let primary = table.members.contains_key(&primary).then_some(primary);
+            table.slots.set(slot, Configuration { primary, ..before });
+            match random.u8(..16) {
+                0 => table.slots.grow(table.slots.len() as u32 + u32::from(SLOTS)),
+                1 => drop(table.members.remove(&NodeId(2))),
+                2 => drop(table.members.insert(NodeId(2), table.members[&NodeId(3)].clone())),
+                _ => {}
+            }
+            if random.bool() {
+                table.slots.settle();
+            }
+            let table = Arc::new(table.clone());
+            seen = seen.followed_by(Arc::clone(&table), NodeId(1));
+            let alone = SlotTable::of(table, NodeId(1));
+            assert!(seen.routes == alone.routes && seen.nodes == alone.nodes, "seed {seed}, table {version}");
+            assert_eq!((seen.version(), seen.me), (Version(version), alone.me), "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn each_keyspace_is_told_of_as_if_it_were_the_only_one() {
     let mut table = table();
     let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 500 };
