@@ -1,5 +1,6 @@
 //! From the arguments to the exit code: parsing, the runtime, signals, and telling failures.
 
+use crate::events;
 use crate::failure::USAGE_EXIT;
 use crate::options::{Color, read_settings};
 use crate::output::report;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tracing_subscriber::EnvFilter;
 
 /// Exit codes that shells expect after the signals.
 const INTERRUPTED_EXIT: u8 = 130;
@@ -72,8 +72,8 @@ pub fn execute(
     global: &GlobalArguments,
     verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> ExitCode {
-    tell_warnings(global.json);
-    let (result, colored) = match read_settings(global) {
+    let settings = events::tell(global.json).and_then(|()| read_settings(global));
+    let (result, colored) = match settings {
         Ok(settings) => {
             let colored = use_colors(&settings);
             (run(&Session::new(global, settings), verb), colored)
@@ -89,24 +89,6 @@ pub fn execute(
             ExitCode::from(failure.exit())
         }
     }
-}
-
-/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing. Where nobody looks
-/// on, each event has its time; with `ATOLL_LOG_FORMAT=json` each is an object on a line.
-fn tell_warnings(json: bool) {
-    let wanted = std::env::var_os("ATOLL_LOG").and_then(|filter| EnvFilter::try_new(filter.to_str()?).ok());
-    // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra warns of is a node
-    // that it does without, or comes back as our own error.
-    let filter = wanted.unwrap_or_else(|| EnvFilter::new(if json { "off" } else { "warn,scylla=off" }));
-    let is_watched = std::io::stderr().is_terminal();
-    let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let wants_objects = std::env::var_os("ATOLL_LOG_FORMAT").is_some_and(|format| format == "json");
-    // It can only fail when somebody has set one before, which is as good.
-    let _ = match (wants_objects, is_watched) {
-        (true, _) => events.json().flatten_event(true).try_init(),
-        (false, true) => events.with_ansi(true).with_target(false).without_time().try_init(),
-        (false, false) => events.with_ansi(false).with_target(false).try_init(),
-    };
 }
 
 fn use_colors(settings: &Settings) -> bool {

@@ -106,6 +106,20 @@ fn nonsense_at_every_verb_gets_an_error_with_a_hint_and_the_exit_code_of_usage()
 }
 
 #[test]
+fn events_of_a_kind_that_there_is_not_are_refused_before_anything_is_done() {
+    let place = Place::new();
+    for (name, value) in [("ATOLL_LOG", "info=loud"), ("ATOLL_LOG_FORMAT", "xml")] {
+        let mut command = place.command(&["kv", "put", "--store", "data", "part", "cell", "value"]);
+        let data = command.get_current_dir().unwrap().join("data");
+        let output = command.env(name, value).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(name) && told.contains(value) && told.contains("hint: say "), "{told}");
+        assert!(!data.exists(), "{name}");
+    }
+}
+
+#[test]
 fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
     let seed = 31;
     let mut random = fastrand::Rng::with_seed(seed);
