@@ -130,6 +130,7 @@ impl Ring {
             persistence: self.persistence,
             memory_bytes: 64 << 20,
             others: Some(others),
+            metrics: Some("127.0.0.1:0".parse().unwrap()),
             ..NodeOptions::default()
         };
         self.nodes.insert(node, Node::start(options).unwrap());
@@ -219,6 +220,12 @@ fn a_node_says_to_whom_it_has_no_connection() {
     while unreached_by(&ring.nodes[&1]) != [2] || unreached_by(&ring.nodes[&3]) != [2] {
         assert!(started.elapsed() < LONG, "{:?}", unreached_by(&ring.nodes[&1]));
     }
+    // What is told of it is a second old at most.
+    let told = |node: u8| format!("atoll_ring_node_unreached{{node=\"{node}\"}} 1");
+    while !ring.nodes[&1].metrics_text().contains(&told(2)) {
+        assert!(started.elapsed() < LONG, "{}", ring.nodes[&1].metrics_text());
+    }
+    assert!(!ring.nodes[&1].metrics_text().contains(&told(3)));
 }
 
 #[test]
