@@ -227,11 +227,7 @@ impl Replica {
             Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
         };
         let known = self.pending.as_ref().unwrap_or(&self.table);
-        let leads = match copy.primary.is_some() && self.pending.is_none() {
-            true => Some(self.me),
-            false => known.slot(slot).primary,
-        };
-        debug_assert_eq!(leads, known.slot(slot).primary);
+        let leads = known.slot(slot).primary;
         let knowing = Knowing {
             table: &self.table,
             leases: &self.leases,

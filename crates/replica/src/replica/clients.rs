@@ -48,11 +48,6 @@ impl Replica {
     }
 
     fn place(&self, slot: Slot) -> Place {
-        if self.pending.is_none() && self.leads(slot) {
-            // The copy knows what the table says about it, and is asked sooner.
-            debug_assert_eq!(self.table.slot(slot).primary, Some(self.me));
-            return Place::Here;
-        }
         let known = self.known().slot(slot);
         if known.primary == Some(self.me) {
             return if self.leads(slot) { Place::Here } else { Place::HereSoon };
