@@ -143,8 +143,8 @@ impl SlotTable {
 
     /// The slots of a keyspace, in their order.
     fn slots_of(&self, keyspace: u8) -> impl Iterator<Item = Configuration> + '_ {
-        let each = self.table.slots_each() as usize;
-        self.table.slots.from(Slot(u32::from(keyspace) * self.table.slots_each())).take(each)
+        let each = self.table.slots_each();
+        self.table.slots.from(Slot(u32::from(keyspace) * each)).take(each as usize)
     }
 
     /// How many copies in sync the slot has that has fewest.
