@@ -1,7 +1,7 @@
 //! Clients as ZHT has them: each asks one thing after the other, of whichever node has the key, and waits for the answer.
 //!
 //! Keys of 15 bytes are inserted with 132 bytes, looked up a little later, and removed a little later still. A client has a
-//! connection to every node.
+//! connection to every node, or makes one for each operation.
 //!
 //! Invariant: an answer that is not exactly what it must be ends the measurement with an error.
 
@@ -34,32 +34,35 @@ pub struct Asked {
     pub machine_busy: f64,
 }
 
-/// What one client did while nobody else asked.
-#[derive(Default)]
-pub struct Alone {
-    pub connected_us: f64,
-    pub connecting_us: f64,
-    pub connecting_node_us: f64,
-    pub connecting_client_us: f64,
-}
-
 /// Where all clients are.
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
 const OVER: u8 = 2;
 
+/// How clients come to a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// On a connection that is there.
+    Kept,
+    /// On one that is made for the operation, and ends with it.
+    Made,
+}
+
 /// Has as many clients ask as there are nodes.
 pub fn all(
     nodes: &[SocketAddr],
     leaders: &[usize],
+    lines: Lines,
     node_seconds: impl Fn() -> f64,
     (warm, measured): (Duration, Duration),
     seed: u64,
 ) -> Result<Asked, ScaleError> {
     let state = AtomicU8::new(WARMING);
     let pieces = Pieces::seeded(seed);
-    let clients: Vec<Client<'_>> = (0..nodes.len())
-        .map(|number| Client::connect(number as u32, nodes, leaders, &pieces))
+    // Keys of those who make connections are those of nobody else.
+    let first = if lines == Lines::Made { nodes.len() + 1 } else { 0 };
+    let clients: Vec<Client<'_>> = (first..first + nodes.len())
+        .map(|number| Client::new(number as u32, nodes, leaders, lines, &pieces))
         .collect::<Result<_, _>>()?;
     std::thread::scope(|scope| {
         let state = &state;
@@ -96,28 +99,18 @@ pub fn all(
     })
 }
 
-/// Has one client ask, on connections that are there and then on one for each operation.
-pub fn alone(
+/// Microseconds of an operation of one client, on connections that are there, while nobody else asks.
+pub fn alone_us(
     nodes: &[SocketAddr],
     leaders: &[usize],
-    node_seconds: impl Fn() -> f64,
     measured: Duration,
     seed: u64,
-) -> Result<Alone, ScaleError> {
+) -> Result<f64, ScaleError> {
     let pieces = Pieces::seeded(seed);
     // Its keys are those of none that asks later.
-    let mut client = Client::connect(nodes.len() as u32, nodes, leaders, &pieces)?;
-    let connected = client.ask_for(measured, false)?;
-    let before = (node_seconds(), own_cpu_seconds());
-    let connecting = client.ask_for(measured, true)?;
-    let after = (node_seconds(), own_cpu_seconds());
-    let each = |seconds: f64, tally: &Tally| seconds * 1e6 / tally.operations.max(1) as f64;
-    Ok(Alone {
-        connected_us: each(connected.nanoseconds as f64 / 1e9, &connected),
-        connecting_us: each(connecting.nanoseconds as f64 / 1e9, &connecting),
-        connecting_node_us: each(after.0 - before.0, &connecting),
-        connecting_client_us: each(after.1 - before.1, &connecting),
-    })
+    let mut client = Client::new(nodes.len() as u32, nodes, leaders, Lines::Kept, &pieces)?;
+    let tally = client.ask_for(measured)?;
+    Ok(tally.nanoseconds as f64 / 1000.0 / tally.operations.max(1) as f64)
 }
 
 #[derive(Default)]
@@ -140,6 +133,7 @@ struct Client<'a> {
     nodes: &'a [SocketAddr],
     leaders: &'a [usize],
     pieces: &'a Pieces,
+    /// To each node, or none.
     lines: Vec<TcpStream>,
     first: u32,
     asked: u32,
@@ -148,13 +142,15 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn connect(
+    fn new(
         number: u32,
         nodes: &'a [SocketAddr],
         leaders: &'a [usize],
+        lines: Lines,
         pieces: &'a Pieces,
     ) -> Result<Self, ScaleError> {
-        let lines = nodes.iter().map(line).collect::<io::Result<_>>();
+        let kept = if lines == Lines::Kept { nodes } else { &[] };
+        let lines = kept.iter().map(line).collect::<io::Result<_>>();
         let lines = lines.map_err(ScaleError::io("connect a client"))?;
         let first = number * KEYS_OF_ONE;
         Ok(Self { nodes, leaders, pieces, lines, first, asked: 0, out: Vec::new(), heard: vec![0; 1024] })
@@ -163,7 +159,7 @@ impl<'a> Client<'a> {
     fn ask_until(&mut self, state: &AtomicU8) -> Result<Tally, ScaleError> {
         let mut tally = Tally::default();
         loop {
-            let took = self.ask(false)?;
+            let took = self.ask()?;
             match state.load(Ordering::Relaxed) {
                 WARMING => {}
                 COUNTING => tally.count(took),
@@ -172,19 +168,19 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn ask_for(&mut self, time: Duration, connects: bool) -> Result<Tally, ScaleError> {
+    fn ask_for(&mut self, time: Duration) -> Result<Tally, ScaleError> {
         let (start, mut tally) = (Instant::now(), Tally::default());
         while start.elapsed() < time {
-            tally.count(self.ask(connects)?);
+            tally.count(self.ask()?);
         }
         Ok(tally)
     }
 
     /// The next operation: how long it took.
-    fn ask(&mut self, connects: bool) -> Result<Duration, ScaleError> {
+    fn ask(&mut self) -> Result<Duration, ScaleError> {
         let (turn, what) = (self.asked / 3, self.asked % 3);
         self.asked += 1;
-        let Some(turn) = turn.checked_sub(what * BEHIND) else { return self.ask(connects) };
+        let Some(turn) = turn.checked_sub(what * BEHIND) else { return self.ask() };
         let number = self.first + turn % KEYS_OF_ONE;
         let key = Pieces::key(number);
         let piece = self.pieces.piece(number, 0);
@@ -208,12 +204,12 @@ impl<'a> Client<'a> {
         let at = self.leaders[slot_of(&key)];
         let begin = Instant::now();
         let mut made;
-        let line = match connects {
-            true => {
+        let line = match self.lines.get_mut(at) {
+            Some(kept) => kept,
+            None => {
                 made = line(&self.nodes[at]).map_err(ScaleError::io("connect a client"))?;
                 &mut made
             }
-            false => &mut self.lines[at],
         };
         let length =
             exchange(line, &self.out, expected, &mut self.heard).map_err(ScaleError::io("ask a node"))?;

@@ -10,6 +10,8 @@ use super::real::Measured;
 pub const AT_HAND: usize = 4;
 const STEPS: usize = 6;
 const SECONDS: f64 = 0.5;
+const WAKE_US_MAX: f64 = 200.0;
+const FACTOR_MAX: f64 = 10.0;
 
 /// Microseconds, unless something else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -43,14 +45,15 @@ impl Costs {
         let idle_two = two.idle_processors.max(0.0);
         let idle_power = (four.idle_processors / idle_two.max(1e-6)).max(1.0).log2().min(1.0);
         let mut costs = Self { idle_two, idle_power, ..Self::default() };
-        let own = |measured: &Measured| {
-            // Ticks go on beside operations, and belong to none.
-            let ticks = costs.idle_of_one(measured.nodes) * measured.nodes as f64 * 1e6 / measured.throughput;
-            ((measured.node_us - ticks).max(0.1), measured.client_us)
+        // Ticks go on beside operations, and belong to none.
+        let own = |nodes: usize, node_us: f64, throughput: f64| {
+            (node_us - costs.idle_of_one(nodes) * nodes as f64 * 1e6 / throughput).max(0.1)
         };
-        let ((node_two, client_two), (node_four, client_four)) = (own(two), own(four));
-        let connect = |with: f64, without: f64| (with - without).max(0.0);
-        costs.connect_us = (connect(two.connecting_us.0, node_two), connect(two.connecting_us.1, client_two));
+        let (node_two, client_two) = (own(2, two.node_us, two.throughput), two.client_us);
+        let (node_four, client_four) = (own(4, four.node_us, four.throughput), four.client_us);
+        let made = two.connecting;
+        let node_made = own(2, made.node_us, made.throughput);
+        costs.connect_us = ((node_made - node_two).max(0.0), (made.client_us - client_two).max(0.0));
         costs.node_warm_us = node_two;
         costs.client_warm_us = client_two;
         let run = |costs: &Self, nodes| events::run(&Machine::shared(*costs, nodes, processors), SECONDS, 1);
@@ -67,13 +70,27 @@ impl Costs {
         }
         // What is not seen in anybody's processor time: interrupts, and processors that wait though there is work.
         costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
-        let wake_us = bisected(two.throughput, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
+        let wake_us =
+            bisected(two.throughput, WAKE_US_MAX, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
         // One client alone waits for no processor, but is woken and has its node woken: more than half of what that takes
         // beside the work is somebody else's doing.
-        let beside_us = (two.alone_us.1 - costs.node_warm_us - costs.client_warm_us).max(0.0);
+        let beside_us = (two.alone_us - costs.node_warm_us - costs.client_warm_us).max(0.0);
         costs.wake_us = wake_us.min(beside_us / 2.0);
         costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
-        costs
+        costs.connections_scaled(four.connecting.throughput, |costs| {
+            let machine = Machine { connecting_share: 1.0, ..Machine::shared(*costs, 4, processors) };
+            events::run(&machine, SECONDS, 1).throughput
+        })
+    }
+
+    /// With connections that take as much longer, or shorter, that the model does as much with them as was measured.
+    fn connections_scaled(self, throughput: f64, run: impl Fn(&Self) -> f64) -> Self {
+        let with = |factor: f64| Self {
+            connect_us: (self.connect_us.0 * factor, self.connect_us.1 * factor),
+            ..self
+        };
+        let factor = bisected(throughput, FACTOR_MAX, |factor| run(&with(factor)));
+        with(factor)
     }
 
     /// Lengthens everything until the model does as much as was measured.
@@ -92,9 +109,9 @@ impl Costs {
     }
 }
 
-/// How long waking takes where so much is done; none if less is done without it.
-fn bisected(throughput: f64, run: impl Fn(f64) -> f64) -> f64 {
-    let (mut low, mut high) = (0.0, 200.0);
+/// How large that is which leaves so much to be done; nothing if less is done without it.
+fn bisected(throughput: f64, most: f64, run: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0, most);
     if run(low) <= throughput {
         return 0.0;
     }

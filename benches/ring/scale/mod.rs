@@ -115,8 +115,8 @@ impl ScaleError {
 /// What was found.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
-    /// Each number of processes, and what the model says of it.
-    pub processes: Vec<(Measured, Outcome)>,
+    /// Each number of processes, in each round.
+    pub processes: Vec<Vec<Compared>>,
     /// What the model was fitted to.
     pub costs: Option<Costs>,
     /// Up to a million, each on a host of its own: by the network, and by whether connections are kept.
@@ -129,6 +129,59 @@ pub struct Findings {
     pub missing: Vec<String>,
     /// Whether an answer was wrong.
     pub is_wrong: bool,
+}
+
+/// So many processes in one round, and what the model says of them that knows two and four of this round.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Compared {
+    /// What they did.
+    pub real: Measured,
+    /// On connections that are kept.
+    pub kept: Outcome,
+    /// On connections that are made for each operation.
+    pub connecting: Outcome,
+}
+
+impl Compared {
+    fn new(real: Measured, costs: Costs) -> Self {
+        let machine = |connecting_share| Machine {
+            connecting_share,
+            ..Machine::shared(costs, real.nodes, processors())
+        };
+        let run = |connecting_share| events::run(&machine(connecting_share), SECONDS, real.nodes as u64);
+        let (kept, connecting) = (run(0.0), run(1.0));
+        Self { real, kept, connecting }
+    }
+
+    /// How far the model is off, in percent of what was measured.
+    fn kept_off(&self) -> f64 {
+        (self.kept.throughput / self.real.throughput - 1.0) * 100.0
+    }
+
+    fn connecting_off(&self) -> f64 {
+        (self.connecting.throughput / self.real.connecting.throughput - 1.0) * 100.0
+    }
+}
+
+/// All numbers of processes in one round, from two on.
+type Round = [Measured; COUNTS.len()];
+
+/// The model is fitted anew in each round: a machine that is slower for a while is so for all numbers of processes.
+fn compared(rounds: &[Round]) -> Vec<Vec<Compared>> {
+    let fitted: Vec<Costs> =
+        rounds.iter().map(|round| Costs::fitted(&round[0], &round[1], processors())).collect();
+    let all = |place: usize| {
+        let pairs = rounds.iter().zip(&fitted);
+        pairs.map(|(round, costs)| Compared::new(round[place], *costs)).collect()
+    };
+    (0..COUNTS.len()).map(all).collect()
+}
+
+/// Whoever is in the middle.
+fn middle<T: Copy>(all: &[T], by: impl Fn(&T) -> f64) -> Option<T> {
+    let mut all = all.to_vec();
+    all.sort_by(|one, other| by(one).total_cmp(&by(other)));
+    all.get(all.len() / 2).copied()
 }
 
 /// Measures, fits, and goes up; `told` hears of each step.
@@ -157,14 +210,15 @@ impl Findings {
     }
 
     fn model(&mut self, scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
-        let measured = measured(scale, place, told)?;
-        let costs = Costs::fitted(&measured[0], &measured[1], processors());
+        let rounds = measured(scale, place, told)?;
+        self.processes = compared(&rounds);
+        let of = |place: usize| {
+            let all: Vec<Measured> = rounds.iter().map(|round| round[place]).collect();
+            middle(&all, |one| one.throughput)
+        };
+        let (Some(two), Some(four)) = (of(0), of(1)) else { return Ok(()) };
+        let costs = Costs::fitted(&two, &four, processors());
         self.costs = Some(costs);
-        for of_real in measured {
-            let machine = Machine::shared(costs, of_real.nodes, processors());
-            let of_model = events::run(&machine, SECONDS, of_real.nodes as u64);
-            self.processes.push((of_real, of_model));
-        }
         let effort = match scale.measured_ms {
             _ if is_trial(scale) => Effort::TRIAL,
             time if time < Scale::FULL.measured_ms => Effort::QUICK,
@@ -186,21 +240,16 @@ fn is_trial(scale: Scale) -> bool {
     scale.measured_ms < Scale::QUICK.measured_ms
 }
 
-/// Each number of processes: the round in the middle, by throughput. In each round all numbers have their turn.
-fn measured(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<Vec<Measured>, ScaleError> {
+/// In each round all numbers have their turn.
+fn measured(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<Vec<Round>, ScaleError> {
     let (warm, time) = (Duration::from_millis(scale.warm_ms), Duration::from_millis(scale.measured_ms));
-    let mut rounds: [Vec<Measured>; COUNTS.len()] = Default::default();
-    for round in 0..scale.rounds {
-        for (count, rounds) in COUNTS.into_iter().zip(&mut rounds) {
-            told(&format!("scale, round {} of {}, {count} processes", round + 1, scale.rounds));
+    let mut rounds = vec![Round::default(); scale.rounds];
+    for (number, round) in rounds.iter_mut().enumerate() {
+        for (count, measured) in COUNTS.into_iter().zip(round) {
+            told(&format!("scale, round {} of {}, {count} processes", number + 1, scale.rounds));
             let processes = Processes::start(count, place, told)?;
-            rounds.push(processes.measure(warm, time, round as u64)?);
+            *measured = processes.measure(warm, time, number as u64)?;
         }
     }
-    let middle = |mut rounds: Vec<Measured>| {
-        rounds.sort_by(|one, other| one.throughput.total_cmp(&other.throughput));
-        let middle = rounds.len() / 2;
-        rounds.into_iter().nth(middle)
-    };
-    Ok(rounds.into_iter().filter_map(middle).collect())
+    Ok(rounds)
 }

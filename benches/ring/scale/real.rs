@@ -3,7 +3,7 @@
 //! Invariant: every answer is judged, and a wrong one fails the phase.
 
 use super::ScaleError;
-use super::asking::{self, Asked};
+use super::asking::{self, Asked, Lines};
 use crate::local::Status;
 use crate::servers::{Kept, Place};
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SPREAD_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// What so many processes did.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Measured {
     /// Nodes, and as many clients.
     pub nodes: usize,
@@ -40,10 +40,35 @@ pub struct Measured {
     pub busy_processors: f64,
     /// Processors that neither nodes nor clients used, but somebody did.
     pub others: f64,
-    /// Microseconds of one operation on a connection that is made for it, when nobody else asks; and on one that is there.
-    pub alone_us: (f64, f64),
-    /// Processor time of nodes and of the client for one operation on a connection that is made for it.
-    pub connecting_us: (f64, f64),
+    /// Microseconds of one operation when nobody else asks.
+    pub alone_us: f64,
+    /// The same clients, who make a connection for each operation.
+    pub connecting: Connecting,
+}
+
+/// What processes did whose clients make a connection for each operation.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Connecting {
+    /// Operations a second, of all together.
+    pub throughput: f64,
+    /// Microseconds of an operation with its connection, as a client sees it: the mean.
+    pub latency_us: f64,
+    /// Microseconds of processor time of all nodes for an operation.
+    pub node_us: f64,
+    /// The same of all clients.
+    pub client_us: f64,
+}
+
+impl Connecting {
+    fn of(asked: &Asked) -> Self {
+        let operations = asked.operations as f64;
+        Self {
+            throughput: operations / asked.seconds,
+            latency_us: asked.latency_us,
+            node_us: asked.node_seconds * 1e6 / operations,
+            client_us: asked.client_seconds * 1e6 / operations,
+        }
+    }
 }
 
 /// Nodes on the loopback.
@@ -135,9 +160,11 @@ impl Processes {
         let idle_from = (Instant::now(), self.cpu_seconds());
         std::thread::sleep(measured);
         let idle_processors = (self.cpu_seconds() - idle_from.1) / idle_from.0.elapsed().as_secs_f64();
-        let alone = asking::alone(&self.addresses, &leaders, || self.cpu_seconds(), measured / 2, seed)?;
-        let asked: Asked =
-            asking::all(&self.addresses, &leaders, || self.cpu_seconds(), (warm, measured), seed)?;
+        let alone_us = asking::alone_us(&self.addresses, &leaders, measured / 2, seed)?;
+        let all = |lines| -> Result<Asked, ScaleError> {
+            asking::all(&self.addresses, &leaders, lines, || self.cpu_seconds(), (warm, measured), seed)
+        };
+        let asked = all(Lines::Kept)?;
         let operations = asked.operations as f64;
         Ok(Measured {
             nodes: self.nodes.len(),
@@ -151,8 +178,8 @@ impl Processes {
             busy_processors: asked.machine_busy,
             others: (asked.machine_busy - (asked.node_seconds + asked.client_seconds) / asked.seconds)
                 .max(0.0),
-            alone_us: (alone.connecting_us, alone.connected_us),
-            connecting_us: (alone.connecting_node_us, alone.connecting_client_us),
+            alone_us,
+            connecting: Connecting::of(&all(Lines::Made)?),
         })
     }
 }

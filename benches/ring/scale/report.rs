@@ -2,7 +2,7 @@
 
 use super::large::{SIZE_MAX, Size};
 use super::network::Shape;
-use super::{FITTED, Findings};
+use super::{Compared, FITTED, Findings, middle};
 use crate::report::Row;
 
 /// Processors that others may use while processes are measured.
@@ -20,17 +20,21 @@ impl Findings {
 
     /// A model that is fitted while others work takes their time for that of nodes.
     fn disturbed(&self) -> Option<String> {
-        let others = self.processes.iter().map(|(real, _)| real.others).fold(0.0, f64::max);
+        let rounds = self.processes.iter().flatten();
+        let others = rounds.map(|compared| compared.real.others).fold(0.0, f64::max);
         (others > OTHERS_MAX)
             .then(|| format!("others used {others:.2} processors while processes were measured"))
     }
 
-    /// How far the model is off, of all numbers of processes that it was not fitted on: the worst.
-    fn off(&self) -> Option<f64> {
-        let off = |(real, model): &(super::Measured, super::Outcome)| {
-            (model.throughput / real.throughput - 1.0).abs() * 100.0
-        };
-        self.processes.iter().skip(FITTED).map(off).reduce(f64::max)
+    /// How far the model is off, of all numbers of processes that it was not fitted on: the worst of those.
+    fn predicted(&self, words: &str, off: fn(&Compared) -> f64) -> Row {
+        let bar = format!("predicted over measured, worst of 8, 16, 32{words}");
+        let mut row = Row::at_most(bar, "%", 15.0, None);
+        let middles = self.processes.iter().filter_map(|rounds| middle(rounds, off));
+        let each: Vec<_> = middles.map(|one| (one.real.nodes, off(&one))).collect();
+        row.peers.extend(each.iter().map(|(nodes, off)| (format!("{nodes} processes"), *off)));
+        let worst = each.iter().skip(FITTED).map(|(_, off)| off.abs()).reduce(f64::max);
+        row.judged(worst, self.spoiled())
     }
 
     /// With a million nodes, in the network that is worst.
@@ -44,12 +48,8 @@ impl Findings {
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let spoiled = findings.spoiled();
     let mut rows = table_rows(findings);
-    let mut predicted = Row::at_most("predicted over measured, worst of 8, 16, 32", "%", 15.0, None);
-    for (real, model) in &findings.processes {
-        let off = (model.throughput / real.throughput - 1.0) * 100.0;
-        predicted.peers.insert(format!("{} processes", real.nodes), off);
-    }
-    rows.push(predicted.judged(findings.off(), spoiled.clone()));
+    rows.push(findings.predicted("", Compared::kept_off));
+    rows.push(findings.predicted(", a connection for each operation", Compared::connecting_off));
     for (is_kept, words) in [(true, "connections kept"), (false, "10,000 connections a node")] {
         let bar = format!("efficiency at 1,000,000 nodes, {words}");
         let mut row = Row::at_least(bar, "%", 30.0, Some(50.0));
@@ -87,8 +87,23 @@ fn table_rows(findings: &Findings) -> Vec<Row> {
 /// Everything, for people.
 pub fn print(findings: &Findings) {
     print_tables(findings);
+    print_processes(&findings.processes);
+    if let Some(costs) = findings.costs {
+        println!("fitted: {costs:?}");
+    }
+    println!();
+    for (shape, is_kept, sizes) in &findings.large {
+        print_large(*shape, *is_kept, sizes);
+    }
+    for why in &findings.missing {
+        println!("missing: {why}");
+    }
+}
+
+fn print_processes(processes: &[Vec<Compared>]) {
     println!(
-        "Processes that are a node and a client each, on this machine: measured, and by a model that knows the first {FITTED}"
+        "Processes that are a node and a client each, on this machine: measured, and by a model that knows the first {FITTED};\n\
+         of each the round in the middle, by how far the model is off"
     );
     println!(
         "{:>9} {:>11} {:>9} {:>7} {:>11} {:>9} {:>10} {:>9} {:>8} {:>8}",
@@ -103,13 +118,14 @@ pub fn print(findings: &Findings) {
         "client us",
         "others"
     );
-    for (real, model) in &findings.processes {
+    for compared in processes.iter().filter_map(|rounds| middle(rounds, Compared::kept_off)) {
+        let (real, model) = (&compared.real, &compared.kept);
         println!(
             "{:>9} {:>11.0} {:>9.0} {:>5.1} % {:>11.1} {:>9.1} {:>10.0} {:>9.1} {:>8.1} {:>8.2}",
             real.nodes,
             real.throughput,
             model.throughput,
-            (model.throughput / real.throughput - 1.0) * 100.0,
+            compared.kept_off(),
             real.latency_us,
             model.latency_us,
             real.p99_us,
@@ -118,15 +134,21 @@ pub fn print(findings: &Findings) {
             real.others,
         );
     }
-    if let Some(costs) = findings.costs {
-        println!("fitted: {costs:?}");
-    }
-    println!();
-    for (shape, is_kept, sizes) in &findings.large {
-        print_large(*shape, *is_kept, sizes);
-    }
-    for why in &findings.missing {
-        println!("missing: {why}");
+    println!("The same with a connection for each operation");
+    for compared in processes.iter().filter_map(|rounds| middle(rounds, Compared::connecting_off)) {
+        let (real, model) = (&compared.real.connecting, &compared.connecting);
+        println!(
+            "{:>9} {:>11.0} {:>9.0} {:>5.1} % {:>11.1} {:>9.1} {:>10} {:>9.1} {:>8.1}",
+            compared.real.nodes,
+            real.throughput,
+            model.throughput,
+            compared.connecting_off(),
+            real.latency_us,
+            model.latency_us,
+            "",
+            real.node_us,
+            real.client_us,
+        );
     }
 }
 
