@@ -90,7 +90,14 @@ pub struct Featured {
     pub test: &'static str,
 }
 
-/// Each is built and run alone: planted bugs and scheduled threads must not get into any other build.
+impl Featured {
+    /// What to call it.
+    pub fn name(&self) -> String {
+        format!("{}/{} with feature {}", self.package, self.test, self.feature)
+    }
+}
+
+/// All of a feature are built together, and nothing else is: planted bugs and scheduled threads must not get into any other build.
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "planted" },

@@ -4,6 +4,7 @@
 
 mod commands;
 mod guest;
+mod lanes;
 mod programs;
 mod python;
 mod sanitizer;
@@ -12,7 +13,7 @@ mod summary;
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
 use crate::failure::Failure;
-use crate::rooms::{self, Featured, ROOMS, Room};
+use crate::rooms::{self, ROOMS, Room};
 use crate::tests_output::Tally;
 use crate::{cargo, run};
 use guest::Guest;
@@ -31,18 +32,19 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         return Err(arguments.wrong(format!("there is no room {room:?}; there is: {known}")));
     }
     arguments.finish()?;
+    let is_alone = room.is_some();
     let wanted = |name: &str| room.as_deref().is_none_or(|room| room == name);
     heading("Building the tests");
     let mut summary = Summary::default();
     let started = Instant::now();
-    let built = match programs::build(room.as_deref()) {
+    let mut built = match programs::build(room.as_deref()) {
         Ok(built) => built,
         Err(failure) => return summary.end_without_a_build(failure),
     };
     summary.built(started.elapsed());
     heading("Running the tests");
     for room in ROOMS.iter().filter(|room| wanted(room.name)) {
-        summary.add(visit(room, &built)?);
+        summary.add(visit(room, &mut built, is_alone.then_some(room.name))?);
     }
     if wanted("docs") {
         summary.add(documentation(&built)?);
@@ -56,7 +58,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     summary.end()
 }
 
-fn visit(room: &Room, built: &Built) -> Result<Visit, Failure> {
+fn visit(room: &Room, built: &mut Built, alone: Option<&str>) -> Result<Visit, Failure> {
     let started = Instant::now();
     let limit = Duration::from_secs(room.budget_minutes * 60 * LIMIT_FACTOR);
     let mut tally = Tally::default();
@@ -65,7 +67,10 @@ fn visit(room: &Room, built: &Built) -> Result<Visit, Failure> {
         tally.add(run_one(program, limit, &guest)?);
     }
     for featured in rooms::FEATURED.iter().filter(|featured| featured.room == room.name) {
-        tally.add(run_featured(featured, limit, &guest)?);
+        match built.featured(featured, alone)? {
+            Some(program) => tally.add(run_one(program, limit, &guest)?),
+            None => tally.add(Tally { failed: vec![featured.name()], ..Tally::default() }),
+        }
     }
     Ok(Visit { room: room.name, took: started.elapsed(), budget_minutes: room.budget_minutes, tally })
 }
@@ -76,27 +81,6 @@ fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, F
     let mut step = Step::start(&program.name);
     let ran = run::streamed(&program.name, &mut command, &mut step, Some(limit), |_| Ok(()))?;
     let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
-    judge(step, &tally, &ran.everything);
-    Ok(tally)
-}
-
-/// Builds a test program with its feature, and runs it.
-fn run_featured(featured: &Featured, limit: Duration, guest: &Guest) -> Result<Tally, Failure> {
-    let name = format!("{}/{} with feature {}", featured.package, featured.test, featured.feature);
-    let command = |more: &[&str]| {
-        let mut command = cargo::building()?;
-        command.args(["test", "--package", featured.package, "--features", featured.feature]);
-        command.args(["--test", featured.test]).args(cargo::locked()).args(more);
-        Ok::<_, Failure>(command)
-    };
-    if run::step(&format!("build {name}"), &mut command(&["--no-run"])?).is_err() {
-        return Ok(Tally { failed: vec![name], ..Tally::default() });
-    }
-    let mut step = Step::start(&name);
-    let mut program = command(&["--", "--show-output"])?;
-    program.envs(guest.environment()?);
-    let ran = run::streamed(&name, &mut program, &mut step, Some(limit), |_| Ok(()))?;
-    let tally = Tally::read(&name, &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);
     Ok(tally)
 }

@@ -2,9 +2,10 @@
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
-use crate::rooms::{OTHERS, ROOMS};
+use crate::rooms::{FEATURED, Featured, OTHERS, ROOMS};
 use crate::{cargo, cassandra, run};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,23 +27,45 @@ impl Program {
         command.env("CARGO_MANIFEST_DIR", &self.folder).env("RUST_BACKTRACE", "1");
         Ok(command)
     }
+
+    /// Something else that is run as if it were one.
+    #[cfg(test)]
+    pub fn for_test(name: &str, executable: &str) -> Self {
+        let folder = std::env::temp_dir();
+        Self { package: name.to_owned(), name: name.to_owned(), executable: executable.into(), folder }
+    }
 }
 
 /// What a build left.
+#[derive(Default)]
 pub struct Built {
     /// Test programs.
     pub programs: Vec<Program>,
     /// The `atoll` program, if it was built.
     pub atoll: Option<PathBuf>,
+    /// Those with each feature, from when the first of them was asked for; none if they could not be built.
+    featured: BTreeMap<&'static str, Vec<Program>>,
+}
+
+impl Built {
+    /// A test program with its feature. The first that is asked for has all with that feature built: of its room, or of all.
+    pub fn featured(&mut self, wanted: &Featured, room: Option<&str>) -> Result<Option<&Program>, Failure> {
+        if !self.featured.contains_key(wanted.feature) {
+            let programs = build_featured(wanted.feature, room)?;
+            self.featured.insert(wanted.feature, programs);
+        }
+        let programs = self.featured.get(wanted.feature).into_iter().flatten();
+        Ok(programs.into_iter().find(|program| program.package == wanted.package))
+    }
 }
 
 /// Builds the tests of a room, or of all; a room without a crate needs the program alone.
 pub fn build(room: Option<&str>) -> Result<Built, Failure> {
     if room == Some("sanitizer") {
-        return Ok(Built { programs: Vec::new(), atoll: None });
+        return Ok(Built::default());
     }
     if room.is_some_and(|room| OTHERS.contains(&room)) {
-        return Ok(Built { programs: Vec::new(), atoll: build_atoll()? });
+        return Ok(Built { atoll: build_atoll()?, ..Built::default() });
     }
     let mut built = build_tests(room)?;
     if built.atoll.is_none() && room.is_none() {
@@ -52,8 +75,7 @@ pub fn build(room: Option<&str>) -> Result<Built, Failure> {
 }
 
 fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
-    let mut command = cargo::building()?;
-    command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
+    let mut command = building()?;
     // Tests of that room lie in any crate.
     let room = room.filter(|name| *name != cassandra::ROOM);
     match room.and_then(|name| ROOMS.iter().find(|room| room.name == name)) {
@@ -66,8 +88,20 @@ fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
             command.arg("--workspace");
         }
     }
-    let mut step = Step::start("cargo test --no-run");
-    let ran = run::watched("cargo test --no-run", &mut command, &mut step)?;
+    built_by("cargo test --no-run", &mut command)
+}
+
+/// Cargo, asked to build tests and to say what it built.
+pub fn building() -> Result<Command, Failure> {
+    let mut command = cargo::building()?;
+    command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
+    Ok(command)
+}
+
+/// What Cargo built, as one step.
+pub fn built_by(name: &str, command: &mut Command) -> Result<Built, Failure> {
+    let mut step = Step::start(name);
+    let ran = run::watched(name, command, &mut step)?;
     if ran.status.success() {
         step.end(Verdict::Passed, "");
         return Ok(artifacts(&ran.stdout));
@@ -76,7 +110,30 @@ fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
     for line in ran.everything.iter().filter(|line| !line.starts_with('{')) {
         println!("    {line}");
     }
-    Err(Failure::Command { what: "cargo test --no-run".to_owned(), ended: run::ended(ran.status) })
+    Err(Failure::Command { what: name.to_owned(), ended: run::ended(ran.status) })
+}
+
+/// All test programs with a feature. Beside the tests of all rooms they are built from the whole workspace, so that what
+/// they need of others has the same features and is there already.
+fn build_featured(feature: &str, room: Option<&str>) -> Result<Vec<Program>, Failure> {
+    let mut command = building()?;
+    let is_wanted = |featured: &&Featured| room.is_none_or(|room| room == featured.room);
+    let all = FEATURED.iter().filter(|featured| featured.feature == feature).filter(is_wanted);
+    if room.is_none() {
+        command.arg("--workspace");
+    }
+    for featured in all {
+        command.args(["--features", &format!("{}/{feature}", featured.package), "--test", featured.test]);
+        if room.is_some() {
+            command.args(["--package", featured.package]);
+        }
+    }
+    match built_by(&format!("build with feature {feature}"), &mut command) {
+        Ok(built) => Ok(built.programs),
+        // Told already; the tests that are missing count as failed.
+        Err(Failure::Command { .. }) => Ok(Vec::new()),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Cargo builds a program beside its tests only if there are integration tests in the same crate.
@@ -91,7 +148,7 @@ fn build_atoll() -> Result<Option<PathBuf>, Failure> {
 
 /// Reads Cargo's messages about what it built.
 fn artifacts(lines: &[String]) -> Built {
-    let mut built = Built { programs: Vec::new(), atoll: None };
+    let mut built = Built::default();
     for message in lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let at = |path: &str| message.pointer(path).and_then(Value::as_str);
         let Some(executable) = at("/executable").map(PathBuf::from) else { continue };

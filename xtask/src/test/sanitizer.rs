@@ -1,8 +1,8 @@
 //! The crates that allow `unsafe` code, again: all tests under AddressSanitizer, unit tests under Miri where it
 //! is installed. What only an interpreter can load has no such tests: Python's go through it.
 
-use super::judge;
 use super::summary::Visit;
+use super::{judge, lanes, programs};
 use crate::console::Step;
 use crate::failure::Failure;
 use crate::house::{Tree, unsafe_files};
@@ -28,13 +28,22 @@ pub fn visit() -> Result<Visit, Failure> {
 }
 
 fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
-    let name = format!("{} under AddressSanitizer", package.name);
-    let mut command = cargo::building()?;
-    command.args(["test", "--tests", "--package", &package.name, "--target", &cargo::host()?]);
+    let name = format!("build {} with AddressSanitizer", package.name);
+    let mut command = programs::building()?;
+    command.args(["--tests", "--package", &package.name, "--target", &cargo::host()?]);
     command.env("CARGO_TARGET_DIR", target_dir()?.join("sanitizer"));
     // The flag is not stable yet; the stable compiler has it all the same.
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg atoll_plain_memory");
-    tests(&name, &mut command)
+    match programs::built_by(&name, &mut command) {
+        Ok(mut built) => {
+            let names = built.programs.iter_mut().map(|program| &mut program.name);
+            names.for_each(|name| name.push_str(" under AddressSanitizer"));
+            lanes::run(&built.programs)
+        }
+        // Told already.
+        Err(Failure::Command { .. }) => Ok(Tally { failed: vec![name], ..Tally::default() }),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn miri(package: &Package) -> Result<Tally, Failure> {

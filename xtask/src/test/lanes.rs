@@ -1,0 +1,70 @@
+//! Test programs side by side, where all they do is compute: many of them keep one processor busy, and there are two.
+//!
+//! Invariant: programs that measure time, or a machine that they believe to be theirs, do not come here.
+
+use super::judge;
+use super::programs::Program;
+use crate::console::Step;
+use crate::failure::Failure;
+use crate::run::{self, Ran};
+use crate::tests_output::Tally;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+const LANES_MAX: usize = 2;
+
+/// A program that ended, or could not be run.
+type Ended<'p> = (&'p Program, Step, Result<Ran, Failure>);
+
+/// Runs all of them, in two lanes where there are two processors.
+pub fn run(programs: &[Program]) -> Result<Tally, Failure> {
+    let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
+    let waiting = Mutex::new(programs.iter());
+    let (sender, ended) = channel();
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            let (waiting, sender) = (&waiting, sender.clone());
+            scope.spawn(move || run_one_after_another(waiting, &sender));
+        }
+        drop(sender);
+        let mut tally = Tally::default();
+        for (program, step, ran) in ended {
+            let ran = ran?;
+            let of_one = Tally::read(&program.name, &ran.everything, ran.status.success());
+            judge(step, &of_one, &ran.everything);
+            tally.add(of_one);
+        }
+        Ok(tally)
+    })
+}
+
+fn run_one_after_another<'p>(waiting: &Mutex<impl Iterator<Item = &'p Program>>, ended: &Sender<Ended<'p>>) {
+    loop {
+        // A lane that panicked took one program with it, and left the others.
+        let next = waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+        let Some(program) = next else { return };
+        let mut step = Step::start(&program.name);
+        let ran =
+            program.command().and_then(|mut command| run::watched(&program.name, &mut command, &mut step));
+        if ended.send((program, step, ran)).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::programs::Program;
+
+    #[test]
+    fn every_program_is_run_once_and_one_that_fails_is_told() {
+        let named = |name: &str, executable: &str| Program::for_test(name, executable);
+        let programs = [named("good", "true"), named("bad", "false"), named("other", "true")];
+        let tally = run(&programs).unwrap();
+        assert_eq!((tally.passed, tally.failed), (2, vec!["bad".to_owned()]));
+        assert!(run(&[named("absent", "/no/such/program")]).is_err());
+        assert_eq!(run(&[]).unwrap(), Tally::default());
+    }
+}
