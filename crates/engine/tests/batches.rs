@@ -3,7 +3,10 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test batches`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod common;
+
 use atoll_engine::{Direction, Durability, Engine, Options, Tree, WriteBatch};
+use common::each_seed;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
@@ -65,12 +68,5 @@ fn run(seed: u64) {
 
 #[test]
 fn a_batch_is_the_same_as_its_puts_one_after_the_other() {
-    let seeds = match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=8).collect::<Vec<u64>>(),
-    };
-    for seed in seeds {
-        let result = std::panic::catch_unwind(|| run(seed));
-        assert!(result.is_ok(), "replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test batches");
-    }
+    each_seed("batches", 1..=8, run);
 }

@@ -3,10 +3,13 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test changes`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod common;
+
 use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{
     Change, Durability, Engine, EngineError, Options, Snapshot, Tree, TreeChanges, WriteBatch,
 };
+use common::each_seed;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -281,14 +284,7 @@ fn run(seed: u64, on_disk: bool) {
 }
 
 fn run_all(on_disk: bool) {
-    let seeds: Vec<u64> = match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=12).collect(),
-    };
-    for seed in seeds {
-        let result = std::panic::catch_unwind(|| run(seed, on_disk));
-        assert!(result.is_ok(), "replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test changes");
-    }
+    each_seed("changes", 1..=12, |seed| run(seed, on_disk));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Tree, WriteBatch};
+use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -18,23 +19,13 @@ const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const WRITERS: u64 = 3;
 const SLOTS: u64 = 300;
 
-struct Random(u64);
+/// Each thread of a run has numbers of its own.
+fn random_of(seed: u64, thread: u64) -> Rng {
+    Rng::with_seed(seed * 1000 + thread)
+}
 
-impl Random {
-    fn of(seed: u64, thread: u64) -> Self {
-        Self((seed * 1000 + thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % limit
-    }
-
-    fn durability(&mut self) -> Durability {
-        [Durability::Buffered, Durability::Flushed, Durability::Synced][self.below(3) as usize]
-    }
+fn durability(random: &mut Rng) -> Durability {
+    [Durability::Buffered, Durability::Flushed, Durability::Synced][random.usize(..3)]
 }
 
 fn options() -> Options {
@@ -148,7 +139,7 @@ struct Run {
 impl Run {
     /// Writes its own slots into both trees at once, and counts.
     fn write(&self, writer: u64) -> (Content, Vec<u64>) {
-        let mut random = Random::of(self.seed, writer);
+        let mut random = random_of(self.seed, writer);
         let (mut model, mut sequences) = (Content::new(), Vec::new());
         for round in 1..=self.rounds {
             let mut batch = WriteBatch::new();
@@ -156,14 +147,14 @@ impl Run {
                 batch.put(tree, &counter_key(writer), &round.to_le_bytes());
             }
             batch.append(&self.store.a, format!("journal{writer}").as_bytes(), &round.to_le_bytes());
-            for _ in 0..1 + random.below(8) {
-                let key = slot_key(writer, random.below(SLOTS));
-                let len = match random.below(40) {
+            for _ in 0..1 + random.u64(..8) {
+                let key = slot_key(writer, random.u64(..SLOTS));
+                let len = match random.u64(..40) {
                     0 => 70_000,
-                    1..=9 => 256 + random.below(3000) as usize,
-                    _ => random.below(200) as usize,
+                    1..=9 => 256 + random.u64(..3000) as usize,
+                    _ => random.u64(..200) as usize,
                 };
-                let deletes = random.below(5) == 0;
+                let deletes = random.u64(..5) == 0;
                 for tree in [&self.store.a, &self.store.b] {
                     if deletes {
                         batch.delete(tree, &key);
@@ -177,20 +168,20 @@ impl Run {
                     model.insert(key, value(writer, round, len));
                 }
             }
-            if random.below(25) == 0 {
+            if random.u64(..25) == 0 {
                 let (from, to) = (slot_key(writer, 0), format!("writer{writer}/slot02").into_bytes());
                 for tree in [&self.store.a, &self.store.b] {
                     batch.delete_range(tree, (Bound::Included(&from), Bound::Excluded(&to)));
                 }
                 model.retain(|key, _| *key < from || *key >= to);
             }
-            let commit = self.store.engine.write(&batch, random.durability()).unwrap();
+            let commit = self.store.engine.write(&batch, durability(&mut random)).unwrap();
             sequences.push(commit.sequence);
             if round % 4 == 0 {
                 sequences.push(self.count_up());
             }
             if round % 16 == 0 {
-                let key = slot_key(writer, random.below(SLOTS));
+                let key = slot_key(writer, random.u64(..SLOTS));
                 assert_eq!(
                     get(&self.store.a, &key),
                     model.get(&key).cloned(),
@@ -225,7 +216,7 @@ impl Run {
 
     /// Reads the present state in every way there is.
     fn read(&self, thread: u64) {
-        let mut random = Random::of(self.seed, thread);
+        let mut random = random_of(self.seed, thread);
         let mut seen = [0; WRITERS as usize];
         let a = &self.store.a;
         while self.is_on() {
@@ -235,7 +226,7 @@ impl Run {
                 seen[writer as usize] = now;
             }
             let keys: Vec<Vec<u8>> =
-                (0..40).map(|_| slot_key(random.below(WRITERS), random.below(SLOTS))).collect();
+                (0..40).map(|_| slot_key(random.u64(..WRITERS), random.u64(..SLOTS))).collect();
             let mut answered = 0;
             a.get_many(&keys, |index, found| {
                 assert_eq!(index, answered);
@@ -250,14 +241,14 @@ impl Run {
         }
     }
 
-    fn scan(&self, random: &mut Random) {
-        let backward = random.below(2) == 0;
+    fn scan(&self, random: &mut Rng) {
+        let backward = random.u64(..2) == 0;
         let direction = if backward { Direction::Backward } else { Direction::Forward };
-        let writer = random.below(WRITERS);
+        let writer = random.u64(..WRITERS);
         let (from, to) = (format!("writer{writer}/slot"), format!("writer{writer}/slow"));
         let range = (Bound::Included(from.as_bytes()), Bound::Excluded(to.as_bytes()));
         let mut last: Option<Vec<u8>> = None;
-        let mut rest = random.below(400);
+        let mut rest = random.u64(..400);
         self.store
             .a
             .scan(range, direction, |key, value| {
@@ -283,12 +274,12 @@ impl Run {
 
     /// Makes checkpoints, and named snapshots before, between and after them.
     fn keep(&self) -> BTreeMap<String, Content> {
-        let mut random = Random::of(self.seed, 99);
+        let mut random = random_of(self.seed, 99);
         let mut named: BTreeMap<String, Content> = BTreeMap::new();
         let engine = &self.store.engine;
         let mut made = 0;
         while self.is_on() {
-            if random.below(2) == 0 {
+            if random.u64(..2) == 0 {
                 let name = format!("named{made}");
                 made += 1;
                 engine.create_snapshot(&name).unwrap();
@@ -296,7 +287,7 @@ impl Run {
                 named.insert(name, content);
             }
             if named.len() > 3 {
-                let name = named.keys().nth(random.below(3) as usize).unwrap().clone();
+                let name = named.keys().nth(random.u64(..3) as usize).unwrap().clone();
                 let opened = engine.open_snapshot(&name).unwrap();
                 engine.delete_snapshot(&name).unwrap();
                 engine.checkpoint().unwrap();
@@ -314,21 +305,21 @@ impl Run {
 
     /// Writes long values piece by piece, while all else goes on.
     fn write_long(&self) -> Content {
-        let mut random = Random::of(self.seed, 77);
+        let mut random = random_of(self.seed, 77);
         let mut model = Content::new();
         let mut round = 0;
         while self.is_on() {
             round += 1;
-            let key = format!("long{}", random.below(3)).into_bytes();
-            let whole = value(50, round, 1_500_000 + random.below(1_000_000) as usize);
+            let key = format!("long{}", random.u64(..3)).into_bytes();
+            let whole = value(50, round, 1_500_000 + random.u64(..1_000_000) as usize);
             let mut writer = self.store.b.value_writer(&key).unwrap();
             for part in whole.chunks(1 << 19) {
                 writer.write(part).unwrap();
             }
-            if random.below(4) == 0 {
+            if random.u64(..4) == 0 {
                 continue;
             }
-            writer.commit(random.durability()).unwrap();
+            writer.commit(durability(&mut random)).unwrap();
             assert!(get(&self.store.b, &key).as_ref() == Some(&whole), "long value {round}");
             model.insert(key, whole);
         }

@@ -3,8 +3,12 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test deltas`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
 use atoll_disk::{FaultPlan, MemoryDisk, SimDisk};
 use atoll_engine::{Damage, Direction, Durability, Engine, EngineError, Options, Snapshot, Tree, WriteBatch};
+use common::each_seed;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -16,31 +20,16 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 const KEYS: u64 = 36_000;
 const BUDGET: u64 = 1 << 20;
 
-struct Random(u64);
+fn random_key(random: &mut Rng) -> Vec<u8> {
+    key(random.u64(..KEYS))
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 11) % limit
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        key(self.below(KEYS))
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        let len = match self.below(30) {
-            0 => 256 + self.below(2000),
-            _ => self.below(120),
-        };
-        vec![self.next() as u8; len as usize]
-    }
+fn random_value(random: &mut Rng) -> Vec<u8> {
+    let len = match random.u64(..30) {
+        0 => 256 + random.u64(..2000),
+        _ => random.u64(..120),
+    };
+    vec![random.u8(..); len as usize]
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -90,7 +79,7 @@ fn assert_same(found: &Model, model: &Model) {
 }
 
 struct Run {
-    random: Random,
+    random: Rng,
     disk: SimDisk,
     engine: Engine,
     tree: Tree,
@@ -107,13 +96,13 @@ impl Run {
         let disk = SimDisk::seeded(seed);
         let engine = Engine::open(Arc::new(disk.clone()), options(false)).unwrap();
         let tree = engine.tree("t").unwrap();
-        let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let random = Rng::with_seed(seed);
         let (model, held) = Default::default();
         let mut run = Self { random, disk, engine, tree, model, held, named: None, beside: 0, failed: 0 };
         for first in (0..KEYS).step_by(500) {
             let mut batch = WriteBatch::new();
             for number in first..first + 500 {
-                let value = run.random.value();
+                let value = random_value(&mut run.random);
                 batch.put(&run.tree, &key(number), &value);
                 run.model.insert(key(number), value);
             }
@@ -124,20 +113,20 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..50 => self.put_some(),
             50..60 => {
-                let key = self.random.key();
+                let key = random_key(&mut self.random);
                 self.tree.delete(&key, Durability::Buffered).unwrap();
                 self.model.remove(&key);
             }
             60..65 => {
-                let key = self.random.key();
+                let key = random_key(&mut self.random);
                 self.tree.append(&key, b"more", Durability::Buffered).unwrap();
                 self.model.entry(key).or_default().extend(b"more");
             }
             65..90 => {
-                let key = self.random.key();
+                let key = random_key(&mut self.random);
                 let found = self.tree.get(&key).unwrap().map(|value| value.to_buffer().unwrap().to_vec());
                 assert_eq!(found.as_ref(), self.model.get(&key));
             }
@@ -158,12 +147,15 @@ impl Run {
     fn put_some(&mut self) {
         let mut batch = WriteBatch::new();
         // Some in one leaf, most anywhere.
-        let (near, count) = (self.random.below(4) == 0, 1 + self.random.below(40));
-        let first = self.random.key();
+        let (near, count) = (self.random.u64(..4) == 0, 1 + self.random.u64(..40));
+        let first = random_key(&mut self.random);
         for number in 0..count {
-            let key =
-                if near { [&*first, &[b'a' + number as u8 % 26][..]].concat() } else { self.random.key() };
-            let value = self.random.value();
+            let key = if near {
+                [&*first, &[b'a' + number as u8 % 26][..]].concat()
+            } else {
+                random_key(&mut self.random)
+            };
+            let value = random_value(&mut self.random);
             batch.put(&self.tree, &key, &value);
             self.model.insert(key, value);
         }
@@ -171,7 +163,7 @@ impl Run {
     }
 
     fn checkpoint_that_fails(&mut self) {
-        let struck = self.random.below(12);
+        let struck = self.random.u64(..12);
         self.disk.set_plan(FaultPlan { fail_write: Some(struck), ..FaultPlan::default() });
         self.failed += u64::from(self.engine.checkpoint().is_err());
         self.disk.set_plan(FaultPlan::default());
@@ -210,7 +202,7 @@ impl Run {
     fn reopen(&mut self) {
         self.held.clear();
         self.engine.sync().unwrap();
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             self.engine.clone().close().unwrap();
         }
         self.disk = self.disk.crash();
@@ -233,19 +225,10 @@ fn run(seed: u64) -> (u64, u64) {
 
 #[test]
 fn a_store_larger_than_its_memory_equals_a_plain_map() {
-    let seeds = match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=6).collect::<Vec<u64>>(),
-    };
-    let (mut beside, mut failed) = (0, 0);
-    for &seed in &seeds {
-        let Ok(counts) = std::panic::catch_unwind(|| run(seed)) else {
-            panic!("replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test deltas")
-        };
-        (beside, failed) = (beside + counts.0, failed + counts.1);
-    }
+    let counts = each_seed("deltas", 1..=6, run);
+    let (beside, failed) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     // Otherwise this would be about something else.
-    assert!(beside >= seeds.len() as u64 && (failed > 0 || seeds.len() == 1), "{beside} {failed}");
+    assert!(beside >= counts.len() as u64 && (failed > 0 || counts.len() == 1), "{beside} {failed}");
 }
 
 /// A value that tells its key and its version.
@@ -276,13 +259,13 @@ fn readers_see_what_was_put_while_checkpoints_make_pages_of_it() {
             let tree = tree.clone();
             let engine = engine.clone();
             scope.spawn(move || {
-                let mut random = Random(seed);
+                let mut random = Rng::with_seed(seed);
                 while !is_done.load(Ordering::Acquire) {
-                    let number = random.below(KEYS);
+                    let number = random.u64(..KEYS);
                     let least = written[number as usize].load(Ordering::Acquire);
                     let value = tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap();
                     assert!(version_of(number, &value) >= least, "key {number}");
-                    if random.below(50) == 0 {
+                    if random.u64(..50) == 0 {
                         // A snapshot does not move on.
                         let snapshot = engine.snapshot();
                         let seen = || {
@@ -295,9 +278,9 @@ fn readers_see_what_was_put_while_checkpoints_make_pages_of_it() {
                 }
             });
         }
-        let mut random = Random(13);
+        let mut random = Rng::with_seed(13);
         for version in 1..=40_000 {
-            let number = random.below(KEYS);
+            let number = random.u64(..KEYS);
             tree.put(&key(number), &versioned(number, version), Durability::Buffered).unwrap();
             written[number as usize].store(version, Ordering::Release);
         }

@@ -3,48 +3,37 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test model`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Direction, Durability, Engine, Options, Snapshot, Tree, WriteBatch};
+use common::each_seed;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+fn random_key(random: &mut Rng) -> Vec<u8> {
+    let number = random.u64(..3000);
+    match random.u64(..30) {
+        0 => vec![b'x'; 1 + number as usize * 20],
+        1 => vec![0; 1 + (number % 5) as usize],
+        2 => format!("user{number}").into_bytes(),
+        _ => format!("user{:012}", number * 7_777_777).into_bytes(),
     }
+}
 
-    fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 11) % limit
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        let number = self.below(3000);
-        match self.below(30) {
-            0 => vec![b'x'; 1 + number as usize * 20],
-            1 => vec![0; 1 + (number % 5) as usize],
-            2 => format!("user{number}").into_bytes(),
-            _ => format!("user{:012}", number * 7_777_777).into_bytes(),
-        }
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        let len = match self.below(40) {
-            0 => self.below(200_000),
-            1..=6 => self.below(5000),
-            7 => 0,
-            _ => self.below(200),
-        };
-        let seed = self.next() as u8;
-        (0..len).map(|index| seed.wrapping_add(index as u8)).collect()
-    }
+fn random_value(random: &mut Rng) -> Vec<u8> {
+    let len = match random.u64(..40) {
+        0 => random.u64(..200_000),
+        1..=6 => random.u64(..5000),
+        7 => 0,
+        _ => random.u64(..200),
+    };
+    let seed = random.u8(..);
+    (0..len).map(|index| seed.wrapping_add(index as u8)).collect()
 }
 
 fn options() -> Options {
@@ -98,7 +87,7 @@ fn check_same(tree: &Tree, model: &Model, when: &str) {
 }
 
 struct Run {
-    random: Random,
+    random: Rng,
     disk: Option<Arc<dyn Disk>>,
     engine: Engine,
     tree: Tree,
@@ -115,7 +104,7 @@ impl Run {
             None => Engine::in_memory(options()).unwrap(),
         };
         let tree = engine.tree("t").unwrap();
-        let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let random = Rng::with_seed(seed);
         Self {
             random,
             disk,
@@ -128,11 +117,11 @@ impl Run {
     }
 
     fn durability(&mut self) -> Durability {
-        [Durability::Buffered, Durability::Flushed, Durability::Synced][self.random.below(3) as usize]
+        [Durability::Buffered, Durability::Flushed, Durability::Synced][self.random.u64(..3) as usize]
     }
 
     fn step(&mut self) {
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..=44 => self.batch(),
             45..=59 => self.put_one(),
             60..=74 => self.append(),
@@ -151,26 +140,27 @@ impl Run {
     }
 
     fn put_one(&mut self) {
-        let (key, value, durability) = (self.random.key(), self.random.value(), self.durability());
+        let (key, value, durability) =
+            (random_key(&mut self.random), random_value(&mut self.random), self.durability());
         self.tree.put(&key, &value, durability).unwrap();
         self.model.insert(key, value);
     }
 
     /// A long value in pieces, with a checkpoint or a given-up writer in between.
     fn stream(&mut self) {
-        let key = self.random.key();
+        let key = random_key(&mut self.random);
         let mut writer = self.tree.value_writer(&key).unwrap();
         let mut value = Vec::new();
-        for _ in 0..self.random.below(8) {
-            let part = vec![self.random.next() as u8; self.random.below(500_000) as usize];
+        for _ in 0..self.random.u64(..8) {
+            let part = vec![self.random.u8(..); self.random.u64(..500_000) as usize];
             writer.write(&part).unwrap();
             value.extend(part);
-            if self.random.below(3) == 0 {
+            if self.random.u64(..3) == 0 {
                 self.put_one();
                 self.engine.checkpoint().unwrap();
             }
         }
-        if self.random.below(4) > 0 {
+        if self.random.u64(..4) > 0 {
             let durability = self.durability();
             writer.commit(durability).unwrap();
             self.model.insert(key, value);
@@ -178,22 +168,23 @@ impl Run {
     }
 
     fn append(&mut self) {
-        let (key, value, durability) = (self.random.key(), self.random.value(), self.durability());
+        let (key, value, durability) =
+            (random_key(&mut self.random), random_value(&mut self.random), self.durability());
         self.tree.append(&key, &value, durability).unwrap();
         self.model.entry(key).or_default().extend(value);
     }
 
     fn delete(&mut self) {
-        let (key, durability) = (self.random.key(), self.durability());
+        let (key, durability) = (random_key(&mut self.random), self.durability());
         self.tree.delete(&key, durability).unwrap();
         self.model.remove(&key);
     }
 
     fn batch(&mut self) {
         let mut batch = WriteBatch::new();
-        for _ in 0..self.random.below(60) {
-            let (key, value) = (self.random.key(), self.random.value());
-            match self.random.below(10) {
+        for _ in 0..self.random.u64(..60) {
+            let (key, value) = (random_key(&mut self.random), random_value(&mut self.random));
+            match self.random.u64(..10) {
                 0 => {
                     batch.delete(&self.tree, &key);
                     self.model.remove(&key);
@@ -213,7 +204,7 @@ impl Run {
     }
 
     fn delete_range(&mut self) {
-        let (a, b) = (self.random.key(), self.random.key());
+        let (a, b) = (random_key(&mut self.random), random_key(&mut self.random));
         let (from, to) = if a < b { (a, b) } else { (b, a) };
         let mut batch = WriteBatch::new();
         batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Excluded(&to)));
@@ -222,7 +213,7 @@ impl Run {
     }
 
     fn look(&mut self) {
-        let keys: Vec<Vec<u8>> = (0..20).map(|_| self.random.key()).collect();
+        let keys: Vec<Vec<u8>> = (0..20).map(|_| random_key(&mut self.random)).collect();
         for key in &keys {
             let value = self.tree.get(key).unwrap().map(|value| value.to_buffer().unwrap().to_vec());
             assert_eq!(value.as_ref(), self.model.get(key));
@@ -253,7 +244,7 @@ impl Run {
     }
 
     fn named_snapshot(&mut self) {
-        let name = format!("s{}", self.random.below(4));
+        let name = format!("s{}", self.random.u64(..4));
         if self.named.contains_key(&name) {
             self.engine.delete_snapshot(&name).unwrap();
             self.named.remove(&name);
@@ -277,7 +268,7 @@ impl Run {
         let Some(disk) = self.disk.clone() else { return };
         self.check_snapshots();
         self.snapshots.clear();
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             self.engine.close_shared().unwrap();
         } else {
             self.engine.sync().unwrap();
@@ -302,18 +293,8 @@ fn run(seed: u64, on_disk: bool) {
     run.reopen();
 }
 
-fn seeds() -> Vec<u64> {
-    match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=12).collect(),
-    }
-}
-
 fn run_all(on_disk: bool) {
-    for seed in seeds() {
-        let result = std::panic::catch_unwind(|| run(seed, on_disk));
-        assert!(result.is_ok(), "replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test model");
-    }
+    each_seed("model", 1..=12, |seed| run(seed, on_disk));
 }
 
 #[test]

@@ -3,8 +3,12 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test ranges`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
 use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Snapshot, Tree, WriteBatch};
+use common::each_seed;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -14,39 +18,24 @@ type Models = BTreeMap<String, Model>;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+/// Mostly keys that share a little, now and then some that share a great deal, or nothing.
+fn random_key(random: &mut Rng) -> Vec<u8> {
+    let number = random.u64(..6000);
+    match random.u64(..12) {
+        0 => [b"long/".as_slice(), &[b'x'; 1500], format!("/{number:05}").as_bytes()].concat(),
+        1 => vec![random.u64(..256) as u8; 1 + random.u64(..3) as usize],
+        _ => format!("atom/{:03}/{number:08}", number % 7).into_bytes(),
     }
+}
 
-    fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 11) % limit
-    }
-
-    /// Mostly keys that share a little, now and then some that share a great deal, or nothing.
-    fn key(&mut self) -> Vec<u8> {
-        let number = self.below(6000);
-        match self.below(12) {
-            0 => [b"long/".as_slice(), &[b'x'; 1500], format!("/{number:05}").as_bytes()].concat(),
-            1 => vec![self.below(256) as u8; 1 + self.below(3) as usize],
-            _ => format!("atom/{:03}/{number:08}", number % 7).into_bytes(),
-        }
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        let len = match self.below(50) {
-            0 => 70_000,
-            1..=5 => 256 + self.below(3000),
-            _ => self.below(120),
-        };
-        let seed = self.next() as u8;
-        (0..len).map(|index| seed.wrapping_add(index as u8)).collect()
-    }
+fn random_value(random: &mut Rng) -> Vec<u8> {
+    let len = match random.u64(..50) {
+        0 => 70_000,
+        1..=5 => 256 + random.u64(..3000),
+        _ => random.u64(..120),
+    };
+    let seed = random.u8(..);
+    (0..len).map(|index| seed.wrapping_add(index as u8)).collect()
 }
 
 fn options() -> Options {
@@ -87,7 +76,7 @@ fn assert_sound(engine: &Engine, records: usize) {
 }
 
 struct Run {
-    random: Random,
+    random: Rng,
     disk: Option<Arc<dyn Disk>>,
     engine: Engine,
     models: Models,
@@ -106,7 +95,7 @@ impl Run {
             None => Engine::in_memory(options()).unwrap(),
         };
         Self {
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Rng::with_seed(seed),
             disk,
             engine,
             models: Models::new(),
@@ -124,11 +113,11 @@ impl Run {
     }
 
     fn name(&mut self) -> String {
-        format!("t{}", self.random.below(6))
+        format!("t{}", self.random.u64(..6))
     }
 
     fn durability(&mut self) -> Durability {
-        [Durability::Buffered, Durability::Flushed, Durability::Synced][self.random.below(3) as usize]
+        [Durability::Buffered, Durability::Flushed, Durability::Synced][self.random.u64(..3) as usize]
     }
 
     /// The tree that a key belongs to: whose range has it, so that ranges seldom mix.
@@ -138,14 +127,14 @@ impl Run {
             first.zip(last).is_some_and(|(first, last)| first.0.as_slice() <= key && key <= last.0)
         });
         match reaches.next() {
-            Some((name, _)) if self.random.below(50) > 0 => name.clone(),
-            _ if self.random.below(8) > 0 => "t0".to_owned(),
+            Some((name, _)) if self.random.u64(..50) > 0 => name.clone(),
+            _ if self.random.u64(..8) > 0 => "t0".to_owned(),
             _ => self.name(),
         }
     }
 
     fn step(&mut self) {
-        match self.random.below(40) {
+        match self.random.u64(..40) {
             0..=11 => self.batch(),
             12..=16 => self.look(),
             17..=22 => self.split_off(),
@@ -163,12 +152,12 @@ impl Run {
 
     fn batch(&mut self) {
         let mut batch = WriteBatch::new();
-        for _ in 0..1 + self.random.below(150) {
-            let (key, value) = (self.random.key(), self.random.value());
+        for _ in 0..1 + self.random.u64(..150) {
+            let (key, value) = (random_key(&mut self.random), random_value(&mut self.random));
             let name = self.owner(&key);
             let tree = self.tree(&name);
             let model = self.models.get_mut(&name).unwrap();
-            match self.random.below(10) {
+            match self.random.u64(..10) {
                 0 | 1 => {
                     batch.delete(&tree, &key);
                     model.remove(&key);
@@ -188,7 +177,7 @@ impl Run {
     }
 
     fn delete_range(&mut self) {
-        let (a, b) = (self.random.key(), self.random.key());
+        let (a, b) = (random_key(&mut self.random), random_key(&mut self.random));
         let (from, to) = (a.clone().min(b.clone()), a.max(b));
         let name = self.owner(&from);
         let tree = self.tree(&name);
@@ -202,7 +191,7 @@ impl Run {
         let name = self.name();
         let tree = self.tree(&name);
         for _ in 0..20 {
-            let key = self.random.key();
+            let key = random_key(&mut self.random);
             let found = tree.get(&key).unwrap().map(|value| value.to_buffer().unwrap().to_vec());
             assert_eq!(found.as_ref(), self.models[&name].get(&key), "{name} {key:?}");
         }
@@ -212,8 +201,8 @@ impl Run {
         let (name, to, durability) = (self.name(), self.name(), self.durability());
         // At a key that is there, and between others.
         let at = match self.models.get(&name).and_then(|model| model.keys().nth(model.len() / 3)) {
-            Some(key) if self.random.below(3) == 0 => key.clone(),
-            _ => self.random.key(),
+            Some(key) if self.random.u64(..3) == 0 => key.clone(),
+            _ => random_key(&mut self.random),
         };
         let tree = self.tree(&name);
         let is_free = name != to && self.models.get(&to).is_none_or(BTreeMap::is_empty);
@@ -255,7 +244,7 @@ impl Run {
     }
 
     fn named_snapshot(&mut self) {
-        let name = format!("s{}", self.random.below(3));
+        let name = format!("s{}", self.random.u64(..3));
         if self.named.remove(&name).is_some() {
             self.engine.delete_snapshot(&name).unwrap();
         } else {
@@ -293,7 +282,7 @@ impl Run {
         let Some(disk) = self.disk.clone() else { return };
         self.check_all();
         self.snapshots.clear();
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             self.engine.close_shared().unwrap();
         } else {
             self.engine.sync().unwrap();
@@ -322,18 +311,8 @@ fn run(seed: u64, on_disk: bool) -> (u64, u64, u64) {
 }
 
 fn run_all(on_disk: bool) {
-    let seeds = match std::env::var("ATOLL_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=12).collect::<Vec<u64>>(),
-    };
-    let mut total = (0, 0, 0);
-    for seed in seeds {
-        let result = std::panic::catch_unwind(|| run(seed, on_disk));
-        let Ok(counts) = result else {
-            panic!("replay with ATOLL_SEED={seed} cargo test -p atoll-engine --test ranges")
-        };
-        total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
-    }
+    let counts = each_seed("ranges", 1..=12, |seed| run(seed, on_disk));
+    let total = counts.into_iter().fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2));
     assert!(total.0 > 20 && total.1 > 20 && total.2 > 5, "{total:?}");
 }
 
