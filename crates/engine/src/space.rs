@@ -3,10 +3,20 @@
 //! Allocations start on a block of 4 KiB, so that no write touches a block that holds older data. What is
 //! freed is counted in units of 64 bytes, and becomes usable when whole blocks are free.
 //!
-//! Invariant: free extents are disjoint, sorted and never adjacent.
+//! [`free`] has the free extents, [`sparse`] tells where most is free.
+//!
+//! Invariant: no byte is handed out twice.
+
+mod free;
+mod sparse;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use sparse::Sparse;
 
 use crate::retired::Retired;
 use crate::{Damage, EngineError};
+use free::Free;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -74,35 +84,10 @@ pub(crate) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents
 }
 
-/// Bytes of a region; see [`Space::sparse`].
-const REGION: u64 = 1 << 20;
-
-/// A shorter file has no sparse regions.
-const REGIONS_LEAST: u64 = 16;
-
-/// So much of a sparse region is free at least: the more of the file is, the less.
-const SPARSE_FREE: u64 = REGION / 4 * 3;
-const SPARSE_FREE_LATER: u64 = REGION / 2;
-
-/// Regions of the file of which most is free.
-#[derive(Default)]
-pub(crate) struct Sparse(Vec<bool>);
-
-impl Sparse {
-    /// Whether this place lies in one.
-    pub(crate) fn holds(&self, offset: u64) -> bool {
-        self.0.get((offset / REGION) as usize).is_some_and(|&is_sparse| is_sparse)
-    }
-}
-
 /// The file's space.
 #[derive(Clone, Default)]
 pub(crate) struct Space {
-    free: BTreeMap<u64, u64>,
-    free_bytes: u64,
-    by_length: BTreeSet<(u64, u64)>,
-    /// Free space that the file system has back, by offset: whoever writes there gets fresh space.
-    holes: BTreeMap<u64, u64>,
+    free: Free,
     end: u64,
     /// Allocated since the last freeze by writers; on disk they count as free, for the log names them.
     since_freeze: Vec<Extent>,
@@ -139,11 +124,11 @@ impl Space {
     }
 
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.free_bytes
+        self.free.bytes()
     }
 
     pub(crate) fn free_extents(&self) -> impl Iterator<Item = Extent> + '_ {
-        self.free.iter().map(|(&offset, &len)| Extent { offset, len })
+        self.free.extents()
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = &SegmentUse> {
@@ -155,15 +140,9 @@ impl Space {
     pub(crate) fn allocate(&mut self, len: u64) -> Extent {
         let len = len.next_multiple_of(UNIT);
         let whole = len.next_multiple_of(BLOCK);
-        // An aligned start may cost up to a block at the front of a free extent.
-        let close = self.by_length.range((whole, 0)..(whole + BLOCK, 0)).copied().take(16);
-        let wide = self.by_length.range((whole + BLOCK, 0)..).next().copied();
-        let fitting = close
-            .chain(wide)
-            .find(|(free_len, offset)| offset.next_multiple_of(BLOCK) + whole <= offset + free_len);
-        let Some((_, offset)) = fitting else { return self.allocate_at_end(len) };
-        let extent = Extent { offset: offset.next_multiple_of(BLOCK), len };
-        self.carve(extent);
+        let Some(offset) = self.free.fitting(whole) else { return self.allocate_at_end(len) };
+        let extent = Extent { offset, len };
+        self.free.carve(extent);
         extent
     }
 
@@ -234,34 +213,9 @@ impl Space {
         extent
     }
 
-    /// The longest free run of whole blocks of at most `most` bytes, if it has at least `least`.
-    pub(crate) fn longest_free(&self, least: u64) -> Option<u64> {
-        let (len, offset) = self.by_length.last().copied()?;
-        let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset) / BLOCK * BLOCK;
-        (usable >= least).then_some(usable)
-    }
-
-    /// Regions of which most is free, and little is left to be moved before all of it is; none in a short file, which has
-    /// little to be brought together.
+    /// Regions of which most is free, and little is left to be moved before all of it is.
     pub(crate) fn sparse(&self) -> Sparse {
-        if self.end / REGION < REGIONS_LEAST {
-            return Sparse::default();
-        }
-        let mut free = vec![0; (self.end / REGION) as usize + 1];
-        for (&offset, &len) in &self.free {
-            let (mut at, end) = (offset, offset + len);
-            while at < end {
-                let until = ((at / REGION + 1) * REGION).min(end);
-                free[(at / REGION) as usize] += until - at;
-                at = until;
-            }
-        }
-        let least = if self.is_mostly_free() { SPARSE_FREE_LATER } else { SPARSE_FREE };
-        Sparse(free.into_iter().map(|free| free >= least).collect())
-    }
-
-    fn is_mostly_free(&self) -> bool {
-        self.free_bytes > self.end / 2
+        Sparse::of(&self.free, self.end)
     }
 
     /// Takes an extent that recovery found in use.
@@ -280,61 +234,21 @@ impl Space {
             self.end = extent.end();
             self.insert_free(tail);
         }
-        let holds = self
-            .free
-            .range(..=extent.offset)
-            .next_back()
-            .is_some_and(|(&offset, &len)| offset + len >= extent.end());
-        if !holds {
+        if !self.free.holds(extent) {
             return Err(Damage::SpaceUsedTwice);
         }
-        self.carve(extent);
+        self.free.carve(extent);
         Ok(())
     }
 
-    /// Removes `extent` from the free extent that holds it.
-    fn carve(&mut self, extent: Extent) {
-        self.fill_holes(extent);
-        let Some((&offset, &len)) = self.free.range(..=extent.offset).next_back() else { return };
-        self.take(offset, len);
-        let before = extent.offset - offset;
-        let after = offset + len - extent.end();
-        if before > 0 {
-            self.add(offset, before);
-        }
-        if after > 0 {
-            self.add(extent.end(), after);
-        }
-    }
-
-    fn add(&mut self, offset: u64, len: u64) {
-        self.free.insert(offset, len);
-        self.by_length.insert((len, offset));
-        self.free_bytes += len;
-    }
-
-    /// Takes a free extent out as a whole.
-    fn take(&mut self, offset: u64, len: u64) {
-        self.free.remove(&offset);
-        self.by_length.remove(&(len, offset));
-        self.free_bytes -= len;
+    /// The bytes of the longest free run of whole blocks, if it has at least `least`.
+    pub(crate) fn longest_free(&self, least: u64) -> Option<u64> {
+        self.free.longest(least)
     }
 
     /// Gives back space that nobody uses.
     pub(crate) fn insert_free(&mut self, extent: Extent) {
-        let Extent { mut offset, mut len } = extent;
-        if let Some((&before, &before_len)) = self.free.range(..offset).next_back()
-            && before + before_len == offset
-        {
-            self.take(before, before_len);
-            offset = before;
-            len += before_len;
-        }
-        if let Some(&after_len) = self.free.get(&(offset + len)) {
-            self.take(offset + len, after_len);
-            len += after_len;
-        }
-        self.add(offset, len);
+        self.free.insert(extent);
     }
 
     /// Gives back space that readers of other processes may still look at.
@@ -384,24 +298,13 @@ impl Space {
 
     /// Cuts free space off the end of the file; the length it may be cut to.
     pub(crate) fn shrink(&mut self) -> u64 {
-        if let Some((&offset, &len)) = self.free.last_key_value()
-            && offset + len == self.end
-            && offset.next_multiple_of(BLOCK) < self.end
-        {
-            let end = offset.next_multiple_of(BLOCK);
-            self.fill_holes(Extent { offset: end, len: self.end - end });
-            self.take(offset, len);
-            if end > offset {
-                self.add(offset, end - offset);
-            }
-            self.end = end;
-        }
+        self.end = self.free.cut(self.end);
         self.end
     }
 
     /// Free bytes that still take space of the file system.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        self.free_bytes() - self.holes.values().sum::<u64>()
+        self.free.spare_bytes()
     }
 
     /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the longest
@@ -411,19 +314,14 @@ impl Space {
         if excess < RELEASE_LEAST {
             return Vec::new();
         }
-        let long = self.by_length.iter().rev().take_while(|(len, _)| *len >= RELEASE_LEAST);
-        let candidates: Vec<Extent> = long
-            .flat_map(|&(len, offset)| self.without_holes(Extent { offset, len }))
-            .filter(|extent| extent.len >= RELEASE_LEAST)
-            .collect();
         let mut taken = Vec::new();
-        for mut extent in candidates {
+        for mut extent in self.free.pieces_to_release(RELEASE_LEAST) {
             if excess < RELEASE_LEAST || taken.len() == pieces {
                 break;
             }
             extent.len = extent.len.min(excess / BLOCK * BLOCK);
             excess -= extent.len;
-            self.carve(extent);
+            self.free.carve(extent);
             self.in_flight.push(extent);
             taken.push(extent);
         }
@@ -443,39 +341,7 @@ impl Space {
         for &(extent, is_hole) in extents {
             self.insert_free(extent);
             if is_hole {
-                self.holes.insert(extent.offset, extent.len);
-            }
-        }
-    }
-
-    /// The parts of a free extent that are no holes, in whole blocks.
-    fn without_holes(&self, extent: Extent) -> Vec<Extent> {
-        let mut parts = Vec::new();
-        let mut at = extent.offset;
-        let first = self.holes.range(..extent.offset).next_back();
-        for (&hole, &len) in first.into_iter().chain(self.holes.range(extent.offset..extent.end())) {
-            parts.push((at, hole.clamp(at, extent.end())));
-            at = at.max(hole + len);
-        }
-        parts.push((at, extent.end().max(at)));
-        let blocks = parts.into_iter().map(|(from, to)| (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK));
-        blocks
-            .filter(|(from, to)| from < to)
-            .map(|(from, to)| Extent { offset: from, len: to - from })
-            .collect()
-    }
-
-    /// Somebody will write there, or the file ends before it: no holes any more.
-    fn fill_holes(&mut self, extent: Extent) {
-        while let Some((&hole, &len)) = self.holes.range(..extent.end()).next_back()
-            && hole + len > extent.offset
-        {
-            self.holes.remove(&hole);
-            if hole + len > extent.end() {
-                self.holes.insert(extent.end(), hole + len - extent.end());
-            }
-            if hole < extent.offset {
-                self.holes.insert(hole, extent.offset - hole);
+                self.free.add_hole(extent);
             }
         }
     }
@@ -507,170 +373,5 @@ impl Space {
             space.add_segment(*segment);
         }
         Ok(space)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn freed_neighbours_join_and_are_used_again() {
-        let mut space = Space::new(8192);
-        let a = space.allocate(5000);
-        let b = space.allocate(100);
-        let c = space.allocate(5000);
-        assert!([a, b, c].iter().all(|extent| extent.offset % BLOCK == 0));
-        space.insert_free(a);
-        space.insert_free(c);
-        space.insert_free(b);
-        assert_eq!(space.free_extents().count(), 1);
-        assert_eq!(space.allocate(8192).offset, 8192);
-    }
-
-    #[test]
-    fn extents_that_follow_each_other_are_joined() {
-        let extent = |offset, len| Extent { offset, len };
-        let several =
-            vec![extent(640, 64), extent(0, 64), extent(128, 512), extent(64, 64), extent(1024, 128)];
-        assert_eq!(joined(several), [extent(0, 704), extent(1024, 128)]);
-        assert_eq!(joined(Vec::new()), []);
-    }
-
-    #[test]
-    fn regions_of_a_long_file_with_little_in_them_are_sparse() {
-        let mut space = Space::new(0);
-        let taken: Vec<Extent> = (0..20 * REGION / BLOCK).map(|_| space.allocate(BLOCK)).collect();
-        let free = |space: &mut Space, region: u64, bytes: u64| {
-            let of_region = taken.iter().filter(|extent| extent.offset / REGION == region);
-            // Here and there, rather than all of it at once.
-            of_region.rev().take((bytes / BLOCK) as usize).for_each(|extent| space.insert_free(*extent));
-        };
-        let sparse = |space: &Space| -> Vec<u64> {
-            let sparse = space.sparse();
-            (0..30).filter(|region| sparse.holds(region * REGION + 5)).collect()
-        };
-        free(&mut space, 3, REGION / 2);
-        free(&mut space, 7, SPARSE_FREE);
-        free(&mut space, 8, SPARSE_FREE - BLOCK);
-        assert_eq!(sparse(&space), [7]);
-        (10..20).for_each(|region| free(&mut space, region, REGION));
-        assert!(space.is_mostly_free());
-        assert_eq!(sparse(&space), [&[3, 7, 8], &(10..20).collect::<Vec<u64>>()[..]].concat());
-        assert_eq!(sparse(&Space::new(REGION)), [0; 0]);
-    }
-
-    #[test]
-    fn claimed_space_cannot_be_claimed_or_allocated_again() {
-        let mut space = Space::new(4096);
-        let taken = Extent { offset: 40960, len: 4096 };
-        assert_eq!(space.claim(taken), Ok(()));
-        assert_eq!(space.claim(taken), Err(Damage::SpaceUsedTwice));
-        for _ in 0..20 {
-            let extent = space.allocate(4096);
-            assert!(extent.end() <= taken.offset || extent.offset >= taken.end());
-        }
-    }
-
-    #[test]
-    fn a_commit_counts_what_writers_took_since_the_freeze_as_free() {
-        let mut space = Space::new(4096);
-        space.allocate_for_writer(4096);
-        space.freeze();
-        let late = space.allocate_for_writer(4096);
-        let recorded = space.free_for_commit(&[]);
-        assert!(recorded.free_extents().any(|free| free.offset <= late.offset && late.end() <= free.end()));
-        assert_eq!(space.free_bytes(), 0);
-    }
-
-    #[test]
-    fn no_block_is_shared_by_an_allocation_and_what_was_there_before() {
-        let mut space = Space::new(4096);
-        let lives = space.allocate(4096 + 64);
-        let rest = Extent { offset: lives.end(), len: space.end().next_multiple_of(BLOCK) - lives.end() };
-        let mut random = 99u64;
-        for _ in 0..200 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let extent = space.allocate((random >> 40) % 20_000 + 1);
-            assert!(extent.offset / BLOCK > (lives.end() - 1) / BLOCK, "{extent:?} beside {rest:?}");
-            space.insert_free(Extent { offset: extent.offset, len: extent.len / 2 / UNIT * UNIT });
-            let kept =
-                Extent { offset: extent.offset + extent.len / 2 / UNIT * UNIT, len: extent.len.div_ceil(2) };
-            let other = space.allocate(64);
-            let apart = other.end().div_ceil(BLOCK) <= kept.offset / BLOCK || other.offset >= kept.end();
-            assert!(apart, "{other:?} {kept:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_given_back_is_a_hole_until_somebody_writes_there() {
-        let mut space = Space::new(4096);
-        let extents: Vec<Extent> = (0..8).map(|_| space.allocate(1 << 20)).collect();
-        extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
-        let taken = space.take_to_release(1 << 20, usize::MAX);
-        let bytes: u64 = taken.iter().map(|extent| extent.len).sum();
-        // Of three megabytes one is kept, and an eighth of the five in use.
-        assert_eq!(bytes, ((2 << 20) - ((5 << 20) + 4096) / 8) / BLOCK * BLOCK, "{taken:?}");
-        let meanwhile = space.allocate(64 << 10);
-        assert!(
-            taken.iter().all(|extent| meanwhile.end() <= extent.offset || extent.end() <= meanwhile.offset)
-        );
-        assert!(taken.iter().all(|extent| {
-            space
-                .free_for_commit(&[])
-                .free_extents()
-                .any(|free| free.offset <= extent.offset && extent.end() <= free.end())
-        }));
-        space.insert_free(meanwhile);
-        space.released(&taken.iter().map(|extent| (*extent, true)).collect::<Vec<_>>());
-        assert_eq!(space.spare_bytes(), (3 << 20) - bytes);
-        assert!(space.take_to_release(1 << 20, usize::MAX).is_empty(), "a hole is given back once");
-        let again = space.allocate(3 << 20);
-        assert_eq!((again.offset, space.spare_bytes()), (extents[1].offset, 0));
-        space.insert_free(again);
-        assert_eq!(space.spare_bytes(), 3 << 20, "what was written takes space again");
-    }
-
-    #[test]
-    fn kept_space_is_free_on_disk_and_used_only_after_its_time() {
-        let mut space = Space::new(4096);
-        let taken = space.allocate(1 << 20);
-        let old = space.allocate(8192);
-        space.keep(old, Duration::from_secs(10));
-        space.use_kept(Duration::from_secs(15), Duration::from_secs(10));
-        assert_ne!(space.allocate(8192), old);
-        assert!(space.free_for_commit(&[]).free_extents().any(|free| free.offset == old.offset));
-        space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
-        assert_eq!(space.allocate(8192), old);
-        space.keep(taken, Duration::from_secs(20));
-        space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
-        assert_eq!(space.kept_bytes(), 0, "too much is not kept");
-    }
-
-    #[test]
-    fn random_use_never_hands_out_a_byte_twice() {
-        let mut random = 88172645463325252u64;
-        let mut next = || {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random
-        };
-        let mut space = Space::new(4096);
-        let mut taken: Vec<Extent> = Vec::new();
-        for _ in 0..5000 {
-            if next() % 3 > 0 || taken.is_empty() {
-                let extent = space.allocate(next() % 20_000 + 1);
-                assert!(
-                    taken.iter().all(|other| extent.end() <= other.offset || extent.offset >= other.end())
-                );
-                taken.push(extent);
-            } else {
-                let index = next() as usize % taken.len();
-                space.insert_free(taken.swap_remove(index));
-            }
-        }
-        let used: u64 = taken.iter().map(|extent| extent.len).sum();
-        assert_eq!(used + space.free_bytes(), space.end() - 4096);
     }
 }

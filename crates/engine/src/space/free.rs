@@ -1,0 +1,160 @@
+//! Free space by place and by length, and which of it the file system has back.
+//!
+//! Invariant: free extents are disjoint, sorted and never adjacent.
+
+use super::{BLOCK, Extent};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Free space of the file.
+#[derive(Clone, Default)]
+pub(super) struct Free {
+    by_offset: BTreeMap<u64, u64>,
+    by_length: BTreeSet<(u64, u64)>,
+    bytes: u64,
+    /// What the file system has back, by offset: whoever writes there gets fresh space.
+    holes: BTreeMap<u64, u64>,
+}
+
+impl Free {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that still take space of the file system.
+    pub(super) fn spare_bytes(&self) -> u64 {
+        self.bytes - self.holes.values().sum::<u64>()
+    }
+
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.by_offset.iter().map(|(&offset, &len)| Extent { offset, len })
+    }
+
+    /// Whether all of an extent is free.
+    pub(super) fn holds(&self, extent: Extent) -> bool {
+        let before = self.by_offset.range(..=extent.offset).next_back();
+        before.is_some_and(|(&offset, &len)| offset + len >= extent.end())
+    }
+
+    /// Where `whole` bytes, whole blocks, fit well.
+    pub(super) fn fitting(&self, whole: u64) -> Option<u64> {
+        // An aligned start may cost up to a block at the front of a free extent.
+        let close = self.by_length.range((whole, 0)..(whole + BLOCK, 0)).copied().take(16);
+        let wide = self.by_length.range((whole + BLOCK, 0)..).next().copied();
+        let fitting = close
+            .chain(wide)
+            .find(|(free_len, offset)| offset.next_multiple_of(BLOCK) + whole <= offset + free_len);
+        fitting.map(|(_, offset)| offset.next_multiple_of(BLOCK))
+    }
+
+    /// The bytes of the longest run of whole blocks, if it has at least `least`.
+    pub(super) fn longest(&self, least: u64) -> Option<u64> {
+        let (len, offset) = self.by_length.last().copied()?;
+        let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset) / BLOCK * BLOCK;
+        (usable >= least).then_some(usable)
+    }
+
+    /// Removes `extent` from the free extent that holds it.
+    pub(super) fn carve(&mut self, extent: Extent) {
+        self.fill_holes(extent);
+        let Some((&offset, &len)) = self.by_offset.range(..=extent.offset).next_back() else { return };
+        self.take(offset, len);
+        let before = extent.offset - offset;
+        let after = offset + len - extent.end();
+        if before > 0 {
+            self.add(offset, before);
+        }
+        if after > 0 {
+            self.add(extent.end(), after);
+        }
+    }
+
+    fn add(&mut self, offset: u64, len: u64) {
+        self.by_offset.insert(offset, len);
+        self.by_length.insert((len, offset));
+        self.bytes += len;
+    }
+
+    /// Takes a free extent out as a whole.
+    fn take(&mut self, offset: u64, len: u64) {
+        self.by_offset.remove(&offset);
+        self.by_length.remove(&(len, offset));
+        self.bytes -= len;
+    }
+
+    /// Gives back space that nobody uses.
+    pub(super) fn insert(&mut self, extent: Extent) {
+        let Extent { mut offset, mut len } = extent;
+        if let Some((&before, &before_len)) = self.by_offset.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            self.take(before, before_len);
+            offset = before;
+            len += before_len;
+        }
+        if let Some(&after_len) = self.by_offset.get(&(offset + len)) {
+            self.take(offset + len, after_len);
+            len += after_len;
+        }
+        self.add(offset, len);
+    }
+
+    /// Takes what is free at the end of a file of `end` bytes off, but for a started block; where the file ends then.
+    pub(super) fn cut(&mut self, end: u64) -> u64 {
+        let last = self.by_offset.last_key_value().map(|(&offset, &len)| Extent { offset, len });
+        let Some(last) = last.filter(|last| last.end() == end) else { return end };
+        let cut = last.offset.next_multiple_of(BLOCK);
+        if cut >= end {
+            return end;
+        }
+        self.fill_holes(Extent { offset: cut, len: end - cut });
+        self.take(last.offset, last.len);
+        if cut > last.offset {
+            self.add(last.offset, cut - last.offset);
+        }
+        cut
+    }
+
+    /// Pieces of at least `least` bytes, whole blocks that are no holes, those of the longest extents first.
+    pub(super) fn pieces_to_release(&self, least: u64) -> Vec<Extent> {
+        let long = self.by_length.iter().rev().take_while(|(len, _)| *len >= least);
+        let pieces = long.flat_map(|&(len, offset)| self.without_holes(Extent { offset, len }));
+        pieces.filter(|piece| piece.len >= least).collect()
+    }
+
+    /// The file system has this free extent back.
+    pub(super) fn add_hole(&mut self, extent: Extent) {
+        self.holes.insert(extent.offset, extent.len);
+    }
+
+    /// The parts of a free extent that are no holes, in whole blocks.
+    fn without_holes(&self, extent: Extent) -> Vec<Extent> {
+        let mut parts = Vec::new();
+        let mut at = extent.offset;
+        let first = self.holes.range(..extent.offset).next_back();
+        for (&hole, &len) in first.into_iter().chain(self.holes.range(extent.offset..extent.end())) {
+            parts.push((at, hole.clamp(at, extent.end())));
+            at = at.max(hole + len);
+        }
+        parts.push((at, extent.end().max(at)));
+        let blocks = parts.into_iter().map(|(from, to)| (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK));
+        blocks
+            .filter(|(from, to)| from < to)
+            .map(|(from, to)| Extent { offset: from, len: to - from })
+            .collect()
+    }
+
+    /// Somebody will write there, or the file ends before it: no holes any more.
+    fn fill_holes(&mut self, extent: Extent) {
+        while let Some((&hole, &len)) = self.holes.range(..extent.end()).next_back()
+            && hole + len > extent.offset
+        {
+            self.holes.remove(&hole);
+            if hole + len > extent.end() {
+                self.holes.insert(extent.end(), hole + len - extent.end());
+            }
+            if hole < extent.offset {
+                self.holes.insert(hole, extent.offset - hole);
+            }
+        }
+    }
+}

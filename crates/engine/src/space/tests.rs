@@ -1,0 +1,158 @@
+//! Space is handed out once, and what is given back is used again.
+
+use super::sparse::{REGION, SPARSE_FREE};
+use super::*;
+
+#[test]
+fn freed_neighbours_join_and_are_used_again() {
+    let mut space = Space::new(8192);
+    let a = space.allocate(5000);
+    let b = space.allocate(100);
+    let c = space.allocate(5000);
+    assert!([a, b, c].iter().all(|extent| extent.offset % BLOCK == 0));
+    space.insert_free(a);
+    space.insert_free(c);
+    space.insert_free(b);
+    assert_eq!(space.free_extents().count(), 1);
+    assert_eq!(space.allocate(8192).offset, 8192);
+}
+
+#[test]
+fn extents_that_follow_each_other_are_joined() {
+    let extent = |offset, len| Extent { offset, len };
+    let several = vec![extent(640, 64), extent(0, 64), extent(128, 512), extent(64, 64), extent(1024, 128)];
+    assert_eq!(joined(several), [extent(0, 704), extent(1024, 128)]);
+    assert_eq!(joined(Vec::new()), []);
+}
+
+#[test]
+fn regions_of_a_long_file_with_little_in_them_are_sparse() {
+    let mut space = Space::new(0);
+    let taken: Vec<Extent> = (0..20 * REGION / BLOCK).map(|_| space.allocate(BLOCK)).collect();
+    let free = |space: &mut Space, region: u64, bytes: u64| {
+        let of_region = taken.iter().filter(|extent| extent.offset / REGION == region);
+        // Here and there, rather than all of it at once.
+        of_region.rev().take((bytes / BLOCK) as usize).for_each(|extent| space.insert_free(*extent));
+    };
+    let sparse = |space: &Space| -> Vec<u64> {
+        let sparse = space.sparse();
+        (0..30).filter(|region| sparse.holds(region * REGION + 5)).collect()
+    };
+    free(&mut space, 3, REGION / 2);
+    free(&mut space, 7, SPARSE_FREE);
+    free(&mut space, 8, SPARSE_FREE - BLOCK);
+    assert_eq!(sparse(&space), [7]);
+    (10..20).for_each(|region| free(&mut space, region, REGION));
+    assert_eq!(sparse(&space), [&[3, 7, 8], &(10..20).collect::<Vec<u64>>()[..]].concat());
+    assert_eq!(sparse(&Space::new(REGION)), [0; 0]);
+}
+
+#[test]
+fn claimed_space_cannot_be_claimed_or_allocated_again() {
+    let mut space = Space::new(4096);
+    let taken = Extent { offset: 40960, len: 4096 };
+    assert_eq!(space.claim(taken), Ok(()));
+    assert_eq!(space.claim(taken), Err(Damage::SpaceUsedTwice));
+    for _ in 0..20 {
+        let extent = space.allocate(4096);
+        assert!(extent.end() <= taken.offset || extent.offset >= taken.end());
+    }
+}
+
+#[test]
+fn a_commit_counts_what_writers_took_since_the_freeze_as_free() {
+    let mut space = Space::new(4096);
+    space.allocate_for_writer(4096);
+    space.freeze();
+    let late = space.allocate_for_writer(4096);
+    let recorded = space.free_for_commit(&[]);
+    assert!(recorded.free_extents().any(|free| free.offset <= late.offset && late.end() <= free.end()));
+    assert_eq!(space.free_bytes(), 0);
+}
+
+#[test]
+fn no_block_is_shared_by_an_allocation_and_what_was_there_before() {
+    let mut space = Space::new(4096);
+    let lives = space.allocate(4096 + 64);
+    let rest = Extent { offset: lives.end(), len: space.end().next_multiple_of(BLOCK) - lives.end() };
+    let mut random = 99u64;
+    for _ in 0..200 {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let extent = space.allocate((random >> 40) % 20_000 + 1);
+        assert!(extent.offset / BLOCK > (lives.end() - 1) / BLOCK, "{extent:?} beside {rest:?}");
+        space.insert_free(Extent { offset: extent.offset, len: extent.len / 2 / UNIT * UNIT });
+        let kept =
+            Extent { offset: extent.offset + extent.len / 2 / UNIT * UNIT, len: extent.len.div_ceil(2) };
+        let other = space.allocate(64);
+        let apart = other.end().div_ceil(BLOCK) <= kept.offset / BLOCK || other.offset >= kept.end();
+        assert!(apart, "{other:?} {kept:?}");
+    }
+}
+
+#[test]
+fn what_is_given_back_is_a_hole_until_somebody_writes_there() {
+    let mut space = Space::new(4096);
+    let extents: Vec<Extent> = (0..8).map(|_| space.allocate(1 << 20)).collect();
+    extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
+    let taken = space.take_to_release(1 << 20, usize::MAX);
+    let bytes: u64 = taken.iter().map(|extent| extent.len).sum();
+    // Of three megabytes one is kept, and an eighth of the five in use.
+    assert_eq!(bytes, ((2 << 20) - ((5 << 20) + 4096) / 8) / BLOCK * BLOCK, "{taken:?}");
+    let meanwhile = space.allocate(64 << 10);
+    assert!(taken.iter().all(|extent| meanwhile.end() <= extent.offset || extent.end() <= meanwhile.offset));
+    assert!(taken.iter().all(|extent| {
+        space
+            .free_for_commit(&[])
+            .free_extents()
+            .any(|free| free.offset <= extent.offset && extent.end() <= free.end())
+    }));
+    space.insert_free(meanwhile);
+    space.released(&taken.iter().map(|extent| (*extent, true)).collect::<Vec<_>>());
+    assert_eq!(space.spare_bytes(), (3 << 20) - bytes);
+    assert!(space.take_to_release(1 << 20, usize::MAX).is_empty(), "a hole is given back once");
+    let again = space.allocate(3 << 20);
+    assert_eq!((again.offset, space.spare_bytes()), (extents[1].offset, 0));
+    space.insert_free(again);
+    assert_eq!(space.spare_bytes(), 3 << 20, "what was written takes space again");
+}
+
+#[test]
+fn kept_space_is_free_on_disk_and_used_only_after_its_time() {
+    let mut space = Space::new(4096);
+    let taken = space.allocate(1 << 20);
+    let old = space.allocate(8192);
+    space.keep(old, Duration::from_secs(10));
+    space.use_kept(Duration::from_secs(15), Duration::from_secs(10));
+    assert_ne!(space.allocate(8192), old);
+    assert!(space.free_for_commit(&[]).free_extents().any(|free| free.offset == old.offset));
+    space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
+    assert_eq!(space.allocate(8192), old);
+    space.keep(taken, Duration::from_secs(20));
+    space.use_kept(Duration::from_secs(20), Duration::from_secs(10));
+    assert_eq!(space.kept_bytes(), 0, "too much is not kept");
+}
+
+#[test]
+fn random_use_never_hands_out_a_byte_twice() {
+    let mut random = 88172645463325252u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let mut space = Space::new(4096);
+    let mut taken: Vec<Extent> = Vec::new();
+    for _ in 0..5000 {
+        if next() % 3 > 0 || taken.is_empty() {
+            let extent = space.allocate(next() % 20_000 + 1);
+            assert!(taken.iter().all(|other| extent.end() <= other.offset || extent.offset >= other.end()));
+            taken.push(extent);
+        } else {
+            let index = next() as usize % taken.len();
+            space.insert_free(taken.swap_remove(index));
+        }
+    }
+    let used: u64 = taken.iter().map(|extent| extent.len).sum();
+    assert_eq!(used + space.free_bytes(), space.end() - 4096);
+}
