@@ -2,9 +2,10 @@
 //!
 //! Invariant: no URL holds a password, so that one can be printed, logged and kept in history.
 
-use crate::url::{UrlError, percent_decoded, read_mode, shortened};
+use crate::query::{self, decoded};
+use crate::url::{UrlError, read_mode, shortened};
 use crate::{Mode, OpenOptions};
-use atoll_options::{OptionValue, Size, ValueError, nearest};
+use atoll_options::{OptionValue, Size, ValueError};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,10 +82,7 @@ impl CassandraUrl {
     }
 
     fn read(rest: &str) -> Result<Self, UrlError> {
-        if let Some((_, fragment)) = rest.split_once('#') {
-            return Err(UrlError::Fragment { fragment: shortened(fragment) });
-        }
-        let (text, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (text, query) = query::split(rest)?;
         let text = text.strip_prefix("//").ok_or(UrlError::NoContact)?;
         let (authority, keyspace) = text.split_once('/').ok_or(UrlError::NoKeyspace)?;
         let (user, hosts) = match authority.rsplit_once('@') {
@@ -123,21 +121,7 @@ impl CassandraUrl {
 impl CassandraQuery {
     fn parse(text: &str) -> Result<Self, UrlError> {
         let mut query = Self::default();
-        let mut seen: Vec<&str> = Vec::new();
-        for part in text.split('&').filter(|part| !part.is_empty()) {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(UrlError::NotAPair { part: shortened(part) });
-            };
-            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
-                return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, KEYS) });
-            };
-            if seen.contains(&key) {
-                return Err(UrlError::Twice { key });
-            }
-            seen.push(key);
-            let value = decoded(value)?;
-            query.set(key, &value).map_err(|source| UrlError::Value { key, source })?;
-        }
+        query::read(text, KEYS, |key, value| query.set(key, value))?;
         Ok(query)
     }
 
@@ -204,8 +188,4 @@ pub(crate) fn is_contact(text: &str) -> bool {
     !host.is_empty()
         && host.bytes().all(is_name)
         && port.and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port > 0)
-}
-
-pub(crate) fn decoded(text: &str) -> Result<String, UrlError> {
-    String::from_utf8(percent_decoded(text)?).map_err(|_| UrlError::Escape { text: shortened(text) })
 }

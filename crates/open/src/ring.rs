@@ -2,10 +2,11 @@
 //!
 //! Invariant: no URL holds a token, so that one can be printed, logged and kept in history.
 
-use crate::cassandra::{decoded, is_contact};
+use crate::cassandra::is_contact;
+use crate::query::{self, decoded};
 use crate::url::{UrlError, read_mode, shortened};
 use crate::{Mode, OpenOptions};
-use atoll_options::{OptionValue, ValueError, nearest};
+use atoll_options::{OptionValue, ValueError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,10 +39,7 @@ const PORT: u16 = 7379;
 impl RingUrl {
     /// Reads what follows `ring:`.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
-        if let Some((_, fragment)) = rest.split_once('#') {
-            return Err(UrlError::Fragment { fragment: shortened(fragment) });
-        }
-        let (text, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (text, query) = query::split(rest)?;
         let text = text.strip_prefix("//").ok_or(UrlError::NoNode)?;
         let (hosts, behind) = text.split_once('/').unwrap_or((text, ""));
         if hosts.contains('@') {
@@ -61,27 +59,8 @@ impl RingUrl {
                 host => url.nodes.push(with_port(host)),
             }
         }
-        url.read_query(query)?;
+        query::read(query, KEYS, |key, value| url.set(key, value))?;
         Ok(url)
-    }
-
-    fn read_query(&mut self, query: &str) -> Result<(), UrlError> {
-        let mut seen: Vec<&str> = Vec::new();
-        for part in query.split('&').filter(|part| !part.is_empty()) {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(UrlError::NotAPair { part: shortened(part) });
-            };
-            let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
-                return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, KEYS) });
-            };
-            if seen.contains(&key) {
-                return Err(UrlError::Twice { key });
-            }
-            seen.push(key);
-            let value = decoded(value)?;
-            self.set(key, &value).map_err(|source| UrlError::Value { key, source })?;
-        }
-        Ok(())
     }
 
     fn set(&mut self, key: &'static str, value: &str) -> Result<(), ValueError> {

@@ -7,6 +7,7 @@
 //! Invariant: parsing is total; every text is a location or a typed error with a hint.
 
 use crate::cassandra::CassandraUrl;
+use crate::query::{self, percent_decoded};
 use crate::ring::RingUrl;
 use crate::{Mode, OpenOptions};
 use atoll_options::{OptionValue, Size, ValueError, nearest};
@@ -44,7 +45,7 @@ enum Setting {
     Keep(Duration),
 }
 
-const QUERY_KEYS: [&str; 5] = ["mode", "create", "memory", "checkpoint", "keep"];
+const KEYS: [&str; 5] = ["mode", "create", "memory", "checkpoint", "keep"];
 const SCHEMES: [&str; 4] = ["file", "mem", "cassandra", "ring"];
 
 /// Why a text names no store.
@@ -176,7 +177,8 @@ impl UrlError {
                 "name a folder, such as ./data or file:/scratch/data, or `mem:`"
             }
             Self::Scheme { .. } => {
-                "a store is a path, file:PATH, mem: or cassandra://HOST/KEYSPACE; write ./NAME for a path with a colon"
+                "a store is a path, file:PATH, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/; write ./NAME for a path \
+                 with a colon"
             }
             Self::Ambiguous { .. } => {
                 "write file:PATH?key=value for a query, or file:PATH with %3F for a question mark in a name"
@@ -291,38 +293,19 @@ fn bare_path(text: &str) -> Result<StoreUrl, UrlError> {
 }
 
 fn split_query(rest: &str) -> Result<(&str, Vec<Setting>), UrlError> {
-    if let Some((_, fragment)) = rest.split_once('#') {
-        return Err(UrlError::Fragment { fragment: shortened(fragment) });
-    }
-    let Some((path, query)) = rest.split_once('?') else { return Ok((rest, Vec::new())) };
-    let mut settings: Vec<Setting> = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
-    for part in query.split('&').filter(|part| !part.is_empty()) {
-        let Some((key, value)) = part.split_once('=') else {
-            return Err(UrlError::NotAPair { part: shortened(part) });
-        };
-        let (key, setting) = setting(key, value)?;
-        if seen.contains(&key) {
-            return Err(UrlError::Twice { key });
-        }
-        seen.push(key);
-        settings.push(setting);
-    }
+    let (path, query) = query::split(rest)?;
+    let mut settings = Vec::new();
+    query::read(query, KEYS, |key, value| {
+        settings.push(match key {
+            "mode" => Setting::Mode(read_mode(value)?),
+            "create" => Setting::Create(bool::parse(value)?),
+            "memory" => Setting::Memory(Size::parse(value)?),
+            "checkpoint" => Setting::Checkpoint(Size::parse(value)?),
+            _ => Setting::Keep(Duration::parse(value)?),
+        });
+        Ok(())
+    })?;
     Ok((path, settings))
-}
-
-fn setting(key: &str, value: &str) -> Result<(&'static str, Setting), UrlError> {
-    let Some(key) = QUERY_KEYS.into_iter().find(|known| *known == key) else {
-        return Err(UrlError::UnknownKey { key: shortened(key), nearest: nearest(key, QUERY_KEYS) });
-    };
-    let setting = match key {
-        "mode" => read_mode(value).map(Setting::Mode),
-        "create" => bool::parse(value).map(Setting::Create),
-        "memory" => Size::parse(value).map(Setting::Memory),
-        "checkpoint" => Size::parse(value).map(Setting::Checkpoint),
-        _ => Duration::parse(value).map(Setting::Keep),
-    };
-    setting.map(|setting| (key, setting)).map_err(|source| UrlError::Value { key, source })
 }
 
 pub(crate) fn read_mode(value: &str) -> Result<Mode, ValueError> {
@@ -349,33 +332,6 @@ fn file_path(text: &str) -> Result<PathBuf, UrlError> {
         return Err(UrlError::NoPath { scheme: "file" });
     }
     Ok(path_of(percent_decoded(path)?))
-}
-
-pub(crate) fn percent_decoded(text: &str) -> Result<Vec<u8>, UrlError> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if *first == 0 {
-            return Err(UrlError::Escape { text: "\\0".to_owned() });
-        }
-        if *first != b'%' {
-            decoded.push(*first);
-            rest = tail;
-            continue;
-        }
-        let escape = || UrlError::Escape { text: String::from_utf8_lossy(&rest[..rest.len().min(3)]).into() };
-        let [high, low, tail @ ..] = tail else { return Err(escape()) };
-        match (hexadecimal(*high), hexadecimal(*low)) {
-            (Some(high), Some(low)) if high | low != 0 => decoded.push(high << 4 | low),
-            _ => return Err(escape()),
-        }
-        rest = tail;
-    }
-    Ok(decoded)
-}
-
-fn hexadecimal(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(unix)]
