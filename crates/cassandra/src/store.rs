@@ -15,12 +15,11 @@ use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Durability, Expectation, Limits, PartitionKey, PartitionPage,
     PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
-    StoreStream, Timestamp, Waited, WriteOptions, Written, create_conditionally,
+    StoreStream, Timestamp, Waited, WriteOptions, Written, create_conditionally, within,
 };
 use futures::StreamExt;
 use futures::stream;
 use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner, PartitionerHasher};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -197,8 +196,9 @@ impl Shared {
         self.limits.check_batch(&batch)?;
         let durability = self.check_writable(options)?;
         let is_sent = AtomicBool::new(false);
+        let may_be_done = || is_sent.load(Ordering::SeqCst);
         let writing = Writing::new(self, &batch, options.request, &is_sent);
-        let done = within(options.deadline, "write", &is_sent, &self.link.place, writing.run()).await;
+        let done = within(options.deadline, ("write", &self.link.place), may_be_done, writing.run()).await;
         // Whatever came of it.
         self.link.kept.forget(&self.key(&batch.partition), &batch);
         let done = done?;
@@ -218,8 +218,9 @@ impl Shared {
         self.limits.check_value(value.len() as u64)?;
         let durability = self.check_writable(options)?;
         let is_sent = AtomicBool::new(false);
+        let may_be_done = || is_sent.load(Ordering::SeqCst);
         let creating = create::create(self, cell, &value, &is_sent);
-        let repeated = within(options.deadline, "create", &is_sent, &self.link.place, creating).await?;
+        let repeated = within(options.deadline, ("create", &self.link.place), may_be_done, creating).await?;
         if !repeated {
             self.watches.wrote_cell(cell);
         }
@@ -232,26 +233,6 @@ impl Shared {
     }
 }
 
-/// Gives up waiting at the deadline: unknown if something was sent, refused if nothing was.
-async fn within<T>(
-    deadline: Option<Duration>,
-    what: &'static str,
-    is_sent: &AtomicBool,
-    place: &str,
-    run: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let Some(deadline) = deadline else { return run.await };
-    tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
-        let reason = format!("no answer within {deadline:?}");
-        Err(match is_sent.load(Ordering::SeqCst) {
-            true => StoreError::Unknown { what, reason, source: Some(Arc::new(late)) },
-            false => {
-                StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(late)) }
-            }
-        })
-    })
-}
-
 impl Store for CassandraStore {
     fn capabilities(&self) -> Capabilities {
         self.shared.capabilities()
@@ -261,7 +242,7 @@ impl Store for CassandraStore {
         Box::pin(async move {
             let reading = self.shared.get(cell, options.range, options.immutable);
             // A read changes nothing, so one that is given up did not happen.
-            within(options.deadline, "get", &AtomicBool::new(false), &self.shared.link.place, reading).await
+            within(options.deadline, ("get", &self.shared.link.place), || false, reading).await
         })
     }
 

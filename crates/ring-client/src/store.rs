@@ -11,10 +11,9 @@ use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, Outcome,
     PartitionPage, PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError,
-    StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
+    StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written, within,
 };
 use futures::{StreamExt, stream};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -139,7 +138,8 @@ impl Shared {
         };
         let sending = Sending::default();
         let writing = self.nodes.write(&batch.partition, &request, &sending);
-        let answer = within(options.deadline, "write", Some(&sending), &self.nodes.place, writing).await;
+        let answer =
+            within(options.deadline, ("write", &self.nodes.place), || sending.may_be_done(), writing).await;
         let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
         // That a write without a name was sent twice is nothing to the caller.
         let outcome = outcome.map(|repeated| repeated && name.is_none());
@@ -196,26 +196,6 @@ impl Shared {
     }
 }
 
-/// Gives up waiting at the deadline: unknown if a write was sent, refused if nothing was.
-async fn within<T>(
-    deadline: Option<Duration>,
-    what: &'static str,
-    sending: Option<&Sending>,
-    place: &str,
-    run: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let Some(deadline) = deadline else { return run.await };
-    tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
-        let reason = format!("no answer within {deadline:?}");
-        Err(match sending.is_some_and(Sending::may_be_done) {
-            true => StoreError::Unknown { what, reason, source: Some(Arc::new(late)) },
-            false => {
-                StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(late)) }
-            }
-        })
-    })
-}
-
 impl Store for RingStore {
     fn capabilities(&self) -> Capabilities {
         self.shared.capabilities()
@@ -225,7 +205,7 @@ impl Store for RingStore {
         Box::pin(async move {
             let reading = self.shared.get(cell, options.range);
             // A read changes nothing, so one that is given up did not happen.
-            within(options.deadline, "get", None, &self.shared.nodes.place, reading).await
+            within(options.deadline, ("get", &self.shared.nodes.place), || false, reading).await
         })
     }
 

@@ -11,6 +11,7 @@ mod batch;
 mod capabilities;
 pub mod clock;
 mod create;
+mod deadline;
 mod error;
 mod key;
 pub mod lease;
@@ -24,6 +25,7 @@ pub use atoll_errors::ErrorKind;
 pub use batch::{Batch, Condition, Durability, Mutation, RequestId, WriteOptions, Written};
 pub use capabilities::{Capabilities, Limits};
 pub use create::create_conditionally;
+pub use deadline::within;
 pub use error::{Conflict, Outcome, StoreError};
 pub use key::{Cell, PartitionKey, SortKey, SortRange};
 pub use read::{
