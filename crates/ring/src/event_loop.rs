@@ -165,7 +165,7 @@ impl EventLoop {
     fn wait(&self) -> Duration {
         let tick = self.here.slots.tick().unwrap_or(TICK);
         let Some(due_at) = self.gathering.due_at() else { return tick };
-        let now = self.here.shared.clock.now().moment;
+        let now = self.here.shared.chosen.clock.now().moment;
         tick.min(Duration::from_micros(due_at.0.saturating_sub(now.0)))
     }
 
@@ -226,7 +226,7 @@ impl EventLoop {
 
     fn begin(&mut self, mut socket: TcpStream, peer: SocketAddr) {
         let metrics = &self.here.metrics;
-        let tls = self.here.shared.tls.as_ref();
+        let tls = self.here.shared.chosen.tls.as_ref();
         if self.connections.len() >= self.here.limits().connections_max {
             metrics.connections_refused.add(1);
             if tls.is_none() {
@@ -245,7 +245,7 @@ impl EventLoop {
             },
         };
         let id = self.here.shared.connection_ids.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_authenticated = self.here.shared.token.is_none();
+        let is_authenticated = self.here.shared.chosen.token.is_none();
         let (class, now) = (self.here.limits().latency_class, self.here.now.moment);
         let session = Session::new(id, peer, is_authenticated, class, now);
         let key = self.connections.insert(Connection::new(stream, session));

@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What is the same on all loops of a node.
-pub(crate) struct Shared {
+/// What is chosen before anything is shared.
+pub(crate) struct Choices {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
@@ -33,6 +33,11 @@ pub(crate) struct Shared {
     pub(crate) address: SocketAddr,
     pub(crate) memory_bytes: u64,
     pub(crate) persistence: Persistence,
+}
+
+/// What is the same on all loops of a node.
+pub(crate) struct Shared {
+    pub(crate) chosen: Choices,
     pub(crate) began: Moment,
     /// Those of each loop.
     pub(crate) metrics: Vec<Arc<Metrics>>,
@@ -49,55 +54,16 @@ pub(crate) struct Shared {
     ended: Condvar,
 }
 
-/// What is chosen before anything is shared.
-pub(crate) struct Choices {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) limits: ConnectionLimits,
-    pub(crate) token: Option<Token>,
-    pub(crate) access: Option<AccessList>,
-    pub(crate) tls: Option<NodeTls>,
-    pub(crate) name: NodeName,
-    pub(crate) run_id: NodeName,
-    pub(crate) address: SocketAddr,
-    pub(crate) memory_bytes: u64,
-    pub(crate) persistence: Persistence,
-    pub(crate) loops: usize,
-    pub(crate) table: SlotTable,
-}
-
 impl Shared {
-    pub(crate) fn new(choices: Choices) -> Self {
-        let Choices {
-            clock,
-            limits,
-            token,
-            access,
-            tls,
-            name,
-            run_id,
-            address,
-            memory_bytes,
-            persistence,
-            ..
-        } = choices;
-        let began = clock.now().moment;
+    pub(crate) fn new(chosen: Choices, loops: usize, table: SlotTable) -> Self {
         Self {
-            clock,
-            limits,
-            token,
-            access,
-            tls,
-            name,
-            run_id,
-            address,
-            memory_bytes,
-            persistence,
-            began,
-            metrics: (0..choices.loops).map(|_| Arc::default()).collect(),
+            began: chosen.clock.now().moment,
+            chosen,
+            metrics: (0..loops).map(|_| Arc::default()).collect(),
             connection_ids: AtomicU64::new(0),
             is_metered: AtomicBool::new(false),
             ring_seen: Mutex::default(),
-            table: Mutex::new(Arc::new(choices.table)),
+            table: Mutex::new(Arc::new(table)),
             table_changes: AtomicU64::new(0),
             is_ended: Mutex::new(false),
             ended: Condvar::new(),
@@ -106,17 +72,17 @@ impl Shared {
 
     /// What the connections of one loop may take.
     pub(crate) fn memory_bytes_max_each(&self) -> u64 {
-        self.limits.memory_bytes_max / self.metrics.len().max(1) as u64
+        self.chosen.limits.memory_bytes_max / self.metrics.len().max(1) as u64
     }
 
     /// Whether anything outlives the process.
     pub(crate) fn is_kept(&self) -> bool {
-        self.persistence != Persistence::Off
+        self.chosen.persistence != Persistence::Off
     }
 
     /// How that is called by Redis.
     pub(crate) fn persistence_name(&self) -> &'static str {
-        match self.persistence {
+        match self.chosen.persistence {
             Persistence::Off => "no",
             Persistence::EverySecond => "everysec",
             Persistence::Always => "always",
@@ -198,7 +164,7 @@ const TICKET_BITS: u32 = 40;
 impl Here {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
-        let (table, now) = (shared.table(), shared.clock.now());
+        let (table, now) = (shared.table(), shared.chosen.clock.now());
         let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
         let (table_changes, access_changes) = Default::default();
         Self {
@@ -218,7 +184,7 @@ impl Here {
     }
 
     pub(crate) fn limits(&self) -> &ConnectionLimits {
-        &self.shared.limits
+        &self.shared.chosen.limits
     }
 
     /// What a client may send in one request.
@@ -245,14 +211,14 @@ impl Here {
 
     /// Whether there is another list of users since the last time.
     pub(crate) fn look_at_access(&mut self) -> bool {
-        let changes = self.shared.access.as_ref().map_or(0, |access| access.changes());
+        let changes = self.shared.chosen.access.as_ref().map_or(0, |access| access.changes());
         std::mem::replace(&mut self.access_changes, changes) != changes
     }
 
     /// Whether whoever has this connection is who it was by the newest list of users as well.
     pub(crate) fn renew(&self, session: &mut Session) -> bool {
         let Some(who) = &session.who else { return true };
-        let renewed = self.shared.access.as_ref().and_then(|access| access.renewed(who));
+        let renewed = self.shared.chosen.access.as_ref().and_then(|access| access.renewed(who));
         let is_same = renewed.is_some();
         if is_same {
             session.who = renewed;
@@ -269,7 +235,7 @@ impl Here {
 
     /// Reads the clock.
     pub(crate) fn look_at_clock(&mut self) {
-        self.now = self.shared.clock.now();
+        self.now = self.shared.chosen.clock.now();
     }
 
     /// Takes another table if there is one.

@@ -65,7 +65,7 @@ impl Node {
             None => alone::seen(alone::table(name, told.clone(), &engine)?),
             Some(others) => SlotTable::of(Arc::new(Table::empty(SLOTS.into())), others.me),
         };
-        let shared = Arc::new(Shared::new(Choices {
+        let chosen = Choices {
             clock: options.clock.clone(),
             limits: options.limits.clone(),
             token: options.token.clone(),
@@ -76,9 +76,8 @@ impl Node {
             address,
             memory_bytes: options.memory_bytes,
             persistence: options.persistence(),
-            loops: options.loops,
-            table,
-        }));
+        };
+        let shared = Arc::new(Shared::new(chosen, options.loops, table));
         let mut node = Self {
             address,
             engine,
@@ -112,7 +111,12 @@ impl Node {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let slots = match &options.others {
             None => {
-                let mut slots = Slots::open(&self.engine, shared.persistence, shared.memory_bytes, metrics)?;
+                let mut slots = Slots::open(
+                    &self.engine,
+                    shared.chosen.persistence,
+                    shared.chosen.memory_bytes,
+                    metrics,
+                )?;
                 slots.grow(shared.table().table().keyspace_count())?;
                 slots
             }
@@ -156,7 +160,7 @@ impl Node {
     /// The name that clients know it by.
     #[must_use]
     pub fn name(&self) -> NodeName {
-        self.shared.name
+        self.shared.chosen.name
     }
 
     /// What it counted, in the format of Prometheus.

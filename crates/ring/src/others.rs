@@ -47,7 +47,7 @@ pub(crate) fn join(
     let listen = |source| NodeError::Listen { address: others.listen, source };
     let listener = TcpListener::bind(others.listen).map_err(listen)?;
     let heard_at = listener.local_addr().map_err(listen)?;
-    let persistence = shared.persistence;
+    let persistence = shared.chosen.persistence;
     let is_kept = persistence != Persistence::Off;
     let keyspaces = Keyspaces::open(engine, persistence)?;
     let is_synced = persistence == Persistence::Always;
@@ -56,8 +56,9 @@ pub(crate) fn join(
         (Some(log), Reliance::Whole) => Copies::survived(log, &keyspaces)?,
         _ => Survived::Nothing,
     };
-    let tls = shared.tls.as_ref().and_then(|tls| tls.peers.clone());
-    let peers = Peers::listen(others.me, (shared.token.clone(), tls), listener, registry).map_err(listen)?;
+    let tls = shared.chosen.tls.as_ref().and_then(|tls| tls.peers.clone());
+    let peers =
+        Peers::listen(others.me, (shared.chosen.token.clone(), tls), listener, registry).map_err(listen)?;
     let options = Options { logs: is_kept, ..others.options.clone() };
     let tick_us = options.tick_us;
     let mut copies = Copies::new(others.me, options, keyspaces, log, peers);
@@ -88,11 +89,11 @@ pub(crate) fn join(
     // Whoever listens on all addresses is reached by peers where clients reach it.
     let host = if heard_at.ip().is_unspecified() { clients.host.clone() } else { heard_at.ip().to_string() };
     let peers_at = HostPort { host, port: heard_at.port() };
-    let address = NodeAddress { name: shared.name, clients, peers: peers_at }.to_string();
+    let address = NodeAddress { name: shared.chosen.name, clients, peers: peers_at }.to_string();
     let said = Arc::new(move |said| tell(Told::Group(said)));
-    let joining = Joining { node: others.me, address, survived, clock: shared.clock.clone(), said };
+    let joining = Joining { node: others.me, address, survived, clock: shared.chosen.clock.clone(), said };
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.first().cloned().unwrap_or_default();
     let copied = Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us));
-    Slots::copied(engine, copied, persistence, shared.memory_bytes, metrics)
+    Slots::copied(engine, copied, persistence, shared.chosen.memory_bytes, metrics)
 }

@@ -106,7 +106,7 @@ fn run() -> Running {
     let engine = Engine::open(disk.clone(), options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let shared = Arc::new(Shared::new(Choices {
+    let chosen = Choices {
         clock: Arc::new(SystemClock),
         limits: ConnectionLimits::default(),
         access: None,
@@ -117,9 +117,8 @@ fn run() -> Running {
         address,
         memory_bytes: 1 << 30,
         persistence: Persistence::Always,
-        loops: 1,
-        table: table(address),
-    }));
+    };
+    let shared = Arc::new(Shared::new(chosen, 1, table(address)));
     let metrics = shared.metrics[0].clone();
     let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();
     let (waiting, waker) = EventLoop::poll().unwrap();

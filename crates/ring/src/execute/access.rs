@@ -25,7 +25,7 @@ impl Executor<'_> {
         command: &Command<'_>,
     ) -> bool {
         let Some(who) = &self.session.who else { return true };
-        let still_is = self.here.shared.access.as_ref().is_some_and(|access| access.still_has(who));
+        let still_is = self.here.shared.chosen.access.as_ref().is_some_and(|access| access.still_has(who));
         if !still_is {
             // Its user is gone or is another one by now; what it waits for is let go of before this round is over.
             self.error("NOAUTH", "Authentication required.");
@@ -48,7 +48,7 @@ impl Executor<'_> {
 
     /// `ACL`.
     pub(super) fn access(&mut self, request: &AccessRequest<'_>) {
-        let users = self.here.shared.access.as_ref().map(|access| access.users());
+        let users = self.here.shared.chosen.access.as_ref().map(|access| access.users());
         match request {
             AccessRequest::WhoAmI => {
                 let name = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name()).to_owned();
@@ -77,14 +77,16 @@ impl Executor<'_> {
                     None => self.writer().null(),
                 }
             }
-            AccessRequest::Load => match self.here.shared.access.as_ref().map(|access| access.load()) {
-                Some(Ok(())) => {
-                    tracing::info!("the list of users was read again");
-                    self.writer().ok();
+            AccessRequest::Load => {
+                match self.here.shared.chosen.access.as_ref().map(|access| access.load()) {
+                    Some(Ok(())) => {
+                        tracing::info!("the list of users was read again");
+                        self.writer().ok();
+                    }
+                    Some(Err(error)) => self.error("ERR", &format!("{error}; the list stays as it was")),
+                    None => self.error("ERR", "this node has no list of users; begin it with --acl-file"),
                 }
-                Some(Err(error)) => self.error("ERR", &format!("{error}; the list stays as it was")),
-                None => self.error("ERR", "this node has no list of users; begin it with --acl-file"),
-            },
+            }
             _ => self.error("ERR", "this node does not do that"),
         }
     }

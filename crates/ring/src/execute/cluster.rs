@@ -44,7 +44,7 @@ impl Executor<'_> {
             ClusterRequest::Nodes => self.writer().text(&table.nodes_text(keyspace)),
             ClusterRequest::Info => self.writer().text(&table.info_text(keyspace)),
             ClusterRequest::MyId => {
-                let name = self.here.shared.name;
+                let name = self.here.shared.chosen.name;
                 self.writer().string(name.as_str().as_bytes());
             }
             ClusterRequest::KeySlot(key) => self.writer().integer(slot_of(key).into()),

@@ -65,7 +65,7 @@ impl Executor<'_> {
     }
 
     pub(super) fn authenticate(&mut self, authentication: &Authentication<'_>) {
-        if self.here.shared.token.is_none() && authentication.user.is_none() {
+        if self.here.shared.chosen.token.is_none() && authentication.user.is_none() {
             let text = "AUTH <password> called without any password configured for the default user. \
                 Are you sure your configuration is correct?";
             return self.error("ERR", text);
@@ -80,11 +80,11 @@ impl Executor<'_> {
     fn know(&mut self, authentication: &Authentication<'_>) -> Result<(), Refused> {
         let is_default = |user: &[u8]| user == DEFAULT.as_bytes();
         if let Some(user) = authentication.user.filter(|user| !is_default(user)) {
-            let access = self.here.shared.access.as_ref();
+            let access = self.here.shared.chosen.access.as_ref();
             let who = access.and_then(|access| access.authenticate(user, authentication.password));
             return self.let_in(Some(who.ok_or(Refused::Password)?));
         }
-        let token = self.here.shared.token.as_ref();
+        let token = self.here.shared.chosen.token.as_ref();
         match token.is_none_or(|token| token.is(authentication.password)) {
             true => self.let_in(None),
             false => Err(Refused::Password),
@@ -177,7 +177,7 @@ impl Executor<'_> {
     pub(super) fn reset(&mut self) {
         self.session.users = self.session.users.wrapping_add(1);
         self.here.slots.watches().begin_anew(self.session.key, self.session.users);
-        self.session.reset(self.here.shared.token.is_none(), self.here.limits().latency_class);
+        self.session.reset(self.here.shared.chosen.token.is_none(), self.here.limits().latency_class);
         self.writer().simple("RESET");
     }
 

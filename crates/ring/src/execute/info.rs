@@ -70,8 +70,8 @@ impl Executor<'_> {
             ("arch_bits", usize::BITS.to_string()),
             ("multiplexing_api", "epoll".to_owned()),
             ("process_id", std::process::id().to_string()),
-            ("run_id", shared.run_id.to_string()),
-            ("tcp_port", shared.address.port().to_string()),
+            ("run_id", shared.chosen.run_id.to_string()),
+            ("tcp_port", shared.chosen.address.port().to_string()),
             ("server_time_usec", (self.here.now.date_ms * 1000).to_string()),
             ("uptime_in_seconds", uptime.to_string()),
             ("uptime_in_days", (uptime / 86_400).to_string()),
@@ -91,7 +91,7 @@ impl Executor<'_> {
     fn memory_section(&self) -> Vec<(&'static str, String)> {
         let stats = self.here.slots.engine().stats();
         let used = stats.memory_bytes + self.sum(|metrics| &metrics.connection_bytes);
-        let budget = self.here.shared.memory_bytes;
+        let budget = self.here.shared.chosen.memory_bytes;
         vec![
             ("used_memory", used.to_string()),
             ("used_memory_human", human(used)),

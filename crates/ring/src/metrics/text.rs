@@ -107,11 +107,11 @@ fn write_calls(text: &mut String, loops: &[Arc<Metrics>]) {
 /// The node itself.
 fn write_node(text: &mut String, shared: &Shared) {
     let seen = shared.ring_seen();
-    let up_us = shared.clock.now().moment.0.saturating_sub(shared.began.0);
+    let up_us = shared.chosen.clock.now().moment.0.saturating_sub(shared.began.0);
     gauge(text, "uptime_seconds", "For how long the node runs.", up_us as f64 / 1e6);
-    gauge(text, "connections_max", "Connections that the node takes.", shared.limits.connections_max);
+    gauge(text, "connections_max", "Connections that the node takes.", shared.chosen.limits.connections_max);
     gauge(text, "memory_bytes", "Memory of what slots hold.", seen.memory_bytes);
-    gauge(text, "memory_limit_bytes", "Memory that may hold them.", shared.memory_bytes);
+    gauge(text, "memory_limit_bytes", "Memory that may hold them.", shared.chosen.memory_bytes);
     gauge(text, "store_bytes", "Bytes of the file that slots are kept in.", seen.file_bytes);
     let resident = super::resident_bytes();
     gauge(text, "resident_memory_bytes", "Memory of the process, as the system counts it.", resident);
