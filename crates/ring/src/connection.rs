@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     is_writable: bool,
     /// Whether the peer sends nothing more.
     is_read_closed: bool,
+    /// Whether nothing reaches the peer any more, as the poll told.
+    is_broken: bool,
     /// Whether requests that are here wait until it has read what it was told.
     is_paused: bool,
     /// What was received before its turn, so that what others ask for as well can be brought nearer at once.
@@ -66,6 +68,9 @@ const SPARES_MAX: usize = 64;
 
 /// How much of one connection is received before others have their turn.
 const TURN_BYTES: usize = 8 * ROOM_BYTES;
+
+/// How many requests of one connection are executed before others have their turn: some look at all slots.
+const TURN_REQUESTS: usize = 1024;
 
 /// What became of a connection in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +127,7 @@ impl Connection {
             is_readable: true,
             is_writable: true,
             is_read_closed: false,
+            is_broken: false,
             is_paused: false,
             ahead,
             turn: Turn::Waits,
@@ -135,6 +141,7 @@ impl Connection {
         self.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
         self.is_read_closed |= event.is_read_closed();
+        self.is_broken |= event.is_error() || event.is_write_closed();
     }
 
     /// Whether what arrived may wait for others. Who is about to end, or has to say who it is, may not.
@@ -147,7 +154,7 @@ impl Connection {
     pub(crate) fn receive_ahead(&mut self, here: &mut Here, spare: &mut Spare) {
         let is_usual =
             self.session.is_authenticated && !self.session.is_ending && !self.stream.is_encrypted();
-        let has_room = !self.is_paused && !self.is_full(here.limits());
+        let has_room = !self.is_paused && !self.is_full(here);
         if is_usual && has_room && self.is_readable && !self.outbox.is_held() {
             self.inbox.borrow(&mut spare.inboxes);
             self.ahead = Some(self.receive(here));
@@ -184,7 +191,7 @@ impl Connection {
                 Turn::Over(self.session.end)
             }
             // What was sent made room for what is here already.
-            (Turn::Waits, Ok(())) if self.has_more() && !self.is_full(here.limits()) => Turn::Again,
+            (Turn::Waits, Ok(())) if self.has_more() && !self.is_full(here) => Turn::Again,
             (turn, Ok(())) => turn,
         }
     }
@@ -208,10 +215,19 @@ impl Connection {
         };
         loop {
             self.execute(here);
-            if self.session.is_ending || self.is_full(here.limits()) || !self.is_readable {
+            let is_full = self.is_full(here);
+            if is_full && self.is_broken {
+                // Nobody will make room by reading what it is told.
+                return Turn::Over(End::Gone);
+            }
+            if is_full && self.is_read_closed {
+                // The end that the poll told of is behind what there is no room for, and it waits for nothing any more.
+                here.slots.watches().give_up(self.session.key);
+            }
+            if self.session.is_ending || is_full || !(self.is_readable || self.is_paused) {
                 return Turn::Waits;
             }
-            if received >= TURN_BYTES {
+            if received >= TURN_BYTES || self.is_paused {
                 return Turn::Again;
             }
             // Handshakes take long, and others are not to wait for many of them.
@@ -282,11 +298,12 @@ impl Connection {
         is_stranger
     }
 
-    /// Executes what is whole of what arrived.
+    /// Executes what is whole of what arrived, as far as a turn goes.
     fn execute(&mut self, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
-        let mut near = 0_usize;
-        while !self.session.is_ending && !self.is_full(here.limits()) {
+        let (mut near, mut left) = (0_usize, TURN_REQUESTS);
+        while left > 0 && !self.session.is_ending && !self.is_full(here) {
+            left -= 1;
             if near == 0 {
                 near = self.bring_nearer(here);
             }
@@ -307,7 +324,7 @@ impl Connection {
                 parser.set_limits(here.request_limits(&self.session));
             }
         }
-        self.is_paused = self.is_full(here.limits());
+        self.is_paused = left == 0 || self.is_full(here);
         self.parser = Some(parser);
         self.turn_away();
     }
@@ -332,8 +349,12 @@ impl Connection {
         self.inbox = Inbox::default();
     }
 
-    fn is_full(&self, limits: &ConnectionLimits) -> bool {
-        self.outbox.unsent_bytes() >= limits.unsent_bytes_pause || self.outbox.awaited() >= limits.awaited_max
+    /// Whether it has to read first what it is told, or others what came of this round.
+    fn is_full(&self, here: &Here) -> bool {
+        let limits = here.limits();
+        self.outbox.unsent_bytes() >= limits.unsent_bytes_pause
+            || self.outbox.awaited() >= limits.awaited_max
+            || here.has_much_to_tell()
     }
 
     /// Whether something may be here that could be executed.
@@ -349,7 +370,8 @@ impl Connection {
         let is_all = self.stream.send().map_err(|_| End::Failed)?;
         here.metrics.sent_bytes.add(count as u64);
         self.is_writable = is_all && !self.outbox.has_ready();
-        if count > 0 {
+        // What is encrypted may leave without anything of the outbox.
+        if count > 0 || self.is_writable {
             self.stalled_since = None;
         }
         if !self.is_writable {

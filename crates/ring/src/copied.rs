@@ -224,10 +224,12 @@ impl Copied {
         self.note(done);
     }
 
-    /// Has keys of one slot deleted whose time is over, through the log.
-    pub(crate) fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) {
+    /// Has keys of one slot deleted whose time is over, through the log; whether that was not refused.
+    pub(crate) fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> bool {
+        let before = self.copies.refused_expiries();
         let done = self.copies.expire_now(slot, now, overdue);
         self.note(done);
+        self.copies.refused_expiries() == before
     }
 
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {

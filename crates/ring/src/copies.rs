@@ -22,14 +22,28 @@ use atoll_replica::{
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
 use moves::Moves;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What a client waits for.
 enum Waiting {
-    Write { slot: Slot, protocol: Protocol },
-    Read { slot: Slot, request: Vec<u8>, protocol: Protocol },
-    Watch { slot: Slot, watch: Box<Watch> },
+    Write {
+        slot: Slot,
+        protocol: Protocol,
+    },
+    Read {
+        slot: Slot,
+        request: Vec<u8>,
+        protocol: Protocol,
+    },
+    Watch {
+        slot: Slot,
+        watch: Box<Watch>,
+    },
+    /// Nobody, but keys whose time is over.
+    Expiry {
+        slot: Slot,
+    },
 }
 
 /// The copies of this node.
@@ -41,8 +55,12 @@ pub(crate) struct Copies {
     log: Option<SlotLog>,
     group: Option<Box<dyn GroupMember>>,
     waiting: HashMap<Ticket, Waiting>,
-    /// Replies that are ready, for whoever waits for these tickets.
+    /// Replies that are ready, for whoever waits for these tickets, and how many bytes they have.
     answers: Vec<(Ticket, Vec<u8>)>,
+    answer_bytes: usize,
+    /// Slots in which keys are being deleted whose time is over, and how often that was refused.
+    expiring: HashSet<Slot>,
+    refused_expiries: u64,
     /// Watches that may begin, or why not.
     watched: Vec<(Watch, Option<String>)>,
     /// What was written.
@@ -59,6 +77,9 @@ pub(crate) struct Copies {
     own_tickets: u64,
 }
 
+/// Replies of so many bytes wait together at most; reads that could be answered beyond that are refused.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
 /// Tickets from here on are this node's own.
 const OWN_TICKETS: u64 = 1 << 63;
 
@@ -72,6 +93,7 @@ impl Copies {
     ) -> Self {
         let (waiting, answers, handed, inputs, effects, moves) = Default::default();
         let (watched, touched, proposals) = Default::default();
+        let (answer_bytes, expiring, refused_expiries) = Default::default();
         Self {
             keyspaces,
             peers,
@@ -80,6 +102,9 @@ impl Copies {
             group: None,
             waiting,
             answers,
+            answer_bytes,
+            expiring,
+            refused_expiries,
             watched,
             touched,
             handed,
@@ -273,6 +298,10 @@ impl Copies {
         let waiting = ticket.and_then(|ticket| self.waiting.remove(&ticket));
         let protocol = match waiting {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
+            Some(Waiting::Expiry { slot }) => {
+                self.expiring.remove(&slot);
+                Protocol::Resp2
+            }
             Some(Waiting::Watch { .. }) | None => Protocol::Resp2,
         };
         let mut reply = Vec::new();
@@ -301,12 +330,27 @@ impl Copies {
             log.applied(slot, sequence)?;
         }
         if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
-            self.answers.push((ticket, reply));
+            self.push_answer(ticket, reply);
         }
         Ok(())
     }
 
+    fn push_answer(&mut self, ticket: Ticket, reply: Vec<u8>) {
+        self.answer_bytes += reply.len();
+        self.answers.push((ticket, reply));
+    }
+
+    /// Bytes of the replies that are ready.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.answer_bytes
+    }
+
     fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
+        if self.answer_bytes > ANSWER_BYTES_MAX {
+            // Many that waited became ready at once.
+            self.refuse(ticket, Refusal::Busy);
+            return Ok(());
+        }
         let (slot, bytes, protocol) = match self.waiting.remove(&ticket) {
             Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
             Some(Waiting::Watch { watch, .. }) => {
@@ -321,7 +365,7 @@ impl Copies {
         let mut reply = Vec::new();
         let (keyspace, number) = self.keyspaces.of(slot);
         match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
-            ReadOutcome::Answered => self.answers.push((ticket, reply)),
+            ReadOutcome::Answered => self.push_answer(ticket, reply),
             ReadOutcome::Expired(overdue) => {
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
                 self.expire(slot, now, &overdue);
@@ -355,12 +399,25 @@ impl Copies {
         self.replica.is_superseded()
     }
 
+    /// Slots in which keys are being deleted whose time is over.
+    pub(crate) fn expiring(&self) -> &HashSet<Slot> {
+        &self.expiring
+    }
+
+    /// How often it was refused to delete such keys.
+    pub(crate) fn refused_expiries(&self) -> u64 {
+        self.refused_expiries
+    }
+
     /// Has keys deleted whose time is over, through the log.
     fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) {
         self.own_tickets += 1;
+        let ticket = Ticket(self.own_tickets);
+        self.waiting.insert(ticket, Waiting::Expiry { slot });
+        self.expiring.insert(slot);
         self.inputs.push_back(Input::Write {
             slot,
-            ticket: Ticket(self.own_tickets),
+            ticket,
             time_ms: now.date_ms,
             body: Body::of_expiry(overdue),
             keys: overdue.iter().map(|key| number_of(&key.key)).collect(),
@@ -374,12 +431,17 @@ impl Copies {
                 (slot, protocol, None)
             }
             Waiting::Watch { slot, watch } => (slot, Protocol::Resp2, Some(watch)),
+            Waiting::Expiry { slot } => {
+                self.expiring.remove(&slot);
+                self.refused_expiries += 1;
+                return;
+            }
         };
         let mut reply = Vec::new();
         let mut writer = ReplyWriter::new(&mut reply, protocol);
         refusals::write(refusal, number_of_slot(slot), self.replica.table(), &mut writer);
         match watch {
-            None => self.answers.push((ticket, reply)),
+            None => self.push_answer(ticket, reply),
             Some(watch) => {
                 let why = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
                 self.watched.push((*watch, Some(why.trim_end().to_owned())));
@@ -388,15 +450,22 @@ impl Copies {
     }
 
     fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {
-        let waiting = self.waiting.remove(&ticket);
-        let Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) = waiting else { return };
+        let protocol = match self.waiting.remove(&ticket) {
+            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
+            Some(Waiting::Expiry { slot }) => {
+                self.expiring.remove(&slot);
+                return;
+            }
+            Some(Waiting::Watch { .. }) | None => return,
+        };
         let mut reply = Vec::new();
         write(&mut ReplyWriter::new(&mut reply, protocol));
-        self.answers.push((ticket, reply));
+        self.push_answer(ticket, reply);
     }
 
     /// Replies that became ready, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
+        self.answer_bytes = 0;
         std::mem::take(&mut self.answers)
     }
 }

@@ -12,6 +12,7 @@ use crate::NodeError;
 use crate::connection::{Connection, End, Session, Spare};
 use crate::connections::Connections;
 use crate::here::Here;
+use crate::listening::prepare;
 use crate::peer::Peers;
 use atoll_replica::Gathering;
 use atoll_tls::Stream;
@@ -96,6 +97,7 @@ impl EventLoop {
     ) -> io::Result<Self> {
         here.slots.sync_beside(waker)?;
         if let Some(listener) = &mut listener {
+            prepare(listener)?;
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
         let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
@@ -236,7 +238,6 @@ impl EventLoop {
             return;
         }
         metrics.connections_accepted.add(1);
-        let _ = socket.set_nodelay(true);
         let stream = match tls {
             None => Stream::plain(socket),
             Some(tls) => match Stream::serve(socket, Arc::clone(&tls.clients)) {

@@ -151,6 +151,9 @@ pub(crate) struct Here {
 /// How often what is known of the ring is told to whoever may ask for it: to add it up takes a look at every slot.
 const RING_SEEN_EVERY_US: u64 = 1_000_000;
 
+/// Requests of a round that are answered at its end with what may be long.
+const ASKED_MAX: usize = 8;
+
 /// What only the loop can answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
@@ -181,6 +184,11 @@ impl Here {
             tickets,
             ring_seen_at,
         }
+    }
+
+    /// Whether so much waits to be told at the end of the round that nothing more is to be asked in it.
+    pub(crate) fn has_much_to_tell(&self) -> bool {
+        self.slots.answer_bytes() >= self.limits().unsent_bytes_pause || self.asked.len() >= ASKED_MAX
     }
 
     pub(crate) fn limits(&self) -> &ConnectionLimits {

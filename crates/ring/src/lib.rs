@@ -40,6 +40,7 @@ mod copied;
 mod copies;
 mod council;
 mod group;
+mod listening;
 mod log;
 mod others;
 mod peer;

@@ -22,6 +22,7 @@ use atoll_replica::{Change, Slot, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
 use mio::event::Event;
 use mio::{Registry, Waker};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,23 +215,28 @@ impl Slots {
         Answer::Now
     }
 
-    /// Deletes some keys of these slots whose time is over; whether there may be more.
+    /// Deletes some keys of these slots whose time is over; whether there may be more. Where that takes a while, and is under way
+    /// for a slot, it is not asked for again.
     pub(crate) fn expire_some(
         &mut self,
         now: Now,
         held: impl Fn(Slot) -> bool,
     ) -> Result<bool, KeyspaceError> {
         let mut has_more = false;
+        let under_way = self.expiring();
+        let held = |slot| held(slot) && !under_way.contains(&slot);
         for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
             let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
             let overdue =
                 keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)))?;
+            let mut is_taken = false;
             for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
                 if let Some(first) = of_slot.first() {
-                    self.expire(slot_at(place, first.slot), of_slot, now)?;
+                    is_taken |= self.expire(slot_at(place, first.slot), of_slot, now)?;
                 }
             }
-            has_more |= overdue.len() >= EXPIRED_MAX;
+            // Where a write is refused that deletes them, as while too few copies are there, they wait for the next tick.
+            has_more |= is_taken && overdue.len() >= EXPIRED_MAX;
         }
         Ok(has_more)
     }
@@ -253,23 +259,33 @@ impl Slots {
         keyspace.keys_of_slot(number, most)
     }
 
-    /// Deletes keys of one slot whose time is over.
-    fn expire(&mut self, slot: Slot, overdue: &[Overdue], now: Now) -> Result<(), KeyspaceError> {
+    /// Slots in which keys are being deleted whose time is over.
+    fn expiring(&self) -> HashSet<Slot> {
+        match &self.home {
+            Home::Alone(_) => HashSet::new(),
+            Home::Copied(copied) => copied.copies.expiring().clone(),
+        }
+    }
+
+    /// Deletes keys of one slot whose time is over; whether that is done or under way.
+    fn expire(&mut self, slot: Slot, overdue: &[Overdue], now: Now) -> Result<bool, KeyspaceError> {
         let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
-        self.metrics.expired.add(overdue.len() as u64);
         let keyspaces = match &mut self.home {
             Home::Alone(keyspaces) => keyspaces,
             Home::Copied(copied) => {
-                copied.expire(slot, now, overdue);
-                return Ok(());
+                let is_taken = copied.expire(slot, now, overdue);
+                self.metrics.expired.add(if is_taken { overdue.len() as u64 } else { 0 });
+                return Ok(is_taken);
             }
         };
+        self.metrics.expired.add(overdue.len() as u64);
         let next = next(keyspaces, slot);
         self.is_unsettled = true;
         self.touched.touch(slot, overdue.iter().map(|key| key.key.as_slice()));
         let mut count = Vec::new();
         let (keyspace, number) = keyspaces.of_mut(slot);
-        keyspace.apply_expiry(number, next, now.date_ms, &keys, Protocol::Resp2, &mut count)
+        keyspace.apply_expiry(number, next, now.date_ms, &keys, Protocol::Resp2, &mut count)?;
+        Ok(true)
     }
 
     /// Whether there is room for so many bytes more. A store on a disk makes room by itself; one in memory has what it has.
@@ -347,6 +363,7 @@ impl Slots {
         };
         self.metrics.watches.set(self.watches.len() as u64);
         if self.watches.is_empty() {
+            self.watches.rest();
             *touched = Touched::default();
             return Ok(());
         }
@@ -427,6 +444,14 @@ impl Slots {
     }
 
     /// Answers that came since the last time, each once.
+    /// Bytes of answers that came since the last time.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        match &self.home {
+            Home::Alone(_) => 0,
+            Home::Copied(copied) => copied.copies.answer_bytes(),
+        }
+    }
+
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         let mut answers = std::mem::take(&mut self.answers);
         answers.extend(self.watches.take_answers());

@@ -26,6 +26,12 @@ const WATCH_BYTES: usize = 320;
 /// Longest value that is told; longer ones are to be read.
 const TOLD_BYTES_MAX: u64 = 1 << 20;
 
+/// Values of so many bytes together are told in a round; behind them all that are not short are to be read.
+const TOLD_TOGETHER_MAX: u64 = 64 << 20;
+
+/// Longest value that is told whatever else is.
+const SHORT_BYTES: u64 = 1 << 10;
+
 /// Longest time that somebody waits, in milliseconds: a day.
 const MILLISECONDS_MAX: u64 = 86_400_000;
 
@@ -93,6 +99,8 @@ pub(crate) struct Watches {
     by_connection: HashMap<usize, HashSet<u64>>,
     /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
     users: HashMap<usize, u32>,
+    /// Connections that ask for nothing more: what they asked for before may still be on its way here.
+    silent: HashSet<usize>,
     /// Those that nobody has looked at yet.
     begun: Vec<u64>,
     last: u64,
@@ -100,6 +108,8 @@ pub(crate) struct Watches {
     seen: Version,
     answers: Vec<(Ticket, Vec<u8>)>,
     pushes: Vec<Push>,
+    /// Bytes of values in these.
+    told_bytes: u64,
 }
 
 /// What is told.
@@ -138,6 +148,28 @@ impl Watch {
     fn bytes(&self) -> usize {
         let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
         WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
+/// What was read for a watch, which others may wait for as well.
+struct Seen {
+    place: Arc<[u8]>,
+    field: Box<[u8]>,
+    /// None if its time is over.
+    reply: Option<Vec<u8>>,
+}
+
+impl Seen {
+    fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces) -> Result<Self, KeyspaceError> {
+        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: Part::ALL };
+        let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
+        let outcome = keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
+        let reply = matches!(outcome, ReadOutcome::Answered).then_some(reply);
+        Ok(Self { place: Arc::clone(&watch.place), field: watch.field.clone(), reply })
+    }
+
+    fn is_of(&self, watch: &Watch) -> bool {
+        self.place == watch.place && self.field == watch.field
     }
 }
 
@@ -189,8 +221,13 @@ impl Watches {
         ended.len() as i64
     }
 
-    /// A connection asks for nothing more: its waits are over.
+    /// A connection asks for nothing more: its waits are over, those that begin late included.
     pub(crate) fn give_up(&mut self, connection: usize) {
+        self.silent.insert(connection);
+        self.end_waits(connection);
+    }
+
+    fn end_waits(&mut self, connection: usize) {
         for number in self.by_connection.remove(&connection).unwrap_or_default() {
             if let Some(watch) = self.remove(number) {
                 self.tell(&watch.waiter, &Told::TimeOut);
@@ -201,10 +238,14 @@ impl Watches {
     /// A connection changed its user, for the so-manieth time: what was asked for before is over.
     pub(crate) fn change_user(&mut self, connection: usize, users: u32) {
         self.users.insert(connection, users);
-        self.give_up(connection);
+        self.end_waits(connection);
     }
 
     fn is_over(&self, waiter: &Waiter) -> bool {
+        self.silent.contains(&waiter.connection) || self.is_of_another(waiter)
+    }
+
+    fn is_of_another(&self, waiter: &Waiter) -> bool {
         self.users.get(&waiter.connection).is_some_and(|users| waiter.users != *users)
     }
 
@@ -228,9 +269,15 @@ impl Watches {
     /// A connection ended.
     pub(crate) fn end_connection(&mut self, connection: usize) {
         self.users.remove(&connection);
+        self.silent.remove(&connection);
         for number in self.by_connection.remove(&connection).unwrap_or_default() {
             self.remove(number);
         }
+    }
+
+    /// To be called instead where there is none: those that began and ended in this round are not looked at.
+    pub(crate) fn rest(&mut self) {
+        self.begun.clear();
     }
 
     /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be called when
@@ -251,8 +298,10 @@ impl Watches {
             }
         }
         touched.places.clear();
-        for number in numbers {
-            self.look_at(number, now, keyspaces)?;
+        // From the last on: each is then taken off the end of those of its key.
+        let mut seen = None;
+        for number in numbers.into_iter().rev() {
+            self.look_at(number, now, keyspaces, &mut seen)?;
         }
         while let Some(&(ends_us, number)) =
             self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.moment.0)
@@ -269,23 +318,38 @@ impl Watches {
         Ok(())
     }
 
-    fn look_at(&mut self, number: u64, now: Now, keyspaces: &Keyspaces) -> Result<(), KeyspaceError> {
+    fn look_at(
+        &mut self,
+        number: u64,
+        now: Now,
+        keyspaces: &Keyspaces,
+        seen: &mut Option<Seen>,
+    ) -> Result<(), KeyspaceError> {
         let Some(watch) = self.all.get(&number) else { return Ok(()) };
-        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: Part::ALL };
-        let ((keyspace, number_there), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
-        let outcome = keyspace.read_own(number_there, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
-        let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
-        let told = match (outcome, reply.first()) {
+        let seen = match seen.take_if(|seen| seen.is_of(watch)) {
+            Some(same) => seen.insert(same),
+            None => seen.insert(Seen::of(watch, now, keyspaces)?),
+        };
+        let Some(reply) = &seen.reply else {
             // It will be deleted soon, and then it is looked at again.
-            (ReadOutcome::Expired(_), _) => return Ok(()),
-            (ReadOutcome::Answered, Some(b'-')) => Told::Refused(text.trim_end()),
-            (ReadOutcome::Answered, _) => {
-                let value = string_of(&reply);
+            return Ok(());
+        };
+        let told = match reply.first() {
+            Some(b'-') => Told::Refused(std::str::from_utf8(&reply[1..]).unwrap_or_default().trim_end()),
+            _ => {
+                let value = string_of(reply);
                 if !watch.expected.is_met(value) {
                     return Ok(());
                 }
-                let is_long = value.is_some_and(|value| value.len() as u64 > TOLD_BYTES_MAX);
-                if is_long { Told::Long } else { Told::Met(value) }
+                let bytes = value.map_or(0, |value| value.len() as u64);
+                let is_much = bytes > SHORT_BYTES && self.told_bytes + bytes > TOLD_TOGETHER_MAX;
+                match bytes > TOLD_BYTES_MAX || is_much {
+                    true => Told::Long,
+                    false => {
+                        self.told_bytes += bytes;
+                        Told::Met(value)
+                    }
+                }
             }
         };
         if let Some(watch) = self.remove(number) {
@@ -320,7 +384,10 @@ impl Watches {
         self.bytes = self.bytes.saturating_sub(watch.bytes());
         self.by_end.remove(&(watch.ends_us, number));
         if let Some(numbers) = self.by_place.get_mut(&watch.place) {
-            numbers.retain(|other| *other != number);
+            // They are in the order of their numbers.
+            if let Ok(at) = numbers.binary_search(&number) {
+                numbers.remove(at);
+            }
             if numbers.is_empty() {
                 self.by_place.remove(&watch.place);
             }
@@ -381,6 +448,7 @@ impl Watches {
 
     /// Pushes since the last time, each once.
     pub(crate) fn take_pushes(&mut self) -> Vec<Push> {
+        self.told_bytes = 0;
         std::mem::take(&mut self.pushes)
     }
 }

@@ -1,0 +1,135 @@
+//! Nodes of a ring whose clients ask for much, vanish, or let many keys run out: memory, connections and work stay bounded.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+use std::time::{Duration, Instant};
+use support::{Place, free_port};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node, ended with the test.
+struct Node {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Node {
+    /// One that serves by itself.
+    fn alone(place: &Place, more: &[&str]) -> Self {
+        Self::begin(place, &[&["ring", "serve", "--listen"][..], more])
+    }
+
+    /// One that founds a ring of copies, with itself alone in it.
+    fn of_a_ring(place: &Place, more: &[&str]) -> Self {
+        Self::begin(place, &[&["ring", "serve", "--copies", "1", "--nodes"][..], more])
+    }
+
+    fn begin(place: &Place, [verb, more]: &[&[&str]; 2]) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let listen = if verb.contains(&"--nodes") { vec!["--listen", &address] } else { Vec::new() };
+        let mut process = place.spawn(&[&["--json"], *verb, &[&address], &listen, *more].concat());
+        support::started(&mut process);
+        let node = Self { process, address };
+        node.wait_until("every slot is served", || node.say("CLUSTER INFO").contains("cluster_state:ok"));
+        node
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    fn say(&self, line: &str) -> String {
+        let mut socket = self.connect();
+        socket.write_all(format!("{line}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut replies = String::new();
+        socket.read_to_string(&mut replies).unwrap();
+        replies
+    }
+
+    /// A figure of `INFO`.
+    fn figure(&self, name: &str) -> u64 {
+        let told = self.say("INFO");
+        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap().parse().unwrap()
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The most memory that it ever had, in bytes.
+    fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+}
+
+#[test]
+fn long_answers_that_are_asked_for_at_once_are_not_all_made_at_once() {
+    const BYTES: usize = 4 << 20;
+    const TIMES: usize = 300;
+    let place = Place::new();
+    let node = Node::of_a_ring(&place, &["--memory"]);
+    let mut socket = node.connect();
+    let head = format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${BYTES}\r\n");
+    socket.write_all(&[head.as_bytes(), &vec![b'x'; BYTES], b"\r\n"].concat()).unwrap();
+    let mut answer = [0; 5];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+    let before = node.peak_bytes();
+    socket.write_all(&b"GET big\r\n".repeat(TIMES)).unwrap();
+    let each = format!("${BYTES}\r\n").len() + BYTES + 2;
+    let (mut left, mut room) = (TIMES * each, vec![0; 1 << 20]);
+    while left > 0 {
+        let count = socket.read(&mut room).unwrap();
+        assert!(count > 0, "it was ended with {left} bytes to go");
+        left -= count;
+    }
+    let more = node.peak_bytes() - before;
+    assert!(more < 64 << 20, "{more} bytes more, of {} that were told", TIMES * each);
+}
+
+#[test]
+fn clients_that_vanish_while_they_wait_leave_no_connection_behind() {
+    let place = Place::new();
+    for node in [Node::alone(&place, &["--memory"]), Node::of_a_ring(&place, &["--memory"])] {
+        for waits in [1, 1024, 3000] {
+            let mut socket = node.connect();
+            socket.write_all(&b"AT.WAIT 86400000 key field PRESENT\r\n".repeat(waits)).unwrap();
+            drop(socket);
+        }
+        let ended = || node.figure("connected_clients") == 1;
+        node.wait_until("connections of clients that are gone have ended", ended);
+    }
+}
+
+#[test]
+fn a_key_whose_time_is_over_is_deleted_once() {
+    const KEYS: u64 = 3000;
+    let place = Place::new();
+    let node = Node::of_a_ring(&place, &["--store", "kept", "--durability", "synced"]);
+    let mut socket = node.connect();
+    let sets: String = (0..KEYS).map(|key| format!("SET key:{key} v PX 300\r\n")).collect();
+    socket.write_all(sets.as_bytes()).unwrap();
+    let mut answers = vec![0; KEYS as usize * 5];
+    socket.read_exact(&mut answers).unwrap();
+    node.wait_until("all keys are gone", || node.say("DBSIZE").starts_with(":0\r\n"));
+    assert_eq!(node.figure("expired_keys"), KEYS);
+}

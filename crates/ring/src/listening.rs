@@ -1,0 +1,38 @@
+//! What clients' connections have from the socket that they come from.
+
+use mio::net::TcpListener;
+use rustix::net::sockopt;
+use std::time::Duration;
+
+/// How long nothing may come from a client's host before it is asked whether it is there, how often, and how many times: one
+/// that went without a word does not keep its place for ever.
+const SILENT_TIME: Duration = Duration::from_secs(60);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+const ASKED_COUNT: u32 = 3;
+
+/// Chooses for all connections that will be accepted: they inherit it.
+pub(crate) fn prepare(listener: &TcpListener) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(listener, true)?;
+    sockopt::set_tcp_keepidle(listener, SILENT_TIME)?;
+    sockopt::set_tcp_keepintvl(listener, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(listener, ASKED_COUNT)?;
+    sockopt::set_socket_keepalive(listener, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn what_is_accepted_sends_at_once_and_asks_whether_the_other_side_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        prepare(&listener).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // It is there as soon as the client is connected.
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(sockopt::tcp_nodelay(&accepted).unwrap() && sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), SILENT_TIME);
+        assert!(!sockopt::socket_keepalive(&client).unwrap());
+    }
+}
