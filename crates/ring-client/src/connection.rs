@@ -9,6 +9,7 @@ use atoll_store::StoreError;
 use futures::FutureExt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -123,6 +124,11 @@ impl Connection {
 /// How long what was sent may stay unacknowledged, in milliseconds: whose host is cut off is asked no longer.
 const SILENCE_MS: u32 = 3_000;
 
+/// How long nothing may come from another host before it is asked, how often, and how many times.
+const SILENT_TIME: Duration = Duration::from_secs(5);
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+const ASKED_COUNT: u32 = 3;
+
 /// What bytes go over, encrypted or not.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -137,9 +143,20 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     stream.set_nodelay(true)?;
     // Without it the node is only given up later.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
+    // Whoever waits sends nothing, and would not be told that the node's host is gone.
+    let _ = ask_whether_it_is_there(&stream);
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let host = atoll_tls::host_name(host_of(address)).map_err(io::Error::other)?;
     Ok(Box::new(TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await?))
+}
+
+/// Has the system ask the other host, where nothing else goes to and fro.
+fn ask_whether_it_is_there(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_tcp_keepidle(stream, SILENT_TIME)?;
+    sockopt::set_tcp_keepintvl(stream, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, ASKED_COUNT)?;
+    sockopt::set_socket_keepalive(stream, true)
 }
 
 /// The host of an address, without the port and what may stand around it.

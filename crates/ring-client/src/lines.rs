@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
@@ -76,9 +77,11 @@ impl Lines {
             return broke();
         }
         let mut waiter = Waiter { line: &line, id, is_told: false };
-        let told = waits.await;
-        waiter.is_told = true;
-        told.unwrap_or_else(|_| broke())
+        // The node says when the time is over, unless nothing comes from it any more.
+        let time_max = Duration::from_millis(milliseconds).saturating_add(options.request_time_out);
+        let told = tokio::time::timeout(time_max, waits).await;
+        waiter.is_told = told.is_ok();
+        told.map_or_else(|_| broke(), |told| told.unwrap_or_else(|_| broke()))
     }
 
     fn line(&self, options: &RingOptions, address: &Arc<str>) -> mpsc::UnboundedSender<Wish> {

@@ -68,6 +68,7 @@ async fn watch_for(
         // Rounded up: it is this side that says when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_seed(slot);
+        let asked_at = Instant::now();
         let trouble = match shared.lines.wait(&nodes.options, &target, milliseconds, &words).await {
             Told::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
             Told::Long => {
@@ -94,6 +95,10 @@ async fn watch_for(
                 reason
             }
         };
+        // Between two troubles all was well for that long.
+        if asked_at.elapsed() > nodes.options.patience {
+            (pause, troubled_since) = (PAUSE_FIRST, None);
+        }
         let since = *troubled_since.get_or_insert_with(Instant::now);
         if since.elapsed() > nodes.options.patience {
             return Err(shared.unavailable(&trouble));
