@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Flags that every verb takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GlobalArguments {
-    /// The store: a folder, file:PATH?mode=read, or mem: [env: ATOLL_STORE]
+    /// The store: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/ [env: ATOLL_STORE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub store: Option<String>,
     /// Write results and errors as JSON, one object a line
@@ -65,7 +65,7 @@ atoll_options::choice! {
 atoll_options::options! {
     /// What stands at the top of the options file.
     pub struct TopOptions in "" {
-        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, or cassandra://HOST/KEYSPACE
+        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/
         store: String = "",
         /// When to use colours: auto, always or never
         color: Color = "auto",

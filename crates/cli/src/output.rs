@@ -2,9 +2,13 @@
 
 use crate::Failure;
 use crate::failure::output_failure;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Whether whoever reads standard error expects objects and nothing else.
+static NOTES_ARE_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Where results go.
 pub struct Output {
@@ -17,6 +21,7 @@ impl Output {
     /// Standard output of this process.
     pub(crate) fn new(json: bool) -> Self {
         let stdout = std::io::stdout();
+        NOTES_ARE_JSON.store(json, Ordering::Relaxed);
         Self { json, is_terminal: stdout.is_terminal(), stdout: Mutex::new(BufWriter::new(stdout)) }
     }
 
@@ -90,7 +95,16 @@ pub(crate) fn report(failure: &Failure, json: bool, colored: bool) {
     }
 }
 
-/// Something worth knowing that is neither result nor failure.
+/// Something worth knowing that is neither result nor failure: on standard error, which belongs to the whole process.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    match NOTES_ARE_JSON.load(Ordering::Relaxed) {
+        true => note_json(&json!({ "note": text })),
+        false => drop(writeln!(std::io::stderr().lock(), "{text}")),
+    }
+}
+
+/// The same of a value that is JSON whatever was asked for.
+pub(crate) fn note_json(value: &Value) {
+    // Nobody is left to tell when this fails.
+    drop(writeln!(std::io::stderr().lock(), "{value}"));
 }

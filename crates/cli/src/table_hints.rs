@@ -57,7 +57,7 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
         }
         SchemaError::RoleNullable { .. } => "write the column without ?",
         SchemaError::Twice { .. } | SchemaError::Name { .. } => {
-            "call one of them otherwise, with --rename FROM=TO"
+            "give it another name; files are read with --rename FROM=TO"
         }
         SchemaError::Type { .. } => "leave the column out, or name another type with --types NAME:TYPE",
         SchemaError::ColumnCount { .. } => "leave columns out with --without NAMES",

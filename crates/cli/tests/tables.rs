@@ -189,6 +189,10 @@ fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
     let skipped = atoll(&place, "table import t other.csv --skip-bad 1");
     assert!(skipped.text().contains("skipped 1 bad records"), "{}", skipped.stderr);
     assert!(skipped.stderr.contains("other.csv, line 22"), "{}", skipped.stderr);
+    let appended = atoll(&place, "table append t other.csv --run once --skip-bad 1 --json");
+    assert_eq!(appended.json()["skipped"], 1);
+    let note: serde_json::Value = serde_json::from_str(appended.stderr.trim()).unwrap();
+    assert!(note["note"].as_str().unwrap().contains("other.csv, line 22"), "{note}");
 }
 
 #[test]

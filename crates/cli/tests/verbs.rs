@@ -331,8 +331,8 @@ fn store_info_tells_the_limits() {
 }
 
 #[test]
-fn a_store_in_memory_or_on_a_cluster_is_not_served() {
-    for nothing_to_own in ["mem:", "cassandra://nobody.invalid/k"] {
+fn a_store_in_memory_or_on_other_machines_is_not_served() {
+    for nothing_to_own in ["mem:", "cassandra://nobody.invalid/k", "ring://nobody.invalid/"] {
         Place::new().run(&["serve", "--store", nothing_to_own]).fails(14);
     }
 }

@@ -174,7 +174,7 @@ impl UrlError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::NoPath { .. } => {
-                "name a folder, such as ./data or file:/scratch/data, or `mem:`"
+                "name a folder, such as ./data or file:/scratch/data, `mem:`, or cassandra: or ring: with hosts"
             }
             Self::Scheme { .. } => {
                 "a store is a path, file:PATH, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/; write ./NAME for a path \

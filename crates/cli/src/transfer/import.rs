@@ -137,7 +137,7 @@ impl Done {
     fn tell(&self, report: ProgressReport, end: Place) {
         if report == ProgressReport::Json {
             let line = json!({ "progress": { "offset": end.offset, "lines": end.lines, "records": self.records_in_all() } });
-            crate::output::note(&line.to_string());
+            crate::output::note_json(&line);
         }
     }
 }

@@ -30,7 +30,11 @@ impl Serve {
                 "a `cassandra:` store",
                 "its nodes serve it already: every process opens the same URL itself",
             )),
-            _ => None,
+            Location::Ring(_) => Some((
+                "a `ring:` store",
+                "its nodes serve it already: every process opens the same URL itself; `atoll ring serve` runs a node",
+            )),
+            Location::Folder(_) => None,
         };
         if let Some((store, hint)) = unserved {
             return Err(StoreError::Unsupported { what: format!("serving {store}"), hint }.into());

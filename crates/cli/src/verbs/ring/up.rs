@@ -8,6 +8,7 @@ use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
 use atoll_ring::{Persistence, Place};
+use atoll_store::StoreError;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -106,7 +107,7 @@ impl RingUp {
         while let Some(number) = ends.recv().await {
             note(&format!("node {number} ended"));
         }
-        Err(Failure::Usage { problem: "no node is left".to_owned(), hint: "start the ring again".to_owned() })
+        Err(unavailable("no node is left"))
     }
 
     fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
@@ -207,8 +208,9 @@ pub(super) fn words(durability: Persistence) -> &'static str {
 }
 
 fn broken(number: u32) -> Failure {
-    Failure::Usage {
-        problem: format!("node {number} did not start"),
-        hint: "why stands above; the ring was not begun".to_owned(),
-    }
+    unavailable(format!("node {number} did not start: why stands above"))
+}
+
+fn unavailable(reason: impl Into<String>) -> Failure {
+    StoreError::Unavailable { place: "the ring".to_owned(), reason: reason.into(), source: None }.into()
 }

@@ -2,6 +2,7 @@
 
 use super::TableArguments;
 use super::import::FileOptions;
+use crate::output::note;
 use crate::row_format::format_of;
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -46,7 +47,7 @@ pub struct Append {
 impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Change).await?;
-        let rows = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
+        let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
         let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
         let after_last = known.as_ref().and_then(|known| known.last_complete).map_or(0, |last| last + 1);
         let attempt = match (self.attempt, known) {
@@ -63,13 +64,25 @@ impl Append {
         table.close().await?;
         let count = rows.num_rows();
         session.output.either(
-            || format!("appended {count} rows as step {step} of run {}: version {version}", self.run),
-            || json!({ "run": self.run, "attempt": attempt, "step": step, "rows": count, "version": version.0 }),
+            || {
+                let without =
+                    if skipped == 0 { String::new() } else { format!(", without {skipped} bad records") };
+                format!(
+                    "appended {count} rows{without} as step {step} of run {}: version {version}",
+                    self.run
+                )
+            },
+            || {
+                json!({
+                    "run": self.run, "attempt": attempt, "step": step, "rows": count, "skipped": skipped,
+                    "version": version.0,
+                })
+            },
         )
     }
 
-    /// All rows of the file: a step is one object.
-    async fn rows(&self, columns: &SchemaRef) -> Result<RecordBatch, Failure> {
+    /// All rows of the file, as a step is one object, and how many bad records were passed over.
+    async fn rows(&self, columns: &SchemaRef) -> Result<(RecordBatch, usize), Failure> {
         let input =
             if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) };
         let format = format_of(self.file_options.format, &self.file)?;
@@ -77,15 +90,21 @@ impl Append {
         // On a thread of its own, so that an interruption is heard while nothing comes in.
         let read = tokio::task::spawn_blocking(move || {
             let mut reader = open(&input, format, &columns, &options)?;
+            let mut skipped = 0;
             let mut parts = vec![RecordBatch::new_empty(SchemaRef::clone(&columns))];
             while let Some(part) = reader.next(PartLimits { rows: 1 << 20, bytes: 64 << 20 })? {
+                for bad in &part.bad {
+                    note(&format!("skipped: {}, line {}: {}", input.name(), bad.line, bad.problem));
+                }
+                skipped += part.bad.len();
                 parts.push(part.rows);
             }
-            concat_batches(&columns, &parts).map_err(|error| RowFileError::Value {
+            let rows = concat_batches(&columns, &parts).map_err(|error| RowFileError::Value {
                 file: input.name(),
                 column: columns.field(0).name().clone(),
                 problem: error.to_string(),
-            })
+            })?;
+            Ok::<_, RowFileError>((rows, skipped))
         });
         match read.await {
             Ok(rows) => Ok(rows?),

@@ -281,7 +281,7 @@ impl Import {
     fn tell_progress(&self, step: u64, imported: &Imported, bytes_read: u64) {
         if self.progress == ProgressReport::Json {
             let line = json!({ "progress": { "step": step, "rows": imported.rows, "bytes": bytes_read } });
-            crate::output::note(&line.to_string());
+            crate::output::note_json(&line);
         }
     }
 }

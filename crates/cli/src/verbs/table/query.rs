@@ -4,7 +4,7 @@ use super::TableArguments;
 use super::ask::QuestionArguments;
 use super::export::metadata;
 use super::rows_out::OutputArguments;
-use crate::output::note;
+use crate::output::{note, note_json};
 use crate::session::Access;
 use crate::{Failure, Session};
 use atoll_tables::Work;
@@ -123,7 +123,7 @@ impl WorkArguments {
             return;
         }
         if session.output.is_json() {
-            note(&json!({ "work": work_value(work) }).to_string());
+            note_json(&json!({ "work": work_value(work) }));
         } else {
             note(&format!(
                 "{} rows of {} that were read, in {} requests of {} bytes",
