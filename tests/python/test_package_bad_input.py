@@ -87,3 +87,30 @@ def test_ids_of_a_run_are_refused_with_where_they_are_and_another_run_may_have_t
     assert table.query().count() == 5
     with pytest.raises(ConflictError, match="another schema"):
         table.store.create_table("t", COLUMNS, id=("pid", "step"), sample_key="pid", index=("x", "step"))
+
+
+def test_numbers_that_are_none_are_refused_by_name_and_end_nothing(table, tmp_path: Path) -> None:
+    for name in ["memory_bytes", "keep_seconds"]:
+        with pytest.raises(InvalidInputError, match=name):
+            atoll.open(tmp_path / "other", **{name: -1})
+    with pytest.raises(InvalidInputError, match="max_rows"):
+        table.query().within(relative=0.1, max_rows=-1)
+    with pytest.raises(InvalidInputError, match="step"):
+        table.attributes(run="r", step=-1)
+    table.keep_packed()
+    packer = table._packer
+    for words in [{"bytes_per_second": -1}, {"idle": -1.0}, {"share": -1.0}]:
+        with pytest.raises(InvalidInputError):
+            table.keep_packed(**words)
+        assert table._packer is packer
+    table.stop_packing()
+
+
+def test_the_schema_of_a_reader_is_taken_without_its_rows(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = pyarrow.table({"pid": [1, 2], "x": [0.5, 1.5]})
+    with atoll.open(tmp_path / "store") as store:
+        reader = rows.to_reader()
+        t = store.create_table("t", reader.schema, id="pid", index="x")
+        t.append(reader, run="r")
+        assert t.query().count() == 2

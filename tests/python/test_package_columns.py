@@ -103,3 +103,24 @@ def test_stores_of_which_some_have_a_column_are_one_table(tmp_path: Path) -> Non
     stores = atoll.open([tmp_path / "a", tmp_path / "b"])
     with stores, pytest.raises(atoll.errors.InvalidInputError, match="charge"):
         stores.table("run")
+
+
+def test_texts_and_times_that_are_masked_have_no_value(store: atoll.Store) -> None:
+    columns = {"pid": "int64", "name": "utf8?", "at": "timestamp[us]?", "day": "date32?"}
+    table = store.create_table("masked", columns, id="pid", index="pid")
+    hidden = [False, True, False]
+    times = numpy.array(["2026-01-01", "2026-01-02", "NaT"], dtype="datetime64[us]")
+    table.append(
+        {
+            "pid": numpy.arange(3),
+            "name": numpy.ma.masked_array(["a", "b", "c"], mask=hidden),
+            "at": numpy.ma.masked_array(times, mask=hidden),
+            "day": numpy.ma.masked_array(times.astype("datetime64[D]"), mask=hidden),
+        }
+    )
+    for column, there in [("name", [0, 2]), ("at", [0]), ("day", [0])]:
+        found = table.where(f"{column} is not null").numpy()["pid"]
+        assert sorted(found.tolist()) == there, column
+    strict = store.create_table("strict", {"pid": "int64", "name": "utf8"}, id="pid", index="pid")
+    with pytest.raises(atoll.errors.InvalidInputError, match="name"):
+        strict.append({"pid": [1, 2, 3], "name": numpy.ma.masked_array(["a", "b", "c"], mask=hidden)})

@@ -111,3 +111,12 @@ def test_a_sample_can_be_scanned(table: atoll.Table) -> None:
     sample = table.sample(0.2)
     found = sample.scan_polars().select(polars.col("x").mean()).collect().item()
     assert found == pytest.approx(numpy.mean(sample.numpy()["x"]))
+
+
+def test_a_predicate_on_limited_rows_chooses_among_these_rows_only(table: atoll.Table) -> None:
+    for limited in [table.limit(100), table.first(100)]:
+        whole = polars.DataFrame(limited.read())
+        expected = whole.filter(polars.col("x") < 0.5)
+        found = limited.scan_polars().filter(polars.col("x") < 0.5).collect()
+        assert 0 < found.height < whole.height
+        assert_frame_equal(found, expected, check_row_order=False)

@@ -364,3 +364,55 @@ def test_a_checkpoint_that_could_not_be_written_has_no_name(table, tmp_path: Pat
         with pytest.raises(ZeroDivisionError), writer.checkpoint(tmp_path / "state.10"):
             raise ZeroDivisionError
     assert not (tmp_path / "state.10").exists()
+
+
+class Ranks:
+    """What the writer uses of an mpi4py communicator, among threads."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.barrier, self.said = size, threading.Barrier(size, timeout=60), [None] * size
+
+    def of(self, rank: int) -> "Rank":
+        return Rank(self, rank)
+
+
+class Rank:
+    def __init__(self, ranks: Ranks, rank: int) -> None:
+        self._ranks, self._rank = ranks, rank
+
+    def Get_rank(self) -> int:  # noqa: N802 - as MPI has it
+        return self._rank
+
+    def Get_size(self) -> int:  # noqa: N802
+        return self._ranks.size
+
+    def allgather(self, value):
+        self._ranks.said[self._rank] = value
+        self._ranks.barrier.wait()
+        said = list(self._ranks.said)
+        self._ranks.barrier.wait()
+        return said
+
+    def bcast(self, value, root: int = 0):
+        return self.allgather(value)[root]
+
+
+def test_a_checkpoint_that_fails_on_one_rank_fails_on_all_and_leaves_nobody_waiting(table, tmp_path: Path):
+    ranks = Ranks(2)
+    ended: dict[int, BaseException | None] = {}
+
+    def run(rank: int) -> None:
+        with atoll.Writer(table, "a", comm=ranks.of(rank)) as writer:
+            writer.step(10, None, rows(rank))
+            try:
+                with writer.checkpoint(tmp_path / "state.10"):
+                    pass  # Nobody wrote the file.
+                ended[rank] = None
+            except FileNotFoundError as error:
+                ended[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert not any(thread.is_alive() for thread in threads)
+    assert [type(ended[rank]) for rank in range(2)] == [FileNotFoundError, FileNotFoundError]

@@ -45,17 +45,32 @@ pub(crate) fn array_out<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bou
     PyTuple::new(py, [schema, array])
 }
 
-/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, under the interpreter lock.
+/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, without the interpreter lock: who makes
+/// it may need that on other threads.
 pub(crate) fn stream_in(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let stream = stream_of(object)?;
+    let read = object.py().detach(move || {
+        let reader = RecordBatchStreamReader::try_new(stream)?;
+        let schema = reader.schema();
+        Ok::<_, ArrowError>((schema, reader.collect::<Result<Vec<_>, _>>()?))
+    });
+    Ok(read.map_err(Failure::from)?)
+}
+
+/// The schema of an object with `__arrow_c_stream__`, without its batches.
+pub(crate) fn schema_of_stream(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
+    let stream = stream_of(object)?;
+    let read =
+        object.py().detach(move || RecordBatchStreamReader::try_new(stream).map(|reader| reader.schema()));
+    Ok(read.map_err(Failure::from)?)
+}
+
+fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowArrayStream> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(STREAM))?;
     // SAFETY: the name says that this is an `ArrowArrayStream`, which lives as long as the capsule. It is moved out:
     // what stays behind is an empty one, so that the capsule releases nothing a second time.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
-    let reader = RecordBatchStreamReader::try_new(stream).map_err(Failure::from)?;
-    let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
-    Ok((schema, batches))
+    Ok(unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) })
 }
 
 /// The schema of an object with `__arrow_c_schema__`.

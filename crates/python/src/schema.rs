@@ -37,7 +37,7 @@ pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<FieldText>> {
     let schema = if object.hasattr("__arrow_c_schema__")? {
         capsule::schema_in(object)?
     } else if object.hasattr("__arrow_c_stream__")? {
-        capsule::stream_in(object)?.0
+        capsule::schema_of_stream(object)?
     } else {
         return Err(misuse("neither a schema nor a stream"));
     };

@@ -298,7 +298,7 @@ impl Table {
     ) -> PyResult<Packer> {
         let defaults = KeepPacked::default();
         let idle = idle_seconds.map_or(Ok(defaults.idle), Duration::try_from_secs_f64);
-        let idle = idle.map_err(|_| Failure::input("idle_seconds is no time to wait, in seconds"))?;
+        let idle = idle.map_err(|_| Failure::input("idle is no time to wait, in seconds"))?;
         let pack = PackOptions { share, bytes_per_second, ..PackOptions::default() };
         pack.validate().map_err(Failure::from)?;
         Ok(Packer::begin(self.handle()?, KeepPacked { pack, idle, ..defaults })?)

@@ -171,7 +171,12 @@ def _array(name: str, values: Any) -> _Column:
         values = values.data
     held = numpy.asarray(values)
     if held.dtype.kind in "OUST":
-        return _listed(name, [_text(value) for value in held.tolist()])
+        texts = [_text(value) for value in held.tolist()]
+        if mask is not None:
+            if held.ndim != 1:
+                raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
+            texts = [None if masked else text for text, masked in zip(texts, mask.tolist(), strict=True)]
+        return _listed(name, texts)
     if held.ndim not in (1, 2):
         raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column is (n,) or (n, k)')
     elements = held.shape[1] if held.ndim == 2 else None
@@ -179,7 +184,8 @@ def _array(name: str, values: Any) -> _Column:
     if held.dtype.kind in "mM":
         # Not-a-time is NumPy's way to say that there is no value.
         missing = numpy.isnat(held).reshape(-1)
-        mask = missing.view(numpy.uint8) if mask is None and missing.any() else mask
+        if missing.any():
+            mask = missing.view(numpy.uint8) if mask is None else mask | missing.view(numpy.uint8)
     # In memory order and in the machine's byte order, as a flat buffer of the type that was named.
     flat = numpy.ascontiguousarray(held).reshape(-1)
     flat = flat.view(ticks) if ticks else flat.astype(flat.dtype.newbyteorder("="), copy=False)

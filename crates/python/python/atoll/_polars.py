@@ -41,7 +41,9 @@ def scan(query: Query) -> polars.LazyFrame:
     def source(
         with_columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[polars.DataFrame]:
-        asked = query if predicate is None else _narrowed(query, predicate, types)
+        # What is limited is chosen before the predicate applies, and pushed down it would apply before.
+        is_limited = query.rows is not None or query.units is not None
+        asked = query if predicate is None or is_limited else _narrowed(query, predicate, types)
         if with_columns is not None:
             filtered = [] if predicate is None else predicate.meta.root_names()
             # Rows have to be counted even if no column of them is wanted.

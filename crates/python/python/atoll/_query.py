@@ -299,6 +299,7 @@ class Asking(Estimating):
         One tolerance is half the width of the interval: ``relative`` to the value, ``absolute`` in its unit, or ``of_sd``
         in standard deviations of the rows. ``max_rows`` ends the reading; what is too wide then says so among its doubts.
         """
+        max_rows = None if max_rows is None else whole(max_rows, "max_rows")
         return tolerant(self.query(), relative, absolute, of_sd, max_rows)
 
     def _asked(self, question: _Question) -> Estimate:

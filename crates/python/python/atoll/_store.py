@@ -267,7 +267,8 @@ def open(
     memory_bytes: int | None = None,
     keep_seconds: int | None = None,
 ) -> Store | Stores:
-    """Opens a store: a folder by its path, ``file:/scratch/run?mode=read`` or ``mem:`` for one in memory.
+    """Opens a store: a folder by its path, ``file:/scratch/run?mode=read``, ``mem:`` for one in memory, or one on other
+    machines: ``cassandra://HOST/KEYSPACE`` or ``ring://HOST:PORT/KEYSPACE``.
 
     A list of them, or a path with a ``*`` such as ``"runs/*"``, opens all: :class:`Stores`, of which a table is the union
     of theirs and can only be asked. Then none is made that is not there.
@@ -281,8 +282,15 @@ def open(
     """
     if isinstance(url, (list, tuple)) or "*" in os.fspath(url):
         places = _several(url)
-        return Stores([open(place, read_only=read_only, create=False, memory_bytes=memory_bytes) for place in places])
+        return Stores(
+            [
+                open(place, read_only=read_only, create=False, memory_bytes=memory_bytes, keep_seconds=keep_seconds)
+                for place in places
+            ]
+        )
     url = _absolute(os.fspath(url))
+    memory_bytes = None if memory_bytes is None else whole(memory_bytes, "memory_bytes")
+    keep_seconds = None if keep_seconds is None else whole(keep_seconds, "keep_seconds")
     native = _atoll.Store.open(
         url, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
     )

@@ -343,9 +343,15 @@ class Table(Asking):
 
         Raises ``InvalidInputError`` for a share or budget that makes no sense.
         """
-        self.stop_packing()
-        self._packer = self._native.keep_packed(share, bytes_per_second, idle)
-        self._store._packing.add(self)
+        if bytes_per_second is not None:
+            bytes_per_second = whole(bytes_per_second, "bytes_per_second")
+        # A call that is refused ends nothing, so the new one begins before the old one ends.
+        began = self._native.keep_packed(share, bytes_per_second, idle)
+        try:
+            self.stop_packing()
+        finally:
+            self._packer = began
+            self._store._packing.add(self)
 
     def stop_packing(self) -> None:
         """Ends what :meth:`keep_packed` began; raises what went wrong, if it had ended by itself.
@@ -536,4 +542,4 @@ def _whole_step(each: Any) -> tuple[int, float | None, Any]:
 def _of_run(run: str | None, step: int | None) -> int | None:
     if step is not None and run is None:
         raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
-    return step
+    return None if step is None else whole(step, "step")

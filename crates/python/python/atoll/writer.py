@@ -178,14 +178,13 @@ class Writer:
         """
         part = unfinished(path)
         yield part
-        self.flush(timeout)
-        if self._comm is not None:
-            self._comm.Barrier()
-        if self._comm is None or self.rank == 0:
+        if self._comm is None:
+            self.flush(timeout)
             finish(part, path)
-        if self._comm is not None:
-            # Nobody goes on, and perhaps ends the job, before the file has its name.
-            self._comm.Barrier()
+            return
+        _all_or_none(self._comm, lambda: self.flush(timeout))
+        # Nobody goes on, and perhaps ends the job, before the file has its name.
+        _told_by_first(self._comm, lambda: finish(part, path))
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         """The newest checkpoint that is not past :attr:`last_complete`; None to start from the beginning.
@@ -281,6 +280,22 @@ def _attempt_number(attempt: int | str) -> int:
             f"{attempt!r} is not the id of a job", "write its number, and after a colon how often it was restarted"
         )
     return int(found[1]) * JOB_RESTARTS_MAX + int(found[2] or 0)
+
+
+def _all_or_none(comm: Any, do: Callable[[], None]) -> None:
+    """What every rank does. If one fails, all fail: nobody waits for one that went away."""
+    error: BaseException | None = None
+    try:
+        do()
+    except Exception as caught:  # noqa: BLE001 - passed on whole
+        error = caught
+    errors = comm.allgather(error)
+    if error is not None:
+        raise error
+    for rank, other in enumerate(errors):
+        if other is not None:
+            other.add_note(f"on rank {rank}")
+            raise other
 
 
 def _told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
