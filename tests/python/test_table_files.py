@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import random
 import struct
 import zipfile
 
@@ -11,7 +12,7 @@ import pytest
 ROWS = 1000
 
 
-def npy(descr: str, shape: tuple, content: bytes) -> bytes:
+def npy(descr: str | list, shape: tuple, content: bytes) -> bytes:
     """An array as NumPy writes it: the head padded to 64 bytes."""
     head = str({"descr": descr, "fortran_order": False, "shape": shape})
     head += " " * (-(10 + len(head) + 1) % 64) + "\n"
@@ -77,3 +78,23 @@ def test_the_work_of_a_sample_is_small_and_told(atoll, tmp_path):
     assert work["rows_returned"] == len(ended.stdout.splitlines())
     assert 1700 < work["rows_returned"] < 2300
     assert work["rows_touched"] <= 5 * work["rows_returned"]
+
+
+def test_json_lines_keep_every_bit_of_a_double(atoll, read_lines, tmp_path):
+    draw = random.Random(1)
+    doubles = [94.52706955539223, *(draw.uniform(0, 100) for _ in range(ROWS - 1))]
+    lines = "".join(json.dumps({"pid": pid, "x": x}) + "\n" for pid, x in enumerate(doubles))
+    (tmp_path / "in.jsonl").write_text(lines)
+    atoll("table", "create", "t", "--like", "in.jsonl", "--id", "pid", "--index", "x")
+    atoll("table", "import", "t", "in.jsonl")
+    rows = read_lines(atoll("table", "query", "t", "--json").stdout)
+    assert {row["pid"]: row["x"] for row in rows} == dict(enumerate(doubles))
+
+
+def test_structures_with_gaps_are_read_without_them(atoll, read_lines, tmp_path):
+    packed = b"".join(struct.pack("<B7xd", pid, pid / 4) for pid in range(100))
+    (tmp_path / "gaps.npy").write_bytes(npy([("pid", "|u1"), ("", "|V7"), ("x", "<f8")], (100,), packed))
+    atoll("table", "create", "t", "--like", "gaps.npy", "--id", "pid", "--index", "x")
+    atoll("table", "import", "t", "gaps.npy")
+    rows = read_lines(atoll("table", "query", "t", "--json").stdout)
+    assert sorted((row["pid"], row["x"]) for row in rows) == [(pid, pid / 4) for pid in range(100)]

@@ -36,9 +36,9 @@ pub(super) fn values(data_type: &DataType) -> Option<Box<dyn Values>> {
         DataType::UInt16 => number::<UInt16Type>(data_type, integer),
         DataType::UInt32 => number::<UInt32Type>(data_type, integer),
         DataType::UInt64 => number::<UInt64Type>(data_type, integer),
-        DataType::Float32 => number::<Float32Type>(data_type, |text| text.parse().ok()),
-        DataType::Float64 => number::<Float64Type>(data_type, |text| text.parse().ok()),
-        DataType::Date32 => number::<Date32Type>(data_type, Date32Type::parse),
+        DataType::Float32 => number::<Float32Type>(data_type, float),
+        DataType::Float64 => number::<Float64Type>(data_type, float),
+        DataType::Date32 => number::<Date32Type>(data_type, date),
         DataType::Timestamp(unit, _) => instants(*unit, data_type),
         DataType::Duration(unit) => durations(*unit, data_type),
         DataType::Utf8 => Box::new(Texts(StringBuilder::new())),
@@ -49,15 +49,34 @@ pub(super) fn values(data_type: &DataType) -> Option<Box<dyn Values>> {
 
 fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     match unit {
-        TimeUnit::Second => number::<TimestampSecondType>(data_type, TimestampSecondType::parse),
-        TimeUnit::Millisecond => {
-            number::<TimestampMillisecondType>(data_type, TimestampMillisecondType::parse)
-        }
-        TimeUnit::Microsecond => {
-            number::<TimestampMicrosecondType>(data_type, TimestampMicrosecondType::parse)
-        }
-        TimeUnit::Nanosecond => number::<TimestampNanosecondType>(data_type, TimestampNanosecondType::parse),
+        TimeUnit::Second => number::<TimestampSecondType>(data_type, instant::<1_000_000_000>),
+        TimeUnit::Millisecond => number::<TimestampMillisecondType>(data_type, instant::<1_000_000>),
+        TimeUnit::Microsecond => number::<TimestampMicrosecondType>(data_type, instant::<1_000>),
+        TimeUnit::Nanosecond => number::<TimestampNanosecondType>(data_type, instant::<1>),
     }
+}
+
+/// An instant in units of so many nanoseconds; none between two of them.
+fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
+    let nanoseconds = TimestampNanosecondType::parse(text)?;
+    (nanoseconds % NANOSECONDS == 0).then_some(nanoseconds / NANOSECONDS)
+}
+
+/// A day, which may be written as the instant that it begins.
+fn date(text: &str) -> Option<i32> {
+    match text.contains(['T', 't', ' ']) {
+        true => instant::<DAY_NANOSECONDS>(text).and_then(|days| i32::try_from(days).ok()),
+        false => Date32Type::parse(text),
+    }
+}
+
+const DAY_NANOSECONDS: i64 = 86_400 * 1_000_000_000;
+
+/// A number; one beyond the range of the type is none, unless it is written as infinity.
+fn float<F: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Option<F> {
+    let number: F = text.parse().ok()?;
+    let is_meant = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
+    (!number.into().is_infinite() || is_meant()).then_some(number)
 }
 
 /// A duration is a whole number of its unit.
@@ -166,4 +185,52 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pairs = digits.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?));
     if digits.len().is_multiple_of(2) { pairs.collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+
+    /// What these texts are as values of the type, each or none.
+    fn read(data_type: &DataType, texts: &[&str]) -> ArrayRef {
+        let mut values = values(data_type).unwrap();
+        for text in texts {
+            values.push(text);
+        }
+        values.finish()
+    }
+
+    #[test]
+    fn a_time_between_two_units_is_no_value() {
+        let texts = ["1969-12-31T23:59:59Z", "1969-12-31T23:59:59.5Z", "2026-01-01T00:00:00.123456789Z"];
+        let of = |unit| {
+            let read = read(&DataType::Timestamp(unit, None), &texts);
+            (0..3).map(|row| read.is_valid(row)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(TimeUnit::Second), [true, false, false]);
+        assert_eq!(of(TimeUnit::Millisecond), [true, true, false]);
+        assert_eq!(of(TimeUnit::Microsecond), [true, true, false]);
+        assert_eq!(of(TimeUnit::Nanosecond), [true; 3]);
+        let seconds = read(&DataType::Timestamp(TimeUnit::Second, None), &texts);
+        assert_eq!(seconds.as_primitive::<TimestampSecondType>().value(0), -1);
+    }
+
+    #[test]
+    fn a_day_has_no_time_of_day() {
+        let texts =
+            ["2026-01-02", "2026-01-02T00:00:00Z", "2026-01-01T23:30:00-05:00", "2026-01-02 01:00:00"];
+        let days = read(&DataType::Date32, &texts);
+        let days: Vec<_> = days.as_primitive::<Date32Type>().iter().collect();
+        assert_eq!(days, [Some(20_455), Some(20_455), None, None]);
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_no_infinity() {
+        let texts = ["1e300", "-1e300", "inf", "-Infinity", "nan", "1e-300"];
+        let narrow = read(&DataType::Float32, &texts);
+        let narrow: Vec<_> = (0..6).map(|row| narrow.is_valid(row)).collect();
+        assert_eq!(narrow, [false, false, true, true, true, true]);
+        assert_eq!(read(&DataType::Float64, &["1e999", "1e300"]).null_count(), 1);
+    }
 }

@@ -8,6 +8,7 @@ use super::origin::{Origin, origins};
 use super::text::type_name;
 use crate::RowFileError;
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
@@ -112,8 +113,9 @@ impl Fit {
                 DataType::Binary,
             )
             | (DataType::Date64, DataType::Date32)
-            | (DataType::Float64 | DataType::Float16, DataType::Float32)
+            | (DataType::Float16, DataType::Float32)
             | (DataType::Float32 | DataType::Float16, DataType::Float64) => strict(column, wanted),
+            (DataType::Float64, DataType::Float32) => self.in_range(column, strict(column, wanted)?, field),
             (found, wanted) if found.is_numeric() && wanted.is_numeric() => {
                 self.unchanged(column, strict(column, wanted)?, field)
             }
@@ -167,6 +169,25 @@ impl Fit {
         let vector =
             whole.and_then(|values| FixedSizeListArray::try_new(Arc::clone(item), len, values, valid));
         vector.map(|vector| Arc::new(vector) as ArrayRef).map_err(|error| self.value(field, plain(&error)))
+    }
+
+    /// Doubles as floats, if none of them is beyond what a float can be.
+    fn in_range(
+        &self,
+        column: &ArrayRef,
+        floats: ArrayRef,
+        field: &FieldRef,
+    ) -> Result<ArrayRef, RowFileError> {
+        let (before, after) = (column.as_primitive::<Float64Type>(), floats.as_primitive::<Float32Type>());
+        let is_beyond = |row: &usize| before.value(*row).is_finite() && after.value(*row).is_infinite();
+        match (0..column.len()).filter(|row| before.is_valid(*row)).find(is_beyond) {
+            Some(row) => {
+                let problem =
+                    format!("value {} of this part, {}, is beyond a float32", row + 1, before.value(row));
+                Err(self.value(field, problem))
+            }
+            None => Ok(floats),
+        }
     }
 
     /// The casted column, if casting it back gives what was there.

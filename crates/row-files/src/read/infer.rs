@@ -24,6 +24,7 @@ fn candidates() -> Vec<Candidate> {
         DataType::Boolean,
         DataType::Date32,
         DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
     ];
     let candidate = |data_type: DataType| Some(Candidate { values: values(&data_type)?, data_type });
     types.into_iter().filter_map(candidate).collect()

@@ -103,9 +103,9 @@ impl Readable {
     ) -> Result<Histogram, TableError> {
         check_numbers(self.first_now().await?, value)?;
         let mut query = Query { columns: Some(vec![value.name.clone()]), ..query.clone() };
-        let rows = match query.filter {
-            None => Some(self.count_all(&mut query).await?.rows),
-            Some(_) => None,
+        let rows = match (&query.filter, &query.runs) {
+            (None, None) => Some(self.count_all(&mut query).await?.rows),
+            _ => None,
         };
         let answer = self.query(&query).await?;
         let bins = edges.len().saturating_sub(1);

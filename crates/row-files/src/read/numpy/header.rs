@@ -103,6 +103,12 @@ impl Header {
                 _ => return Err("a field of its type cannot be read".to_owned()),
             };
             let item = item.text().ok_or("structures within structures are no columns")?;
+            // NumPy fills gaps with nameless fields.
+            if let Some(gap) = item.strip_prefix("|V").filter(|_| name.text() == Some("")) {
+                let gap: usize = gap.parse().map_err(|_| "a gap of its type has no length".to_owned())?;
+                offset = offset.checked_add(gap).ok_or("a row is too large")?;
+                continue;
+            }
             let item = Item::parse(item)?;
             let elements = match shape.map(|shape| shape.numbers().unwrap_or_default()) {
                 None => None,
@@ -112,7 +118,6 @@ impl Header {
                 },
             };
             let bytes = item.bytes().checked_mul(elements.unwrap_or(1)).ok_or("a row is too large")?;
-            // NumPy fills gaps with nameless fields.
             let name = name.sequence().map_or(name, |titled| titled.last().unwrap_or(name));
             let name = name.text().ok_or("a field of its type has no name")?.to_owned();
             if !name.is_empty() {
