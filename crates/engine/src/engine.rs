@@ -158,6 +158,8 @@ impl Engine {
         self.shared.check_open()?;
         let mut writer = self.shared.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(()) };
+        // Closed meanwhile, the file may be somebody else's.
+        self.shared.check_writable()?;
         log.flush(&self.shared.backing)?;
         let position = log.flushed();
         self.shared.flushed.store(position, Ordering::Release);

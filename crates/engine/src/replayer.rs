@@ -68,9 +68,8 @@ impl<'a> Replayer<'a> {
         let mut replay = Replay::start(self.backing, from, from.position)?.with_signpost(signpost);
         let mut at = from;
         while let Some(group) = replay.next()? {
-            self.enter_segments(&replay, group.next.number)?;
             let next = group.next;
-            match self.take(group)? {
+            match self.take(group, &replay)? {
                 Ok(()) => at = next,
                 Err(Unfinished) => break,
             }
@@ -97,7 +96,9 @@ impl<'a> Replayer<'a> {
     /// Takes the space of segments that the log went on in.
     fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
         for &(extent, number) in replay.entered() {
-            let known = self.space.segments().any(|segment| segment.number == number);
+            let is_it =
+                |segment: &SegmentUse| segment.number == number && segment.extent.offset == extent.offset;
+            let known = self.space.segments().any(is_it);
             if !known && number <= up_to {
                 if !planted::is(Bug::SegmentNotClaimed) {
                     self.claim(extent)?;
@@ -113,11 +114,13 @@ impl<'a> Replayer<'a> {
     }
 
     /// Gathers a group, or applies it at once if it must see what came before.
-    fn take(&mut self, group: Group) -> Result<Result<(), Unfinished>, EngineError> {
+    fn take(&mut self, group: Group, replay: &Replay<'_>) -> Result<Result<(), Unfinished>, EngineError> {
         let records = self.records_of(&group)?;
         if !self.extents_are_there(&records)? {
             return Ok(Err(Unfinished));
         }
+        // Not before: the log goes on where the last group ends that was taken, in the segment of that one.
+        self.enter_segments(replay, group.next.number)?;
         self.report.records_replayed += records.len() as u64;
         if records.iter().all(is_of_one_key) {
             drop(records);
