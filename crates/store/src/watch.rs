@@ -170,14 +170,21 @@ impl Watches {
         R: Future<Output = Result<Option<Buffer>, StoreError>>,
     {
         let watch = self.watch(cell)?;
+        // However short the time is: the first look takes as long as it takes.
+        let began = tokio::time::Instant::now();
+        let current = read().await?;
+        if expectation.is_met(current.as_deref()) {
+            return Ok(Waited::Met(current));
+        }
+        drop(current);
         // Everything below lives in the future of each waiter, so locals that would be kept twice are spared.
-        tokio::time::timeout(time_out, async {
+        tokio::time::timeout(time_out.saturating_sub(began.elapsed()), async {
             loop {
+                watch.changed().await?;
                 let current = read().await?;
                 if expectation.is_met(current.as_deref()) {
                     return Ok(Waited::Met(current));
                 }
-                watch.changed().await?;
             }
         })
         .await
@@ -309,6 +316,22 @@ mod tests {
         watches.wrote(&Batch::on(*b"p").delete_range(SortRange::half_open(*b"d", *b"b")));
         assert!(!keys.iter().any(woken));
         assert!(!woken(&neighbour));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_look_takes_its_time_and_the_next_ones_do_not() {
+        let (watches, asked) = (Watches::new(10), std::cell::Cell::new(0));
+        let slow = || async {
+            asked.set(asked.get() + 1);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Ok(Some(Buffer::from(b"there".to_vec())))
+        };
+        let there = watches.wait(cell("p", "a"), Expectation::Differs(None), Duration::ZERO, slow).await;
+        assert!(matches!(there, Ok(Waited::Met(Some(_)))));
+        let absent = Expectation::Equals(None);
+        let never = watches.wait(cell("p", "a"), absent, Duration::from_secs(1), slow).await;
+        assert!(matches!(never, Ok(Waited::TimedOut)));
+        assert_eq!(asked.get(), 2);
     }
 
     #[test]

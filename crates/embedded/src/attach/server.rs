@@ -162,7 +162,12 @@ where
             biased;
             () = until_stopped(&mut stopped) => break,
             request = connection.next() => match request? {
-                Some(request) => desk.take(request, &mut connection, &mut work).await,
+                // It may wait for room that a client makes which does not read any more.
+                Some(request) => tokio::select! {
+                    biased;
+                    () = desk.take(request, &mut connection, &mut work) => {}
+                    () = until_stopped(&mut stopped) => break,
+                },
                 None => return Ok(()),
             },
             Some(_) = work.join_next(), if !work.is_empty() => {}
