@@ -20,6 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// How long a change waits to be tried again of which nobody knows what came of it.
+const AGAIN_EVERY: Duration = Duration::from_millis(100);
+
 /// Batches of changes that may wait.
 const WAITING_MAX: usize = 1_024;
 
@@ -393,7 +396,10 @@ impl Shared {
                 .collect();
             tracing::info!(?nodes, "nodes were not heard for too long");
             // Until it is known what came of it, nobody is told that the node was heard, but by way of the log.
-            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {}
+            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
+                // Where the log cannot be written any more this comes back at once.
+                tokio::time::sleep(AGAIN_EVERY).await;
+            }
             shared.duties.nodes().failing.retain(|node| !nodes.contains(node));
         });
     }

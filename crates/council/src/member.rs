@@ -321,8 +321,10 @@ impl Shared {
     }
 
     pub(crate) fn leads(&self) -> bool {
-        let metrics = self.raft.server_metrics();
-        metrics.borrow().state == openraft::ServerState::Leader
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        // One whose log failed leads no more, and is not told to.
+        metrics.running_state.is_ok() && metrics.state == openraft::ServerState::Leader
     }
 
     /// Whether this log is one of those that decide.

@@ -10,12 +10,14 @@ use std::collections::VecDeque;
 pub(crate) struct Log {
     base: Position,
     entries: VecDeque<Entry>,
+    /// Bytes of all bodies.
+    bytes: usize,
 }
 
 impl Log {
     /// A log whose entries up to `base` are applied and gone.
     pub(crate) fn behind(base: Position) -> Self {
-        Self { base, entries: VecDeque::new() }
+        Self { base, entries: VecDeque::new(), bytes: 0 }
     }
 
     pub(crate) fn base(&self) -> Position {
@@ -44,6 +46,7 @@ impl Log {
     pub(crate) fn push(&mut self, entry: Entry) {
         debug_assert_eq!(entry.position.sequence, self.last().sequence.next(), "a gap in the log");
         debug_assert!(entry.position.epoch >= self.last().epoch, "an epoch that fell");
+        self.bytes += entry.body.len();
         self.entries.push_back(entry);
     }
 
@@ -52,6 +55,8 @@ impl Log {
         let keep = sequence.0.saturating_sub(self.base.sequence.0);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         let is_longer = self.entries.len() > keep;
+        let cut = self.entries.iter().skip(keep).map(|entry| entry.body.len()).sum::<usize>();
+        self.bytes -= cut;
         self.entries.truncate(keep);
         is_longer
     }
@@ -71,20 +76,26 @@ impl Log {
         found
     }
 
-    /// Lets go of entries up to a place, but for the newest `kept` of them.
+    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not long: whoever needs
+    /// others is sent cells.
     pub(crate) fn trim(&mut self, applied: Sequence, needed_behind: Sequence, kept: usize) {
         while let Some(first) = self.entries.front() {
             let sequence = first.position.sequence;
             let behind_applied = applied.0.saturating_sub(sequence.0);
-            let is_needed = sequence > needed_behind && behind_applied < kept as u64;
+            let is_needed =
+                sequence > needed_behind && behind_applied < kept as u64 && self.bytes <= KEPT_BYTES_MAX;
             if sequence > applied || is_needed {
                 break;
             }
             self.base = first.position;
+            self.bytes -= first.body.len();
             self.entries.pop_front();
         }
     }
 }
+
+/// Bytes of entries beyond which none is kept that is applied.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// What an entry takes in a message beside its body, about.
 const ENTRY_BYTES: usize = 32;
@@ -132,5 +143,20 @@ mod tests {
         assert_eq!(long.base().sequence, Sequence(7), "one applied entry is kept");
         assert!(long.truncate_behind(Sequence(9)) && !long.truncate_behind(Sequence(9)));
         assert_eq!(long.last().sequence, Sequence(9));
+    }
+
+    #[test]
+    fn long_entries_are_not_kept_for_anybody_once_they_are_applied() {
+        let mut long = Log::behind(position(1, 0));
+        let half: std::sync::Arc<[u8]> = vec![7; KEPT_BYTES_MAX / 2].into();
+        for sequence in 1..=5 {
+            long.push(Entry { position: position(2, sequence), time_ms: 0, body: half.clone() });
+        }
+        long.trim(Sequence(4), Sequence(0), 100);
+        assert_eq!(long.base().sequence, Sequence(3), "one that is applied, and one that is not, fit");
+        long.truncate_behind(Sequence(4));
+        long.push(Entry { position: position(3, 5), time_ms: 0, body: half });
+        long.trim(Sequence(5), Sequence(0), 100);
+        assert_eq!(long.base().sequence, Sequence(3), "what was cut off does not count");
     }
 }

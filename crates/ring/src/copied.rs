@@ -3,25 +3,23 @@
 //! Invariant: the clock is read between whatever comes in and what follows from it.
 
 use crate::NodeError;
-use crate::address::NodeAddress;
 use crate::clock::Now;
 use crate::copies::Copies;
 use crate::group::{GroupHeard, GroupSaid};
 use crate::here::Shared;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
-use crate::peer::{PeerAddress, Spoken};
+use crate::peer::Spoken;
+use crate::peer_addresses::PeerAddresses;
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
 use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_keyspace::Overdue;
-use atoll_replica::{Incarnation, Input, Member, Moment, NodeId, Slot, Table, Ticket, Version};
+use atoll_replica::{Incarnation, Input, Moment, NodeId, Slot, Ticket, Version};
 use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
-use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -56,6 +54,7 @@ pub(crate) struct Copied {
     has_pieces: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
+    addresses: PeerAddresses,
     failed: Option<NodeError>,
     /// Those of the loop.
     metrics: Arc<Metrics>,
@@ -72,7 +71,7 @@ impl Copied {
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, failed) = Default::default();
+        let (heard, addressed, addresses, failed) = Default::default();
         Self {
             copies,
             persistence,
@@ -88,6 +87,7 @@ impl Copied {
             has_pieces,
             heard,
             addressed,
+            addresses,
             failed,
             metrics,
         }
@@ -159,7 +159,8 @@ impl Copied {
                     self.copies.keyspaces.grow(table.keyspace_count())?;
                     self.addressed = table.version;
                     self.shared.follow(&table, self.me);
-                    self.copies.peers.set_addresses(&addresses_of(&table), registry);
+                    self.addresses.follow(&table);
+                    self.copies.peers.set_addresses(self.addresses.all(), registry);
                 }
                 self.copies.step(now, Input::Table(table))?;
                 if self.has_begun && self.copies.is_superseded() {
@@ -235,15 +236,4 @@ impl Copied {
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         self.copies.take_answers()
     }
-}
-
-/// Where the nodes of a table are reached by each other; whose address says nothing is left out.
-fn addresses_of(table: &Table) -> BTreeMap<NodeId, PeerAddress> {
-    let address = |member: &Member| {
-        let NodeAddress { peers, clients, .. } = member.address.parse().ok()?;
-        let at = (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()?;
-        Some(PeerAddress { at, host: clients.host })
-    };
-    let members = table.members.iter();
-    members.filter_map(|(&node, member)| Some((node, address(member)?))).collect()
 }

@@ -40,9 +40,10 @@ enum Waiting {
         slot: Slot,
         watch: Box<Watch>,
     },
-    /// Nobody, but keys whose time is over.
+    /// A read of keys whose time is over, until they are deleted; or nobody.
     Expiry {
         slot: Slot,
+        read: Option<(Ticket, Vec<u64>)>,
     },
 }
 
@@ -218,6 +219,8 @@ impl Copies {
                 Ok(())
             }
             Spoken::Message(message) => self.step(now, Input::Message { from, incarnation, message }),
+            // Of another life it may be of a branch that was given up.
+            Spoken::Piece(_) if self.replica.table().incarnation(from) != Some(incarnation) => Ok(()),
             Spoken::Piece(piece) => self.take_piece(now, from, piece),
         }
     }
@@ -298,8 +301,8 @@ impl Copies {
         let waiting = ticket.and_then(|ticket| self.waiting.remove(&ticket));
         let protocol = match waiting {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
-            Some(Waiting::Expiry { slot }) => {
-                self.expiring.remove(&slot);
+            Some(Waiting::Expiry { slot, read }) => {
+                self.expired(slot, read);
                 Protocol::Resp2
             }
             Some(Waiting::Watch { .. }) | None => Protocol::Resp2,
@@ -367,10 +370,10 @@ impl Copies {
         match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
             ReadOutcome::Answered => self.push_answer(ticket, reply),
             ReadOutcome::Expired(overdue) => {
+                // If deleting them is refused, this is: asked again at once it would find them again.
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
-                self.expire(slot, now, &overdue);
                 self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
-                self.inputs.push_back(Input::Read { slot, ticket, keys });
+                self.expire(slot, now, &overdue, Some((ticket, keys)));
             }
         }
         Ok(())
@@ -378,7 +381,7 @@ impl Copies {
 
     /// The same, at once.
     pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
-        self.expire(slot, now, overdue);
+        self.expire(slot, now, overdue, None);
         match self.inputs.pop_back() {
             Some(input) => self.step(now, input),
             None => Ok(()),
@@ -409,11 +412,19 @@ impl Copies {
         self.refused_expiries
     }
 
-    /// Has keys deleted whose time is over, through the log.
-    fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) {
+    /// Keys of a slot are deleted, or nobody knows; what waited for that is read again.
+    fn expired(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) {
+        self.expiring.remove(&slot);
+        if let Some((ticket, keys)) = read {
+            self.inputs.push_back(Input::Read { slot, ticket, keys });
+        }
+    }
+
+    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for that.
+    fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue], read: Option<(Ticket, Vec<u64>)>) {
         self.own_tickets += 1;
         let ticket = Ticket(self.own_tickets);
-        self.waiting.insert(ticket, Waiting::Expiry { slot });
+        self.waiting.insert(ticket, Waiting::Expiry { slot, read });
         self.expiring.insert(slot);
         self.inputs.push_back(Input::Write {
             slot,
@@ -431,9 +442,12 @@ impl Copies {
                 (slot, protocol, None)
             }
             Waiting::Watch { slot, watch } => (slot, Protocol::Resp2, Some(watch)),
-            Waiting::Expiry { slot } => {
+            Waiting::Expiry { slot, read } => {
                 self.expiring.remove(&slot);
                 self.refused_expiries += 1;
+                if let Some((ticket, _)) = read {
+                    self.refuse(ticket, refusal);
+                }
                 return;
             }
         };
@@ -452,10 +466,7 @@ impl Copies {
     fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let protocol = match self.waiting.remove(&ticket) {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
-            Some(Waiting::Expiry { slot }) => {
-                self.expiring.remove(&slot);
-                return;
-            }
+            Some(Waiting::Expiry { slot, read }) => return self.expired(slot, read),
             Some(Waiting::Watch { .. }) | None => return,
         };
         let mut reply = Vec::new();

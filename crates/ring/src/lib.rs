@@ -44,6 +44,7 @@ mod listening;
 mod log;
 mod others;
 mod peer;
+mod peer_addresses;
 mod reliance;
 mod syncer;
 

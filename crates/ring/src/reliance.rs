@@ -22,6 +22,8 @@ pub(crate) enum Reliance {
 pub(crate) const NODE: &str = "node";
 const BOOT: &[u8] = b"boot";
 const CLEAN: &[u8] = b"clean";
+/// How durable writes of the last life were.
+const PERSISTENCE: &[u8] = b"persistence";
 
 /// What this system calls the time since the machine began; another one after each beginning.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -34,16 +36,28 @@ pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Relianc
     let kept = tree.get(BOOT)?.map(|value| value.to_buffer()).transpose()?;
     let is_same_boot = !boot.is_empty() && kept.as_deref() == Some(&boot[..]);
     let is_clean = tree.get(CLEAN)?.is_some();
-    let is_whole = match persistence {
-        Persistence::Always => true,
-        Persistence::EverySecond => is_same_boot || is_clean,
-        Persistence::Off => false,
+    let before = tree.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
+    // What the life before had chosen tells what is there, whatever is chosen now. A store that was never used lacks nothing.
+    let is_whole = match (before.as_deref(), &kept) {
+        (Some(b"always"), _) | (None, None) => true,
+        (Some(b"everysec"), _) => is_same_boot || is_clean,
+        _ => false,
     };
+    let is_whole = is_whole && persistence != Persistence::Off;
     let mut batch = WriteBatch::new();
+    batch.put(&tree, PERSISTENCE, name_of(persistence));
     batch.put(&tree, BOOT, &boot);
     batch.delete(&tree, CLEAN);
     engine.write(&batch, Durability::Synced)?;
     Ok(if is_whole { Reliance::Whole } else { Reliance::Doubtful })
+}
+
+fn name_of(persistence: Persistence) -> &'static [u8] {
+    match persistence {
+        Persistence::Always => b"always",
+        Persistence::EverySecond => b"everysec",
+        Persistence::Off => b"off",
+    }
 }
 
 /// Notes that everything was handed over: closing the engine makes it last.
@@ -69,7 +83,7 @@ mod tests {
     fn what_was_not_synced_is_relied_on_until_the_machine_goes_down() {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let judged = |persistence| judge(&engine, persistence).unwrap();
-        judged(Persistence::EverySecond);
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "it is new");
         assert_eq!(
             judged(Persistence::EverySecond),
             Reliance::Whole,
@@ -77,13 +91,24 @@ mod tests {
         );
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful);
-        forget_boot(&engine);
-        assert_eq!(judged(Persistence::Always), Reliance::Whole, "everything was synced");
         note_clean_end(&engine).unwrap();
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "it stopped as it should");
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful, "that counts once");
+    }
+
+    #[test]
+    fn what_the_life_before_had_chosen_counts_and_not_what_is_chosen_now() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let judged = |persistence| judge(&engine, persistence).unwrap();
+        judged(Persistence::EverySecond);
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::Always), Reliance::Doubtful, "the last second was not synced");
+        forget_boot(&engine);
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "everything was synced");
         assert_eq!(judged(Persistence::Off), Reliance::Doubtful);
+        note_clean_end(&engine).unwrap();
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful, "cells were in memory alone");
     }
 }

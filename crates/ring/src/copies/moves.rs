@@ -58,8 +58,14 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 const INCOMING_BYTES_MAX: usize = 1 << 30;
 
 impl Copies {
-    /// Begins to send the cells of a slot as they are now.
+    /// Begins to send the cells of a slot as they are now, unless some of them are on their way: those end, and whoever still lacks
+    /// something asks again.
     pub(super) fn begin_transfer(&mut self, slot: Slot, to: NodeId) -> Result<(), NodeError> {
+        let is_it = |outgoing: &&Outgoing| (outgoing.slot, outgoing.to) == (slot, to);
+        let is_on_its_way = self.moves.outgoing.iter().find(is_it).is_some_and(|one| one.number > 0);
+        if is_on_its_way && self.peers.waiting_bytes(to).is_some() {
+            return Ok(());
+        }
         let (keyspace, number) = self.keyspaces.of(slot);
         let position = super::applied_position(&self.keyspaces, slot);
         let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
