@@ -3,12 +3,16 @@
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "support/ring.rs"]
+mod three;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use support::{Place, free_port};
+use three::Ring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -132,4 +136,41 @@ fn a_key_whose_time_is_over_is_deleted_once() {
     socket.read_exact(&mut answers).unwrap();
     node.wait_until("all keys are gone", || node.say("DBSIZE").starts_with(":0\r\n"));
     assert_eq!(node.figure("expired_keys"), KEYS);
+}
+
+#[test]
+fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody() {
+    const LIFETIME: Duration = Duration::from_secs(4);
+    let place = Place::new();
+    let mut ring = Ring::start(&place, free_port(), "flushed");
+    let url = format!("ring://127.0.0.1:{}/?token-file=ring/token", ring.port);
+    let create = ["ring", "keyspace", "create", "two", "--copies", "2", "--min-sync", "2", "--store", &url];
+    place.run(&create).text();
+    let lines = |line: &dyn Fn(u32) -> String| {
+        (0..60).fold("SELECT 1".to_owned(), |lines, key| format!("{lines}\r\n{}", line(key)))
+    };
+    let mut told_by = |node: u16, lines: &str| {
+        ring.asked = node;
+        ring.once(lines).unwrap()
+    };
+    let sets = lines(&|key| format!("SET k{key} v PX {}", LIFETIME.as_millis()));
+    let taken: usize = (0..3).map(|node| told_by(node, &sets).matches("+OK\r\n").count() - 1).sum();
+    let (began, gets) = (Instant::now(), lines(&|key| format!("GET k{key}")));
+    assert_eq!(taken, 60);
+    ring.kill(2);
+    std::thread::sleep(LIFETIME.saturating_sub(began.elapsed()));
+    let mut refused = 0;
+    for node in 0..2 {
+        ring.asked = node;
+        // None of them is there, and of some that cannot be written down.
+        let told = ring.once(&gets).unwrap();
+        refused += told.matches("-NOREPLICAS").count();
+        let sent_on = told.matches("-MOVED").count() + told.matches("-CLUSTERDOWN").count();
+        assert_eq!(
+            told.matches("$-1\r\n").count() + told.matches("-NOREPLICAS").count() + sent_on,
+            60,
+            "{told}"
+        );
+    }
+    assert!(refused > 0, "all copies were there, so this showed nothing");
 }
