@@ -10,14 +10,15 @@ use std::collections::VecDeque;
 pub(crate) struct Log {
     base: Position,
     entries: VecDeque<Entry>,
-    /// Bytes of all bodies.
-    bytes: usize,
+    /// How many of the first are known to be applied, and the bytes of their bodies.
+    applied: usize,
+    applied_bytes: usize,
 }
 
 impl Log {
     /// A log whose entries up to `base` are applied and gone.
     pub(crate) fn behind(base: Position) -> Self {
-        Self { base, entries: VecDeque::new(), bytes: 0 }
+        Self { base, entries: VecDeque::new(), applied: 0, applied_bytes: 0 }
     }
 
     pub(crate) fn base(&self) -> Position {
@@ -46,7 +47,6 @@ impl Log {
     pub(crate) fn push(&mut self, entry: Entry) {
         debug_assert_eq!(entry.position.sequence, self.last().sequence.next(), "a gap in the log");
         debug_assert!(entry.position.epoch >= self.last().epoch, "an epoch that fell");
-        self.bytes += entry.body.len();
         self.entries.push_back(entry);
     }
 
@@ -55,9 +55,11 @@ impl Log {
         let keep = sequence.0.saturating_sub(self.base.sequence.0);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         let is_longer = self.entries.len() > keep;
-        let cut = self.entries.iter().skip(keep).map(|entry| entry.body.len()).sum::<usize>();
-        self.bytes -= cut;
         self.entries.truncate(keep);
+        if self.applied > keep {
+            self.applied = self.entries.len();
+            self.applied_bytes = self.entries.iter().map(|entry| entry.body.len()).sum();
+        }
         is_longer
     }
 
@@ -79,22 +81,29 @@ impl Log {
     /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not long: whoever needs
     /// others is sent cells.
     pub(crate) fn trim(&mut self, applied: Sequence, needed_behind: Sequence, kept: usize) {
+        let newly = self.entries.iter().skip(self.applied);
+        for entry in newly.take_while(|entry| entry.position.sequence <= applied) {
+            self.applied += 1;
+            self.applied_bytes += entry.body.len();
+        }
         while let Some(first) = self.entries.front() {
             let sequence = first.position.sequence;
             let behind_applied = applied.0.saturating_sub(sequence.0);
-            let is_needed =
-                sequence > needed_behind && behind_applied < kept as u64 && self.bytes <= KEPT_BYTES_MAX;
+            let is_needed = sequence > needed_behind
+                && behind_applied < kept as u64
+                && self.applied_bytes <= KEPT_BYTES_MAX;
             if sequence > applied || is_needed {
                 break;
             }
             self.base = first.position;
-            self.bytes -= first.body.len();
+            self.applied -= 1;
+            self.applied_bytes -= first.body.len();
             self.entries.pop_front();
         }
     }
 }
 
-/// Bytes of entries beyond which none is kept that is applied.
+/// Bytes of applied entries that are kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// What an entry takes in a message beside its body, about.
@@ -152,11 +161,13 @@ mod tests {
         for sequence in 1..=5 {
             long.push(Entry { position: position(2, sequence), time_ms: 0, body: half.clone() });
         }
+        long.trim(Sequence(2), Sequence(0), 100);
+        assert_eq!(long.base().sequence, Sequence(0), "those that are not applied do not count");
         long.trim(Sequence(4), Sequence(0), 100);
-        assert_eq!(long.base().sequence, Sequence(3), "one that is applied, and one that is not, fit");
-        long.truncate_behind(Sequence(4));
-        long.push(Entry { position: position(3, 5), time_ms: 0, body: half });
-        long.trim(Sequence(5), Sequence(0), 100);
-        assert_eq!(long.base().sequence, Sequence(3), "what was cut off does not count");
+        assert_eq!(long.base().sequence, Sequence(2), "two fit");
+        long.truncate_behind(Sequence(3));
+        long.push(Entry { position: position(3, 4), time_ms: 0, body: half });
+        long.trim(Sequence(4), Sequence(0), 100);
+        assert_eq!(long.base().sequence, Sequence(2), "what was cut off does not count");
     }
 }
