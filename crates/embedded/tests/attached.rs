@@ -212,3 +212,24 @@ async fn a_value_of_the_largest_size_passes() {
     let back = attached.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap().unwrap();
     assert!(back == *value);
 }
+
+#[tokio::test]
+async fn a_value_that_is_far_too_long_is_refused_and_costs_nobody_the_connection() {
+    let way = Way::to(memory(), calm);
+    let attached = Arc::new(way.open().await);
+    let waiting = Arc::clone(&attached);
+    let waiting = tokio::spawn(async move {
+        waiting.wait(Cell::new(b"p", b"k"), Expectation::Differs(None), Duration::from_secs(60)).await
+    });
+    attached.now().await.unwrap();
+    let long = vec![0; 100 << 20];
+    let cell = Cell::new(b"p", b"long");
+    let put = attached.put(cell, &long, WriteOptions::default()).await.unwrap_err();
+    let created = attached.create(cell, long.into(), WriteOptions::default()).await.unwrap_err();
+    for refused in [put, created] {
+        assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Limit, Outcome::Refused), "{refused}");
+    }
+    attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Ok(Waited::Met(Some(_)))));
+    assert_eq!(way.attempts(), 1, "the connection broke");
+}

@@ -25,6 +25,8 @@ use tokio::time::Instant;
 const LOSSES_MAX: usize = 20;
 /// What a deadline leaves to the owner to answer by itself before the caller stops waiting.
 const DEADLINE_GRACE: Duration = Duration::from_millis(200);
+/// The same for a wait, whose first look the owner may be slow to take.
+const WAIT_GRACE: Duration = Duration::from_secs(5);
 
 /// A connection to the owner of a store.
 #[derive(Clone)]
@@ -201,7 +203,13 @@ impl AttachedStore {
         encoded: &[u8],
         request: &Request,
     ) -> Result<Result<Vec<u8>, Lost>, StoreError> {
-        let Some(deadline) = request.deadline() else { return Ok(attachment.client.call(encoded).await) };
+        let wait = match request {
+            Request::Wait(.., time_out) => Some(time_out.saturating_add(WAIT_GRACE)),
+            _ => None,
+        };
+        let Some(deadline) = request.deadline().or(wait) else {
+            return Ok(attachment.client.call(encoded).await);
+        };
         let sleep = {
             let _runtime = self.shared.runtime.enter();
             tokio::time::sleep(deadline.saturating_add(DEADLINE_GRACE))
@@ -210,6 +218,10 @@ impl AttachedStore {
             biased;
             answer = attachment.client.call(encoded) => Ok(answer),
             () = sleep => {
+                if wait.is_some() {
+                    // The owner would have said so, but it is suspended.
+                    return Ok(Ok(answer::encode(&Ok(Waited::TimedOut))));
+                }
                 let reason = "the owner did not answer before the deadline".to_owned();
                 Err(StoreError::Unknown { what: request.name(), reason, source: None })
             }
@@ -326,6 +338,8 @@ impl Store for AttachedStore {
             return local.write(batch, options);
         }
         Box::pin(async move {
+            // One that is too long for the owner is too long for the connection, which others use as well.
+            self.capabilities().limits.check_batch(&batch)?;
             let request = Request::Write(batch.clone(), options);
             match self.ask(&request).await? {
                 Asked::Answer(written) => Ok(written),
@@ -344,6 +358,9 @@ impl Store for AttachedStore {
             return local.create(cell, value, options);
         }
         Box::pin(async move {
+            let limits = self.capabilities().limits;
+            limits.check_cell(cell)?;
+            limits.check_value(value.len() as u64)?;
             let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
             match self.ask(&Request::Create(partition, sort, value.clone(), options)).await? {
                 Asked::Answer(written) => Ok(written),

@@ -71,9 +71,11 @@ impl KernelLock {
         self.file.write_all_at(record.encode().as_bytes(), 0)
     }
 
-    /// Takes our name off, so that a copy of the folder names nobody.
+    /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that were forked from
+    /// this one would have it for as long as they live.
     pub fn erase(&self) -> io::Result<()> {
-        self.file.set_len(0)
+        self.file.set_len(0)?;
+        Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 }
 
