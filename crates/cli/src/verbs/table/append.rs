@@ -1,8 +1,7 @@
 //! `atoll table append`: the rows of a file as one step of a run.
 
 use super::TableArguments;
-use super::import::FileOptions;
-use crate::output::note;
+use super::import::{FileOptions, tell_skipped};
 use crate::row_format::format_of;
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -93,10 +92,7 @@ impl Append {
             let mut skipped = 0;
             let mut parts = vec![RecordBatch::new_empty(SchemaRef::clone(&columns))];
             while let Some(part) = reader.next(PartLimits { rows: 1 << 20, bytes: 64 << 20 })? {
-                for bad in &part.bad {
-                    note(&format!("skipped: {}, line {}: {}", input.name(), bad.line, bad.problem));
-                }
-                skipped += part.bad.len();
+                skipped += tell_skipped(&input.name(), &part);
                 parts.push(part.rows);
             }
             let rows = concat_batches(&columns, &parts).map_err(|error| RowFileError::Value {

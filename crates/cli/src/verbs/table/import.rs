@@ -19,7 +19,7 @@ use crate::transfer::ProgressReport;
 use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
-use atoll_row_files::{Format, Input, PartLimits, ReadOptions, RowFileError, RowReader, open};
+use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
 use atoll_tables::Table;
 use clap::Args;
 use cut::{Cutter, Grouping, Message};
@@ -112,6 +112,14 @@ struct Imported {
     skipped: u64,
     /// The last step that is in.
     last: Option<u64>,
+}
+
+/// Tells of records that were passed over; how many there are.
+pub(super) fn tell_skipped(file: &str, part: &Part) -> usize {
+    for bad in &part.bad {
+        crate::output::note(&format!("skipped: {file}, line {}: {}", bad.line, bad.problem));
+    }
+    part.bad.len()
 }
 
 impl Imported {

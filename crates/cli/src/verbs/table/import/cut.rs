@@ -90,10 +90,7 @@ impl Cutter {
             }
         }
         while let Some(part) = self.reader.next(self.limits)? {
-            for bad in &part.bad {
-                crate::output::note(&format!("skipped: {}, line {}: {}", self.file, bad.line, bad.problem));
-            }
-            self.skipped += part.bad.len() as u64;
+            self.skipped += super::tell_skipped(&self.file, &part) as u64;
             if self.take(part, sender)?.is_err() {
                 return Ok(Err(Unheard));
             }
