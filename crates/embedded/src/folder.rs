@@ -23,6 +23,10 @@ pub trait OpenStore: Send + Sync + 'static {
     /// Opens its last committed state, writing not a byte; others may own the folder.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
+    /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a byte more
+    /// may be written to it.
+    fn abandon(&self) -> BoxFuture<'_, ()>;
+
     /// The named snapshots of the store that was opened to write, for those who attach; none if it has none.
     fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
         None
@@ -58,7 +62,7 @@ pub async fn open_folder(
     opener: Arc<dyn OpenStore>,
 ) -> Result<AttachedStore, StoreError> {
     let place = folder.display().to_string();
-    let way = FolderWay { folder, mode, options, opener, owned: Mutex::new(None) };
+    let way = FolderWay { folder, mode, options, opener, owned: Arc::default() };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -89,7 +93,7 @@ struct FolderWay {
     mode: Mode,
     options: FolderOptions,
     opener: Arc<dyn OpenStore>,
-    owned: Mutex<Option<Owned>>,
+    owned: Arc<Mutex<Option<Owned>>>,
 }
 
 /// What is let go in this order when the owner closes.
@@ -158,17 +162,22 @@ impl FolderWay {
         let store = self.opener.open_owned(&self.folder).await?;
         let served = Served { store: Arc::clone(&store), snapshots: self.opener.snapshots() };
         let server = serve(listener, served, self.options.serve, &Handle::current());
-        let (mut lost, losing) = (ownership.lost(), Arc::clone(&store));
+        let mut lost = ownership.lost();
+        *self.owned.lock().await = Some(Owned { server, ownership });
+        let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
         tokio::spawn(async move {
             // Ends with the ownership, which takes the sender along.
-            if lost.wait_for(|is_lost| *is_lost).await.is_ok() {
-                tracing::error!("closing the store: its folder is no longer ours");
-                if let Err(error) = losing.close().await {
-                    tracing::error!(%error, "the store did not close cleanly");
-                }
+            if lost.wait_for(|is_lost| *is_lost).await.is_err() {
+                return;
+            }
+            tracing::error!("the store is abandoned: its folder is no longer ours");
+            opener.abandon().await;
+            // Who is attached looks for the owner that there is now.
+            let Some(owned) = owned.upgrade() else { return };
+            if let Some(owned) = owned.lock().await.take() {
+                owned.server.stop().await;
             }
         });
-        *self.owned.lock().await = Some(Owned { server, ownership });
         Ok(Route::Local(store))
     }
 

@@ -8,6 +8,7 @@ use crate::store::{EmbeddedStore, StoreOptions, refused};
 use atoll_disk::{Disk, FileDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::{Store, StoreError, StoreFuture};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -157,6 +158,16 @@ impl OpenStore for EngineOpener {
             let store = open_engine(folder, self.options.clone()).await?;
             *self.owned.lock() = Some(store.clone());
             Ok(Arc::new(store) as Arc<dyn Store>)
+        })
+    }
+
+    fn abandon(&self) -> BoxFuture<'_, ()> {
+        let store = self.owned.lock().take();
+        Box::pin(async move {
+            let Some(store) = store else { return };
+            let engine = store.engine().clone();
+            // It waits for writes that are under way. Should the runtime end, so does all writing.
+            let _ = tokio::task::spawn_blocking(move || engine.abandon()).await;
         })
     }
 

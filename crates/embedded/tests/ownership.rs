@@ -4,9 +4,10 @@
 
 use atoll_embedded::attach::AttachedStore;
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord, Settled, settle};
-use atoll_embedded::{FolderOptions, OpenStore, open_folder};
+use atoll_embedded::{FolderOptions, OpenOptions, OpenStore, STORE_FILE, open_folder};
 use atoll_memory::MemoryStore;
 use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, StoreFuture, WriteOptions};
+use futures::future::BoxFuture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +23,10 @@ impl OpenStore for Memory {
     fn open_owned<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
         self.owned.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Arc::new(MemoryStore::open(Default::default()).unwrap()) as Arc<dyn Store>) })
+    }
+
+    fn abandon(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn open_read_only<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
@@ -238,6 +243,24 @@ async fn an_owner_whose_lock_file_is_taken_away_learns_of_it() {
     let Settled::Owner(owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else { panic!() };
     std::fs::remove_file(place.lock_file()).unwrap();
     owner.lost().wait_for(|is_lost| *is_lost).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_that_lost_its_folder_writes_not_a_byte_more() {
+    let place = Place::new(Some(Locking::File));
+    let mut options = OpenOptions::default();
+    options.store.engine.background = false;
+    options.folder.owner =
+        OwnerOptions { heartbeat_every: Duration::from_millis(5), ..place.owner_options() };
+    let opened = atoll_embedded::open(&place.folder, options).await.unwrap();
+    let store = opened.store();
+    store.put(CELL, b"v", WriteOptions::default()).await.unwrap();
+    let file = || std::fs::read(place.folder.join(STORE_FILE)).unwrap();
+    let before = file();
+    std::fs::remove_file(place.lock_file()).unwrap();
+    while store.get(CELL, ReadOptions::default()).await.is_ok() {}
+    store.close().await.unwrap();
+    assert!(file() == before, "the next owner may have written here");
 }
 
 #[tokio::test]

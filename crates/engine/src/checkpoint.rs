@@ -412,6 +412,7 @@ impl Shared {
             // Should this fail, the copies on disk are the former commit, this one, or both; all that either
             // needs stays in place, for nothing is given back.
             self.doubtful_copy.store(copy, Ordering::Relaxed);
+            self.check_writable()?;
             disk.write_at(COPIES[copy], &superblock.encode())?;
             self.sync_for_commit(disk)?;
         }

@@ -268,6 +268,14 @@ impl Engine {
             _ => result,
         }
     }
+
+    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now. What
+    /// the log on the disk does not have is lost, as in a crash.
+    pub fn abandon(&self) {
+        self.shared.syncer.poison();
+        // It only waits for what is under way: there is no last checkpoint where nothing may be written.
+        let _ = self.close_shared();
+    }
 }
 
 impl Shared {
