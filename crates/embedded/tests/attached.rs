@@ -23,6 +23,7 @@ struct Way {
     store: Arc<dyn Store>,
     stop: Mutex<watch::Sender<bool>>,
     attempts: AtomicU64,
+    serving: Mutex<ServeOptions>,
     faults: fn(u64) -> Faults,
 }
 
@@ -32,6 +33,7 @@ impl Way {
             store,
             stop: Mutex::new(watch::channel(false).0),
             attempts: AtomicU64::new(0),
+            serving: Mutex::default(),
             faults,
         })
     }
@@ -62,7 +64,7 @@ impl Reattach for Way {
                 let serving = serve_connection(
                     far,
                     Arc::clone(&self.store),
-                    ServeOptions::default(),
+                    *self.serving.lock().unwrap(),
                     self.stop.lock().unwrap().subscribe(),
                 );
                 tokio::spawn(serving);
@@ -110,6 +112,42 @@ fn the_contract_holds_over_a_connection() {
     let report = run_seeded(&Attached::default(), Size::Quick, SEED_DEFAULT);
     println!("{report}");
     assert!(report.is_clean());
+}
+
+#[tokio::test]
+async fn a_sync_behind_the_loss_of_an_owner_that_had_buffered_writes_says_so_once() {
+    let way = Way::to(memory(), calm);
+    let store = way.open().await;
+    let cell = Cell::new(b"p", b"s");
+    let lose_owner = || async {
+        let before = way.attempts();
+        way.stop_owner();
+        while way.attempts() == before {
+            store.get(cell, ReadOptions::default()).await.unwrap();
+        }
+    };
+    store.put(cell, b"v", WriteOptions::default()).await.unwrap();
+    store.sync().await.unwrap();
+    lose_owner().await;
+    store.sync().await.unwrap();
+    store.put(cell, b"w", WriteOptions::default()).await.unwrap();
+    lose_owner().await;
+    let unknown = store.sync().await.unwrap_err();
+    assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
+    store.sync().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_reads_that_an_owner_has_no_room_for_are_each_refused_in_words() {
+    let way = Way::to(memory(), calm);
+    *way.serving.lock().unwrap() = ServeOptions { waits: 0, ..ServeOptions::default() };
+    let store = way.open().await;
+    let reads = (0..3u8).map(|at| Read::new([at], *b"s")).collect();
+    let answers: Vec<_> = store.get_many(reads).collect().await;
+    assert_eq!(answers.len(), 3);
+    for (_, answer) in answers {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Limit);
+    }
 }
 
 /// Every connection breaks after so many bytes sent.

@@ -4,12 +4,13 @@
 //! Invariant: one loss of the connection asks the hook once, however many calls were under way.
 
 use super::answer::{self, Travels};
+use super::buffered::Buffered;
 use super::many;
 use super::{Greeting, Request};
 use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
-    WriteOptions, Written,
+    Batch, Buffer, Capabilities, Cell, Durability, Expectation, PartitionPage, PartitionQuery, Place, Read,
+    ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp,
+    Waited, WriteOptions, Written,
 };
 use atoll_wire::{Client, Limits, Lost, WireError};
 use futures::future::BoxFuture;
@@ -33,6 +34,13 @@ const WAIT_GRACE: Duration = Duration::from_secs(5);
 pub struct Attachment {
     pub(super) client: Client,
     capabilities: Arc<Capabilities>,
+}
+
+impl Attachment {
+    /// Whether a write that asks for this class is told as done before it is on its way to the disk.
+    fn buffers(&self, asked: Option<Durability>) -> bool {
+        self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
+    }
 }
 
 /// Says hello to the owner at the other end of `transport`. Must be called within a Tokio runtime, which
@@ -105,6 +113,7 @@ struct Shared {
     reattach: Arc<dyn Reattach>,
     runtime: Handle,
     is_closed: AtomicBool,
+    buffered: Buffered,
 }
 
 /// How a call is to be answered.
@@ -133,6 +142,7 @@ impl AttachedStore {
             reattach,
             runtime,
             is_closed: AtomicBool::new(false),
+            buffered: Buffered::default(),
         });
         let store = Self { shared };
         store.find_owner(0).await?;
@@ -168,6 +178,11 @@ impl AttachedStore {
 
     /// Asks the owner, whoever it comes to be.
     pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<'_, T>, StoreError> {
+        self.ask_whom(request).await.map(|(asked, _)| asked)
+    }
+
+    /// As [`AttachedStore::ask`], with the number of the connection that answered; 0 for a store of this process.
+    async fn ask_whom<T: Travels>(&self, request: &Request) -> Result<(Asked<'_, T>, u64), StoreError> {
         if request.is_write() && self.shared.is_read_only {
             return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
         }
@@ -175,11 +190,17 @@ impl AttachedStore {
         let started = Instant::now();
         for _ in 0..LOSSES_MAX {
             if let Some(local) = self.local() {
-                return Ok(Asked::Local(local));
+                return Ok((Asked::Local(local), 0));
             }
             let (number, attachment) = self.attachment()?;
             let lost = match self.call(&attachment, &encoded, request).await? {
-                Ok(bytes) => return self.decoded(request, &bytes).map(Asked::Answer),
+                Ok(bytes) => {
+                    let answer = self.decoded(request, &bytes)?;
+                    if request.durability().is_some_and(|class| attachment.buffers(class)) {
+                        self.shared.buffered.wrote(number);
+                    }
+                    return Ok((Asked::Answer(answer), number));
+                }
                 Err(lost) => lost,
             };
             self.check_loss(request, &attachment, started, &lost)?;
@@ -467,14 +488,18 @@ impl Store for AttachedStore {
     }
 
     fn sync(&self) -> StoreFuture<'_, ()> {
-        if let Some(local) = self.local() {
-            return local.sync();
-        }
         Box::pin(async move {
-            match self.ask(&Request::Sync).await? {
-                Asked::Answer(()) => Ok(()),
-                Asked::Local(store) => store.sync().await,
+            let to_cover = self.shared.buffered.now();
+            let (asked, by) = self.ask_whom::<()>(&Request::Sync).await?;
+            if let Asked::Local(store) = asked {
+                store.sync().await?;
             }
+            if self.shared.buffered.synced(to_cover, by) {
+                return Ok(());
+            }
+            let reason =
+                "the owner was lost with buffered writes that it may not have had on its disk".to_owned();
+            Err(StoreError::Unknown { what: "sync", reason, source: None })
         })
     }
 

@@ -5,9 +5,11 @@
 //!
 //! Invariant: a write whose connection was lost is repeated only where that cannot apply it twice; otherwise
 //! its outcome is reported as unknown.
+//! Invariant: a sync never says that it kept buffered writes which were acknowledged by an owner that is gone.
 //! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
 
 mod answer;
+mod buffered;
 mod bytes;
 mod client;
 mod fault;

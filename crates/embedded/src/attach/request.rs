@@ -70,6 +70,17 @@ impl Request {
         }
     }
 
+    /// The class that a write of cells asks for, none within for the default.
+    #[must_use]
+    pub const fn durability(&self) -> Option<Option<Durability>> {
+        match self {
+            Self::Write(_, options) | Self::Create(_, _, _, options) | Self::DeletePartition(_, options) => {
+                Some(options.durability)
+            }
+            _ => None,
+        }
+    }
+
     /// How long the caller waits.
     #[must_use]
     pub const fn deadline(&self) -> Option<Duration> {

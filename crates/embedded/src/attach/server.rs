@@ -211,8 +211,7 @@ impl Desk {
         if matches!(request, Request::Wait(..) | Request::GetMany(_)) {
             let Some(seat) = Seat::take(&self.waits, self.options.waits) else {
                 let message = format!("more than {} waits on one connection", self.options.waits);
-                let answer = refusal(ErrorKind::Limit, message);
-                return start(tell(responder, answer), work).await;
+                return start(refuse_long(request, responder, message), work).await;
             };
             return start(answer_long(served, request, responder, seat), work).await;
         }
@@ -261,6 +260,25 @@ async fn start(work: impl Future<Output = ()> + Send + 'static, tasks: &mut Join
 
 fn refusal(kind: ErrorKind, message: String) -> Vec<u8> {
     answer::encode::<()>(&Err(StoreError::Remote { kind, unknown: false, message, hint: None }))
+}
+
+/// Refuses what there is no seat for: of many reads each one, as each is answered for itself.
+async fn refuse_long(request: Request, mut responder: Responder, message: String) {
+    let Request::GetMany(reads) = request else {
+        return tell(responder, refusal(ErrorKind::Limit, message)).await;
+    };
+    for index in 0..reads.len() {
+        let error = StoreError::Remote {
+            kind: ErrorKind::Limit,
+            unknown: false,
+            message: message.clone(),
+            hint: None,
+        };
+        if responder.send(&answer::encode_one(index, &Err(error))).await.is_err() {
+            return;
+        }
+    }
+    tell(responder, Vec::new()).await;
 }
 
 async fn tell(responder: Responder, answer: Vec<u8>) {
