@@ -54,7 +54,9 @@ impl Place {
 
     fn owner_options(&self) -> OwnerOptions {
         let patience = Duration::from_millis(50);
-        OwnerOptions { patience, locking: self.locking, ..OwnerOptions::default() }
+        let mut options = OwnerOptions { patience, locking: self.locking, ..OwnerOptions::default() };
+        options.identity.machine = "ours".into();
+        options
     }
 
     async fn open(&self, mode: Mode) -> Result<AttachedStore, StoreError> {
@@ -69,7 +71,7 @@ impl Place {
 
     /// Leaves behind the record of another process.
     fn left_by(&self, change: impl FnOnce(&mut OwnerRecord)) {
-        let identity = OwnerOptions::default().identity;
+        let identity = self.owner_options().identity;
         let mut record = OwnerRecord { identity, socket: Some(self.folder.join("no socket")), nonce: 9 };
         change(&mut record);
         std::fs::write(self.lock_file(), record.encode()).unwrap();
@@ -201,6 +203,23 @@ async fn after_a_restart_of_the_host_a_lock_file_is_taken_over_once_its_heartbea
     let old = SystemTime::now() - Duration::from_secs(60);
     std::fs::File::open(place.lock_file()).unwrap().set_modified(old).unwrap();
     assert!(place.open(Mode::Write).await.unwrap().is_local());
+}
+
+#[tokio::test]
+async fn an_owner_on_another_host_of_the_same_name_is_heeded_whatever_lock_is_ours() {
+    for machine in ["", "another"] {
+        let mut place = Place::new(Some(Locking::File));
+        place.left_by(|record| {
+            record.identity.boot = "another".into();
+            record.identity.machine = machine.into();
+        });
+        let lock = place.lock_file();
+        place.locking = Some(Locking::Kernel);
+        assert!(matches!(place.open(Mode::Write).await, Err(StoreError::Owned { .. })), "{machine:?}");
+        let old = SystemTime::now() - Duration::from_secs(60);
+        std::fs::File::open(lock).unwrap().set_modified(old).unwrap();
+        assert_eq!(place.open(Mode::Write).await.is_ok(), machine.is_empty(), "{machine:?}");
+    }
 }
 
 #[tokio::test]

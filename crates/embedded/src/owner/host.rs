@@ -17,6 +17,8 @@ pub struct HostIdentity {
     pub pid: u32,
     /// When it was started, in ticks since the host was; with the id it names a process for good.
     pub started: u64,
+    /// What its host keeps over all its starts; empty where it has no such thing, as in many containers.
+    pub machine: String,
 }
 
 impl HostIdentity {
@@ -32,6 +34,7 @@ impl HostIdentity {
                 .unwrap_or_default(),
             pid,
             started: started(pid).unwrap_or(0),
+            machine: fs::read_to_string("/etc/machine-id").unwrap_or_default().trim().to_owned(),
         }
     }
 
@@ -43,11 +46,18 @@ impl HostIdentity {
             Host::Here
         } else if is_this_boot {
             Host::OtherNamespace
-        } else if record.identity.host == self.host {
+        } else if record.identity.host == self.host && self.same_machine(record) != Some(false) {
             Host::SameName
         } else {
             Host::Other
         }
+    }
+
+    /// Whether the process of a record ran on this machine, before or after a restart of it; none if nobody can tell.
+    #[must_use]
+    pub fn same_machine(&self, record: &OwnerRecord) -> Option<bool> {
+        let is_known = !self.machine.is_empty() && !record.identity.machine.is_empty();
+        is_known.then(|| self.machine == record.identity.machine)
     }
 
     /// Whether the process of a record lives; alive is said of those that cannot be seen from here.
@@ -107,10 +117,16 @@ mod tests {
 
     #[test]
     fn hosts_are_told_apart_by_boot_then_by_name() {
-        let here = HostIdentity::of_this_process();
+        let here = HostIdentity { machine: "m".into(), ..HostIdentity::of_this_process() };
         assert_eq!(here.host_of(&record(|_| ())), Host::Here);
         assert_eq!(here.host_of(&record(|it| it.namespace.push('x'))), Host::OtherNamespace);
-        assert_eq!(here.host_of(&record(|it| it.boot.push('x'))), Host::SameName);
+        for (machine, host) in [("m", Host::SameName), ("", Host::SameName), ("n", Host::Other)] {
+            let before = record(|it| {
+                it.boot.push('x');
+                it.machine = machine.into();
+            });
+            assert_eq!(here.host_of(&before), host, "machine {machine:?}");
+        }
         let elsewhere = record(|it| {
             it.boot.push('x');
             it.host.push('x');

@@ -22,11 +22,11 @@ impl OwnerRecord {
     /// The text.
     #[must_use]
     pub fn encode(&self) -> String {
-        let HostIdentity { host, boot, namespace, pid, started } = &self.identity;
+        let HostIdentity { host, boot, namespace, pid, started, machine } = &self.identity;
         let socket = self.socket.as_deref().map(escape).unwrap_or_default();
         let nonce = self.nonce;
         let mut text = format!(
-            "{TITLE}\nhost {host}\npid {pid}\nboot {boot}\nnamespace {namespace}\nstarted {started}\nsocket {socket}\nnonce {nonce}\n"
+            "{TITLE}\nhost {host}\npid {pid}\nboot {boot}\nnamespace {namespace}\nstarted {started}\nsocket {socket}\nnonce {nonce}\nmachine {machine}\n"
         );
         text.push_str(&format!("sum {:016x}\n", checksum(text.as_bytes())));
         text
@@ -50,8 +50,10 @@ impl OwnerRecord {
         let (host, pid, boot) = (field("host")?, field("pid")?, field("boot")?);
         let (namespace, started, socket) = (field("namespace")?, field("started")?, field("socket")?);
         let nonce = field("nonce")?.parse().ok()?;
-        let identity =
-            HostIdentity { host, boot, namespace, pid: pid.parse().ok()?, started: started.parse().ok()? };
+        // Builds of before wrote no machine, and do not look so far.
+        let machine = field("machine").unwrap_or_default();
+        let (pid, started) = (pid.parse().ok()?, started.parse().ok()?);
+        let identity = HostIdentity { host, boot, namespace, pid, started, machine };
         Some(Self { identity, socket: if socket.is_empty() { None } else { unescape(&socket) }, nonce })
     }
 }
@@ -108,6 +110,16 @@ mod tests {
         assert_eq!(OwnerRecord::decode(over.as_bytes()), Some(record()));
         let without = OwnerRecord { socket: None, ..record() };
         assert_eq!(OwnerRecord::decode(without.encode().as_bytes()), Some(without));
+    }
+
+    #[test]
+    fn a_record_of_a_build_that_told_no_machine_is_read() {
+        let with = record().encode();
+        let (head, _) = with.split_once("machine ").unwrap();
+        let without = format!("{head}sum {:016x}\n", checksum(head.as_bytes()));
+        let read = OwnerRecord::decode(without.as_bytes()).unwrap();
+        let identity = HostIdentity { machine: String::new(), ..record().identity };
+        assert_eq!(read, OwnerRecord { identity, ..record() });
     }
 
     #[test]

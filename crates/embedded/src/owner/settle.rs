@@ -230,11 +230,25 @@ impl Attempt {
             Locking::File => read_kernel_record(&self.folder)?,
         };
         let Some(record) = bytes.as_deref().and_then(OwnerRecord::decode) else { return Ok(None) };
-        let identity = &self.options.identity;
-        if identity.process_of(&record) == Process::Dead {
+        if self.is_gone(&record, locking)? {
             return Ok(None);
         }
-        Ok(Some((Owner::Named(identity.host_of(&record), Process::Alive, Heartbeat::Fresh), Some(record))))
+        let host = self.options.identity.host_of(&record);
+        Ok(Some((Owner::Named(host, Process::Alive, Heartbeat::Fresh), Some(record))))
+    }
+
+    /// Whether the owner by the other kind of lock than `locking` is dead. What ran on a host of this name may have been
+    /// another host, so there it takes more than the name: a heartbeat that stopped, or for a kernel's lock, which
+    /// has none, the same machine. Who only reads does no harm.
+    fn is_gone(&self, record: &OwnerRecord, locking: Locking) -> io::Result<bool> {
+        let OwnerOptions { identity, heartbeat_limit, .. } = &self.options;
+        if identity.host_of(record) != Host::SameName || self.mode == Mode::Read {
+            return Ok(identity.process_of(record) == Process::Dead);
+        }
+        Ok(match locking {
+            Locking::Kernel => heartbeat(&self.folder, identity, *heartbeat_limit)? == Heartbeat::Stale,
+            Locking::File => identity.same_machine(record) == Some(true),
+        })
     }
 
     fn owner(&self, locking: Locking) -> io::Result<(Owner, Option<OwnerRecord>)> {
