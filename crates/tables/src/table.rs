@@ -27,6 +27,7 @@ mod vacuum;
 
 pub use attributes::{Attributes, AttributesOf};
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
+pub(crate) use query::again_if_gone;
 pub use query::{
     Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
     Union, UnionRefinement, Within, Work,

@@ -34,3 +34,5 @@ mod sessions;
 mod sizes;
 #[path = "writing/unique.rs"]
 mod unique;
+#[path = "writing/vanishing.rs"]
+mod vanishing;

@@ -5,6 +5,7 @@
 use super::narrowing::Narrowing;
 use super::of_table::{Plan, units_of};
 use super::{EstimateRequest, Estimated};
+use crate::table::again_if_gone;
 use crate::{Query, Readable, Table, TableError};
 
 /// Questions that need the same rows.
@@ -43,17 +44,14 @@ impl Readable {
         query: &Query,
         requests: &[EstimateRequest],
     ) -> Result<Vec<Estimated>, TableError> {
-        loop {
+        again_if_gone(query, || async {
             let as_of = match query.as_of {
                 Some(version) => version,
                 None => self.version().await?,
             };
-            match self.estimate_all_of(&query.clone().as_of(as_of), requests).await {
-                // A vacuum took the version away meanwhile.
-                Err(TableError::VersionGone { .. }) if query.as_of.is_none() => {}
-                answered => return answered,
-            }
-        }
+            self.estimate_all_of(&query.clone().as_of(as_of), requests).await
+        })
+        .await
     }
 
     async fn estimate_all_of(

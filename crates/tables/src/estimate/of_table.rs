@@ -8,6 +8,7 @@ use super::values::{has_numbers, numbers, ones};
 use super::{Estimate, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean};
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
+use crate::table::again_if_gone;
 use crate::{Answer, Count, Query, Readable, Table, TableError, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
@@ -52,6 +53,10 @@ impl Readable {
     /// [`TableError::Estimate`] for a question without an answer, such as a tolerance relative to zero;
     /// [`TableError::Column`], [`TableError::NoNumbers`], and what [`Table::query`] may answer.
     pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
+        again_if_gone(query, || self.estimate_once(query, request)).await
+    }
+
+    async fn estimate_once(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
         let plan = self.plan(query, request).await?;
         if let Some(known) = plan.known(request) {
             return Ok(known);

@@ -7,6 +7,7 @@ use super::values::numbers;
 use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
 use crate::expression::Column;
 use crate::protocol::Version;
+use crate::table::again_if_gone;
 use crate::{Query, Readable, Salt, Table, TableError, Weight, Work, weights};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_select::concat::concat;
@@ -95,6 +96,16 @@ impl Readable {
     /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] unless the edges rise, and what
     /// [`Table::query`] may answer.
     pub async fn estimate_histogram(
+        &self,
+        query: &Query,
+        value: &Column,
+        edges: &[f64],
+        how: (Confidence, bool),
+    ) -> Result<Histogram, TableError> {
+        again_if_gone(query, || self.estimate_histogram_once(query, value, edges, how)).await
+    }
+
+    async fn estimate_histogram_once(
         &self,
         query: &Query,
         value: &Column,

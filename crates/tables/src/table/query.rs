@@ -7,6 +7,7 @@
 //! Invariant: pruning looks at extents alone and only ever leaves out what cannot answer; what is answered is
 //! judged row by row, on stored values.
 
+mod again;
 mod asked;
 mod batches;
 mod bounds;
@@ -38,6 +39,7 @@ use crate::expression::{Bound, Expression, Side};
 use crate::planted::{self, Bug};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight, WeightError, Window};
+pub(crate) use again::again_if_gone;
 use arrow_array::RecordBatch;
 use asked::Asked;
 use known::Known;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle.
 
+use super::again::again_if_gone;
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
 use super::{Answer, Count, Explanation, OfRuns, Query, Refined, Refinement, Work};
 use crate::protocol::{RunId, Version};
@@ -141,6 +142,10 @@ impl Union {
     /// # Errors
     /// As [`Table::query`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
+        again_if_gone(query, || self.query_once(query)).await
+    }
+
+    async fn query_once(&self, query: &Query) -> Result<Answer, TableError> {
         let mut refinement = self.refine(query);
         refinement.begin().await?;
         let reading = refinement.reading()?;
@@ -161,6 +166,10 @@ impl Union {
             let rows = answer.rows.num_rows() as u64;
             return Ok(Count { version: answer.version, rows, work: answer.work });
         }
+        again_if_gone(query, || self.count_once(query)).await
+    }
+
+    async fn count_once(&self, query: &Query) -> Result<Count, TableError> {
         let (version, of_each) = self.of_each(query).await?;
         let counts = self.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
         let counts = try_join_all(counts).await?;
@@ -175,6 +184,10 @@ impl Union {
     /// # Errors
     /// As [`Union::query`].
     pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
+        again_if_gone(query, || self.explain_once(query)).await
+    }
+
+    async fn explain_once(&self, query: &Query) -> Result<Explanation, TableError> {
         let (version, of_each) = self.of_each(query).await?;
         let told = self.tables.iter().zip(&of_each).map(|(table, query)| table.explain(query));
         let mut told = try_join_all(told).await?.into_iter();
@@ -203,6 +216,7 @@ impl Union {
             union,
             query,
             reading: None,
+            has_begun: false,
             batch_rows: super::refine::BATCH_ROWS_FIRST,
             wanted: None,
         }
@@ -280,6 +294,8 @@ pub struct UnionRefinement {
     union: Union,
     query: Query,
     reading: Option<Merging>,
+    /// Whether a batch was handed over.
+    has_begun: bool,
     batch_rows: usize,
     wanted: Option<usize>,
 }
@@ -301,6 +317,22 @@ impl UnionRefinement {
     /// # Errors
     /// As [`Union::query`].
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
+        loop {
+            match self.next_once().await {
+                // Nobody has seen a row of it yet.
+                Err(TableError::VersionGone { .. }) if !self.has_begun && self.query.as_of.is_none() => {
+                    self.reading = None;
+                }
+                Ok(refined) => {
+                    self.has_begun = true;
+                    return Ok(refined);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn next_once(&mut self) -> Result<Option<Refined>, TableError> {
         self.begin().await?;
         let rows = self.wanted.unwrap_or(self.batch_rows);
         let reading = self.reading()?;
