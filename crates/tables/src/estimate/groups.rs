@@ -23,15 +23,24 @@ pub fn group_means(
 ) -> Result<Vec<Option<Estimate>>, EstimateError> {
     checked(units, values.len())?;
     checked(units, groups.len())?;
-    let of_group = |group: usize| {
+    let of_group = |rows: &[usize]| {
         // Sums over a unit's rows of the group, so units without any count for nothing.
-        let member = |row: usize| groups[row].is_some_and(|of| of as usize == group);
-        let own: Vec<f64> =
-            (0..units.rows()).map(|row| if member(row) { values[row] } else { f64::NAN }).collect();
-        let ratio = Ratio::of_values(units, &own);
-        (ratio.units() > 0).then(|| mean::of_ratio(units, &ratio, mean::deviation(units, &own), confidence))
+        let ratio = Ratio::of_some(units, rows, values);
+        let own = rows.iter().map(|row| values[*row]);
+        (ratio.units() > 0).then(|| mean::of_ratio(units, &ratio, mean::deviation_of(own), confidence))
     };
-    Ok((0..count).map(of_group).collect())
+    Ok(rows_of_groups(&groups[..units.rows()], count).iter().map(|rows| of_group(rows)).collect())
+}
+
+/// The rows of each group, in their order.
+fn rows_of_groups(groups: &[Option<u32>], count: usize) -> Vec<Vec<usize>> {
+    let mut rows = vec![Vec::new(); count];
+    for (row, group) in groups.iter().enumerate() {
+        if let Some(rows) = group.and_then(|group| rows.get_mut(group as usize)) {
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 /// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to `edges[i + 1]`, without that.

@@ -84,7 +84,12 @@ fn doubts(ratio: &Ratio, squares: &Squares) -> Vec<Doubt> {
 
 /// The standard deviation of the values that are there, over rows.
 pub(super) fn deviation(units: &Units, values: &[f64]) -> f64 {
-    let present = || values[..units.rows()].iter().copied().filter(|value| !value.is_nan());
+    deviation_of(values[..units.rows()].iter().copied())
+}
+
+/// The standard deviation of those that are values.
+pub(super) fn deviation_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let present = || values.clone().filter(|value| !value.is_nan());
     let count = present().count() as f64;
     let mean = present().sum::<f64>() / count;
     (present().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0)).sqrt()

@@ -22,7 +22,11 @@ pub(super) struct Ratio {
 impl Ratio {
     /// The ratio of what `pair` says of each unit's rows.
     pub(super) fn new(units: &Units, pair: impl Fn(Range<usize>) -> (f64, f64)) -> Self {
-        let pairs: Vec<(f64, f64)> = units.iter().map(pair).filter(|(_, below)| *below > 0.0).collect();
+        Self::of_pairs(units.iter().map(pair))
+    }
+
+    fn of_pairs(pairs: impl Iterator<Item = (f64, f64)>) -> Self {
+        let pairs: Vec<(f64, f64)> = pairs.filter(|(_, below)| *below > 0.0).collect();
         let (above, below) =
             pairs.iter().fold((0.0, 0.0), |sum, (above, below)| (sum.0 + above, sum.1 + below));
         Self { pairs, above, below }
@@ -34,6 +38,16 @@ impl Ratio {
             let present = values[rows].iter().filter(|value| !value.is_nan());
             present.fold((0.0, 0.0), |sum, value| (sum.0 + value, sum.1 + 1.0))
         })
+    }
+
+    /// As [`Ratio::of_values`] of only these rows, which rise: as long as there are few of them, whatever there is else.
+    pub(super) fn of_some(units: &Units, rows: &[usize], values: &[f64]) -> Self {
+        let of_unit = |rows: &[usize]| {
+            let present = rows.iter().map(|row| values[*row]).filter(|value| !value.is_nan());
+            present.fold((0.0, 0.0), |sum, value| (sum.0 + value, sum.1 + 1.0))
+        };
+        let is_one_unit = |left: &usize, right: &usize| units.of_row(*left) == units.of_row(*right);
+        Self::of_pairs(rows.chunk_by(is_one_unit).map(of_unit))
     }
 
     /// Sums of values over the number of rows, with or without a value.
@@ -144,6 +158,16 @@ mod tests {
         assert_eq!((mean.units(), mean.below(), mean.value()), (2, 2.0, 3.0));
         let sum = Ratio::of_rows(&units, &values);
         assert_eq!((sum.units(), sum.below(), sum.above()), (3, 4.0, 6.0));
+    }
+
+    #[test]
+    fn some_rows_are_summed_by_their_units() {
+        let (units, values) = (units(&[1, 2, 2, 2, 3]), [1.0, 2.0, f64::NAN, 4.0, 8.0]);
+        for rows in [&[0, 1, 2, 3, 4][..], &[1, 3], &[0, 2], &[2], &[]] {
+            let own: Vec<f64> =
+                (0..5).map(|row| if rows.contains(&row) { values[row] } else { f64::NAN }).collect();
+            assert_eq!(Ratio::of_some(&units, rows, &values).pairs, Ratio::of_values(&units, &own).pairs);
+        }
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl Units {
         self.ends.is_empty()
     }
 
+    /// The unit that a row is of.
+    pub(super) fn of_row(&self, row: usize) -> usize {
+        self.ends.partition_point(|end| *end <= row)
+    }
+
     /// How many rows they have.
     #[must_use]
     pub fn rows(&self) -> usize {
