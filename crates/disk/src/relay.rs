@@ -1,12 +1,12 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads and syncs that it takes
-//! over to count, hold or fail them.
+//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads, writes and syncs that it
+//! takes over to count, hold or fail them.
 //!
 //! Invariant: what a relay does not take over reaches the disk behind it unchanged.
 
 use crate::{Disk, DiskError, Window};
 
-/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads and syncs pass
-/// unless they are taken over, and all other calls pass always.
+/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads, writes and
+/// syncs pass unless they are taken over, and all other calls pass always.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;
@@ -27,6 +27,14 @@ pub trait Relay: Send + Sync + 'static {
         self.read_at(offset, target)
     }
 
+    /// See [`Disk::write_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.inner().write_at(offset, bytes)
+    }
+
     /// See [`Disk::sync`].
     ///
     /// # Errors
@@ -42,7 +50,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.inner().write_at(offset, bytes)
+        Relay::write_at(self, offset, bytes)
     }
 
     fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {

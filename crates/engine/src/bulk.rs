@@ -1,13 +1,14 @@
 //! Bulk load: sorted records become leaves at once, without passing through the log.
 
 use crate::EngineError;
+use crate::backing::{Backing, Reading};
 use crate::commit::check_size;
 use crate::engine::Tree;
-use crate::forest::{Forest, TreeState};
+use crate::forest::Forest;
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record};
 use crate::meter::Meter;
-use crate::node::{FAN_OUT_MAX, Home, Inner, Node, common_prefix};
+use crate::node::{FAN_OUT_MAX, Home, Inner, Node, PageRef, common_prefix};
 use crate::retired::RetiredList;
 use crate::slot::Slot;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
@@ -49,12 +50,15 @@ impl Tree {
     /// Puts the built tree in place and makes it durable, unless somebody wrote to the tree meanwhile.
     fn attach(&self, root: Slot, count: u64) -> Result<(), EngineError> {
         // The log does not have these records, so no commit may come between them and the checkpoint.
+        let backing = &self.engine.shared.backing;
         let place = |forest: &mut Forest, retired: &mut RetiredList| {
             let death = forest.epoch + 1;
+            let is_empty = forest.is_empty_tree(Some(self.id()), backing)?;
             match forest.trees.get_mut(self.id() as usize) {
-                Some(state) if is_empty(state) => {
-                    let pages = state.root.home().into_iter().flat_map(Home::pages);
-                    pages.for_each(|page| retired.page(page, death));
+                Some(state) if is_empty => {
+                    let mut pages = Vec::new();
+                    pages_below(&state.root, backing, &mut pages)?;
+                    pages.into_iter().for_each(|page| retired.page(page, death));
                     state.root = root;
                     state.records.add(count);
                     Ok(())
@@ -70,16 +74,19 @@ impl Tree {
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64, EngineError> {
         let mut batch: Vec<(K, V)> = Vec::with_capacity(BATCH);
+        let mut before: Option<K> = None;
         let mut count = 0;
         for record in records {
-            if batch.last().is_some_and(|last| last.0.as_ref() >= record.0.as_ref()) {
+            let last = batch.last().map(|(key, _)| key).or(before.as_ref());
+            if last.is_some_and(|last| last.as_ref() >= record.0.as_ref()) {
                 return Err(EngineError::NotSorted { index: count });
             }
             batch.push(record);
             count += 1;
             if batch.len() == BATCH {
                 self.put_many(&batch, Durability::Flushed)?;
-                batch.drain(..BATCH - 1);
+                // Others may have changed these by now, so none of them is put again.
+                before = batch.drain(..).next_back().map(|(key, _)| key);
             }
         }
         self.put_many(&batch, Durability::Synced)?;
@@ -87,12 +94,15 @@ impl Tree {
     }
 }
 
-/// Whether a tree has no records: by its number, or because it is a leaf without any.
-fn is_empty(state: &TreeState) -> bool {
-    match state.known_records() {
-        Some(records) => records == 0,
-        None => matches!(state.root.get(), Some(Node::Leaf(leaf)) if leaf.len() == 0),
+/// The pages of a tree without records, which has nothing else on the disk.
+fn pages_below(slot: &Slot, backing: &Backing, pages: &mut Vec<PageRef>) -> Result<(), EngineError> {
+    pages.extend(slot.home().into_iter().flat_map(Home::pages));
+    if let Node::Inner(inner) = slot.load(Reading::Along, backing)? {
+        for child in &inner.children {
+            pages_below(child, backing, pages)?;
+        }
     }
+    Ok(())
 }
 
 /// Builds leaves from the left to the right, and then the nodes above them.

@@ -8,11 +8,11 @@ use crate::delta::{Delta, Records};
 use crate::engine::Engine;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
-use crate::log::{LogPoint, Replay};
+use crate::log::{Log, LogPoint, Replay};
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
 use crate::pins::Pin;
-use crate::shared::Shared;
+use crate::shared::{Shared, Writer};
 use crate::slot::Slot;
 use crate::space::{self, Extent, SegmentUse, UNIT};
 use crate::superblock::{COPIES, Copy, Superblock};
@@ -60,7 +60,6 @@ impl Engine {
         for tree in &trees[current..] {
             check.tree(tree);
         }
-        check.segments();
         check.free_space();
         if !self.shared.options.read_only {
             check.log()?;
@@ -123,10 +122,7 @@ impl Check<'_> {
         // Between two checkpoints, so that all that left the trees is in one list.
         let _still = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
-        if let Some(log) = &mut writer.log {
-            log.flush(&self.shared.backing)?;
-            self.shared.flushed.store(log.flushed(), Ordering::Release);
-        }
+        self.flush(&mut writer)?;
         let forest = self.shared.forest.read();
         self.segments = self.shared.space.lock().segments().copied().collect();
         self.found = vec![0; self.segments.len()];
@@ -157,22 +153,15 @@ impl Check<'_> {
         }
     }
 
-    /// Log segments are in use as a whole.
-    fn segments(&mut self) {
-        for SegmentUse { extent, number, .. } in std::mem::take(&mut self.segments) {
-            self.claim(extent.offset, extent.len, number);
-        }
-    }
-
     fn superblocks(&mut self) -> Result<(), EngineError> {
         let Some(disk) = self.shared.backing.disk() else { return Ok(()) };
         // A checkpoint rewrites them; its lock keeps them still.
         let _still = self.shared.checkpointing.lock();
         for offset in COPIES {
             let mut bytes = vec![0; 4096];
-            disk.read_at(offset, &mut bytes)?;
             self.report.bytes += 4096;
-            if !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
+            let is_read = disk.read_at(offset, &mut bytes).is_ok();
+            if !is_read || !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
                 let damage = self.shared.backing.corrupt(offset, crate::Damage::SuperblockCopy);
                 self.report.damage.push(damage);
             }
@@ -186,8 +175,12 @@ impl Check<'_> {
         let _still = self.shared.checkpointing.lock();
         let Some(end) = self.flushed_end()? else { return Ok(()) };
         let mut bytes = vec![0; 4096];
-        disk.read_at(COPIES[0], &mut bytes)?;
+        // What is wrong with it was told before.
+        let is_read = disk.read_at(COPIES[0], &mut bytes).is_ok();
         let Copy::Intact(superblock) = Superblock::decode(&bytes) else { return Ok(()) };
+        if !is_read {
+            return Ok(());
+        }
         let replayed = (|| {
             let mut replay = Replay::start(&self.shared.backing, superblock.log, superblock.log.position)?;
             while replay.point().sequence < end.sequence {
@@ -209,15 +202,34 @@ impl Check<'_> {
     /// Where the log ends, once all of it was handed to the disk.
     fn flushed_end(&self) -> Result<Option<LogPoint>, EngineError> {
         let mut writer = self.shared.writer.alone();
-        let Some(log) = &mut writer.log else { return Ok(None) };
-        log.flush(&self.shared.backing)?;
-        self.shared.flushed.store(log.flushed(), Ordering::Release);
-        Ok(Some(log.point()))
+        self.flush(&mut writer)?;
+        Ok(writer.log.as_ref().map(Log::point))
     }
 
-    /// What is in use must not count as free.
+    /// Hands all of the log to the disk, unless the store was closed meanwhile: it may belong to somebody else.
+    fn flush(&self, writer: &mut Writer) -> Result<(), EngineError> {
+        let Some(log) = &mut writer.log else { return Ok(()) };
+        self.shared.check_open()?;
+        log.flush(&self.shared.backing)?;
+        self.shared.flushed.store(log.flushed(), Ordering::Release);
+        Ok(())
+    }
+
+    /// What is in use must not count as free. Log segments are in use as a whole, but for those that a checkpoint gave back
+    /// since.
     fn free_space(&mut self) {
-        let free: Vec<Extent> = self.shared.space.lock().free_extents().collect();
+        let mut segments = std::mem::take(&mut self.segments);
+        let free: Vec<Extent> = {
+            let mut space = self.shared.space.lock();
+            segments.retain(|former| {
+                let now = space.segment_of(former.extent.offset);
+                now.is_some_and(|now| (now.number, now.extent) == (former.number, former.extent))
+            });
+            space.free_extents().collect()
+        };
+        for SegmentUse { extent, number, .. } in segments {
+            self.claim(extent.offset, extent.len, number);
+        }
         for extent in free {
             let before = self.used.range(..extent.end()).next_back();
             if before.is_some_and(|(_, &(end, _))| end > extent.offset) {

@@ -454,7 +454,7 @@ impl Shared {
         let ended = log.end(&prepared, self.syncer.synced());
         if flush || log.is_heavy() {
             if let Err(error) = log.flush(&self.backing) {
-                log.roll_back(&prepared, Some(ended));
+                log.roll_back(&prepared, ended);
                 return Err(error.into());
             }
             self.flushed.store(log.flushed(), Ordering::Release);

@@ -263,10 +263,10 @@ impl Engine {
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
         self.shared.closed.store(true, Ordering::Release);
-        match &mut writer.log {
-            Some(log) if result.is_ok() => Ok(log.flush(&self.shared.backing)?),
-            _ => result,
-        }
+        let Some(log) = &mut writer.log else { return result };
+        let flushed = if result.is_ok() { Ok(log.flush(&self.shared.backing)?) } else { result };
+        log.end_windows();
+        flushed
     }
 
     /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now. What
@@ -297,7 +297,7 @@ impl Shared {
             log.payload().extend_from_slice(&payload);
             let ended = log.end(&prepared, self.syncer.synced());
             if let Err(error) = log.flush(&self.backing) {
-                log.roll_back(&prepared, Some(ended));
+                log.roll_back(&prepared, ended);
                 return Err(error.into());
             }
             self.flushed.store(log.flushed(), Ordering::Release);

@@ -153,7 +153,7 @@ impl Forest {
     }
 
     /// Whether a tree, if it exists, has no records; what says so is in memory then.
-    fn is_empty_tree(&self, tree: Option<u32>, backing: &Backing) -> Result<bool, EngineError> {
+    pub(crate) fn is_empty_tree(&self, tree: Option<u32>, backing: &Backing) -> Result<bool, EngineError> {
         let Some(state) = tree.and_then(|tree| self.tree(tree)) else { return Ok(true) };
         Ok(nearest(&state.root, EVERYTHING, Direction::Forward, backing)?.is_none())
     }

@@ -148,13 +148,26 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
     }
     let mut copies = Vec::new();
     let mut looks_like_one = false;
+    let mut unread = None;
     for offset in COPIES {
         let mut bytes = vec![0; 4096];
         let there = len.saturating_sub(offset).min(4096) as usize;
-        disk.read_at(offset, &mut bytes[..there])?;
+        if let Err(error) = disk.read_at(offset, &mut bytes[..there]) {
+            // As good as damaged, if only the other one is intact.
+            unread.get_or_insert(error);
+            copies.push(Copy::Damaged);
+            continue;
+        }
         looks_like_one |= Superblock::looks_like_one(&bytes);
         copies.push(Superblock::decode(&bytes));
     }
+    let decides = |copy: &Copy| matches!(copy, Copy::Intact(_) | Copy::Newer(_));
+    if let Some(error) = unread
+        && !copies.iter().any(decides)
+    {
+        return Err(error.into());
+    }
+    let corrupt = || Err(EngineError::Corrupt { store: store(), offset: 0, problem: Damage::Superblocks });
     let newer = |found| Err(EngineError::NewerFormat { store: store(), found, supported: FORMAT });
     match (copies[0], copies[1]) {
         (Copy::Newer(found), _) | (_, Copy::Newer(found)) => newer(found),
@@ -163,15 +176,30 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
         (_, Copy::Intact(newest)) => Ok(Some((newest, Some(COPIES[0])))),
         (Copy::Intact(one), _) => Ok(Some((one, Some(COPIES[1])))),
         // The second copy is written only once the first is durable: this store was never finished.
-        (Copy::Blank, Copy::Blank) => Ok(None),
-        (Copy::Damaged, Copy::Blank) if looks_like_one => Ok(None),
+        (Copy::Blank, Copy::Blank) if is_barely_begun(disk, len)? => Ok(None),
+        (Copy::Damaged, Copy::Blank) if looks_like_one && is_barely_begun(disk, len)? => Ok(None),
+        (Copy::Blank, Copy::Blank) => corrupt(),
         // Not to be verified by this build, and that is no wonder.
         (Copy::PerhapsNewer(found), Copy::PerhapsNewer(_)) => newer(found),
-        _ if looks_like_one => {
-            Err(EngineError::Corrupt { store: store(), offset: 0, problem: Damage::Superblocks })
-        }
+        _ if looks_like_one => corrupt(),
         _ => Err(EngineError::NotAStore { store: store() }),
     }
+}
+
+/// Whether a file has no more than [`create`] writes before the superblocks: zeros, but for the two blocks at its end.
+fn is_barely_begun(disk: &dyn Disk, len: u64) -> Result<bool, EngineError> {
+    let end = len.saturating_sub(2 * BLOCK);
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = DATA_START;
+    while at < end {
+        let part = &mut bytes[..(end - at).min(1 << 20) as usize];
+        disk.read_at(at, part)?;
+        if part.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += part.len() as u64;
+    }
+    Ok(true)
 }
 
 fn open(

@@ -32,6 +32,8 @@ pub(crate) struct Replayer<'a> {
     pub(crate) space: Space,
     pub(crate) retired: RetiredList,
     pub(crate) report: RecoveryReport,
+    /// How many of the segments that the replay entered are known to the space.
+    entered: usize,
     gathered: Vec<Group>,
     gathered_bytes: u64,
     /// What is gathered however little memory is left.
@@ -52,6 +54,7 @@ impl<'a> Replayer<'a> {
             space,
             retired: RetiredList::counted_in(backing.meter()),
             report,
+            entered: 0,
             gathered: Vec::new(),
             gathered_bytes: 0,
             gathered_bytes_least: memory_bytes / 64,
@@ -95,11 +98,14 @@ impl<'a> Replayer<'a> {
 
     /// Takes the space of segments that the log went on in.
     fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
-        for &(extent, number) in replay.entered() {
+        // Their numbers rise.
+        while let Some(&(extent, number)) = replay.entered().get(self.entered)
+            && number <= up_to
+        {
+            self.entered += 1;
             let is_it =
-                |segment: &SegmentUse| segment.number == number && segment.extent.offset == extent.offset;
-            let known = self.space.segments().any(is_it);
-            if !known && number <= up_to {
+                |segment: &mut SegmentUse| (segment.number, segment.extent.offset) == (number, extent.offset);
+            if !self.space.segment_of(extent.offset).is_some_and(is_it) {
                 if !planted::is(Bug::SegmentNotClaimed) {
                     self.claim(extent)?;
                 }

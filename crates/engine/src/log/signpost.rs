@@ -78,8 +78,10 @@ impl Signpost {
         if disk.len()? < offset.saturating_add(SIGNPOST_BYTES as u64) {
             return Ok(Found::Damaged);
         }
-        disk.read_at(offset, &mut bytes)?;
-        Ok(Self::decode(&bytes, store_id).map_or(Found::Damaged, Found::Intact))
+        // It decides nothing, so one that cannot be read is no reason to give up.
+        let is_read = disk.read_at(offset, &mut bytes).is_ok();
+        let found = if is_read { Self::decode(&bytes, store_id) } else { None };
+        Ok(found.map_or(Found::Damaged, Found::Intact))
     }
 }
 

@@ -113,6 +113,13 @@ impl Log {
         Self { has_no_windows: true, ..self }
     }
 
+    /// Lets go of what others may still have to do on the disk for this log, and waits for what they are at. What is
+    /// written from now on is written by calls.
+    pub(crate) fn end_windows(&mut self) {
+        self.has_no_windows = true;
+        (self.window, self.former) = (None, None);
+    }
+
     pub(crate) fn point(&self) -> LogPoint {
         self.point
     }
@@ -241,14 +248,15 @@ impl Log {
         Ended { before }
     }
 
-    /// Undoes a group that was begun, and ended if `ended` says so.
-    pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Option<Ended>) {
+    /// Undoes a group that was begun and ended, and that the disk did not take.
+    pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Ended) {
         self.pending.truncate(prepared.group_at);
         self.unsettled.truncate(prepared.unsettled);
         self.is_fresh = prepared.was_fresh;
-        if let Some(ended) = ended {
-            self.point = ended.before;
-        }
+        self.point = ended.before;
+        // It may have taken all of it and failed behind that, and whoever was refused shall not find it done after a
+        // crash. The next group is written over this; a disk that does not take this either can do no more.
+        let _ = self.disk.write_at(self.point.offset_of(self.point.position), &[0; GROUP_HEADER]);
     }
 
     /// Whether enough is pending that it should be handed to the disk anyway.

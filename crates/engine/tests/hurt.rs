@@ -1,0 +1,180 @@
+//! A store that was hurt, or whose disk fails where little is lost: what is whole stays readable, what was refused stays
+//! undone, and a sound store is not said to be damaged.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
+use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+const BLOCK: u64 = 4096;
+
+/// A disk in memory that has blocks which cannot be read, and may say of a write that it failed though it did not.
+#[derive(Default)]
+struct Hurt {
+    bytes: MemoryDisk,
+    unreadable: Mutex<Option<Range<u64>>>,
+    denies_writes: AtomicBool,
+}
+
+impl Hurt {
+    fn make_unreadable(&self, range: Option<Range<u64>>) {
+        *self.unreadable.lock().unwrap() = range;
+    }
+}
+
+fn error(operation: Operation, offset: u64) -> DiskError {
+    DiskError { operation, name: "hurt".into(), offset, source: std::io::Error::other("planted") }
+}
+
+impl Relay for Hurt {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let end = offset + target.len() as u64;
+        let is_hit = self
+            .unreadable
+            .lock()
+            .unwrap()
+            .as_ref()
+            .is_some_and(|hurt| hurt.start < end && offset < hurt.end);
+        if is_hit { Err(error(Operation::Read, offset)) } else { self.bytes.read_at(offset, target) }
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.bytes.write_at(offset, bytes)?;
+        if self.denies_writes.swap(false, Ordering::Relaxed) {
+            return Err(error(Operation::Write, offset));
+        }
+        Ok(())
+    }
+}
+
+fn options() -> Options {
+    Options {
+        background: false,
+        log_segment_bytes: 64 << 10,
+        log_windows: false,
+        seed: Some(7),
+        ..Options::default()
+    }
+}
+
+fn open(disk: &Arc<Hurt>) -> Result<(Engine, Tree), EngineError> {
+    let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options())?;
+    let tree = engine.tree("t")?;
+    Ok((engine, tree))
+}
+
+fn filled(records: u32) -> Arc<Hurt> {
+    let disk = Arc::new(Hurt::default());
+    let (engine, tree) = open(&disk).unwrap();
+    for number in 0..records {
+        tree.put(&number.to_be_bytes(), &[7; 100], Durability::Flushed).unwrap();
+    }
+    engine.close().unwrap();
+    disk
+}
+
+#[test]
+fn a_superblock_copy_that_cannot_be_read_is_as_good_as_a_damaged_one() {
+    for copy in [0, BLOCK] {
+        let disk = filled(1000);
+        disk.make_unreadable(Some(copy..copy + BLOCK));
+        let (engine, tree) = open(&disk).unwrap();
+        assert_eq!(tree.len().unwrap(), 1000);
+        let damage = engine.check().unwrap().damage;
+        let is_told = |error: &EngineError| matches!(error, EngineError::Corrupt { offset, problem: Damage::SuperblockCopy, .. } if *offset == copy);
+        assert!(damage.iter().any(is_told), "{damage:?}");
+    }
+    let disk = filled(10);
+    disk.make_unreadable(Some(0..2 * BLOCK));
+    assert!(matches!(open(&disk), Err(EngineError::Disk { .. })));
+}
+
+#[test]
+fn a_store_that_lost_both_superblocks_is_not_replaced_by_a_new_one() {
+    for first in [0, 1] {
+        let disk = filled(1000);
+        // The first may also be garbage of ours.
+        disk.bytes.write_at(first * 64, &vec![0; (2 * BLOCK - first * 64) as usize]).unwrap();
+        let before = disk.bytes.len().unwrap();
+        let refused = open(&disk).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(refused, EngineError::Corrupt { problem: Damage::Superblocks, .. }),
+            "{first}: {refused}"
+        );
+        assert_eq!(disk.bytes.len().unwrap(), before);
+    }
+}
+
+#[test]
+fn a_write_that_was_refused_is_not_there_after_a_crash_though_the_disk_took_it() {
+    let disk = filled(10);
+    let (_engine, tree) = open(&disk).unwrap();
+    disk.denies_writes.store(true, Ordering::Relaxed);
+    let refused = tree.put(b"refused", b"v", Durability::Flushed).unwrap_err();
+    assert!(!refused.is_unknown(), "{refused}");
+    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk)), ..Hurt::default() });
+    let (_engine, after) = open(&copy).unwrap();
+    assert!(after.get(b"refused").unwrap().is_none());
+    // Nor does it stand in the way of what comes next.
+    tree.put(b"next", b"v", Durability::Flushed).unwrap();
+    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk)), ..Hurt::default() });
+    let (_engine, after) = open(&copy).unwrap();
+    assert!(after.get(b"next").unwrap().is_some() && after.get(b"refused").unwrap().is_none());
+}
+
+fn image(disk: &Hurt) -> Vec<u8> {
+    let mut bytes = vec![0; disk.bytes.len().unwrap() as usize];
+    disk.bytes.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_load_among_other_records_puts_none_of_its_own_twice() {
+    let engine = Engine::in_memory(options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    tree.put(b"there before", b"", Durability::Buffered).unwrap();
+    let records = (0..2500u32).map(|number| {
+        if number == 1500 {
+            assert!(tree.get(&999u32.to_be_bytes()).unwrap().is_some(), "the first thousand is visible");
+            tree.delete(&999u32.to_be_bytes(), Durability::Buffered).unwrap();
+        }
+        (number.to_be_bytes(), [1u8; 10])
+    });
+    assert_eq!(tree.bulk_load(records).unwrap(), 2500);
+    assert!(tree.get(&999u32.to_be_bytes()).unwrap().is_none(), "somebody else deleted it since");
+    assert_eq!(tree.len().unwrap(), 2500);
+}
+
+#[test]
+fn a_check_beside_checkpoints_finds_no_damage_in_a_sound_store() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let engine = Engine::open(Arc::clone(&disk), options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    for number in 0..20_000u32 {
+        tree.put(&number.to_be_bytes(), &[1; 100], Durability::Buffered).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut number = 0u32;
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..500 {
+                    number = (number + 7919) % 20_000;
+                    tree.put(&number.to_be_bytes(), &[2; 100], Durability::Buffered).unwrap();
+                }
+                engine.checkpoint().unwrap();
+            }
+        });
+        let found: Vec<_> = (0..20).map(|_| engine.check().map(|report| report.damage)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        for damage in found {
+            assert!(matches!(&damage, Ok(damage) if damage.is_empty()), "{damage:?}");
+        }
+    });
+}
