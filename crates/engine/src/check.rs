@@ -160,8 +160,11 @@ impl Check<'_> {
         for offset in COPIES {
             let mut bytes = vec![0; 4096];
             self.report.bytes += 4096;
-            let is_read = disk.read_at(offset, &mut bytes).is_ok();
-            if !is_read || !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
+            if let Err(error) = disk.read_at(offset, &mut bytes) {
+                self.report.damage.push(error.into());
+                continue;
+            }
+            if !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
                 let damage = self.shared.backing.corrupt(offset, crate::Damage::SuperblockCopy);
                 self.report.damage.push(damage);
             }

@@ -87,7 +87,7 @@ fn a_superblock_copy_that_cannot_be_read_is_as_good_as_a_damaged_one() {
         let (engine, tree) = open(&disk).unwrap();
         assert_eq!(tree.len().unwrap(), 1000);
         let damage = engine.check().unwrap().damage;
-        let is_told = |error: &EngineError| matches!(error, EngineError::Corrupt { offset, problem: Damage::SuperblockCopy, .. } if *offset == copy);
+        let is_told = |told: &EngineError| matches!(told, EngineError::Disk(error) if error.offset == copy);
         assert!(damage.iter().any(is_told), "{damage:?}");
     }
     let disk = filled(10);
