@@ -123,6 +123,20 @@ impl Expression {
         parser::parse(text)
     }
 
+    /// Reads a text that [`Expression::stored`] gave, or an earlier version of it that knew no limit.
+    pub(crate) fn parse_stored(text: &str) -> Result<Self, ExpressionError> {
+        parser::parse_any_length(text)
+    }
+
+    /// As it is shown, to be kept: where that is longer than a text may be, it would not be read again.
+    pub(crate) fn stored(&self) -> Result<String, ExpressionError> {
+        let text = self.to_string();
+        if text.len() > LENGTH_MAX {
+            return Err(ExpressionError::new(Problem::TooLong { bytes: text.len() }, "", 0..0));
+        }
+        Ok(text)
+    }
+
     /// The value of a whole column.
     #[must_use]
     pub fn column(name: impl Into<String>) -> Self {

@@ -17,7 +17,15 @@ use std::ops::Range;
 type Parsed = Result<(Expression, usize), ExpressionError>;
 
 pub(super) fn parse(text: &str) -> Result<Expression, ExpressionError> {
-    let mut parser = Parser::new(text)?;
+    whole(Parser::new(text)?)
+}
+
+/// As [`parse`], of a text of any length.
+pub(super) fn parse_any_length(text: &str) -> Result<Expression, ExpressionError> {
+    whole(Parser::of_any_length(text)?)
+}
+
+fn whole(mut parser: Parser<'_>) -> Result<Expression, ExpressionError> {
     let (expression, _) = parser.disjunction()?;
     match parser.token.kind {
         TokenKind::End => Ok(expression),
@@ -38,6 +46,10 @@ impl<'a> Parser<'a> {
         if text.len() > LENGTH_MAX {
             return Err(ExpressionError::new(Problem::TooLong { bytes: text.len() }, "", 0..0));
         }
+        Self::of_any_length(text)
+    }
+
+    fn of_any_length(text: &'a str) -> Result<Self, ExpressionError> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next()?;
         Ok(Self { lexer, token, depth: 0 })

@@ -199,7 +199,7 @@ impl Table {
 fn checked(schema: &TableSchema, text: &str) -> Result<Arc<str>, TableError> {
     let expression = crate::expression::Expression::parse(text)?;
     expression.bind(schema.columns())?;
-    Ok(expression.to_string().into())
+    Ok(expression.stored()?.into())
 }
 
 fn steps_there(run: &Run) -> impl Iterator<Item = u64> {

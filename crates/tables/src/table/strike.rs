@@ -83,6 +83,7 @@ pub(super) fn is_true(found: &arrow_array::BooleanArray) -> BooleanBuffer {
 /// The condition of a stored text.
 pub(super) fn bound(table: &Table, text: &str) -> Result<Arc<Bound>, TableError> {
     let unreadable = |error| damaged(&table.name, &format!("what was deleted cannot be told: {error}"));
-    let bound = Expression::parse(text).and_then(|expression| expression.bind(table.schema.columns()));
+    // It was within the limit of its caller, and whatever is kept of a delete has to be read.
+    let bound = Expression::parse_stored(text).and_then(|expression| expression.bind(table.schema.columns()));
     bound.map(Arc::new).map_err(unreadable)
 }

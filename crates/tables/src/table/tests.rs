@@ -4,7 +4,7 @@ use super::codec::Whole;
 use super::*;
 use crate::expression::parse_box;
 use crate::lattice::{Interval, Region, Scalar};
-use crate::protocol::BlockId;
+use crate::protocol::{BlockId, Edit, Scope, StepRange};
 use crate::seeds::for_seeds;
 use crate::{Cut, Roles, Salt, Window, column, order, weights};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array};
@@ -274,4 +274,43 @@ fn what_a_table_does_may_be_done_on_any_thread() {
     is_send(|table| async move { table.steps(None).await });
     is_send(|table| async move { Table::drop_table(&*table.store, "a").await });
     is_send(|table| async move { Table::create(table.store, "a", schema()).await });
+}
+
+/// A list of ids that is within the limit of a text as it is given, and beyond it as it is shown.
+fn long_list() -> String {
+    let list = format!("pid in (0{})", ",1".repeat(400_000));
+    assert!(list.len() < crate::expression::LENGTH_MAX);
+    list
+}
+
+#[tokio::test]
+async fn a_delete_whose_condition_is_too_long_once_it_is_stored_is_refused() {
+    let (_, table) = run_of(1).await;
+    let refused = table.delete(None, None, Some(&long_list())).await.unwrap_err();
+    assert_eq!(refused.kind(), atoll_errors::ErrorKind::Limit, "{refused}");
+    assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 10);
+}
+
+#[tokio::test]
+async fn a_table_with_a_delete_of_a_long_condition_stays_readable() {
+    let (_, table) = run_of(1).await;
+    let shown = crate::expression::Expression::parse(&long_list()).unwrap().to_string();
+    assert!(shown.len() > crate::expression::LENGTH_MAX);
+    let scope = Scope { run: None, steps: StepRange::ALL, expression: Some(shown.into()) };
+    table.ledger.commit(Edit::Delete { scope }).await.unwrap();
+    assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 8);
+    let report = table.pack(&PackOptions::whole()).await.unwrap();
+    assert_eq!((report.rows, report.dropped), (8, 2));
+}
+
+/// A table with so many steps of ten rows each.
+async fn run_of(steps: i64) -> (Arc<MemoryStore>, Table) {
+    let store = Arc::new(MemoryStore::new());
+    let table = Table::create(store.clone(), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    for step in 0..steps {
+        table.append(block(1, step, 0), &rows(&mut random, step, 0, 10)).await.unwrap();
+    }
+    (store, table)
 }
