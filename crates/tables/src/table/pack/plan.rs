@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 /// Bytes that a row is taken to have where nobody counted them.
 const ROW_BYTES: u64 = 48;
 
+/// Blocks that one tree is made from, at most. An edit names each of them in about a hundred bytes, so this is less than
+/// half of the 8 MiB that a batch may have.
+const BLOCKS_MAX: usize = 1 << 15;
+
 fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
 }
@@ -111,7 +115,7 @@ fn blocks_of(blocks: &[Placed], bytes_max: u64) -> Group {
         total = total.saturating_add(bytes_of(placed));
         total <= bytes_max
     };
-    let count = blocks.iter().take_while(fits).count().max(1).min(blocks.len());
+    let count = blocks.iter().take(BLOCKS_MAX).take_while(fits).count().max(1).min(blocks.len());
     group.add(&blocks[..count]);
     group
 }
@@ -175,4 +179,56 @@ fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option
 /// Which size a tree of so many rows has: 0 below `rows_min * fan`, and one more for each further fan.
 fn size_of(rows: u64, options: &PackOptions) -> u32 {
     (rows / options.rows_min.max(1)).checked_ilog(options.fan as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{
+        BlockId, Edit, EditId, Extent, ObjectId, Piece, Removal, SessionId, StepRange, WeightRange,
+    };
+    use crate::table::codec;
+
+    const ME: SessionId = SessionId(u128::MAX);
+
+    /// So many steps of one block of one row.
+    fn small_blocks(count: u64) -> Manifest {
+        let piece = |step| Piece {
+            object: ObjectId { session: ME, sequence: step },
+            part: 0,
+            form: Form::Block,
+            weights: WeightRange::ALL,
+            rows: 1,
+            bytes: 100,
+            front_bytes: 50,
+            extent: Extent { run: Some("a".into()), steps: StepRange::only(step) },
+            tight: None,
+        };
+        let block = |step| crate::protocol::Block {
+            id: BlockId { run: "a".into(), attempt: 1, step, rank: 0 },
+            time: None,
+            piece: Some(piece(step)),
+        };
+        let begin = Edit::Begin { run: "a".into(), attempt: 1, ranks: 1 };
+        let append = Edit::Append { blocks: (0..count).map(block).collect() };
+        Manifest::default().applied(&begin).unwrap().applied(&append).unwrap()
+    }
+
+    #[test]
+    fn the_edit_of_a_pack_fits_into_a_batch_however_many_small_blocks_there_are() {
+        let manifest = small_blocks(100_000);
+        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+        let removal = |placed: &Placed| Removal {
+            object: placed.piece.object,
+            part: placed.piece.part,
+            weights: placed.piece.weights,
+            rows: placed.piece.rows,
+        };
+        let remove = group.pieces.iter().map(removal).collect();
+        let edit = Edit::Pack { base: manifest.version, remove, add: Vec::new(), dropped: 0 };
+        let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
+        // Half of a batch is left for a part of a whole manifest and for what is added.
+        assert!(bytes <= 4 << 20, "{bytes} bytes");
+        assert!(group.pieces.len() > 10_000, "{}", group.pieces.len());
+    }
 }
