@@ -17,7 +17,18 @@ impl Manifest {
     /// [`EditError::AlreadyDone`] if there is nothing left to do; the other variants of [`EditError`] if the
     /// edit contradicts what has become true since it was made, or itself.
     pub fn apply(&self, edit: &Edit) -> Result<Self, EditError> {
+        if let Edit::Append { blocks } = edit {
+            self.check_ranks(blocks)?;
+        }
         self.clone().applied(edit)
+    }
+
+    /// Refuses blocks of ranks that their runs do not have, also of steps that are visible, where nothing would be left
+    /// to do. Asked of wishes alone: an edit that was accepted before this was asked stays readable.
+    fn check_ranks(&self, blocks: &[Block]) -> Result<(), EditError> {
+        let of_run =
+            |block: &Block| self.runs.get(&block.id.run).map_or(Ok(()), |run| run.admit_rank(&block.id));
+        blocks.iter().try_for_each(of_run)
     }
 
     /// As [`Manifest::apply`], where the version before is needed no longer.

@@ -87,14 +87,20 @@ impl Run {
     /// Whether this attempt, rank and step may be written now.
     fn admit(&self, id: &BlockId) -> Result<(), EditError> {
         self.admit_attempt(id)?;
-        if id.rank >= self.ranks {
+        self.admit_rank(id)?;
+        self.admit_step(id, |ranks| ranks.contains_key(&id.rank))
+    }
+
+    /// Whether this attempt has the rank; what other attempts had is not known here.
+    pub(super) fn admit_rank(&self, id: &BlockId) -> Result<(), EditError> {
+        if id.attempt == self.attempt && id.rank >= self.ranks {
             return Err(EditError::Ranks {
                 run: id.run.clone(),
                 actual: self.ranks,
                 asked: id.rank.saturating_add(1),
             });
         }
-        self.admit_step(id, |ranks| ranks.contains_key(&id.rank))
+        Ok(())
     }
 
     /// Whether this attempt may write all of a step now, whatever its rank: not while anything is arriving, an earlier step

@@ -425,3 +425,14 @@ fn a_refused_write_in_doubt_looks_whether_it_was_its_own_that_stood_in_the_way()
     assert_eq!(commit.saw(view, |_| Some(id)), Some(Ended::Made(Version(1))));
     assert_eq!(commit.step(), Step::Ended);
 }
+
+#[test]
+fn a_block_of_a_rank_that_the_run_does_not_have_is_refused_also_where_its_step_is_visible() {
+    let manifest = three_steps();
+    let refused = EditError::Ranks { run: "a".into(), actual: 1, asked: 2 };
+    assert_eq!(manifest.apply(&append(block(1, 2, 1, 9))), Err(refused.clone()));
+    let blocks = vec![block(1, 4, 0, 8), block(1, 2, 1, 9)];
+    assert_eq!(manifest.apply(&Edit::Append { blocks: blocks.clone() }), Err(refused));
+    // What was accepted once is in the history of a table, which stays readable.
+    assert_eq!(visible(&manifest.applied(&Edit::Append { blocks }).unwrap()), [1, 2, 3, 8]);
+}
