@@ -5,7 +5,7 @@
 
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
-use super::ratio::{Ratio, Squares};
+use super::ratio::{Ratio, Squares, total};
 use super::{Confidence, EstimateError, Units};
 
 /// The mean of a column, of the rows that have a value.
@@ -91,6 +91,6 @@ pub(super) fn deviation(units: &Units, values: &[f64]) -> f64 {
 pub(super) fn deviation_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let present = || values.clone().filter(|value| !value.is_nan());
     let count = present().count() as f64;
-    let mean = present().sum::<f64>() / count;
+    let mean = total(present()) / count;
     (present().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0)).sqrt()
 }

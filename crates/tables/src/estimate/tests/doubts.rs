@@ -96,3 +96,30 @@ fn an_estimate_says_its_doubts_in_words() {
     let text = mean(&units(&[1; 5], 1.0), &numbers(5), &Confidence::default()).unwrap().to_string();
     assert_eq!(text, "3 (exact, 5 rows)");
 }
+
+#[test]
+fn rounding_is_no_spread() {
+    for constant in [0.1, 0.3, -1.7, 1.0 / 49.0, 1e300, 1e-300, 1.7e9 + 0.1] {
+        for count in [49, 1000, 1001] {
+            let values = vec![constant; count];
+            let alike = mean(&rows(count), &values, &Confidence::default()).unwrap();
+            assert_eq!(alike.doubts, [Doubt::NoSpread], "{count} times {constant}: {alike}");
+            assert!(alike.holds(constant) && alike.half_width() == f64::INFINITY, "{alike}");
+            let total = sum(&rows(count), &values, Some(5000), &Confidence::default()).unwrap();
+            assert_eq!(total.doubts, [Doubt::NoSpread], "{count} times {constant}: {total}");
+            let of_entities = mean(&units(&[7; 143], 0.1), &[constant; 1001], &Confidence::default());
+            assert_eq!(of_entities.unwrap().doubts, [Doubt::NoSpread], "{constant}");
+        }
+    }
+}
+
+#[test]
+fn a_small_spread_of_large_numbers_is_a_spread() {
+    // Seconds since 1970, of one millisecond, each by itself and a million of them.
+    let values: Vec<f64> = (0..1_000_000).map(|row| 1.7e9 + f64::from(row % 1000) * 1e-6).collect();
+    let estimate = mean(&rows(values.len()), &values, &Confidence::default()).unwrap();
+    assert_eq!(estimate.doubts, []);
+    assert!((estimate.value - (1.7e9 + 499.5e-6)).abs() < 1e-6, "{estimate}");
+    // The deviation is 0.289 milliseconds.
+    assert!((4e-7..8e-7).contains(&estimate.half_width()), "{estimate}");
+}
