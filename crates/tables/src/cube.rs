@@ -73,6 +73,12 @@ impl Shape {
         cube_rows > 0 && leaf_rows > 0 && layer_rows > 0 && band_rows > 0 && object_bytes > 0
     }
 
+    /// This for rows of so many bytes: no band is larger than an object.
+    fn with_rows_of(self, bytes: usize) -> Self {
+        let of_object = (self.object_bytes / bytes.max(1)).max(1);
+        Self { band_rows: self.band_rows.min(of_object), ..self }
+    }
+
     /// How many rows the layers of a cube with so many rows have.
     fn layers(&self, rows: usize) -> impl Iterator<Item = usize> {
         let first = self.layer_rows.max(1);

@@ -25,6 +25,23 @@ impl BandRows {
         let mut from = 0;
         self.ends.iter().map(move |&end| std::mem::replace(&mut from, end as usize)..end as usize)
     }
+
+    /// Whether the first band has no more than so many rows.
+    pub(super) fn begins_within(&self, rows: usize) -> bool {
+        self.ends.first().is_none_or(|end| *end as usize <= rows)
+    }
+
+    /// Keeps the first bands, one at least and no more than have so many rows; the others, if there are any.
+    pub(super) fn split_off(&mut self, rows: usize) -> Option<Self> {
+        let kept = self.ends.partition_point(|end| *end as usize <= rows).max(1);
+        if kept >= self.ends.len() {
+            return None;
+        }
+        let mut ends = self.ends.split_off(kept);
+        let from = self.ends.last().copied().unwrap_or(0);
+        ends.iter_mut().for_each(|end| *end -= from);
+        Some(Self { rows: self.rows.split_off(from as usize), ends })
+    }
 }
 
 /// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many steps

@@ -524,3 +524,38 @@ fn what_lies_between_the_directory_and_the_filters_is_passed_over() {
         assert_eq!(of_weight(&grown.schema, &more, *weight), of_weight(&grown.schema, &objects, *weight));
     }
 }
+
+#[test]
+fn a_cube_that_is_larger_than_an_object_becomes_several_whatever_its_rows_are() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let shape = Shape { object_bytes: 32 << 10, ..Shape::default() };
+    for is_side in [false, true] {
+        let mut grown = Grown::new(&mut random, 6000, true, 1);
+        if is_side {
+            let mut columns = grown.rows.columns().to_vec();
+            columns[3] = Arc::new(Float64Array::from(vec![f64::NAN; 6000]));
+            grown.rows = RecordBatch::try_new(Arc::clone(grown.schema.columns()), columns).unwrap();
+        }
+        let objects = grown.encode(&shape);
+        let most = objects.iter().map(|object| object.bytes.len()).max().unwrap();
+        // Checksums and the directory come on top, and the rows of some are longer than those of most.
+        assert!(most <= 2 * shape.object_bytes, "{most} bytes in one of {} objects", objects.len());
+        assert_eq!(objects.iter().map(|object| object.rows).sum::<u64>(), 6000);
+        assert!(objects.iter().map(|object| object.cubes).sum::<usize>() <= 2);
+        let objects: Vec<Vec<u8>> = objects.iter().map(|object| object.bytes.to_vec()).collect();
+        for _ in 0..10 {
+            let (region, window) = (some_region(&mut random), some_window(&mut random));
+            let (rows, weights, _, _) = answer(&grown.schema, &objects, &region, window).unwrap();
+            let expected = grown.expected(&region, window);
+            assert_eq!((format!("{rows:?}"), weights), (format!("{:?}", expected.0), expected.1));
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_wider_than_an_object_lie_in_bands_of_few() {
+    let grown = Grown::new(&mut fastrand::Rng::with_seed(12), 200, true, 1);
+    let shape = Shape { object_bytes: 256, ..Shape::default() };
+    let objects = grown.encode(&shape);
+    assert!(objects.iter().all(|object| object.rows <= 8), "{} objects", objects.len());
+}

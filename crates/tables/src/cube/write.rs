@@ -38,7 +38,7 @@ pub struct CubeObject {
     pub extents: Vec<Extent>,
     /// Rows in it.
     pub rows: u64,
-    /// Cubes in it.
+    /// Cubes that begin in it.
     pub cubes: usize,
     /// The least and the greatest weight of its rows.
     pub weights: (Weight, Weight),
@@ -48,11 +48,13 @@ pub struct CubeObject {
     pub steps: (u64, u64),
 }
 
-/// One layer of a cube, in bands.
+/// One layer of a cube, or some bands of one.
 #[derive(Debug)]
 struct Layer {
     cube: CubeId,
     layer: u8,
+    /// Whether the cube begins with it.
+    is_first: bool,
     /// The rows of each band.
     bands: Vec<Range<usize>>,
 }
@@ -94,11 +96,12 @@ impl Tree {
         let step_column = step_column(rows.columns(), origins.steps());
         let is_steps = |index: &IndexColumn| index.element.is_none() && Some(index.place) == step_column;
         let steps_axis = schema.index().iter().position(is_steps);
+        let row_bytes = row_bytes(&rows);
+        let shape = &shape.with_rows_of(row_bytes);
         // No more is kept of a row than its axes need; eight is the most that a table has.
         let divided =
             if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
-        let row_bytes = row_bytes(&rows);
         let (portions, order) = portions(cubes, shape, row_bytes);
         let weights = Lent::collect(order.len(), order.iter().map(|&row| weights[row as usize]));
         let hidden = HiddenOfTree::of(origins, step_column, &order);
@@ -134,6 +137,7 @@ impl Tree {
     /// Never for a number below [`Tree::object_count`].
     pub fn object(&self, number: usize) -> Result<CubeObject, BlockError> {
         let portion = &self.portions[number];
+        let cubes = portion.iter().filter(|layer| layer.is_first).count();
         let bands = || portion.iter().flat_map(|layer| &layer.bands);
         let all = bands().map(|band| band.start).min().unwrap_or(0)
             ..bands().map(|band| band.end).max().unwrap_or(0);
@@ -167,7 +171,7 @@ impl Tree {
         let least = of_object.iter().min().copied().unwrap_or(Weight::LEAST);
         let weights = (least, of_object.iter().max().copied().unwrap_or(least));
         let sections = Sections { filters, bands: bytes };
-        Ok(assemble(&self.schema, directory, &sections, weights, hidden.steps))
+        Ok(assemble(&self.schema, directory, &sections, cubes, weights, hidden.steps))
     }
 
     /// Appends the columns of a band; what its rows span, and how long its columns are.
@@ -224,35 +228,68 @@ fn row_bytes(rows: &RecordBatch) -> usize {
     rows.columns().iter().map(of_column).sum::<usize>() + 1
 }
 
+/// What will be in one object.
+type Portion = Vec<(CubeId, u8, bool, BandRows)>;
+
+/// Objects that are being filled, one after the other.
+struct Filling {
+    portions: Vec<Portion>,
+    /// Rows of the last one, and how many it may have.
+    rows: usize,
+    rows_max: usize,
+}
+
+impl Filling {
+    /// Begins another object.
+    fn begin(&mut self) {
+        self.portions.push(Vec::new());
+        self.rows = 0;
+    }
+
+    /// Adds a cube: whole where there is room, or in an object that it begins. Where it is more than an object may have,
+    /// which rows without a place and rows of many bytes come to, it goes on in the next: a layer may end with any band,
+    /// since whoever reads looks at the layers of an object alone.
+    fn add(&mut self, cube: CubeId, layers: Vec<BandRows>) {
+        let of_cube: usize = layers.iter().map(|layer| layer.rows.len()).sum();
+        if self.portions.is_empty() || self.rows + of_cube > self.rows_max {
+            self.begin();
+        }
+        let mut is_first = true;
+        for (layer, rows) in (0..).zip(layers) {
+            let mut left = Some(rows);
+            while let Some(mut rows) = left {
+                if self.rows > 0 && !rows.begins_within(self.rows_max.saturating_sub(self.rows)) {
+                    self.begin();
+                }
+                left = rows.split_off(self.rows_max.saturating_sub(self.rows));
+                self.rows += rows.rows.len();
+                if let Some(portion) = self.portions.last_mut() {
+                    portion.push((cube, layer, is_first, rows));
+                }
+                is_first = false;
+            }
+        }
+    }
+}
+
 /// Which cubes share an object: those of one level that follow each other along the curve through their codes.
 /// A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes first, which
 /// second, and so on, over all objects.
 fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, Lent<u32>) {
-    let mut portions: Vec<Vec<(CubeId, u8, BandRows)>> = Vec::new();
-    let (mut bytes, mut rows) = (usize::MAX, 0);
-    for (cube, layers) in cubes {
-        let of_cube: usize = layers.iter().map(|layer| layer.rows.len()).sum();
-        rows += of_cube;
-        let of_cube = of_cube * row_bytes;
-        if bytes.saturating_add(of_cube) > shape.object_bytes {
-            portions.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += of_cube;
-        let layers = (0..).zip(layers).map(|(layer, rows)| (cube, layer, rows));
-        if let Some(portion) = portions.last_mut() {
-            portion.extend(layers);
-        }
-    }
+    let rows = cubes.iter().flat_map(|(_, layers)| layers).map(|layer| layer.rows.len()).sum();
+    let rows_max = (shape.object_bytes / row_bytes).max(1);
+    let mut filling = Filling { portions: Vec::new(), rows: 0, rows_max };
+    cubes.into_iter().for_each(|(cube, layers)| filling.add(cube, layers));
+    let mut portions = filling.portions;
     // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
     // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
-    portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, _)| (*layer).min(1)));
+    portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, ..)| (*layer).min(1)));
     let mut order = Lent::new(rows);
-    let mut placed = |(cube, layer, rows): (CubeId, u8, BandRows)| {
+    let mut placed = |(cube, layer, is_first, rows): (CubeId, u8, bool, BandRows)| {
         let from = order.len();
         order.extend_from_slice(&rows.rows);
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
-        Layer { cube, layer, bands }
+        Layer { cube, layer, is_first, bands }
     };
     let portions =
         portions.into_iter().map(|portion| portion.into_iter().map(&mut placed).collect()).collect();
@@ -287,6 +324,7 @@ fn assemble(
     schema: &TableSchema,
     directory: NewDirectory,
     sections: &Sections,
+    cubes: usize,
     weights: (Weight, Weight),
     steps: (u64, u64),
 ) -> CubeObject {
@@ -308,7 +346,7 @@ fn assemble(
         extents: joined(directory.bands.iter().map(|band| band.extents.as_slice())),
         bytes: object(bytes, parts),
         rows: directory.rows(),
-        cubes: directory.cubes.iter().filter(|cube| cube.layer == 0).count(),
+        cubes,
         weights,
         steps,
         runs: directory.runs,
