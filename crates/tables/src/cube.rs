@@ -73,9 +73,9 @@ impl Shape {
         cube_rows > 0 && leaf_rows > 0 && layer_rows > 0 && band_rows > 0 && object_bytes > 0
     }
 
-    /// This for rows of so many bytes: no band is larger than an object.
+    /// This for rows of so many bytes: no band is larger than an object, or has more rows than one may have.
     fn with_rows_of(self, bytes: usize) -> Self {
-        let of_object = (self.object_bytes / bytes.max(1)).max(1);
+        let of_object = (self.object_bytes / bytes.max(1)).clamp(1, BAND_ROWS_MAX);
         Self { band_rows: self.band_rows.min(of_object), ..self }
     }
 
@@ -95,6 +95,10 @@ impl Shape {
 
 /// Rows after which a band can be decoded no further: what a sample decodes too much is less than this.
 const MARK_ROWS: usize = 8;
+
+/// More rows than this no band has. Numbers that are all alike take no bytes, so a directory that claims more could ask for
+/// any room there is.
+const BAND_ROWS_MAX: usize = 1 << 16;
 
 /// Whether an object that begins so is one of cubes.
 pub(crate) fn is_head(bytes: &[u8]) -> bool {

@@ -14,10 +14,10 @@
 //!
 //! Invariant: decoding is total, and whatever the numbers say, no slice reaches beyond its band.
 
-use super::MARK_ROWS;
 use super::fields::Fields;
 use super::rank::Rank;
 use super::words::{Words, put_words};
+use super::{BAND_ROWS_MAX, MARK_ROWS};
 use crate::Weight;
 use crate::block::{BlockError, damaged};
 use crate::lattice::Extent;
@@ -274,7 +274,8 @@ impl Bands {
 
 fn heads(rows: &[u64], least: &[u64], greatest: &[u64]) -> Result<Vec<BandHead>, BlockError> {
     let head = |((&rows, &least), &greatest): ((&u64, &u64), &u64)| {
-        let rows = u32::try_from(rows).ok().filter(|rows| *rows > 0 && least <= greatest);
+        let rows = u32::try_from(rows).ok().filter(|rows| *rows > 0 && *rows as usize <= BAND_ROWS_MAX);
+        let rows = rows.filter(|_| least <= greatest);
         let is_half = greatest <= u32::MAX.into();
         let rows = rows.filter(|_| is_half).ok_or_else(|| damaged("its directory contradicts itself"))?;
         Ok(BandHead { rows, least: from_upper(least), greatest: up_from_upper(greatest) })
@@ -341,5 +342,20 @@ mod tests {
             }
         });
         assert!(certain > 100_000, "only {certain} rows were certain");
+    }
+
+    #[test]
+    fn a_band_that_claims_billions_of_rows_is_refused() {
+        for (rows, is_refused) in [(1, false), (u32::MAX, true)] {
+            let weight = Weight::new(1 << 40).unwrap();
+            let mut band = NewBand::new(&[weight], Vec::new(), vec![8]);
+            band.head.rows = rows;
+            band.marks = vec![0; band.head.mark_count().min(1)];
+            let mut bytes = Vec::new();
+            put_bands(&[band], &[], 1, &mut bytes);
+            bytes.extend_from_slice(&[0; SLACK_BYTES]);
+            let found = Bands::decode(&mut Fields::new(&bytes), &bytes, 1, &[], 1);
+            assert_eq!(found.is_err(), is_refused, "{rows} rows");
+        }
     }
 }

@@ -314,3 +314,17 @@ async fn run_of(steps: i64) -> (Arc<MemoryStore>, Table) {
     }
     (store, table)
 }
+
+#[tokio::test]
+async fn a_head_that_claims_more_versions_than_there_can_be_is_damage() {
+    for version in [1 << 60, u64::MAX] {
+        let (store, table) = run_of(1).await;
+        let head =
+            crate::protocol::Head { version: Version(version), ..table.ledger.head_now().await.unwrap() };
+        let key = crate::protocol::Cell::Head.sort_key();
+        let batch = atoll_store::Batch::on(table.names.manifest()).put(key, codec::head_to_bytes(head));
+        store.write(batch, atoll_store::WriteOptions::default()).await.unwrap();
+        let damaged = Table::open(store, "run").await.err().unwrap();
+        assert!(matches!(damaged, TableError::Damaged { .. }), "{damaged}");
+    }
+}

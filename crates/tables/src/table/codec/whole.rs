@@ -29,6 +29,9 @@ const MANIFEST_WITHOUT_BOXES: u8 = 2;
 /// Where its parts are.
 const IN_PARTS: u8 = 3;
 
+/// More parts than this no manifest has: with those of a mebibyte that are written, none that fits into memory.
+const PARTS_MAX: u32 = 1 << 14;
+
 /// What the cell of a whole manifest says.
 #[derive(Debug, PartialEq)]
 pub(in crate::table) enum Whole {
@@ -105,7 +108,7 @@ fn read_parts(bytes: &[u8]) -> Option<Whole> {
     let mut reader = Reader::new(bytes);
     let session = SessionId(u128::from_be_bytes(reader.plain(16)?.try_into().ok()?));
     let (sequence, parts) = (reader.number()?, reader.number()?);
-    let parts = u32::try_from(parts).ok()?;
+    let parts = u32::try_from(parts).ok().filter(|parts| *parts <= PARTS_MAX)?;
     reader.is_at_end().then_some(Whole::Parts(ObjectId { session, sequence }, parts))
 }
 

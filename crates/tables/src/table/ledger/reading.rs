@@ -114,7 +114,8 @@ impl Ledger {
             range: SortRange::half_open(first, end),
             ..ScanRequest::all(self.partition.as_slice())
         };
-        let mut edits = Vec::with_capacity(count);
+        // Nobody knows that there are so many before they were found.
+        let mut edits = Vec::new();
         for entry in all_entries(&*self.store, request).await? {
             let version = Version(from.0 + edits.len() as u64);
             if entry.sort != Cell::Edit(version).sort_key() {

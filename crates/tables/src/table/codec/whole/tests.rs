@@ -160,3 +160,9 @@ fn a_manifest_that_the_first_tables_wrote_is_read_as_before() {
     assert_eq!((manifest.version, manifest.floor), (Version(5), Version(1)));
     assert!(manifest.busy.contains("a") && manifest.steps == 1 && manifest.retired.len() == 1);
 }
+
+#[test]
+fn a_manifest_in_billions_of_parts_is_refused() {
+    let unreadable = whole_from_bytes("t", &join_whole(object(1, 2), u32::MAX)).unwrap_err();
+    assert!(matches!(unreadable, TableError::Damaged { .. }), "{unreadable}");
+}
