@@ -10,6 +10,9 @@
 //! Invariant: whoever is dropped while it commits for others leaves them in the line, and another commits for
 //! them; a block that is there already changes nothing.
 
+#[cfg(test)]
+mod tests;
+
 use super::ledger::Fate;
 use super::query::{NewIds, Repeats};
 use super::{Table, TableError};
@@ -162,25 +165,24 @@ impl Members {
         taken
     }
 
-    /// Whether somebody of the same rank before this one still writes.
-    fn is_blocked(&self, place: usize) -> bool {
-        let Some(member) = self.waiting.get(place) else { return false };
-        let mut before = self.waiting.iter().take(place);
-        before.any(|other| {
-            matches!(other.standing, Standing::Writing)
-                && other.lanes.iter().any(|lane| member.lanes.contains(lane))
+    /// The places of all whom [`Members::take`] takes, in order: whoever is ready and stands behind nobody of their rank
+    /// who is not. Who stands behind one who stands behind another is behind that one too, whatever their ranks.
+    fn free(&self) -> impl Iterator<Item = usize> {
+        let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
+        self.waiting.iter().enumerate().filter_map(move |(place, member)| {
+            let is_ready = matches!(member.standing, Standing::Ready(_)) && !member.is_behind;
+            let is_free = is_ready && !member.lanes.iter().any(|lane| blocked.contains(lane));
+            if !is_free {
+                blocked.extend(&member.lanes);
+            }
+            is_free.then_some(place)
         })
     }
 
-    /// Wakes one who could commit, if there is one. Who is woken in vain does no harm.
+    /// Wakes one who could commit, if there is one. Who is woken in vain does no harm, as long as nobody is woken in vain
+    /// for what they did in vain.
     fn nudge(&self) {
-        let could = |place: &usize| {
-            let member = self.waiting.get(*place);
-            let is_ready =
-                |member: &Member| matches!(member.standing, Standing::Ready(_)) && !member.is_behind;
-            member.is_some_and(is_ready) && !self.is_blocked(*place)
-        };
-        if let Some(member) = (0..self.waiting.len()).find(could).and_then(|place| self.waiting.get(place)) {
+        if let Some(member) = self.free().next().and_then(|place| self.waiting.get(place)) {
             member.say(Answer::Go);
         }
     }
@@ -348,7 +350,7 @@ impl Place<'_> {
         let place = members.place_of(self.ticket)?;
         let member = members.waiting.get_mut(place).filter(|member| !member.is_behind)?;
         member.standing = Standing::Ready(ready);
-        Some(!members.is_blocked(place))
+        Some(members.free().take_while(|free| *free <= place).any(|free| free == place))
     }
 }
 
