@@ -17,6 +17,7 @@ use super::ledger::Fate;
 use super::query::{NewIds, Repeats};
 use super::{Table, TableError};
 use crate::protocol::{Block, Edit, EditError, RunId, SessionId};
+use atoll_store::Outcome;
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
@@ -123,6 +124,10 @@ impl Line {
                 group.one_by_one(table).await;
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
+            // Nothing was written, and whose blocks are why is not known: each hears what becomes of its own.
+            Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
+                group.one_by_one(table).await;
+            }
             // The first one hears of it; the others go back to the line, and hear for themselves.
             Err(error) => group.fail(error),
         }

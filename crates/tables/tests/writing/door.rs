@@ -26,8 +26,12 @@ pub struct Doorway {
     pub gate: Semaphore,
     /// The same for writes to manifests.
     pub held_commits: AtomicUsize,
-    /// Writes of objects that are refused from now on.
+    /// Writes of objects that pass before any is refused.
+    pub passing: AtomicUsize,
+    /// Writes of objects that are refused from then on.
     pub refused: AtomicUsize,
+    /// Writes to manifests that are refused from now on, but for those that are held.
+    pub refused_commits: AtomicUsize,
     /// Whether every write is refused, as on a store open for reading.
     pub is_read_only: AtomicBool,
     /// Writes to manifests that stop after they were carried out, for ever.
@@ -66,7 +70,9 @@ impl Doorway {
             held: AtomicUsize::new(0),
             gate: Semaphore::new(0),
             held_commits: AtomicUsize::new(0),
+            passing: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
+            refused_commits: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
@@ -103,8 +109,10 @@ impl Relay for Doorway {
         }
         self.count_write(&batch);
         let is_object = is_object(&batch.partition) && !batch.mutations.is_empty();
-        let (held, refused) = (is_object && take(&self.held), is_object && take(&self.refused));
+        let held = is_object && take(&self.held);
+        let refused = is_object && !take(&self.passing) && take(&self.refused);
         let held = held || is_manifest(&batch.partition) && take(&self.held_commits);
+        let refused = refused || is_manifest(&batch.partition) && !held && take(&self.refused_commits);
         let swallowed = is_manifest(&batch.partition) && take(&self.swallowed);
         let is_lost = is_manifest(&batch.partition) && self.is_lost.load(Ordering::SeqCst);
         Box::pin(async move {

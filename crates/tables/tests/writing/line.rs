@@ -144,3 +144,20 @@ async fn one_append_that_cannot_become_true_does_not_keep_others_back() {
     give(1, 2, 1).await.unwrap();
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
 }
+
+#[tokio::test]
+async fn what_a_store_refuses_of_a_shared_commit_is_told_to_those_alone_whose_blocks_it_refuses() {
+    let (door, store, table) = table().await;
+    let give = |step, rank| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
+    };
+    // While the first commit takes its time, the other three gather; the store refuses them together and not alone.
+    door.held_commits.store(1, Ordering::SeqCst);
+    door.refused_commits.store(1, Ordering::SeqCst);
+    let appends = join_all([give(1, 0), give(1, 1), give(2, 0), give(2, 1)]);
+    let (done, ()) = join(appends, async { door.gate.add_permits(1) }).await;
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    assert_eq!(door.refused_commits.load(Ordering::SeqCst), 0);
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
