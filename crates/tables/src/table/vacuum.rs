@@ -82,8 +82,13 @@ impl Table {
         Ok((manifest.floor, self.remove_history(&manifest, &holders).await?))
     }
 
+    /// The versions that snapshots keep.
     async fn kept_versions(&self) -> Result<BTreeSet<Version>, TableError> {
-        Ok(self.ledger.snapshots().await?.values().map(|kept| kept.version).collect())
+        // Twice, since a listing of many pages may miss a snapshot that is given another name meanwhile: the new name comes
+        // before the page that is read, and the old one is gone by its own. The new one was there before the old one went,
+        // so the second listing has what the first one missed.
+        let (first, second) = (self.ledger.snapshots().await?, self.ledger.snapshots().await?);
+        Ok(first.values().chain(second.values()).map(|kept| kept.version).collect())
     }
 
     /// The sessions whose cells are there.

@@ -1,12 +1,15 @@
 //! History: what a vacuum takes of it, and that nobody who may ask misses anything.
 
 use super::rows::{block, create, open, rows, steps_seen};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::{MemoryStore, Options};
 use atoll_store::clock::ManualClock;
-use atoll_store::{PartitionQuery, ScanRequest, Store, Timestamp};
+use atoll_store::{PartitionQuery, ScanPage, ScanRequest, SortRange, Store, StoreFuture, Timestamp};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Query, Table, TableError};
+use atoll_tables::{PackOptions, Query, Table, TableError};
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How many cells of one kind the manifest partition of the only table has.
@@ -105,4 +108,55 @@ impl Versioned for Table {
     async fn versioned(&self, version: Version) -> usize {
         self.try_versioned(version.0).await.unwrap()
     }
+}
+
+/// A store with one entry to a page, which gives a snapshot another name after the first page of the first listing.
+struct Renaming {
+    inner: Arc<dyn Store>,
+    is_armed: AtomicBool,
+}
+
+impl Relay for Renaming {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
+        let SortRange { from: Bound::Included(first), .. } = &request.range else {
+            return self.inner.scan(request);
+        };
+        if !first.starts_with(b"n") {
+            return self.inner.scan(request);
+        }
+        Box::pin(async move {
+            let page = self.inner.scan(ScanRequest { limit: 1, ..request }).await?;
+            if self.is_armed.swap(false, Ordering::SeqCst) {
+                let other = open(&self.inner).await;
+                let version = other.snapshot_version("z").await.unwrap();
+                other.create_snapshot("b", Some(version)).await.unwrap();
+                other.delete_snapshot("z").await.unwrap();
+            }
+            Ok(page)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_vacuum_keeps_what_a_snapshot_keeps_that_is_given_another_name_meanwhile() {
+    let (inner, table) = with_steps(3).await;
+    let kept = table.create_snapshot("z", None).await.unwrap();
+    table.pack(&PackOptions::whole()).await.unwrap();
+    // It is listed first, and keeps nothing that a vacuum could take.
+    table.create_snapshot("c", None).await.unwrap();
+    table.close().await.unwrap();
+    let renaming = Relayed(Renaming { inner: Arc::clone(&inner), is_armed: AtomicBool::new(false) });
+    let renaming = Arc::new(renaming);
+    let store: Arc<dyn Store> = renaming.clone();
+    let vacuum = open(&store).await;
+    renaming.0.is_armed.store(true, Ordering::SeqCst);
+    vacuum.vacuum().await.unwrap();
+    assert!(!renaming.0.is_armed.load(Ordering::SeqCst), "nothing was listed");
+    let late = open(&inner).await;
+    assert_eq!(late.snapshot_version("b").await.unwrap(), kept);
+    assert_eq!(late.versioned(kept).await, 3);
 }
