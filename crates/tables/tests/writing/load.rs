@@ -307,3 +307,36 @@ async fn steps_without_rows_are_loaded_too() {
     let listed = table.steps(Some("a")).await.unwrap();
     assert_eq!(listed.iter().map(|step| step.rows).collect::<Vec<_>>(), [0, 0, 0, 5]);
 }
+
+#[tokio::test]
+async fn what_a_failed_pack_or_load_wrote_does_not_stay() {
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
+    let store: Arc<dyn Store> = door.clone();
+    let table = create(&store).await;
+    table.begin("a", 1, 1).await.unwrap();
+    for number in 0..4 {
+        table.append(block("a", 1, number, 0), &rows(number, 0, 500)).await.unwrap();
+    }
+    let shape = Shape { cube_rows: 100, leaf_rows: 200, object_bytes: 4 << 10, ..Shape::default() };
+    let before = objects(&store).await;
+    let few = PackOptions { rows_min: 100_000, ..options() };
+    let refuse_third = || {
+        door.passing.store(2, Ordering::SeqCst);
+        door.refused.store(1, Ordering::SeqCst);
+    };
+    for times in 0..3 {
+        refuse_third();
+        let refused = table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{times}");
+        assert_eq!(objects(&store).await, before, "after {times} failed packs");
+        for options in [&PackOptions { shape, ..options() }, &few] {
+            refuse_third();
+            let refused = table.load("a", 1, &steps(10..=15), options).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{times}");
+            assert_eq!(objects(&store).await, before, "after {times} failed loads");
+        }
+    }
+    let report = table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap();
+    assert!(report.objects_after > 3, "{report:?}");
+    assert_eq!(steps_seen(&open(&store).await).await.len(), 4);
+}

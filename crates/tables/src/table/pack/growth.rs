@@ -30,7 +30,7 @@ pub(super) struct Grown {
 }
 
 impl Table {
-    /// Creates the objects of a tree, in the name of a session.
+    /// Creates the objects of a tree, in the name of a session: all of them, or, on an error, none that stays.
     pub(super) async fn write_tree(
         &self,
         tree: &Tree,
@@ -38,29 +38,41 @@ impl Table {
         threads: usize,
         pace: &mut Pace<'_>,
     ) -> Result<Grown, TableError> {
-        let mut grown = Grown { pieces: Vec::with_capacity(tree.object_count()), cubes: 0 };
-        let mut on_their_way = FuturesOrdered::new();
-        let numbers: Vec<usize> = (0..tree.object_count()).collect();
-        for numbers in numbers.chunks(threads) {
-            for object in map(numbers, threads, |&number| tree.object(number)) {
-                let object = object.map_err(in_new_cubes)?;
-                grown.cubes += object.cubes as u64;
-                pace.moved(object.bytes.len());
-                on_their_way.push_back(self.create_cubes(self.ledger.new_object_of(session), object));
+        let (mut begun, mut on_their_way) = (Vec::new(), FuturesOrdered::new());
+        let growing = async {
+            let mut grown = Grown { pieces: Vec::with_capacity(tree.object_count()), cubes: 0 };
+            let numbers: Vec<usize> = (0..tree.object_count()).collect();
+            for numbers in numbers.chunks(threads) {
+                for object in map(numbers, threads, |&number| tree.object(number)) {
+                    let object = object.map_err(in_new_cubes)?;
+                    grown.cubes += object.cubes as u64;
+                    pace.moved(object.bytes.len());
+                    let name = self.ledger.new_object_of(session);
+                    begun.push(name);
+                    on_their_way.push_back(self.create_cubes(name, object));
+                }
+                // They begin, or go on, and are heard of once they are done.
+                while let Some(Some(piece)) = on_their_way.next().now_or_never() {
+                    grown.pieces.push(piece?);
+                }
+                while on_their_way.len() > ON_THEIR_WAY_MAX {
+                    grown.pieces.extend(on_their_way.next().await.transpose()?);
+                }
+                pace.rest().await?;
             }
-            // They begin, or go on, and are heard of once they are done.
-            while let Some(Some(piece)) = on_their_way.next().now_or_never() {
+            while let Some(piece) = on_their_way.next().await {
                 grown.pieces.push(piece?);
             }
-            while on_their_way.len() > ON_THEIR_WAY_MAX {
-                grown.pieces.extend(on_their_way.next().await.transpose()?);
-            }
-            pace.rest().await?;
+            Ok(grown)
+        };
+        let grown: Result<Grown, TableError> = growing.await;
+        if grown.is_err() {
+            // No version will name them, and no vacuum takes them as long as this session lasts, in which the same may be
+            // tried again and again. None comes after it was removed once all have ended.
+            while on_their_way.next().await.is_some() {}
+            let _ = self.remove_objects(&begun).await;
         }
-        while let Some(piece) = on_their_way.next().await {
-            grown.pieces.push(piece?);
-        }
-        Ok(grown)
+        grown
     }
 
     async fn create_cubes(&self, name: ObjectId, object: CubeObject) -> Result<Piece, TableError> {

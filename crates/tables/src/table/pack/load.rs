@@ -18,10 +18,12 @@ use super::{PackOptions, in_new_cubes};
 use crate::TableSchema;
 use crate::block::check;
 use crate::cube::{Origins, Tree, joined};
-use crate::protocol::{Block, BlockId, Edit, EditError, LoadedStep, ObjectId, RunId, StepTime, Version};
+use crate::protocol::{
+    Block, BlockId, Edit, EditError, LoadedStep, ObjectId, Piece, RunId, StepTime, Version,
+};
 use crate::threads::map;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use std::sync::Arc;
 
 /// How often objects are written, should the session end each time.
@@ -152,8 +154,8 @@ impl Table {
                 Rows::Tree(tree) => self.write_tree(tree, session, loading.threads, &mut pace).await?.pieces,
                 Rows::Blocks(blocks) => {
                     let put: Vec<_> = blocks.iter().map(|block| self.put_block(block, session)).collect();
-                    let put: Vec<Block> = stream::iter(put).buffered(ON_THEIR_WAY_MAX).try_collect().await?;
-                    put.into_iter().filter_map(|block| block.piece).collect()
+                    let put: Vec<_> = stream::iter(put).buffered(ON_THEIR_WAY_MAX).collect().await;
+                    self.all_or_none(put).await?
                 }
             };
             let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
@@ -169,6 +171,21 @@ impl Table {
             }
         }
         Err(TableError::Fenced { table: self.name.clone() })
+    }
+
+    /// The pieces of blocks that were put, or the first error; then those that were put go, as those of a tree do.
+    async fn all_or_none(&self, put: Vec<Result<Block, TableError>>) -> Result<Vec<Piece>, TableError> {
+        let (mut pieces, mut failed) = (Vec::new(), None);
+        for block in put {
+            match block {
+                Ok(block) => pieces.extend(block.piece),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let Some(error) = failed else { return Ok(pieces) };
+        let written: Vec<ObjectId> = pieces.iter().map(|piece| piece.object).collect();
+        let _ = self.remove_objects(&written).await;
+        Err(error)
     }
 
     /// Of the rows, where ids are unique.
