@@ -160,6 +160,14 @@ pub enum EstimateError {
         /// Its units.
         units: u64,
     },
+    /// Bounds that would not be looked at.
+    #[error("bounds of values are of no use {place}")]
+    BoundsUnused {
+        /// Where they were given.
+        place: &'static str,
+        /// What to do instead.
+        hint: &'static str,
+    },
     /// A part of a number that may be zero.
     #[error(
         "no tolerance can be relative to a value that may be 0: after {rows} rows it lies between {low} and \
@@ -185,7 +193,7 @@ impl EstimateError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Order { .. } | Self::Rows { .. } => ErrorKind::Internal,
-            Self::NotRows { .. } => ErrorKind::Unsupported,
+            Self::NotRows { .. } | Self::BoundsUnused { .. } => ErrorKind::Unsupported,
             Self::Confidence { .. }
             | Self::Share { .. }
             | Self::Tolerance { .. }
@@ -193,6 +201,15 @@ impl EstimateError {
             | Self::Groups { .. }
             | Self::Bounds { .. }
             | Self::HoldsZero { .. } => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// What the caller can do about it, where that is not in the text.
+    #[must_use]
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::BoundsUnused { hint, .. } => Some(*hint),
+            _ => None,
         }
     }
 }

@@ -331,6 +331,7 @@ impl TableError {
             Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
             Self::Edit(error) => return error.hint(),
             Self::Filter(error) => return error.hint(),
+            Self::Estimate(error) => return error.hint().map(str::to_owned),
             Self::Fenced { .. } => "open the table again; appends may be given again as they were",
             Self::Forgotten { .. } | Self::InDoubt { .. } => {
                 "do it again: a block that is there already counts once"

@@ -7,12 +7,13 @@ use arrow_schema::{DataType, Schema};
 use atoll_errors::ErrorKind;
 use atoll_memory::MemoryStore;
 use atoll_tables::estimate::{
-    Confidence, Doubt, Estimate, EstimateRequest, Method, Quantity, Stopping, Subject, Tolerance, Units, mean,
+    Confidence, Doubt, Estimate, EstimateError, EstimateRequest, Method, Quantity, Stopping, Subject,
+    Tolerance, Units, mean,
 };
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{
-    Cut, Query, Roles, Salt, Table, TableError, TableSchema, Weight, Window, column, weights,
+    Cut, Query, Readable, Roles, Salt, Table, TableError, TableSchema, Weight, Window, column, weights,
 };
 use fastrand::Rng;
 use std::sync::Arc;
@@ -411,4 +412,35 @@ async fn a_histogram_of_a_sample_shares_out_its_rows() {
         .await
         .unwrap();
     assert!(all.bins.iter().all(Estimate::is_exact));
+}
+
+#[tokio::test]
+async fn bounds_that_would_not_be_looked_at_are_refused_with_what_to_do_instead() {
+    let table = table(&[]).await;
+    let sample = Query::default().sample(0.05).unwrap();
+    let of = |subject| EstimateRequest::new(subject).bounded(0.0, 1.0);
+    let mean = || of(Subject::Mean(Column::named("x")));
+    let within = mean().within(Tolerance::Absolute(0.1), None);
+    let filtered = sample.clone().filter(filter("x > 0.5"));
+    let cases = [
+        (&sample, within),
+        (&sample, of(Subject::Sum(Column::named("x")))),
+        (&sample, of(Subject::Quantile(Column::named("x"), 0.5))),
+        (&filtered, mean()),
+    ];
+    for (query, request) in cases {
+        let refused = table.estimate(query, &request).await.unwrap_err();
+        let is_unused = matches!(refused, TableError::Estimate(EstimateError::BoundsUnused { .. }));
+        assert!(is_unused && refused.hint().is_some(), "{refused}");
+    }
+    let readable = Readable::One(table.clone());
+    let refused = readable.refine_estimate(&sample, &mean()).await.unwrap_err();
+    assert!(refused.hint().is_some(), "{refused}");
+    // With the number of rows they are of use, and of all rows the mean needs none.
+    let rows =
+        table.count(&Query { window: Query::default().window, ..filtered.clone() }).await.unwrap().rows;
+    let bounded = table.estimate(&filtered, &mean().of_rows(rows)).await.unwrap().estimate;
+    assert_eq!(bounded.method, Method::EmpiricalBernstein);
+    let all = table.estimate(&Query::default().filter(filter("x > 0.5")), &mean()).await.unwrap().estimate;
+    assert!(all.is_exact());
 }

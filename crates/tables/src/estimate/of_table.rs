@@ -5,7 +5,9 @@
 
 use super::narrowing::Narrowing;
 use super::values::{has_numbers, numbers, ones};
-use super::{Estimate, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean};
+use super::{
+    Estimate, EstimateError, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean,
+};
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
 use crate::table::again_if_gone;
@@ -75,6 +77,7 @@ impl Readable {
 
     /// What to read for a question, and what is known without.
     pub(super) async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
+        request.check_bounds()?;
         let value = value_of(self.first_now().await?, &request.subject)?;
         let mut plan = Plan {
             query: query.clone(),
@@ -84,7 +87,8 @@ impl Readable {
             counted: None,
             work: Work::default(),
         };
-        if matches!(request.subject, Subject::Sum(_) | Subject::Count) || request.bounds.is_some() {
+        let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
+        if is_total || request.bounds.is_some() && request.rows.is_none() {
             self.count_without_reading(&mut plan).await?;
         }
         let rows = if plan.filter.is_some() { None } else { request.rows };
@@ -197,9 +201,11 @@ impl Plan {
         let values = self.values(&answer.rows)?;
         let rows = self.counted.map(|(rows, _)| rows).or(request.rows);
         let estimate = match (request.bounds, rows, &self.filter) {
-            (Some(bounds), Some(rows), None) if self.quantity == Quantity::Mean => {
+            (Some(bounds), Some(rows), None) => {
                 bounded_mean(units, &values, bounds, rows, &request.confidence)?
             }
+            // Of everything, the mean is known.
+            (Some(_), ..) if !units.is_everything() => return Err(of_unknown_rows().into()),
             _ => self.quantity.estimate(units, &values, &request.confidence)?,
         };
         Ok(Estimated {
@@ -237,6 +243,14 @@ impl Plan {
             strays.for_each(|(value, _)| *value = f64::NAN);
         }
         Ok(values)
+    }
+}
+
+/// The refusal of bounds where the number of rows that they are about is not known.
+fn of_unknown_rows() -> EstimateError {
+    EstimateError::BoundsUnused {
+        place: "where the number of rows is not known",
+        hint: "leave out the bounds, or the filter; where the number of its rows is known, it may be given",
     }
 }
 

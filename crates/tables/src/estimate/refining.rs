@@ -3,7 +3,7 @@
 //! Invariant: the intervals are those of a confidence sequence, so that they hold at whichever batch one stops.
 
 use super::of_table::{Value, value_of};
-use super::{Estimate, EstimateRequest, Quantity, Stopping, Subject, Units};
+use super::{Estimate, EstimateError, EstimateRequest, Quantity, Stopping, Subject, Units};
 use crate::readable::Refining;
 use crate::{Cut, Query, Readable, Refined, TableError};
 
@@ -23,7 +23,7 @@ pub struct RefinedEstimates {
 impl Readable {
     /// The answer to a query batch by batch, each with an estimate of the request's subject from all batches so far.
     ///
-    /// The request's tolerance is not looked at: whoever reads stops when it is good enough.
+    /// The request's tolerance is not looked at: whoever reads stops when it is good enough. Bounds of values are refused.
     ///
     /// # Errors
     /// As [`Readable::estimate`].
@@ -32,6 +32,11 @@ impl Readable {
         query: &Query,
         request: &EstimateRequest,
     ) -> Result<RefinedEstimates, TableError> {
+        if request.bounds.is_some() {
+            let place = "to an estimate that gets better batch by batch";
+            let hint = "leave out the bounds, or take the estimate from a sample";
+            return Err(EstimateError::BoundsUnused { place, hint }.into());
+        }
         let mut query = query.clone();
         let value = value_of(self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;

@@ -1,6 +1,6 @@
 //! What to estimate of the rows of a query, and how well.
 
-use super::{Confidence, Estimate, Quantity, Tolerance};
+use super::{Confidence, Estimate, EstimateError, Quantity, Tolerance};
 use crate::Work;
 use crate::expression::{Column, Expression};
 use crate::protocol::Version;
@@ -54,7 +54,8 @@ pub struct EstimateRequest {
     /// How many rows the query has, where the caller knows it exactly, such as from [`crate::Table::count`]: makes sums
     /// surer. Without a filter, or with one that no index column is in, it is found without being told.
     pub rows: Option<u64>,
-    /// Between what all values of the column lie, for means of rows: an interval without any approximation.
+    /// Between what all values of the column lie, for means of rows whose number is known, from the query's own sample: an
+    /// interval without any approximation. Refused with whatever else they would be of no use for.
     pub bounds: Option<(f64, f64)>,
 }
 
@@ -87,6 +88,19 @@ impl EstimateRequest {
     #[must_use]
     pub fn bounded(self, least: f64, greatest: f64) -> Self {
         Self { bounds: Some((least, greatest)), ..self }
+    }
+
+    /// Refuses bounds that would not be looked at, and seem to have made an interval that they have no part in.
+    pub(super) fn check_bounds(&self) -> Result<(), EstimateError> {
+        let (place, hint) = match (self.bounds, self.within, &self.subject) {
+            (Some(_), Some(_), _) => (
+                "to an estimate that is read on for until it is narrow enough",
+                "leave out the bounds, or take the estimate from a sample",
+            ),
+            (Some(_), None, Subject::Mean(_)) | (None, ..) => return Ok(()),
+            (Some(_), None, _) => ("to anything but a mean", "leave out the bounds"),
+        };
+        Err(EstimateError::BoundsUnused { place, hint })
     }
 }
 
