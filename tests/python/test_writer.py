@@ -124,6 +124,24 @@ def test_a_step_larger_than_the_buffer_passes_alone(table):
     assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
 
 
+class Uncopied(numpy.ndarray):
+    """An array for whose copy there is no memory."""
+
+    def __array_finalize__(self, of: object) -> None:
+        if isinstance(of, Uncopied):
+            raise MemoryError
+
+
+def test_a_step_that_could_not_be_copied_takes_no_room(table):
+    given = rows()
+    with atoll.Writer(table, "a", buffer_bytes=sum(values.nbytes for values in given.values())) as writer:
+        with pytest.raises(MemoryError):
+            writer.step(0, None, {**given, "x": given["x"].view(Uncopied)})
+        assert writer._pump._bytes == 0, "else the next step waits for ever"
+        writer.step(0, None, given)
+    assert steps_of(table) == {0: ROWS}
+
+
 def test_an_error_of_the_background_comes_with_the_next_call_and_stays(table):
     failing = Failing(table)
     writer = atoll.Writer(failing, "a")

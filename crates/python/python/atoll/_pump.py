@@ -67,6 +67,12 @@ class Pump:
             self.check()
             self._bytes += room
 
+    def release(self, room: int) -> None:
+        """Gives back room that was reserved for a step that does not come."""
+        with self._news:
+            self._bytes -= room
+            self._news.notify_all()
+
     def put(self, step: Step) -> None:
         """Queues a step whose room was reserved."""
         with self._news:

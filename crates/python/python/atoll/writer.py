@@ -128,7 +128,12 @@ class Writer:
         # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
-        self._pump.put(Step(step, time, columns if give else _copies(columns), bytes_given))
+        try:
+            given = Step(step, time, columns if give else _copies(columns), bytes_given)
+        except BaseException:
+            self._pump.release(bytes_given)
+            raise
+        self._pump.put(given)
         self._last = step
 
     def flush(self, timeout: float | None = None) -> None:
