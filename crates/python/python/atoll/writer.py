@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import pickle
 import re
 import time as clock
 import weakref
@@ -26,7 +27,7 @@ from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
 from ._provenance import provenance
 from ._pump import Pump, Step
-from .errors import ConflictError, InvalidInputError, TimedOutError
+from .errors import ConflictError, InvalidInputError, TimedOutError, UnavailableError
 
 if TYPE_CHECKING:
     import os
@@ -144,6 +145,16 @@ class Writer:
         """
         ends = None if timeout is None else clock.monotonic() + timeout
         self._pump.drain(ends)
+        self._complete(ends)
+
+    def _written(self, failed: BaseException | None, ends: float | None) -> None:
+        """Raises what failed, or writes what this rank has given."""
+        if failed is not None:
+            raise failed
+        self._pump.drain(ends)
+
+    def _complete(self, ends: float | None) -> None:
+        """Waits for the rows of the other ranks; `ends` is a reading of the monotonic clock."""
         if self._last is None:
             return
         seen = self.table.version()
@@ -176,18 +187,31 @@ class Writer:
         """A checkpoint that counts only once every step before it is complete for all ranks.
 
         The body writes to the path that it is given. Then comes a flush, all ranks wait for each other, and the file
-        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own.
+        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own. What
+        the body raises on one rank is raised on all, with a note of the rank.
 
         >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
         ...     lmp.command(f"write_restart {unfinished}")
         """
-        part = unfinished(path)
-        yield part
         if self._comm is None:
+            part = unfinished(path)
+            yield part
             self.flush(timeout)
             finish(part, path)
             return
-        _all_or_none(self._comm, lambda: self.flush(timeout))
+        # Nobody begins to write unless all can: the body may be what all ranks do together.
+        part = _all_or_none(self._comm, lambda: unfinished(path))
+        failed: BaseException | None = None
+        try:
+            yield part
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - passed on whole
+            failed = error
+        ends = None if timeout is None else clock.monotonic() + timeout
+        # Before anybody waits for the steps of a rank that failed, and will not give them.
+        _all_or_none(self._comm, lambda: self._written(failed, ends))
+        _all_or_none(self._comm, lambda: self._complete(ends))
         # Nobody goes on, and perhaps ends the job, before the file has its name.
         _told_by_first(self._comm, lambda: finish(part, path))
 
@@ -287,31 +311,44 @@ def _attempt_number(attempt: int | str) -> int:
     return int(found[1]) * JOB_RESTARTS_MAX + int(found[2] or 0)
 
 
-def _all_or_none(comm: Any, do: Callable[[], None]) -> None:
+def _all_or_none(comm: Any, do: Callable[[], Told]) -> Told:
     """What every rank does. If one fails, all fail: nobody waits for one that went away."""
+    done: list[Told] = []
     error: BaseException | None = None
     try:
-        do()
-    except Exception as caught:  # noqa: BLE001 - passed on whole
+        done.append(do())
+    except BaseException as caught:  # noqa: BLE001 - passed on whole
         error = caught
-    errors = comm.allgather(error)
+    errors = comm.allgather(_portable(error))
     if error is not None:
         raise error
     for rank, other in enumerate(errors):
         if other is not None:
             other.add_note(f"on rank {rank}")
             raise other
+    return done[0]
+
+
+def _portable(error: BaseException | None) -> Exception | None:
+    """An error as it can be told to other ranks: some cannot be pickled, and Ctrl-C or `exit` of one is not theirs."""
+    if isinstance(error, Exception):
+        with contextlib.suppress(Exception):
+            return pickle.loads(pickle.dumps(error))
+    return None if error is None else UnavailableError(f"another rank failed: {type(error).__name__}: {error}")
 
 
 def _told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
     """What rank 0 finds out, on every rank. If it fails, all fail: nobody waits for a message that never comes."""
-    told: tuple[Any, BaseException | None] = (None, None)
+    told: tuple[Any, Exception | None] = (None, None)
+    own: BaseException | None = None
     if comm.Get_rank() == 0:
         try:
             told = (ask(), None)
-        except Exception as error:  # noqa: BLE001 - passed on whole
-            told = (None, error)
+        except BaseException as caught:  # noqa: BLE001 - passed on whole
+            own, told = caught, (None, _portable(caught))
     value, error = comm.bcast(told, root=0)
+    if own is not None:
+        raise own
     if error is not None:
         raise error
     return value

@@ -1,0 +1,127 @@
+"""Checkpoints of `atoll.Writer` that all ranks write together: threads are the ranks here."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import pytest
+
+import atoll
+from atoll import errors
+
+ROWS = 100
+
+
+@pytest.fixture
+def table(store) -> atoll.Table:
+    """An empty one."""
+    return store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
+
+
+def rows(rank: int) -> dict[str, numpy.ndarray]:
+    """A rank's rows of a step."""
+    return {"pid": numpy.arange(ROWS) + ROWS * rank, "x": numpy.full(ROWS, 0.5)}
+
+
+class Ranks:
+    """What the writer uses of an mpi4py communicator, among threads."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.barrier, self.said = size, threading.Barrier(size, timeout=60), [None] * size
+
+    def of(self, rank: int) -> "Rank":
+        return Rank(self, rank)
+
+
+class Rank:
+    def __init__(self, ranks: Ranks, rank: int) -> None:
+        self._ranks, self._rank = ranks, rank
+
+    def Get_rank(self) -> int:  # noqa: N802 - as MPI has it
+        return self._rank
+
+    def Get_size(self) -> int:  # noqa: N802
+        return self._ranks.size
+
+    def allgather(self, value):
+        self._ranks.said[self._rank] = value
+        self._ranks.barrier.wait()
+        said = list(self._ranks.said)
+        self._ranks.barrier.wait()
+        return said
+
+    def bcast(self, value, root: int = 0):
+        return self.allgather(value)[root]
+
+
+def endings(table: atoll.Table, work: Callable[[atoll.Writer], None]) -> list[BaseException | None]:
+    """How the same work ends on each of two ranks."""
+    ranks, ended = Ranks(2), [None, None]
+
+    def run(rank: int) -> None:
+        with atoll.Writer(table, "a", comm=ranks.of(rank)) as writer:
+            try:
+                work(writer)
+            except BaseException as error:
+                ended[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert not any(thread.is_alive() for thread in threads), "nobody waits for one that went away"
+    return ended
+
+
+def test_a_checkpoint_that_fails_on_one_rank_fails_on_all_and_leaves_nobody_waiting(table, tmp_path: Path):
+    def work(writer: atoll.Writer) -> None:
+        writer.step(10, None, rows(writer.rank))
+        with writer.checkpoint(tmp_path / "state.10"):
+            pass  # Nobody wrote the file.
+
+    assert [type(error) for error in endings(table, work)] == [FileNotFoundError, FileNotFoundError]
+
+
+class Odd(Exception):  # noqa: N818
+    """An error that cannot travel: it has what no other process could have."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__("odd")
+        self.lock = lock
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ZeroDivisionError("no force"), ZeroDivisionError),
+        (Odd(threading.Lock()), errors.UnavailableError),
+        (SystemExit(3), errors.UnavailableError),
+    ],
+)
+def test_a_body_that_fails_on_one_rank_fails_on_all_with_the_rank(table, tmp_path: Path, failure, told):
+    def work(writer: atoll.Writer) -> None:
+        if writer.rank == 0:
+            writer.step(10, None, rows(0))
+        # Rank 1 has not even given its step, so nobody may wait for that.
+        with writer.checkpoint(tmp_path / "state.10") as unfinished:
+            if writer.rank == 1:
+                raise failure
+            unfinished.write_text("half")
+
+    first, second = endings(table, work)
+    assert second is failure
+    assert type(first) is told and "on rank 1" in first.__notes__
+    assert not (tmp_path / "state.10").exists()
+
+
+def test_a_checkpoint_without_a_place_on_one_rank_begins_on_none(table, tmp_path: Path):
+    (tmp_path / "file").touch()
+    began = []
+
+    def work(writer: atoll.Writer) -> None:
+        writer.step(10, None, rows(writer.rank))
+        with writer.checkpoint(tmp_path / ("file" if writer.rank == 1 else "folder") / "state.10"):
+            began.append(writer.rank)
+
+    assert [isinstance(error, OSError) for error in endings(table, work)] == [True, True]
+    assert began == []
