@@ -37,6 +37,10 @@ def test_nan_infinity_and_none_in_an_index_column_are_found_by_their_own_conditi
         ({"pid": [5], "step": [1], "x": [1.0], "y": [1.0]}, 'the table has no column "y"'),
         ({"pid": [5], "step": [1, 2], "x": [1.0]}, 'column "pid" has 1 rows, and column "step" has 2'),
         ({"pid": [5, 6, 5], "step": [1, 1, 1]}, "pid=5, step=1 is in rows 0 and 2"),
+        ({"pid": [5], "step": [1], "name": np.array([["a", "b"]])}, 'column "name" has shape (1, 2)'),
+        ({"pid": [5], "step": [1], "name": np.array([["a", "b"]], dtype=object)}, 'column "name" has shape (1, 2)'),
+        ({"pid": [5], "step": [1], "name": np.array("a")}, 'column "name" has shape ()'),
+        ({"pid": [5, 6], "step": [1, 1], "x": [np.zeros(3), None]}, 'column "x": a vector as a whole cannot be None'),
     ],
 )
 def test_what_does_not_fit_is_refused_by_column_and_nothing_is_kept(table, data: dict, told: str) -> None:
@@ -53,6 +57,26 @@ def test_instants_are_taken_where_they_fit_exactly_and_refused_otherwise(tmp_pat
         with pytest.raises(InvalidInputError, match='column "when", row 1: 5 does not fit'):
             t.append({"pid": [2, 3], "when": np.array([1000, 5], dtype="datetime64[ns]")}, run="r")
         assert t.query().count() == 1
+
+
+@pytest.mark.parametrize("kind", [">M8[s]", ">M8[us]", ">m8[ms]", ">M8[D]"])
+def test_instants_in_the_byte_order_of_another_machine_are_the_same_instants(tmp_path: Path, kind: str) -> None:
+    foreign = np.array([1, 86_400, -5], dtype=kind)
+    own = foreign.astype(foreign.dtype.newbyteorder("="))
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", {"pid": np.arange(3), "when": own}, id="pid", index="pid")
+        t.append({"pid": [0, 1, 2], "when": foreign}, run="r")
+        rows = t.numpy()
+    assert rows["when"][np.argsort(rows["pid"])].tolist() == own.tolist()
+
+
+def test_a_list_of_arrays_and_rows_of_objects_are_vectors(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", {"pid": "int64", "pos": "float64[3]"}, id="pid", index="pid")
+        t.append({"pid": [0, 1], "pos": [np.zeros(3), np.ones(3)]}, run="r")
+        t.append({"pid": [2, 3], "pos": np.array([[2.0] * 3, [3.0] * 3], dtype=object)}, run="r")
+        rows = t.numpy()
+    assert rows["pos"][np.argsort(rows["pid"])].tolist() == [[float(pid)] * 3 for pid in range(4)]
 
 
 def test_a_table_without_rows_and_a_step_without_rows_have_answers(table) -> None:

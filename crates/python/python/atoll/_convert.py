@@ -118,7 +118,9 @@ def _listed(name: str, values: list[Any]) -> _Column:
         raise InvalidInputError(f'column "{name}": a list of None alone has no type; leave the column out')
     if kinds <= {str} or kinds <= {bytes}:
         return name, "binary" if kinds == {bytes} else "utf8", values, None, None
-    mask = bytes(value is None for value in values) if None in values else None
+    # By identity: an array that is compared answers with an array.
+    is_missing = bytes(value is None for value in values)
+    mask = is_missing if any(is_missing) else None
     if kinds <= {bool}:
         return name, "bool", bytes(bool(value) for value in values), mask, None
     if kinds <= {int, bool}:
@@ -171,10 +173,11 @@ def _array(name: str, values: Any) -> _Column:
         values = values.data
     held = numpy.asarray(values)
     if held.dtype.kind in "OUST":
+        # Objects may be rows of numbers; texts are no vectors.
+        if held.ndim != 1 and not (held.ndim == 2 and held.dtype.kind == "O" and mask is None):
+            raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
         texts = [_text(value) for value in held.tolist()]
         if mask is not None:
-            if held.ndim != 1:
-                raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
             texts = [None if masked else text for text, masked in zip(texts, mask.tolist(), strict=True)]
         return _listed(name, texts)
     if held.ndim not in (1, 2):
@@ -188,7 +191,8 @@ def _array(name: str, values: Any) -> _Column:
             mask = missing.view(numpy.uint8) if mask is None else mask | missing.view(numpy.uint8)
     # In memory order and in the machine's byte order, as a flat buffer of the type that was named.
     flat = numpy.ascontiguousarray(held).reshape(-1)
-    flat = flat.view(ticks) if ticks else flat.astype(flat.dtype.newbyteorder("="), copy=False)
+    flat = flat.astype(flat.dtype.newbyteorder("="), copy=False)
+    flat = flat.view(ticks) if ticks else flat
     if type_name == "date32":
         flat = flat.astype("i4")
     return name, type_name, flat, mask, elements
