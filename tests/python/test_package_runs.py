@@ -55,6 +55,32 @@ def test_a_step_is_found_by_number_and_by_time(run: atoll.Table) -> None:
         run.at(step=1, time=1.0)
 
 
+def test_a_time_is_that_of_its_own_steps_and_not_of_others_with_their_numbers(run: atoll.Table) -> None:
+    def found(query: atoll.Query) -> list[tuple[int, float]]:
+        rows = query.numpy()
+        return sorted(set(zip(rows["step"].tolist(), rows["x"].tolist(), strict=True)))
+
+    # Run b has the step that a has at 0.2 as well, at another time, or at none.
+    run.append({**frame(20), "x": numpy.full(20, 2.0)}, run="b", step=20, time=7.0)
+    run.append({**frame(30), "x": numpy.full(20, 3.0)}, run="b", step=30)
+    assert 2.0 not in [x for _, x in found(run.at(time=0.2))] and run.at(time=0.2).count() == 20
+    assert found(run.at(time=7.0)) == [(20, 2.0)]
+    assert found(run.at(time=6.9, nearest=True)) == [(20, 2.0)]
+    assert run.at(time=0.3).count() == 20
+    # The same time and the same step in both.
+    run.append({**frame(40), "x": numpy.full(20, 4.0)}, run="b", step=40, time=0.4)
+    assert run.at(time=0.4).count() == 40
+    # One time, other steps: what lies across must not come along.
+    run.append(frame(10), run="c", step=10, time=0.0)
+    run.append(frame(20), run="c", step=20, time=0.2)
+    assert run.at(time=0.2).count() == 40
+    with pytest.raises(atoll.errors.UnsupportedError, match="time 0 .* step 10 of run 'a'") as raised:
+        run.at(time=0.0)
+    assert "of_runs('a').where(\"step = 0\")" in raised.value.hint
+    with pytest.raises(atoll.errors.NotFoundError):
+        run.at(time=float("nan"), nearest=True)
+
+
 def test_nothing_is_last_before_the_first_step(store: atoll.Store) -> None:
     table = store.create_table("empty", frame(0), id=("pid", "step"), index="x")
     with pytest.raises(atoll.errors.NotFoundError, match="no step"):

@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import inf, isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
@@ -205,20 +206,43 @@ class Table(Asking):
     def at(self, *, step: int | None = None, time: float | None = None, nearest: bool = False) -> Query:
         """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
 
-        Needs a column ``step``. Where several runs have steps of that time, those of all of them.
+        Needs a column ``step``. Where several runs have steps of that time, those of all of them; which these are is
+        looked up now.
 
-        Raises ``NotFoundError`` where no step has that time.
+        Raises ``NotFoundError`` where no step has that time, ``UnsupportedError`` where that are different steps in
+        different runs that one query cannot tell apart.
         """
         if (step is None) == (time is None):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
         if step is not None:
             return self._of_steps([step])
         wanted = float(time or 0.0)
-        timed = [(abs(found.time - wanted), found.step) for found in self.steps() if found.time is not None]
-        away = min((away for away, _ in timed), default=None)
-        if away is None or (away > 0 and not nearest):
+        return self._of_pairs(self._at_time(wanted, nearest=nearest), f"time {wanted:g}")
+
+    def _at_time(self, wanted: float, *, nearest: bool) -> tuple[list[Step], list[Step]]:
+        """The steps of that time, and all others."""
+        found = self.steps()
+        # A time that is no number is never the closest.
+        far = [inf if step.time is None or isnan(step.time - wanted) else abs(step.time - wanted) for step in found]
+        away = min(far, default=inf)
+        if away == inf or (away > 0 and not nearest):
             raise NotFoundError.hinted(f"no step has time {wanted:g}", "nearest=True takes the closest one")
-        return self._of_steps(sorted({step for distance, step in timed if distance == away}))
+        meant = [step for step, distance in zip(found, far, strict=True) if distance == away]
+        return meant, [step for step, distance in zip(found, far, strict=True) if distance != away]
+
+    def _of_pairs(self, divided: tuple[list[Step], list[Step]], called: str) -> Query:
+        """The rows of some steps of some runs: a query can say which runs and which steps, but not which of which."""
+        meant, others = divided
+        runs, steps = {step.run for step in meant}, {step.step for step in meant}
+        for other in others:
+            if other.run in runs and other.step in steps:
+                first = meant[0]
+                raise UnsupportedError.hinted(
+                    f"{called} is that of different steps in different runs, and step {other.step} of run "
+                    f"{other.run!r} has another: one query cannot tell them apart",
+                    f"ask each run by itself: of_runs({first.run!r}).where(\"step = {first.step}\")",
+                )
+        return self._of_steps(sorted(steps)).of_runs(*sorted(runs))
 
     def last(self) -> Query:
         """The rows of the last complete step; of several runs, the greatest step number.
