@@ -1,5 +1,7 @@
 """Runs and steps: time, attempts, ranks, and which steps a query is about."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy
 import pytest
 
@@ -92,6 +94,25 @@ def test_without_a_step_the_next_one_is_written(run: atoll.Table) -> None:
     assert run.last_complete("a") == 41
     run.append(frame(0), run="b")
     assert run.last_complete("b") == 0
+
+
+def test_each_append_without_a_step_is_a_step_though_other_ranks_have_not_come(store: atoll.Store) -> None:
+    table = store.create_table("run", frame(0), id=("pid", "step"), index="x")
+    table.begin("a", ranks=2)
+    for rank in range(2):
+        table.append(frame(0, count=1 + rank), run="a", rank=rank)
+        table.append(frame(1, count=10 + rank), run="a", rank=rank)
+        table.append(frame(7, count=20), run="a", rank=rank, step=7)
+        table.append(frame(8, count=30), run="a", rank=rank)
+    assert [(step.step, step.rows) for step in table.steps("a")] == [(0, 3), (1, 21), (7, 40), (8, 60)]
+
+
+def test_threads_that_append_without_a_step_append_steps_of_their_own(store: atoll.Store) -> None:
+    table = store.create_table("run", frame(0), id=("pid", "step"), index="x")
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda count: table.append(frame(0, count=count), run="a"), range(1, 21)))
+    assert sorted(step.rows for step in table.steps("a")) == list(range(1, 21))
+    assert [step.step for step in table.steps("a")] == list(range(20))
 
 
 def test_a_new_attempt_replaces_the_steps_from_where_it_begins(store: atoll.Store, run: atoll.Table) -> None:

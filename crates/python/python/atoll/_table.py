@@ -108,6 +108,15 @@ class Run(NamedTuple):
     rows: int
 
 
+class _Turn:
+    """Which step a rank of an attempt appends next, and that one thread at a time does so."""
+
+    __slots__ = ("lock", "step")
+
+    def __init__(self) -> None:
+        self.lock, self.step = threading.Lock(), 0
+
+
 class Table(Asking):
     """A table of a store; made by :meth:`Store.create_table`, opened by :meth:`Store.table`.
 
@@ -119,6 +128,8 @@ class Table(Asking):
         self._native = native
         self._store = store
         self._attempts: dict[str, int] = {}
+        self._beginning = threading.Lock()
+        self._turns: dict[tuple[str, int, int], _Turn] = {}
         self._own_turn = threading.Lock()
         self._own_step = 0
         self._packer: _atoll.Packer | None = None
@@ -469,8 +480,9 @@ class Table(Asking):
         may have another width, if every value fits; nothing is rounded.
 
         Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
-        one that :meth:`begin` began here, or a new one; ``step`` is the next one if it is not given. ``time`` is the
-        physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new*
+        one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is behind the last complete one
+        and behind those that this handle appended as this rank. Where several processes append as one rank of one
+        attempt, give ``step``. ``time`` is the physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new*
         attempt that writes a step replaces that step and all later ones of earlier attempts.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where another attempt of
@@ -479,13 +491,16 @@ class Table(Asking):
         held = rows(data)
         if run is None:
             return self._append_own(held, time)
-        if attempt is None:
-            attempt = self._attempt_of(run)
+        attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
+        rank = whole(rank, "rank", end=2**32)
+        turn = self._turns.setdefault((run, attempt, rank), _Turn())
         if step is None:
-            last = self._native.last_complete(run)
-            step = 0 if last is None else last + 1
-        attempt, rank = whole(attempt, "attempt"), whole(rank, "rank", end=2**32)
-        return self._native.append(run, attempt, whole(step, "step"), rank, held, time)
+            return self._append_next(turn, (run, attempt, rank), held, time)
+        step = whole(step, "step")
+        version = self._native.append(run, attempt, step, rank, held, time)
+        with turn.lock:
+            turn.step = max(turn.step, step + 1)
+        return version
 
     def load(
         self,
@@ -517,7 +532,21 @@ class Table(Asking):
         return loader.finish()
 
     def _attempt_of(self, run: str) -> int:
-        return self._attempts[run] if run in self._attempts else self.begin(run)
+        # One thread begins for all: a second attempt would end the first.
+        with self._beginning:
+            return self._attempts[run] if run in self._attempts else self.begin(run)
+
+    def _append_next(
+        self, turn: _Turn, writer: tuple[str, int, int], held: _atoll.Rows, time: float | None
+    ) -> int:
+        """Appends as the next step: behind those that are complete, and those that this rank has given already."""
+        run, attempt, rank = writer
+        with turn.lock:
+            last = self._native.last_complete(run)
+            step = whole(max(turn.step, 0 if last is None else last + 1), "step")
+            version = self._native.append(run, attempt, step, rank, held, time)
+            turn.step = step + 1
+        return version
 
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
         """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""
