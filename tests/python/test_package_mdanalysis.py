@@ -121,3 +121,20 @@ def test_atoms_and_frames_can_be_chosen(store: atoll.Store, universe: MDAnalysis
     assert table.count() == 3 * len(universe.select_atoms("name A1"))
     with pytest.raises(atoll.errors.InvalidInputError, match="selects no atom"):
         atoll.mdanalysis.load(table, universe, "none", select="name Z")
+
+
+@pytest.mark.parametrize("columns", [{}, {"run": "utf8"}])
+def test_runs_of_one_table_are_trajectories_of_their_own(
+    store: atoll.Store, universe: MDAnalysis.Universe, columns: dict[str, str]
+) -> None:
+    schema = {"pid": "int64", "step": "int64", "x": "float32", "y": "float32", "z": "float32", **columns}
+    table = store.create_table("md", schema, id=("pid", "step"), sample_key="pid", index=("x", "y", "z", "step"))
+    chosen = {"all": "all", "some": "name A1"}
+    for run, select in chosen.items():
+        assert atoll.mdanalysis.load(table, universe, run, select=select) == FRAMES
+    for run, select in chosen.items():
+        again = atoll.mdanalysis.universe(table, run)
+        for ts, _ in zip(again.trajectory, universe.trajectory, strict=True):
+            numpy.testing.assert_array_equal(ts.positions, universe.select_atoms(select).positions)
+    if columns:
+        assert table.where(atoll.col("run") == "some").count() == table.of_runs("some").count() > 0

@@ -98,7 +98,7 @@ def load(
         ts = universe.trajectory[frame]
         _note_box(table, run, boxes, frame, ts.dimensions)
         rows = {**fixed, "step": numpy.full(len(atoms), frame, dtype="int64")}
-        rows["time"] = numpy.full(len(atoms), ts.time)
+        rows |= {"time": numpy.full(len(atoms), ts.time), "run": [run] * len(atoms)}
         for attribute in _moving(ts):
             values = getattr(atoms, attribute)
             rows |= {column: values[:, axis] for axis, column in enumerate(_MOVING[attribute])}
@@ -176,10 +176,7 @@ def _steps(table: Table, run: str) -> list[Any]:
 
 def _frame(table: Table, run: str, step: int) -> dict[str, Any]:
     """The rows of one step, in the order of the atoms."""
-    query = table.where(col("step") == step)
-    if "run" in table.columns:
-        query = query.where(col("run") == run)
-    rows = query.numpy()
+    rows = table.of_runs(run).where(col("step") == step).numpy()
     order = numpy.argsort(rows["pid"], kind="stable")
     return {name: values[order] for name, values in rows.items()}
 
@@ -187,8 +184,7 @@ def _frame(table: Table, run: str, step: int) -> dict[str, Any]:
 class AtollReader(_base.ReaderBase):  # type: ignore[misc]
     """Reads a run of a table as a trajectory: each step is a frame, its atoms in the order of ``pid``.
 
-    ``filename`` is the store; ``table`` and ``run`` may be left out where there is one. Steps of other runs with the same
-    numbers are told apart only by a column ``run``, if the table has one.
+    ``filename`` is the store; ``table`` and ``run`` may be left out where there is one.
     """
 
     format = "ATOLL"
@@ -202,11 +198,6 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
             raise NotFoundError.hinted("the store has several tables, or none", f"give table=, of {', '.join(names)}")
         self._table = store.table(names[0] if table is None else table)
         self._run = _the_run(self._table, run)
-        if "run" not in self._table.columns and len(self._table.runs()) > 1:
-            raise InvalidInputError.hinted(
-                "the table has several runs and no column \"run\" to tell their rows apart",
-                "give it one: create_table(..., ) with a column run, or a table for each run",
-            )
         self._steps = _steps(self._table, self._run)
         self._boxes = _boxes(self._table, self._run)
         first = _frame(self._table, self._run, self._steps[0].step)
