@@ -12,10 +12,14 @@ use std::time::Duration;
 
 type Handle = Arc<dyn atoll_store::Store>;
 
+/// Who holds a store that nobody else does: this object, and the call that closes it.
+const OWN_HANDLES: usize = 2;
+
 /// A store.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Store {
     handle: Kept<Handle>,
+    is_read_only: bool,
 }
 
 #[pymethods]
@@ -43,7 +47,7 @@ impl Store {
             ..defaults
         };
         let handle = wait(py, async move { atoll_open::open(&url, &options).await })?;
-        Ok(Self { handle: Kept::new(handle) })
+        Ok(Self { handle: Kept::new(handle), is_read_only: read_only })
     }
 
     /// Makes a table, or opens the one that is there if it has the same schema.
@@ -71,6 +75,22 @@ impl Store {
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let handle = Arc::clone(self.handle.get()?);
         wait(py, async move { handle.sync().await })
+    }
+
+    /// Ends it. Nothing of it is open then, unless something else holds it, as tables do: that keeps it open, and
+    /// everything that was acknowledged is on the disk.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        // What a forked child inherited is its parent's to close.
+        let Ok(handle) = self.handle.get().map(Arc::clone) else { return Ok(()) };
+        let (is_last, is_read_only) = (Arc::strong_count(&handle) <= OWN_HANDLES, self.is_read_only);
+        let close = async move {
+            match (is_last, is_read_only) {
+                (true, _) => handle.close().await,
+                (false, false) => handle.sync().await,
+                (false, true) => Ok(()),
+            }
+        };
+        wait(py, close)
     }
 
     /// Opens a table.

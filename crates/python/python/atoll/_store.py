@@ -124,11 +124,12 @@ class Store:
         self._native.drop_table(name)
 
     def close(self) -> None:
-        """Closes it. What was appended stays. Tables of it that are still held keep working until they go.
+        """Closes it. Returns when what was appended is on the disk, and raises what went wrong with that.
 
-        What keeps tables of it packed ends; raises what went wrong there, if it had ended by itself.
+        Tables of it that are still held keep working, and keep it open until they go. What keeps tables of it packed ends;
+        raises what went wrong there, if it had ended by itself.
         """
-        self._held = None
+        native, self._held = self._held, None
         _open.pop((self._url, self._read_only), None)
         failed: Exception | None = None
         for table in list(self._packing):
@@ -137,14 +138,25 @@ class Store:
             except Exception as error:
                 failed = failed or error
         self._packing.clear()
+        if native is not None:
+            try:
+                native.close()
+            except Exception as error:
+                failed = failed or error
         if failed is not None:
             raise failed
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except Exception as failed:
+            if error is None:
+                raise
+            # What is on its way out says more; it must not be hidden.
+            error.add_note(f"besides, closing the store failed: {failed}")
 
     def _place(self) -> tuple[str, bool]:
         if self._url == "mem:":

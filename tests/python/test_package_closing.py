@@ -1,0 +1,74 @@
+"""Closing a store: when it returns, what was appended is there for whoever looks next, and what went wrong is told."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy
+import pytest
+
+import atoll
+from atoll import errors
+
+ROWS = 20_000
+
+
+def fill(store: atoll.Store) -> atoll.Table:
+    """A table with rows that take a moment to write."""
+    table = store.create_table("t", {"pid": "int64", "x": "float64"}, id="pid", index="x")
+    table.append({"pid": numpy.arange(ROWS), "x": numpy.linspace(0, 1, ROWS)})
+    return table
+
+
+def opened_in(folder: Path) -> list[str]:
+    """The files of a folder that this process has open."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:
+            continue  # The one that the folder itself was listed with.
+    return [path for path in found if path.startswith(str(folder))]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_behind_its_block_a_store_is_closed_and_can_be_carried_away(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    for _ in range(3):
+        with atoll.open(folder) as store:
+            fill(store)
+        assert opened_in(folder) == []
+    shutil.move(folder, tmp_path / "moved")
+    with atoll.open(tmp_path / "moved", read_only=True) as store:
+        assert store.table("t").count() == 3 * ROWS
+
+
+def test_a_table_that_is_held_keeps_working_and_is_there_for_others(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        table = fill(store)
+    with atoll.open(tmp_path / "store") as other:
+        assert other.table("t").count() == ROWS
+    table.append({"pid": [ROWS], "x": [0.5]})
+    assert table.count() == ROWS + 1
+
+
+class Broken:
+    """A native store whose disk fails at the end."""
+
+    def close(self) -> None:
+        raise errors.OutOfSpaceError("no space left")
+
+
+def broken() -> atoll.Store:
+    """A store on it."""
+    return atoll.Store("broken", Broken(), read_only=False)
+
+
+def test_what_goes_wrong_at_the_end_is_raised_once_and_hides_no_other_error() -> None:
+    store = broken()
+    with pytest.raises(errors.OutOfSpaceError), store:
+        pass
+    store.close()
+    with pytest.raises(ZeroDivisionError) as raised, broken():
+        raise ZeroDivisionError
+    assert "no space left" in raised.value.__notes__[0]
