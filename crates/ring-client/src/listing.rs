@@ -1,8 +1,8 @@
-//! Partition keys in the order of their slots: each page is asked for where its first slot is by then.
+//! Partition keys in the order of their slots, and within a slot of their hashes, as nodes go through them: each page is asked for where its first slot is by then.
 //!
 //! A split is a range of slots.
 //!
-//! Invariant: a page is complete up to the slot at which the next one begins, whatever moves meanwhile.
+//! Invariant: a page is complete up to the place at which the next one begins, whatever moves or is deleted meanwhile.
 
 use crate::connection::written;
 use crate::store::Shared;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<PartitionPage, StoreError> {
     let slots = query.split.as_ref().map_or(Ok(0..=SLOTS - 1), |split| slots_of(&split.token))?;
     let begin = || Position { cursor: Page::cursor_of(*slots.start()), told: Vec::new() };
-    let mut at = query.check()?.map_or_else(|| Ok(begin()), |last| Position::of(&last))?;
+    let at = query.check()?.map_or_else(|| Ok(begin()), |last| Position::of(&last))?;
     let words = [at.cursor.to_string(), query.limit.clamp(1, 1000).to_string()];
     let [cursor, count] = &words;
     let pattern = pattern(&query.prefix);
@@ -25,29 +25,37 @@ pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<Parti
     let slot = Page::slot_of(at.cursor);
     let answer = shared.nodes.read_slot("listing", slot, &written(&request)).await?;
     let (next, mut keys) = read(answer).ok_or_else(|| shared.nodes.odd("listing"))?;
-    keys.retain(|key| slots.contains(&slot_of(key)) && *key > at.told);
-    keys.sort_unstable();
-    let mut page = PartitionPage { partitions: keys, resume: None };
-    if page.partitions.len() > query.limit {
-        page.partitions.truncate(query.limit);
-        at.told = page.partitions.last().cloned().unwrap_or_default();
-        page.resume = Some(query.token_after(&at.bytes()));
-        return Ok(page);
-    }
+    keys.retain(|key| slots.contains(&slot_of(key)) && at.is_before(key));
+    keys.sort_by_cached_key(|key| (Page::cursor_of_key(key), key.clone()));
     let is_done = next == 0 || Page::slot_of(next) > *slots.end();
-    let behind = (!is_done).then(|| Position { cursor: next, told: Vec::new() });
-    page.resume = behind.map(|behind| query.token_after(&behind.bytes()));
-    Ok(page)
+    let mut behind = (!is_done).then(|| Position { cursor: next, told: Vec::new() });
+    if keys.len() > query.limit {
+        keys.truncate(query.limit);
+        behind = keys.last().map(|last| Position::behind(last));
+    }
+    // Whoever looks at few of them finds them in order.
+    keys.sort_unstable();
+    let resume = behind.map(|behind| query.token_after(&behind.bytes()));
+    Ok(PartitionPage { partitions: keys, resume })
 }
 
 /// Where a listing goes on.
 struct Position {
     cursor: u64,
-    /// The last key that was told of the page that begins there.
+    /// The last key that was told, where that is the one that the cursor begins at.
     told: Vec<u8>,
 }
 
 impl Position {
+    fn behind(key: &[u8]) -> Self {
+        Self { cursor: Page::cursor_of_key(key), told: key.to_vec() }
+    }
+
+    /// Whether a key was not told yet. Of those at one cursor, which are of one hash, all come with it.
+    fn is_before(&self, key: &[u8]) -> bool {
+        (self.cursor, &self.told[..]) < (Page::cursor_of_key(key), key)
+    }
+
     fn bytes(&self) -> Vec<u8> {
         [&self.cursor.to_be_bytes()[..], &self.told].concat()
     }

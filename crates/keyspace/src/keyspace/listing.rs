@@ -12,7 +12,7 @@ use crate::cell::{self, CellName, HEAD};
 use crate::cells::Cells;
 use crate::evaluate::kind_name;
 use crate::head::{HEAD_BYTES_MAX, Head};
-use crate::{KeyspaceError, SLOTS, glob};
+use crate::{KeyspaceError, SLOTS, glob, slot_of};
 use atoll_engine::Direction;
 use atoll_resp::ScanRequest;
 use std::ops::{Bound, ControlFlow};
@@ -32,6 +32,12 @@ impl ScanPage {
     #[must_use]
     pub fn cursor_of(slot: u16) -> u64 {
         u64::from(slot % SLOTS) * HASHES
+    }
+
+    /// The cursor that begins at a key: pages hold keys in the order of these, whatever is deleted meanwhile.
+    #[must_use]
+    pub fn cursor_of_key(key: &[u8]) -> u64 {
+        Self::cursor_of(slot_of(key)) + hash(key)
     }
 
     /// The slot that a cursor goes on in; behind the last one if there is no such slot.
