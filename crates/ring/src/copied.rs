@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::peer::Spoken;
 use crate::peer_addresses::PeerAddresses;
+use crate::reliance;
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
 use crate::watches::Watch;
@@ -151,6 +152,7 @@ impl Copied {
         match told {
             Told::Group(GroupSaid::Registered(incarnation)) => {
                 self.has_begun = true;
+                reliance::note_told(self.copies.keyspaces.engine())?;
                 self.copies.begin(now, incarnation)
             }
             Told::Group(GroupSaid::Table(table)) => {

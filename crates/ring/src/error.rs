@@ -112,6 +112,18 @@ pub enum NodeError {
         /// Who asked for it.
         asked: u32,
     },
+    /// The store in the folder is that of a node of a ring, which is not asked for alone.
+    #[error("the folder is of node {kept} of a ring, and was opened without the other nodes")]
+    OfRing {
+        /// Whose it is.
+        kept: u32,
+    },
+    /// The store in the folder holds what a node took that was the whole ring.
+    #[error("the folder holds what a node took that had no others")]
+    OfNoRing,
+    /// The store in the folder holds what was kept, and nothing would be.
+    #[error("the folder holds what was kept so far, and durability buffered keeps nothing")]
+    Kept,
     /// Another process began as the same node.
     #[error("another process began as the same node; this one counts for nothing any more")]
     Superseded,
@@ -148,7 +160,9 @@ impl NodeError {
             Self::Log(error) => error.kind(),
             Self::Group { .. } => ErrorKind::Unavailable,
             Self::Council(error) => error.kind(),
-            Self::OtherNode { .. } => ErrorKind::InvalidInput,
+            Self::OtherNode { .. } | Self::OfRing { .. } | Self::OfNoRing | Self::Kept => {
+                ErrorKind::InvalidInput
+            }
             Self::Superseded => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
@@ -170,6 +184,15 @@ impl NodeError {
                 Some("another process listens there; choose other ports in --nodes")
             }
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
+            Self::OfRing { .. } => {
+                Some("name all nodes of that ring with --nodes; or another folder with --store")
+            }
+            Self::OfNoRing => Some(
+                "start it without --nodes and take what it holds into a ring of new folders, by `atoll kv export` and `atoll kv import`",
+            ),
+            Self::Kept => {
+                Some("choose --durability flushed or synced; or another folder with --store, or --memory")
+            }
             Self::Tls(error) => Some(error.hint()),
             Self::Access(error) => Some(error.hint()),
             Self::Token { .. } => Some("delete the file, and a new token is made"),

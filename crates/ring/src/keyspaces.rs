@@ -42,6 +42,10 @@ impl Keyspaces {
         Ok(())
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub(crate) fn count(&self) -> usize {
         1 + self.others.len()
     }
@@ -113,6 +117,11 @@ pub(crate) fn keyspace_of(slot: Slot) -> u8 {
 /// The tree of a keyspace, by its place.
 fn tree_of(place: usize) -> String {
     if place == 0 { "slots".to_owned() } else { format!("slots-{place}") }
+}
+
+/// Whether a tree is that of a keyspace.
+pub(crate) fn is_tree(name: &str) -> bool {
+    (0..KEYSPACES_MAX).any(|place| tree_of(place) == name)
 }
 
 /// In memory what was applied is no cell.

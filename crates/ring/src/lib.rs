@@ -28,6 +28,7 @@ mod here;
 
 // What requests do.
 mod execute;
+mod folder;
 mod keyspaces;
 mod slots;
 mod syncing;

@@ -7,14 +7,15 @@ use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
 use crate::metrics;
 use crate::options::{NodeOptions, Persistence, Place};
+use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::syncing::Syncing;
 use crate::table::SlotTable;
-use crate::{alone, others, reliance};
+use crate::{alone, folder, others, reliance};
 use atoll_disk::{FileDisk, Mode};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{NodeId, Table};
+use atoll_replica::Table;
 use mio::Waker;
 use mio::net::TcpListener;
 use rustix::fs::{FlockOperation, flock};
@@ -55,10 +56,9 @@ impl Node {
         let listener = TcpListener::bind(options.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let system = |source| NodeError::System { action: "ask for random bytes", source };
+        folder::take(&engine, options.persistence(), options.others.as_ref().map(|others| others.me))?;
         let name = name(&engine)?;
-        if let Some(others) = &options.others {
-            check_number(&engine, others.me)?;
-        }
+        let reliance = reliance::judge(&engine, options.persistence())?;
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
         let table = match &options.others {
@@ -89,7 +89,7 @@ impl Node {
             metrics_door: None,
             _lock: lock,
         };
-        node.begin_loop(listener, shared, &options, told)?;
+        node.begin_loop(listener, shared, (&options, reliance), told)?;
         node.open_metrics(&options)?;
         if options.persistence() == Persistence::EverySecond && options.others.is_none() {
             let (syncing, thread) = Syncing::begin(node.engine.clone(), node.shared.clone())?;
@@ -103,7 +103,7 @@ impl Node {
         &mut self,
         listener: TcpListener,
         shared: Arc<Shared>,
-        options: &NodeOptions,
+        (options, reliance): (&NodeOptions, Reliance),
         clients: HostPort,
     ) -> Result<(), NodeError> {
         let system = |action| move |source| NodeError::System { action, source };
@@ -122,7 +122,7 @@ impl Node {
             }
             Some(others) => {
                 let line = (poll.registry(), waker.clone());
-                others::join(others, &self.engine, &shared, clients, line)?
+                others::join(others, (&self.engine, reliance), &shared, clients, line)?
             }
         };
         let here = Here::new(shared, slots, 0);
@@ -250,21 +250,6 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
     batch.put(&tree, b"name", name.as_str().as_bytes());
     engine.write(&batch, Durability::Synced)?;
     Ok(name)
-}
-
-/// Checks that the store was this node's from the beginning: with another's it would vouch for what it never had.
-fn check_number(engine: &Engine, me: NodeId) -> Result<(), NodeError> {
-    let tree = engine.tree(reliance::NODE)?;
-    if let Some(kept) = tree.get(b"number")? {
-        let corrupt = NodeError::Corrupt { what: "the number of the node" };
-        let kept = kept.to_buffer()?.as_ref().try_into().map(u32::from_be_bytes).map_err(|_| corrupt)?;
-        let other = NodeError::OtherNode { kept, asked: me.0 };
-        return if kept == me.0 { Ok(()) } else { Err(other) };
-    }
-    let mut batch = WriteBatch::new();
-    batch.put(&tree, b"number", &me.0.to_be_bytes());
-    engine.write(&batch, Durability::Synced)?;
-    Ok(())
 }
 
 /// Opens the store, and takes its folder for this process.

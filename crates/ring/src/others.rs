@@ -10,7 +10,7 @@ use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::Peers;
-use crate::reliance::{self, Reliance};
+use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::syncer::Syncer;
 use atoll_engine::Engine;
@@ -34,12 +34,12 @@ pub struct Others {
 }
 
 /// The tree that logs of slots are kept in.
-const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";
 
 /// Opens the copies of a node and has it join the ring; what it is told wakes the loop.
 pub(crate) fn join(
     others: &Others,
-    engine: &Engine,
+    (engine, reliance): (&Engine, Reliance),
     shared: &Arc<Shared>,
     clients: HostPort,
     (registry, waker): (&Registry, Arc<Waker>),
@@ -52,7 +52,7 @@ pub(crate) fn join(
     let keyspaces = Keyspaces::open(engine, persistence)?;
     let is_synced = persistence == Persistence::Always;
     let mut log = if is_kept { Some(SlotLog::open(engine, LOG, is_synced)?) } else { None };
-    let survived = match (&mut log, reliance::judge(engine, persistence)?) {
+    let survived = match (&mut log, reliance) {
         (Some(log), Reliance::Whole) => Copies::survived(log, &keyspaces)?,
         _ => Survived::Nothing,
     };

@@ -3,6 +3,7 @@
 //! What was synced is there. What was only handed to the system is there unless the machine went down since; and after a node
 //! stopped as it should, everything was synced.
 //!
+//! Invariant: a doubt stays until the configuration group was told, however many lives end before that.
 //! Invariant: a node whose store may lack something says so before it is asked for anything.
 
 use crate::NodeError;
@@ -22,6 +23,8 @@ pub(crate) enum Reliance {
 pub(crate) const NODE: &str = "node";
 const BOOT: &[u8] = b"boot";
 const CLEAN: &[u8] = b"clean";
+/// There while the configuration group may not know that something is missing.
+const DOUBT: &[u8] = b"doubt";
 /// How durable writes of the last life were.
 const PERSISTENCE: &[u8] = b"persistence";
 
@@ -43,13 +46,23 @@ pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Relianc
         (Some(b"everysec"), _) => is_same_boot || is_clean,
         _ => false,
     };
-    let is_whole = is_whole && persistence != Persistence::Off;
+    let is_told = tree.get(DOUBT)?.is_none();
+    let is_whole = is_whole && is_told && persistence != Persistence::Off;
     let mut batch = WriteBatch::new();
     batch.put(&tree, PERSISTENCE, name_of(persistence));
     batch.put(&tree, BOOT, &boot);
     batch.delete(&tree, CLEAN);
+    if !is_whole {
+        batch.put(&tree, DOUBT, b"");
+    }
     engine.write(&batch, Durability::Synced)?;
     Ok(if is_whole { Reliance::Whole } else { Reliance::Doubtful })
+}
+
+/// Whether the life before had chosen to keep nothing: its cells are without what was said of them.
+pub(crate) fn kept_nothing(engine: &Engine) -> Result<bool, NodeError> {
+    let before = engine.tree(NODE)?.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
+    Ok(before.as_deref() == Some(name_of(Persistence::Off)))
 }
 
 fn name_of(persistence: Persistence) -> &'static [u8] {
@@ -58,6 +71,17 @@ fn name_of(persistence: Persistence) -> &'static [u8] {
         Persistence::EverySecond => b"everysec",
         Persistence::Off => b"off",
     }
+}
+
+/// Notes that the configuration group knows what this life began with.
+pub(crate) fn note_told(engine: &Engine) -> Result<(), NodeError> {
+    let tree = engine.tree(NODE)?;
+    if tree.get(DOUBT)?.is_some() {
+        let mut batch = WriteBatch::new();
+        batch.delete(&tree, DOUBT);
+        engine.write(&batch, Durability::Flushed)?;
+    }
+    Ok(())
 }
 
 /// Notes that everything was handed over: closing the engine makes it last.
@@ -91,6 +115,7 @@ mod tests {
         );
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful);
+        note_told(&engine).unwrap();
         note_clean_end(&engine).unwrap();
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "it stopped as it should");
@@ -105,10 +130,25 @@ mod tests {
         judged(Persistence::EverySecond);
         forget_boot(&engine);
         assert_eq!(judged(Persistence::Always), Reliance::Doubtful, "the last second was not synced");
+        note_told(&engine).unwrap();
         forget_boot(&engine);
         assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "everything was synced");
         assert_eq!(judged(Persistence::Off), Reliance::Doubtful);
+        note_told(&engine).unwrap();
         note_clean_end(&engine).unwrap();
         assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful, "cells were in memory alone");
+    }
+    #[test]
+    fn a_doubt_that_nobody_was_told_of_outlives_a_clean_end() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let judged = || judge(&engine, Persistence::EverySecond).unwrap();
+        judged();
+        forget_boot(&engine);
+        for _ in 0..2 {
+            assert_eq!(judged(), Reliance::Doubtful);
+            note_clean_end(&engine).unwrap();
+        }
+        note_told(&engine).unwrap();
+        assert_eq!(judged(), Reliance::Whole);
     }
 }

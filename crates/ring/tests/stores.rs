@@ -4,10 +4,13 @@
 mod support;
 
 use atoll_errors::ErrorKind;
-use atoll_ring::{Node, NodeError, NodeOptions, Persistence, Place};
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, Place};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 use support::{Client, options};
 
 fn on(folder: &Path, persistence: Persistence) -> NodeOptions {
@@ -48,6 +51,51 @@ fn a_folder_has_one_node_at_a_time() {
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(matches!(Node::start(on(&file, Persistence::Always)), Err(NodeError::Folder { .. })));
+}
+
+#[test]
+fn what_is_buffered_is_gone_with_the_node_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let lives = [Persistence::Off, Persistence::Off, Persistence::EverySecond, Persistence::EverySecond];
+    for (life, persistence) in lives.into_iter().enumerate() {
+        let node = Node::start(on(folder.path(), persistence)).unwrap();
+        let mut client = Client::connect(node.address());
+        let kept = if life == 3 { "v" } else { "nil" };
+        assert_eq!(client.say("GET k"), kept, "life {life}");
+        assert_eq!(client.say("DBSIZE"), if life == 3 { "1" } else { "0" }, "life {life}");
+        client.say("SET k v");
+        assert_eq!(client.say("SCAN 0"), "[0 [k]]", "life {life}");
+        node.stop().unwrap();
+    }
+    let refused = Node::start(on(folder.path(), Persistence::Off)).err().unwrap();
+    assert!(matches!(refused, NodeError::Kept), "{refused}");
+    assert!(refused.hint().unwrap().contains("--durability flushed"));
+}
+
+#[test]
+fn a_folder_of_a_node_alone_is_of_no_ring_and_one_of_a_ring_is_never_opened_alone() {
+    let alone = tempfile::tempdir().unwrap();
+    let options = |folder: &Path, is_of_ring: bool| {
+        let shape = GroupOptions { slots: 16_384, copies: 1 };
+        let group = LocalGroup::start(shape, Duration::from_millis(500)).unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let others = Others { me: NodeId(1), listen, group: Arc::new(group), options: Options::default() };
+        NodeOptions { others: is_of_ring.then_some(others), ..on(folder, Persistence::EverySecond) }
+    };
+    let node = Node::start(options(alone.path(), false)).unwrap();
+    assert_eq!(Client::connect(node.address()).say("APPEND k v"), "1");
+    node.stop().unwrap();
+    let refused = Node::start(options(alone.path(), true)).err().unwrap();
+    assert!(matches!(refused, NodeError::OfNoRing), "{refused}");
+    assert!(refused.hint().unwrap().contains("atoll kv export"));
+    let node = Node::start(options(alone.path(), false)).unwrap();
+    assert_eq!(Client::connect(node.address()).say("GET k"), "v");
+    let of_ring = tempfile::tempdir().unwrap();
+    Node::start(options(of_ring.path(), true)).unwrap().stop().unwrap();
+    let refused = Node::start(options(of_ring.path(), false)).err().unwrap();
+    assert!(matches!(refused, NodeError::OfRing { kept: 1 }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    Node::start(options(of_ring.path(), true)).unwrap().stop().unwrap();
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! Whose the store in a folder is, and whether what it holds was meant to outlive those who had it.
+//!
+//! Invariant: what a node acknowledged that was the whole ring is never taken for what a copy had, nor the other way round.
+//! Invariant: what outlives nothing is gone before anybody is answered, cells as well as what is said of them.
+//! Invariant: a node that is refused has changed nothing that anybody relies on.
+
+use crate::NodeError;
+use crate::options::Persistence;
+use crate::{keyspaces, others, reliance};
+use atoll_engine::{Durability, Engine, WriteBatch};
+use atoll_replica::NodeId;
+use std::ops::Bound;
+
+/// The number of the node in its ring, in the tree about the node itself.
+const NUMBER: &[u8] = b"number";
+
+/// Takes a store for a node of several, or for one that is the whole ring, which has no number.
+pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>) -> Result<(), NodeError> {
+    let kept = number(engine)?;
+    match (kept, me) {
+        (Some(kept), None) => return Err(NodeError::OfRing { kept }),
+        (Some(kept), Some(me)) if kept != me.0 => return Err(NodeError::OtherNode { kept, asked: me.0 }),
+        _ => {}
+    }
+    if reliance::kept_nothing(engine)? {
+        empty(engine)?;
+    }
+    let holds_something = holds_something(engine)?;
+    if holds_something && persistence == Persistence::Off {
+        return Err(NodeError::Kept);
+    }
+    let Some(me) = me.filter(|_| kept.is_none()) else { return Ok(()) };
+    if holds_something {
+        return Err(NodeError::OfNoRing);
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(&engine.tree(reliance::NODE)?, NUMBER, &me.0.to_be_bytes());
+    engine.write(&batch, Durability::Synced)?;
+    Ok(())
+}
+
+fn number(engine: &Engine) -> Result<Option<u32>, NodeError> {
+    let Some(kept) = engine.tree(reliance::NODE)?.get(NUMBER)? else { return Ok(None) };
+    let kept = kept.to_buffer()?.as_ref().try_into().map(u32::from_be_bytes);
+    kept.map(Some).map_err(|_| NodeError::Corrupt { what: "the number of the node" })
+}
+
+/// The trees of slots and their logs.
+fn trees(engine: &Engine) -> impl Iterator<Item = String> {
+    let names = engine.tree_names().into_iter();
+    names.filter(|name| name == others::LOG || keyspaces::is_tree(name))
+}
+
+fn holds_something(engine: &Engine) -> Result<bool, NodeError> {
+    for name in trees(engine) {
+        if !engine.tree(&name)?.is_empty()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Deletes everything of all slots, in one step.
+fn empty(engine: &Engine) -> Result<(), NodeError> {
+    let mut batch = WriteBatch::new();
+    for name in trees(engine) {
+        batch.delete_range(&engine.tree(&name)?, (Bound::Unbounded, Bound::Unbounded));
+    }
+    engine.write(&batch, Durability::Flushed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_engine::Options;
+
+    fn store() -> Engine {
+        Engine::in_memory(Options::default()).unwrap()
+    }
+
+    fn put(engine: &Engine, tree: &str) {
+        engine.tree(tree).unwrap().put(b"key", b"value", Durability::Buffered).unwrap();
+    }
+
+    #[test]
+    fn a_store_stays_what_it_was_a_node_of_a_ring_or_a_ring_of_its_own() {
+        let persistence = Persistence::EverySecond;
+        for tree in ["slots", "slots-3", "log"] {
+            let engine = store();
+            take(&engine, persistence, None).unwrap();
+            put(&engine, tree);
+            take(&engine, persistence, None).unwrap();
+            for _ in 0..2 {
+                let refused = take(&engine, persistence, Some(NodeId(1)));
+                assert!(matches!(refused, Err(NodeError::OfNoRing)), "{tree}: {refused:?}");
+            }
+            take(&engine, persistence, None).unwrap();
+        }
+        let engine = store();
+        take(&engine, persistence, None).unwrap();
+        take(&engine, persistence, Some(NodeId(2))).unwrap();
+        put(&engine, "slots");
+        take(&engine, persistence, Some(NodeId(2))).unwrap();
+        let refused = take(&engine, persistence, None);
+        assert!(matches!(refused, Err(NodeError::OfRing { kept: 2 })), "{refused:?}");
+        let refused = take(&engine, persistence, Some(NodeId(3)));
+        assert!(matches!(refused, Err(NodeError::OtherNode { kept: 2, asked: 3 })), "{refused:?}");
+    }
+
+    #[test]
+    fn what_outlives_nothing_is_gone_and_what_was_kept_never_is() {
+        let engine = store();
+        for (now, next) in [(Persistence::Off, Persistence::Off), (Persistence::Off, Persistence::Always)] {
+            take(&engine, now, None).unwrap();
+            reliance::judge(&engine, now).unwrap();
+            ["slots", "slots-1"].iter().for_each(|tree| put(&engine, tree));
+            take(&engine, next, None).unwrap();
+            assert!(!holds_something(&engine).unwrap());
+            reliance::judge(&engine, next).unwrap();
+        }
+        put(&engine, "slots");
+        let refused = take(&engine, Persistence::Off, None);
+        assert!(matches!(refused, Err(NodeError::Kept)), "{refused:?}");
+        take(&engine, Persistence::EverySecond, None).unwrap();
+        assert!(holds_something(&engine).unwrap());
+    }
+}
