@@ -405,7 +405,7 @@ impl Connection {
             return Some(End::Stalled);
         }
         let is_stranger = !self.session.is_authenticated || self.stream.is_handshaking();
-        let is_silent = is_stranger && passed_us(self.session.began) > limits.silent_us_max;
+        let is_silent = is_stranger && passed_us(self.session.stranger_since) > limits.silent_us_max;
         is_silent.then_some(End::Silent)
     }
 

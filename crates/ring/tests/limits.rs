@@ -100,6 +100,31 @@ fn who_does_not_say_who_it_is_is_ended_and_so_is_nobody_else() {
 }
 
 #[test]
+fn who_resets_a_connection_has_as_long_to_say_who_it_is_as_at_its_beginning() {
+    let clock = Arc::new(Put::default());
+    let token = Token::new(b"0123456789abcdef");
+    let node = Node::start(NodeOptions { clock: clock.clone(), token, ..options() }).unwrap();
+    let (mut pooled, mut other) = (Client::connect(node.address()), Client::connect(node.address()));
+    assert_eq!(pooled.say("AUTH 0123456789abcdef"), "OK");
+    assert_eq!(other.say("AUTH 0123456789abcdef"), "OK");
+    clock.0.fetch_add(60_000_000, Ordering::Relaxed);
+    assert_eq!(other.say("PING"), "PONG");
+    assert_eq!(pooled.say("RESET"), "RESET");
+    clock.0.fetch_add(9_000_000, Ordering::Relaxed);
+    // Ticks pass meanwhile.
+    let mut newer = Client::connect(node.address());
+    clock.0.fetch_add(500_000, Ordering::Relaxed);
+    assert!(newer.say("PING").starts_with("-NOAUTH"));
+    assert_eq!(other.say("PING"), "PONG");
+    assert!(pooled.say("GET k").starts_with("-NOAUTH"), "it is a stranger");
+    // That it is one does not begin anew with each time that it says so.
+    assert_eq!(pooled.say("RESET"), "RESET");
+    clock.0.fetch_add(1_000_000, Ordering::Relaxed);
+    assert!(pooled.is_ended());
+    assert_eq!(other.say("PING"), "PONG");
+}
+
+#[test]
 fn requests_beyond_the_limits_get_the_error_that_clients_expect() {
     let node = node();
     for (request, reply) in [

@@ -26,6 +26,8 @@ pub(crate) struct Session {
     /// Why, then.
     pub(crate) end: End,
     pub(crate) began: Moment,
+    /// Since when it did not say who it is, while it did not.
+    pub(crate) stranger_since: Moment,
     /// When something came from it last.
     pub(crate) heard: Moment,
     /// The place of the keyspace that it is in.
@@ -67,6 +69,7 @@ impl Session {
             is_ending: false,
             end: End::Gone,
             began,
+            stranger_since: began,
             heard: began,
             keyspace: 0,
             class,
@@ -80,8 +83,11 @@ impl Session {
         (self.is_ending, self.end) = (true, end);
     }
 
-    /// As it was when it began.
-    pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass) {
+    /// As it was when it began: whoever has to say who it is has as long for that as then.
+    pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass, now: Moment) {
+        if self.is_authenticated {
+            self.stranger_since = now;
+        }
         (self.protocol, self.is_authenticated, self.names) = (Protocol::Resp2, is_authenticated, None);
         (self.keyspace, self.class, self.who) = (0, class, None);
     }

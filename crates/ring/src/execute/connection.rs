@@ -177,7 +177,8 @@ impl Executor<'_> {
     pub(super) fn reset(&mut self) {
         self.session.users = self.session.users.wrapping_add(1);
         self.here.slots.watches().begin_anew(self.session.key, self.session.users);
-        self.session.reset(self.here.shared.chosen.token.is_none(), self.here.limits().latency_class);
+        let (needs_token, now) = (self.here.shared.chosen.token.is_some(), self.here.now.moment);
+        self.session.reset(!needs_token, self.here.limits().latency_class, now);
         self.writer().simple("RESET");
     }
 
