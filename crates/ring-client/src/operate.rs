@@ -31,7 +31,7 @@ pub struct RingStatus {
     pub copies_in_sync_min: u64,
     /// All nodes, by their numbers.
     pub nodes: Vec<NodeStatus>,
-    /// Slots of the keyspace that was asked for that no node answers for, the first ranges of them.
+    /// Slots of the keyspace that was asked for that no node answers for.
     pub down: Vec<DownSlots>,
     /// All keyspaces, in their order.
     pub keyspaces: Vec<KeyspaceStatus>,

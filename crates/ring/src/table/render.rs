@@ -12,9 +12,6 @@ use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
 
-/// Ranges of slots that nobody answers for, of which a status tells at most.
-const DOWN_MAX: usize = 256;
-
 impl SlotTable {
     /// `CLUSTER SLOTS`, which each client asks for whenever it was told to go elsewhere: written once.
     pub(crate) fn slots_reply(&self, keyspace: u8, protocol: Protocol) -> &[u8] {
@@ -165,31 +162,27 @@ impl SlotTable {
         self.write_keyspaces(&all, writer);
     }
 
-    /// The first ranges of slots that nobody answers for: first, last, and the nodes that had their last copies.
-    fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+    /// All ranges of slots that nobody answers for: first, last, and the nodes that had their last copies, by their numbers.
+    pub(super) fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
         // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
         let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
         let is_down = |slot: &Configuration| !slot.primary.is_some_and(is_up);
-        let mut down: Vec<(usize, usize, Configuration)> = Vec::new();
+        let mut down: Vec<(usize, usize, Vec<NodeId>)> = Vec::new();
         for (at, slot) in self.slots_of(keyspace).enumerate().filter(|(_, slot)| is_down(slot)) {
-            let goes_on = |(_, last, of): &&mut (usize, usize, Configuration)| {
-                *last + 1 == at && of.primary == slot.primary && of.in_sync == slot.in_sync
-            };
-            if let Some((_, last, _)) = down.last_mut().filter(goes_on) {
-                *last = at;
-            } else if down.len() < DOWN_MAX {
-                down.push((at, at, slot));
-            } else {
-                break;
+            let mut had_by: Vec<NodeId> = slot.in_sync.iter().collect();
+            had_by.sort_unstable();
+            match down.last_mut().filter(|(_, last, of)| *last + 1 == at && *of == had_by) {
+                Some((_, last, _)) => *last = at,
+                None => down.push((at, at, had_by)),
             }
         }
         writer.string(b"down");
         writer.array(down.len());
-        for (first, last, slot) in down {
-            writer.array(2 + slot.in_sync.len());
+        for (first, last, had_by) in down {
+            writer.array(2 + had_by.len());
             writer.integer(number(first));
             writer.integer(number(last));
-            slot.in_sync.iter().for_each(|node| writer.integer(node.0.into()));
+            had_by.iter().for_each(|node| writer.integer(node.0.into()));
         }
     }
 

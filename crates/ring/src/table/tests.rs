@@ -84,6 +84,28 @@ fn clients_are_told_of_each_range_once() {
 }
 
 #[test]
+fn a_status_tells_of_all_slots_that_are_down_however_they_are_scattered() {
+    let mut table = Table::clone(&table());
+    table.slots.change_each(|slot, configuration| {
+        // One copy alone, of which the other order of two says the same.
+        let in_sync = match slot.0 {
+            0..1000 if slot.0 % 2 == 0 => Copies::of(&[NodeId(3)]),
+            0..1000 => Copies::of(&[NodeId(3), NodeId(2)]),
+            _ if slot.0 % 2 == 0 => Copies::of(&[NodeId(2), NodeId(3)]),
+            _ => Copies::of(&[NodeId(3), NodeId(2)]),
+        };
+        *configuration =
+            Configuration { epoch: Epoch(5), primary: None, in_sync, ..Configuration::default() };
+    });
+    let mut reply = Vec::new();
+    SlotTable::of(Arc::new(table), NodeId(1))
+        .write_down(0, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let text = String::from_utf8(reply).unwrap();
+    assert!(text.starts_with("$4\r\ndown\r\n*1000\r\n*3\r\n:0\r\n:0\r\n:3\r\n*4\r\n:1\r\n"), "{text}");
+    assert!(text.ends_with("*4\r\n:999\r\n:16383\r\n:2\r\n:3\r\n"), "{text}");
+}
+
+#[test]
 fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(Arc::new(table()), NodeId(1));
     let mut reply = Vec::new();
