@@ -101,8 +101,7 @@ impl Executor<'_> {
             Command::Scan(request) => self.scan(request),
             Command::ScanRun(request) => self.scan_run(request),
             Command::Time => self.time(),
-            // What was acknowledged is on every copy in sync already: there is nothing to wait for.
-            Command::Wait { .. } => self.writer().integer(0),
+            Command::Wait { .. } => self.wait(),
             Command::Class(class) => self.class(*class),
             Command::Watch(request) => self.watch(request),
             Command::Unwatch(id) => self.unwatch(*id),

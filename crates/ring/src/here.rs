@@ -11,7 +11,6 @@ use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::token::Token;
-use atoll_keyspace::SLOTS;
 use atoll_replica::{Moment, NodeId, Table, Ticket};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
@@ -33,6 +32,8 @@ pub(crate) struct Choices {
     pub(crate) address: SocketAddr,
     pub(crate) memory_bytes: u64,
     pub(crate) persistence: Persistence,
+    /// How many copies must be in sync for a write to be taken, where a keyspace says nothing of it.
+    pub(crate) in_sync_min: usize,
 }
 
 /// What is the same on all loops of a node.
@@ -260,9 +261,19 @@ impl Here {
         Ticket((session.key as u64) << TICKET_BITS | self.tickets)
     }
 
-    /// Keys of all slots of a keyspace.
+    /// Keys of the slots of a keyspace that this node leads: whoever adds up all nodes counts each once.
     pub(crate) fn keys(&self, keyspace: u8) -> u64 {
-        (0..SLOTS).map(|number| self.slots.keys_in(slot_at(keyspace, number))).sum()
+        self.table.own_slots(keyspace).map(|slot| self.slots.keys_in(slot)).sum()
+    }
+
+    /// Copies beside its own that have everything which was acknowledged in this keyspace, at least.
+    pub(crate) fn replicas_min(&self, keyspace: u8) -> usize {
+        if self.slots.is_alone() {
+            return 0;
+        }
+        let chosen = (usize::MAX, self.shared.chosen.in_sync_min);
+        let (_, in_sync_min) = self.table.table().copies_of(slot_at(keyspace, 0), chosen);
+        in_sync_min.saturating_sub(1)
     }
 }
 

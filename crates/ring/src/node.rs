@@ -76,6 +76,7 @@ impl Node {
             address,
             memory_bytes: options.memory_bytes,
             persistence: options.persistence(),
+            in_sync_min: options.others.as_ref().map_or(1, |others| others.options.in_sync_min),
         };
         let shared = Arc::new(Shared::new(chosen, options.loops, table));
         let mut node = Self {

@@ -197,6 +197,37 @@ fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
     check(&mut client, 400);
 }
 
+#[test]
+fn a_key_is_counted_by_the_node_that_leads_it_and_waiting_tells_how_many_more_have_it() {
+    let ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut client = ring.client();
+    for number in 0..50 {
+        // A machine that is busy may make a copy a lost one for a while.
+        while text(&client.ask(&["set", &format!("key{number}"), "value"])) != "OK" {}
+    }
+    let asked = |words: &[&str]| -> Vec<String> {
+        let reply = |node: &Node| text(&Client::new([node.address()].into_iter()).ask(words));
+        ring.nodes.values().map(reply).collect()
+    };
+    let number = |reply: &String| -> u64 {
+        reply.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap()
+    };
+    // While slots change hands one may be counted by two or by none.
+    let started = std::time::Instant::now();
+    while asked(&["dbsize"]).iter().map(number).sum::<u64>() != 50 {
+        assert!(started.elapsed() < LONG, "{:?}", asked(&["dbsize"]));
+    }
+    assert_eq!(
+        asked(&["wait", "1", "100"]),
+        ["Integer(1)"; 3],
+        "of two copies at least one is another node's"
+    );
+    let once = client.ask(&["at.keyspace", "create", "once", "copies", "1"]);
+    assert_eq!(text(&once), "OK");
+    let mut client = Client::entering("1", ring.nodes.values().map(Node::address));
+    assert_eq!(text(&client.ask(&["wait", "1", "100"])), "Integer(0)");
+}
+
 /// The nodes to which one has no connection, as it says.
 fn unreached_by(node: &Node) -> Vec<i64> {
     let mut client = Client::new([node.address()].into_iter());

@@ -48,6 +48,12 @@ impl Executor<'_> {
         writer.string((date_ms % 1000 * 1000).to_string().as_bytes());
     }
 
+    /// `WAIT`. What was acknowledged is on every copy in sync already, which are so many at least: there is nothing to wait for.
+    pub(super) fn wait(&mut self) {
+        let replicas = self.here.replicas_min(self.session.keyspace);
+        self.writer().integer(i64::try_from(replicas).unwrap_or(i64::MAX));
+    }
+
     pub(super) fn dbsize(&mut self) {
         let count = self.here.keys(self.session.keyspace);
         self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
