@@ -74,12 +74,7 @@ impl Leave {
             let status = operator.status().await?;
             let Some(node) = status.nodes.iter().find(|node| node.node == self.node) else { break };
             if !node.is_leaving && start.elapsed() > DECIDED_TIME_MAX {
-                return Err(StoreError::Unavailable {
-                    place: session.store_url()?,
-                    reason: "the nodes that keep the configuration did not decide in time".to_owned(),
-                    source: None,
-                }
-                .into());
+                return Err(undecided(session)?);
             }
             if node.is_leaving && self.no_wait {
                 return session.output.either(
@@ -107,8 +102,65 @@ impl Stay {
         let operator = operator(session)?;
         known(&operator, self.node).await?;
         operator.stay(self.node).await?;
+        let leaves = async || {
+            let status = operator.status().await?;
+            let node = status.nodes.iter().find(|node| node.node == self.node);
+            Ok(node.map(|node| node.is_leaving))
+        };
+        match stays(leaves, (LOOK_EVERY, DECIDED_TIME_MAX)).await? {
+            Some(true) => {}
+            Some(false) => return Err(undecided(session)?),
+            None => {
+                return Err(StoreError::Unavailable {
+                    place: session.store_url()?,
+                    reason: format!("node {} has left already", self.node),
+                    source: None,
+                }
+                .into());
+            }
+        }
         session
             .output
             .either(|| format!("node {} stays", self.node), || json!({ "node": self.node, "stays": true }))
+    }
+}
+
+/// Looks again and again whether a node still leaves until it does not, but not for ever; none if it has left.
+async fn stays(
+    mut leaves: impl AsyncFnMut() -> Result<Option<bool>, Failure>,
+    (look_every, time_max): (Duration, Duration),
+) -> Result<Option<bool>, Failure> {
+    let until = tokio::time::Instant::now() + time_max;
+    loop {
+        let is_over = tokio::time::Instant::now() > until;
+        match leaves().await? {
+            Some(true) if !is_over => tokio::time::sleep(look_every).await,
+            leaves => return Ok(leaves.map(|leaves| !leaves)),
+        }
+    }
+}
+
+fn undecided(session: &Session) -> Result<Failure, Failure> {
+    Ok(StoreError::Unavailable {
+        place: session.store_url()?,
+        reason: "the nodes that keep the configuration did not decide in time".to_owned(),
+        source: None,
+    }
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_stays_once_the_ring_says_so_and_not_before() {
+        let mut looks = [Some(true), Some(true), Some(false)].into_iter();
+        let leaves = async || Ok(looks.next().unwrap());
+        assert_eq!(stays(leaves, (Duration::ZERO, DECIDED_TIME_MAX)).await.unwrap(), Some(true));
+        assert!(looks.next().is_none(), "it looked until that was decided");
+        let at_once = (Duration::ZERO, Duration::ZERO);
+        assert_eq!(stays(async || Ok(Some(true)), at_once).await.unwrap(), Some(false), "nobody decides");
+        assert_eq!(stays(async || Ok(None), at_once).await.unwrap(), None);
     }
 }
