@@ -70,14 +70,32 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        let down = operator.status().await?.down;
-        let meant = self.meant(&down);
-        if meant.is_empty() {
-            return session.output.either(
-                || "nothing to recover: a node serves each of these slots".to_owned(),
-                || json!({ "recovered": 0 }),
-            );
+        let mut recovered = BTreeSet::new();
+        // More nodes may go meanwhile, and what they had is another loss to agree to.
+        loop {
+            let down = operator.status().await?.down;
+            let meant = &self.meant(&down) - &recovered;
+            if meant.is_empty() {
+                break;
+            }
+            self.recover(session, &operator, &down, &meant).await?;
+            recovered.extend(meant);
         }
+        let said = || match recovered.len() {
+            0 => "nothing to recover: a node serves each of these slots".to_owned(),
+            count => format!("{count} slots are served again, with what was left of them"),
+        };
+        session.output.either(said, || json!({ "recovered": recovered.len() }))
+    }
+
+    /// Has slots begin again if that is agreed to, and waits until they are served.
+    async fn recover(
+        &self,
+        session: &Session,
+        operator: &RingOperator,
+        down: &[DownSlots],
+        meant: &BTreeSet<u16>,
+    ) -> Result<(), Failure> {
         let nodes: BTreeSet<u32> = down
             .iter()
             .filter(|range| meant.range(range.first..=range.last).next().is_some())
@@ -96,17 +114,14 @@ impl Recover {
                 hint: "say yes when asked, or add --yes".to_owned(),
             });
         }
-        let left = recover_until_served(&operator, &meant).await?;
+        let left = recover_until_served(operator, meant).await?;
         if left > 0 {
             let reason = format!(
                 "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
             );
             return Err(StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into());
         }
-        session.output.either(
-            || format!("{} slots are served again, with what was left of them", meant.len()),
-            || json!({ "recovered": meant.len() }),
-        )
+        Ok(())
     }
 
     /// Of the slots that nobody serves those that were named.
