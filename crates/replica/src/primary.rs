@@ -12,8 +12,8 @@ use crate::held::{Held, Request, Write};
 use crate::lease::Leases;
 use crate::planted::{self, Bug};
 use crate::{
-    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, SlotMessage, Table, Ticket,
-    Version,
+    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, SlotMessage, Table,
+    Ticket, Version,
 };
 use hand_over::HandingOver;
 use std::collections::{BTreeMap, VecDeque};
@@ -84,10 +84,25 @@ pub(crate) struct Knowing<'a> {
     pub(crate) known: Version,
     /// Whether that one leaves the slot to this node.
     pub(crate) keeps: bool,
-    /// Who leads it by that table.
+    /// Who leads it by that table, of a slot that this node leads so far.
     pub(crate) leads: Option<NodeId>,
     /// Whether the configuration group hears this node, so that it may serve alone.
     pub(crate) group_hears: bool,
+}
+
+impl<'a> Knowing<'a> {
+    /// What a node knows that goes by one table, and may wait to go by a newer one.
+    pub(crate) fn of(
+        (table, pending): (&'a Table, Option<&'a Table>),
+        leases: &'a Leases,
+        (me, slot): (NodeId, Slot),
+        group_hears: bool,
+    ) -> Self {
+        // To find a slot in a table costs something, and mostly none waits.
+        let leads = pending.map_or(Some(me), |pending| pending.slot(slot).primary);
+        let known = pending.unwrap_or(table).version;
+        Self { table, leases, known, keeps: leads == Some(me), leads, group_hears }
+    }
 }
 
 impl Primary {

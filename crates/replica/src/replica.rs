@@ -172,6 +172,16 @@ impl Replica {
         self.slots.get(slot).is_some_and(|copy| copy.primary.is_some())
     }
 
+    /// Whether the cells of a slot hold all that was acknowledged, and nobody else leads it: whoever lists keys asks this, as a read
+    /// waits for it. Where every read asks the other copies first, only one that did can tell.
+    #[must_use]
+    pub fn may_read(&self, slot: Slot, now: Moment) -> bool {
+        let Some(copy) = self.slots.get(slot) else { return false };
+        let knowing = self.knowing(slot, now);
+        let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
+        copy.may_read(&knowing, &Around { me, now, options, in_sync_min: 0, effects })
+    }
+
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
@@ -220,24 +230,25 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &Knowing<'_>, &mut Around<'_>),
     ) {
-        let in_sync_min = self.in_sync_min(slot);
+        let (in_sync_min, group_hears) = (self.in_sync_min(slot), self.group_hears(now));
         let Some(copy) = self.slots.get_mut(slot) else { return };
-        let group_hears = match self.options.reads {
-            Reads::Confirmed => true,
-            Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
-        };
-        let known = self.pending.as_ref().unwrap_or(&self.table);
-        let leads = known.slot(slot).primary;
-        let knowing = Knowing {
-            table: &self.table,
-            leases: &self.leases,
-            known: known.version,
-            keeps: self.pending.is_none() || leads == Some(self.me),
-            leads,
-            group_hears,
-        };
+        let tables = (&*self.table, self.pending.as_deref());
+        let knowing = Knowing::of(tables, &self.leases, (self.me, slot), group_hears);
         act(copy, &knowing, &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects });
         note(&mut self.busy, copy);
+    }
+
+    fn knowing(&self, slot: Slot, now: Moment) -> Knowing<'_> {
+        let tables = (&*self.table, self.pending.as_deref());
+        Knowing::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
+    }
+
+    /// Whether the configuration group hears this node, as far as reads need that.
+    fn group_hears(&self, now: Moment) -> bool {
+        match self.options.reads {
+            Reads::Confirmed => true,
+            Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
+        }
     }
 
     fn look_at(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {

@@ -233,3 +233,29 @@ fn a_copy_counts_only_once_it_has_what_was_acknowledged_in_epochs_before() {
     ring.pass(500);
     assert!(ring.group.table().slot(SLOT).in_sync.contains(third));
 }
+
+#[test]
+fn keys_may_be_listed_exactly_where_a_read_is_answered() {
+    let mut ring = three();
+    let may = |ring: &Ring, node: u32| ring.nodes[&NodeId(node)].replica.may_read(SLOT, ring.now);
+    assert!(may(&ring, 1) && !may(&ring, 2), "only the primary is asked");
+    // The others have logged it, and their word does not reach the primary.
+    ring.cut.extend([(NodeId(2), NodeId(1)), (NodeId(3), NodeId(1))]);
+    ring.write(1, 1);
+    ring.settle();
+    ring.hears_group = false;
+    ring.pass(1_100);
+    assert!(!may(&ring, 1), "nobody promises it anything");
+    ring.hears_group = true;
+    ring.kill(1);
+    ring.fail(1);
+    let leader = ring.primary().0;
+    for ticket in 10..110 {
+        ring.read(leader, ticket);
+        let is_read = matches!(ring.told(ticket), Some(Told::Read(_)));
+        assert_eq!(is_read, may(&ring, leader), "{:?}", ring.told(ticket));
+        assert!(!may(&ring, leader) || ring.applied(leader) == [1], "the end of its log is not applied yet");
+        ring.pass(20);
+    }
+    assert!(may(&ring, leader));
+}

@@ -398,6 +398,16 @@ impl Copies {
         self.replica.takes(slot)
     }
 
+    /// Whether keys of a slot may be listed from its cells, as they may be read.
+    pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
+        self.replica.may_read(slot, now.moment)
+    }
+
+    /// Whether writes of a slot are on their way to its cells.
+    pub(crate) fn is_under_way(&self, slot: Slot) -> bool {
+        self.replica.is_under_way(slot)
+    }
+
     pub(crate) fn is_superseded(&self) -> bool {
         self.replica.is_superseded()
     }

@@ -394,6 +394,23 @@ impl Slots {
         }
     }
 
+    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where this does not.
+    pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
+        match &self.home {
+            Home::Alone(_) => true,
+            Home::Copied(copied) => copied.copies.may_read(slot, now),
+        }
+    }
+
+    /// Whether a slot may hold anything: in its cells, or once what is on its way there has come.
+    pub(crate) fn may_hold(&self, slot: Slot) -> bool {
+        let is_under_way = match &self.home {
+            Home::Alone(_) => false,
+            Home::Copied(copied) => copied.copies.is_under_way(slot),
+        };
+        is_under_way || self.keys_in(slot) > 0
+    }
+
     /// What this node knows of the others by itself.
     pub(crate) fn others_seen(&self) -> OthersSeen {
         match &self.home {

@@ -40,6 +40,11 @@ impl Replicated {
         handing.is_some_and(|handing| handing.proposed_at.is_none() || !planted::is(Bug::TakenBehindHandOver))
     }
 
+    /// Whether anything is held back.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.primary.as_ref().is_some_and(|primary| !primary.held.is_empty())
+    }
+
     /// Whether a read has to stay behind writes that are held back.
     pub(super) fn is_behind_held(&self, keys: &[u64]) -> bool {
         self.primary.as_ref().is_some_and(|primary| primary.held.writes_any(keys))

@@ -34,15 +34,9 @@ impl Replicated {
     /// Answers reads that wait for nothing any more.
     pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
-        let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
-        let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
-        let serves = is_ready && keeps;
         let waiting = std::mem::take(&mut primary.reads);
         for read in waiting {
-            if serves
-                && read.behind <= self.committed
-                && self.has_leases(&primary, read.round, knowing, around)
-            {
+            if read.behind <= self.committed && self.serves(&primary, read.round, knowing, around) {
                 around.effects.push(Effect::Read { ticket: read.ticket });
             } else if around.now > read.since.after(around.options.read_wait_us) {
                 around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
@@ -51,6 +45,19 @@ impl Replicated {
             }
         }
         self.primary = Some(primary);
+    }
+
+    /// Whether the cells may be read now without a question.
+    pub(crate) fn may_read(&self, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        let round = knowing.leases.coming_round();
+        self.primary.as_ref().is_some_and(|primary| self.serves(primary, round, knowing, around))
+    }
+
+    /// Whether whoever came before this round of questions is answered from the cells as they are.
+    fn serves(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
+        let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
+        is_ready && keeps && self.has_leases(primary, round, knowing, around)
     }
 
     fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {

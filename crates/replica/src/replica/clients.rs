@@ -64,6 +64,14 @@ impl Replica {
         !matches!(self.place(slot), Place::Elsewhere(_))
     }
 
+    /// Whether writes of a slot are on their way to its cells: logged and not applied, or held back until this node may take them.
+    #[must_use]
+    pub fn is_under_way(&self, slot: Slot) -> bool {
+        let is_held =
+            self.slots.get(slot).is_some_and(Replicated::holds_any) || self.early.contains_key(&slot);
+        is_held || self.last(slot).sequence > self.committed(slot)
+    }
+
     /// Takes or refuses what was held back, where it is known by now which.
     pub(super) fn look_at_early(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let slots: Vec<Slot> = self.early.keys().copied().collect();

@@ -48,10 +48,7 @@ impl Executor<'_> {
                 self.writer().string(name.as_str().as_bytes());
             }
             ClusterRequest::KeySlot(key) => self.writer().integer(slot_of(key).into()),
-            ClusterRequest::CountKeys(slot) => {
-                let count = self.here.slots.keys_in(slot_at(keyspace, slot));
-                self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
-            }
+            ClusterRequest::CountKeys(slot) => self.count_keys(slot),
             ClusterRequest::Keys { slot, count } => {
                 let most = usize::try_from(count).unwrap_or(KEYS_MAX).min(KEYS_MAX);
                 self.keys_of_slot(slot, most);

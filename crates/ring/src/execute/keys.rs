@@ -37,18 +37,29 @@ impl Executor<'_> {
         self.here.gathered.begin(ticket, awaited, reply);
     }
 
-    /// `SCAN`: of the slots whose primary is here.
+    /// `SCAN`: of the slots whose primary is here. Where one that may hold something cannot be read now, nothing is said: a page without
+    /// its keys would look like one of a slot that has none.
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
         let keyspace = self.session.keyspace;
         let held = |number| table.is_here(slot_at(keyspace, number));
         match self.here.slots.scan(self.here.now, request, keyspace, held) {
-            Ok(page) => self.write_page(&page),
+            Ok(page) => {
+                let first = ScanPage::slot_of(request.cursor);
+                let now = self.here.now;
+                let slots = &self.here.slots;
+                let is_dark =
+                    |slot| table.is_here(slot) && slots.may_hold(slot) && !slots.may_read(slot, now);
+                match seen(first, &page).any(|number| is_dark(slot_at(keyspace, number))) {
+                    true => self.down(),
+                    false => self.write_page(&page),
+                }
+            }
             Err(error) => self.fail(&error),
         }
     }
 
-    /// `AT.SCAN`: of slots beside each other whose primary is here. What it says is complete up to its cursor.
+    /// `AT.SCAN`: of slots beside each other whose primary is here and that may be read now. What it says is complete up to its cursor.
     pub(super) fn scan_run(&mut self, request: &ScanRequest<'_>) {
         let first = ScanPage::slot_of(request.cursor);
         if first >= SLOTS {
@@ -59,8 +70,22 @@ impl Executor<'_> {
             return;
         }
         let table = self.here.table.clone();
-        let end = (first..SLOTS).find(|&number| !table.is_here(slot_at(keyspace, number))).unwrap_or(SLOTS);
-        match self.here.slots.scan(self.here.now, request, keyspace, |number| number < end) {
+        let mut end =
+            (first..SLOTS).find(|&number| !table.is_here(slot_at(keyspace, number))).unwrap_or(SLOTS);
+        let (now, slots) = (self.here.now, &self.here.slots);
+        let mut page = slots.scan(now, request, keyspace, |number| number < end);
+        // Only those of the page are looked at: there are many, and a page is of few.
+        let mut of_page = page.iter().flat_map(|page| seen(first, page)).take_while(|&number| number < end);
+        let dark = of_page.find(|&number| !slots.may_read(slot_at(keyspace, number), now));
+        drop(of_page);
+        if let Some(dark) = dark {
+            end = dark;
+            page = slots.scan(now, request, keyspace, |number| number < end);
+        }
+        if end == first {
+            return self.down();
+        }
+        match page {
             Ok(page) => {
                 let is_over = page.cursor == 0 || ScanPage::slot_of(page.cursor) >= end;
                 let cursor = if is_over { ScanPage::cursor_of(end) } else { page.cursor };
@@ -77,18 +102,52 @@ impl Executor<'_> {
         write_keys(&mut writer, &page.keys);
     }
 
+    /// `CLUSTER COUNTKEYSINSLOT`.
+    pub(super) fn count_keys(&mut self, slot: u16) {
+        let slot = slot_at(self.session.keyspace, slot);
+        if self.is_dark(slot) {
+            return self.down();
+        }
+        let count = self.here.slots.keys_in(slot);
+        self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// `CLUSTER GETKEYSINSLOT`.
     pub(super) fn keys_of_slot(&mut self, slot: u16, most: usize) {
-        match self.here.slots.keys_of_slot(slot_at(self.session.keyspace, slot), most) {
+        let slot = slot_at(self.session.keyspace, slot);
+        if self.is_dark(slot) {
+            return self.down();
+        }
+        match self.here.slots.keys_of_slot(slot, most) {
             Ok(keys) => write_keys(&mut self.writer(), &keys),
             Err(error) => self.fail(&error),
         }
+    }
+
+    /// Whether this node leads a slot and cannot tell now what is in it. Of one that it does not lead it tells what its copy has, as
+    /// nodes of other clusters do.
+    fn is_dark(&self, slot: Slot) -> bool {
+        self.here.table.is_here(slot) && !self.here.slots.may_read(slot, self.here.now)
+    }
+
+    /// A slot has to be read that cannot be now: whoever asks again is answered once it can, or by whoever leads then.
+    fn down(&mut self) {
+        self.error(
+            "CLUSTERDOWN",
+            "the other copies of a slot do not answer, so that nobody can tell now which keys it has",
+        );
     }
 
     fn fail(&mut self, error: &KeyspaceError) {
         let protocol = self.session.protocol;
         self.here.slots.fail(error, &mut Reply { target: self.outbox.target(), protocol });
     }
+}
+
+/// The slots that a page from this one on tells of, the one that it goes on in included.
+fn seen(first: u16, page: &ScanPage) -> impl Iterator<Item = u16> + use<> {
+    let last = if page.cursor == 0 { SLOTS } else { ScanPage::slot_of(page.cursor) };
+    (first..SLOTS).take_while(move |&number| number <= last)
 }
 
 fn write_keys(writer: &mut ReplyWriter<'_>, keys: &[Vec<u8>]) {

@@ -1,0 +1,107 @@
+//! Commands about many keys on a node of several: what they list is what a read would find.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+
+mod support;
+
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{GroupDoor, GroupMember, Joining, LocalGroup, Node, NodeError, NodeOptions, Others};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::{Client, options};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A group whose word does not reach one of its nodes once that is cut off.
+struct Door {
+    group: LocalGroup,
+    is_cut_off: Arc<AtomicBool>,
+}
+
+impl GroupDoor for Door {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
+        let (is_cut_off, said) = (Arc::clone(&self.is_cut_off), joining.said);
+        let said = Arc::new(move |word| {
+            if !is_cut_off.load(Ordering::SeqCst) {
+                said(word);
+            }
+        });
+        self.group.join(Joining { said, ..joining })
+    }
+}
+
+struct Ring {
+    nodes: Vec<Node>,
+    is_first_cut_off: Arc<AtomicBool>,
+}
+
+fn three() -> Ring {
+    let group =
+        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_millis(300)).unwrap();
+    let is_first_cut_off = Arc::new(AtomicBool::new(false));
+    let begin = |node: u32| {
+        let is_cut_off = if node == 1 { Arc::clone(&is_first_cut_off) } else { Arc::default() };
+        let others = Others {
+            me: NodeId(node),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            group: Arc::new(Door { group: group.clone(), is_cut_off }),
+            options: Options::default(),
+        };
+        Node::start(NodeOptions { others: Some(others), memory_bytes: 64 << 20, ..options() }).unwrap()
+    };
+    let nodes = (1..=3).map(begin).collect();
+    let is_there = group
+        .wait(LONG, |table| table.slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.primary.is_some()));
+    assert!(is_there);
+    Ring { nodes, is_first_cut_off }
+}
+
+/// A client of a node, and some keys that the node has taken from it.
+fn filled(node: &Node) -> (Client, Vec<String>) {
+    let (mut client, started) = (Client::connect(node.address()), Instant::now());
+    let mut taken = Vec::new();
+    for number in 0.. {
+        let key = format!("key{number}");
+        if client.say(&format!("SET {key} value")) == "OK" {
+            taken.push(key);
+        }
+        if taken.len() == 3 {
+            break;
+        }
+        assert!(started.elapsed() < LONG);
+    }
+    (client, taken)
+}
+
+fn slot_of(client: &mut Client, key: &str) -> String {
+    client.say(&format!("CLUSTER KEYSLOT {key}"))
+}
+
+#[test]
+fn a_node_that_is_cut_off_lists_no_keys() {
+    let mut ring = three();
+    let (mut client, keys) = filled(&ring.nodes[0]);
+    let slot = slot_of(&mut client, &keys[0]);
+    let asked = [
+        "SCAN 0 COUNT 1000".to_owned(),
+        format!("AT.SCAN {} COUNT 1000", slot.parse::<u64>().unwrap() << 32),
+        format!("CLUSTER COUNTKEYSINSLOT {slot}"),
+        format!("CLUSTER GETKEYSINSLOT {slot} 10"),
+    ];
+    for request in &asked {
+        let told = client.say(request);
+        assert!(!told.starts_with('-'), "{request}: {told}");
+    }
+    ring.is_first_cut_off.store(true, Ordering::SeqCst);
+    ring.nodes.drain(1..).for_each(|node| node.stop().unwrap());
+    // A read waits for the others, and is refused in the end.
+    let started = Instant::now();
+    while !client.say(&format!("GET {}", keys[0])).starts_with("-CLUSTERDOWN") {
+        assert!(started.elapsed() < LONG);
+    }
+    for request in &asked {
+        let told = client.say(request);
+        assert!(told.starts_with("-CLUSTERDOWN"), "{request}: {told}");
+    }
+}
