@@ -29,6 +29,8 @@ pub(crate) struct Held {
     bytes: usize,
     /// What the writes among them may change: a read of one of these keys stays behind them.
     keys: BTreeSet<u64>,
+    /// Whether one among them may change any.
+    changes_all: bool,
 }
 
 impl Request {
@@ -57,7 +59,7 @@ impl Held {
 
     /// Whether a write of one of these keys is held back.
     pub(crate) fn writes_any(&self, keys: &[u64]) -> bool {
-        keys.iter().any(|key| self.keys.contains(key))
+        self.changes_all || keys.iter().any(|key| self.keys.contains(key))
     }
 
     /// Takes one in, if there is room.
@@ -74,6 +76,7 @@ impl Held {
         self.bytes += request.bytes();
         if let Request::Write(write) = &request {
             self.keys.extend(&write.keys);
+            self.changes_all |= write.keys.is_empty();
         }
         self.requests.push_back((now, request));
     }
@@ -98,6 +101,7 @@ impl Held {
         }
         if self.requests.is_empty() {
             self.keys.clear();
+            self.changes_all = false;
         }
     }
 }

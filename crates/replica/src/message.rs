@@ -105,7 +105,7 @@ pub enum Input {
         time_ms: u64,
         /// What is to be applied.
         body: Arc<[u8]>,
-        /// A number for each key that it may change, the same for the same key.
+        /// A number for each key that it may change, the same for the same key; none where it may change all.
         keys: Vec<u64>,
     },
     /// A client reads.

@@ -66,6 +66,8 @@ pub(crate) struct Primary {
     tickets: VecDeque<(Sequence, Ticket)>,
     /// The last write of each key that is under way.
     dirty: BTreeMap<u64, Sequence>,
+    /// The last write that may change any key.
+    changes_all: Sequence,
     under_way: VecDeque<(Sequence, Vec<u64>, usize)>,
     under_way_bytes: usize,
     reads: VecDeque<WaitingRead>,
@@ -260,6 +262,9 @@ impl Replicated {
         }
         let position = Position { epoch: self.configuration.epoch, sequence: last.next() };
         primary.tickets.push_back((position.sequence, ticket));
+        if keys.is_empty() {
+            primary.changes_all = position.sequence;
+        }
         for &key in &keys {
             primary.dirty.insert(key, position.sequence);
         }

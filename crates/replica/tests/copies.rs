@@ -6,6 +6,7 @@ mod small_ring;
 
 use atoll_replica::{
     Change, Incarnation, Input, Message, NodeId, Options, Position, Refusal, Sequence, SlotMessage, Survived,
+    Ticket,
 };
 use small_ring::{Ring, SLOT, Told, three};
 
@@ -35,6 +36,21 @@ fn a_read_behind_a_write_of_its_key_waits_for_the_commit() {
     ring.cut.clear();
     ring.pass(400);
     assert_eq!((ring.told(1), ring.told(2)), (Some(Told::Written), Some(Told::Read(1))));
+}
+
+#[test]
+fn a_read_stays_behind_a_write_that_may_change_any_key() {
+    let mut ring = three();
+    ring.logs_at_once = false;
+    ring.write(1, 1);
+    assert!(ring.nodes[&NodeId(1)].replica.is_under_way(SLOT));
+    let (body, time_ms) = (2_u64.to_be_bytes().into(), 5);
+    ring.give(NodeId(1), Input::Write { slot: SLOT, ticket: Ticket(2), time_ms, body, keys: Vec::new() });
+    ring.read(1, 3);
+    ring.logs_at_once = true;
+    ring.pass(100);
+    assert_eq!((ring.told(2), ring.told(3)), (Some(Told::Written), Some(Told::Read(2))));
+    assert!(!ring.nodes[&NodeId(1)].replica.is_under_way(SLOT));
 }
 
 #[test]

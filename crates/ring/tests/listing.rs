@@ -1,15 +1,17 @@
-//! Commands about many keys on a node of several: what they list is what a read would find.
+//! Commands about many keys on a node of several: what they list is what a read would find, and what they delete stays deleted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod support;
 
 use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_resp::write_request;
 use atoll_ring::{GroupDoor, GroupMember, Joining, LocalGroup, Node, NodeError, NodeOptions, Others};
-use std::sync::Arc;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use support::{Client, options};
+use support::{Client, options, show};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -31,14 +33,19 @@ impl GroupDoor for Door {
     }
 }
 
+/// Three nodes at a time are enough for two processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
 struct Ring {
     nodes: Vec<Node>,
     is_first_cut_off: Arc<AtomicBool>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 fn three() -> Ring {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let group =
-        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_millis(300)).unwrap();
+        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_secs(10)).unwrap();
     let is_first_cut_off = Arc::new(AtomicBool::new(false));
     let begin = |node: u32| {
         let is_cut_off = if node == 1 { Arc::clone(&is_first_cut_off) } else { Arc::default() };
@@ -54,7 +61,7 @@ fn three() -> Ring {
     let is_there = group
         .wait(LONG, |table| table.slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.primary.is_some()));
     assert!(is_there);
-    Ring { nodes, is_first_cut_off }
+    Ring { nodes, is_first_cut_off, _alone }
 }
 
 /// A client of a node, and some keys that the node has taken from it.
@@ -63,13 +70,14 @@ fn filled(node: &Node) -> (Client, Vec<String>) {
     let mut taken = Vec::new();
     for number in 0.. {
         let key = format!("key{number}");
-        if client.say(&format!("SET {key} value")) == "OK" {
+        let told = client.say(&format!("SET {key} value"));
+        if told == "OK" {
             taken.push(key);
         }
         if taken.len() == 3 {
             break;
         }
-        assert!(started.elapsed() < LONG);
+        assert!(started.elapsed() < LONG, "{told}");
     }
     (client, taken)
 }
@@ -103,5 +111,21 @@ fn a_node_that_is_cut_off_lists_no_keys() {
     for request in &asked {
         let told = client.say(request);
         assert!(told.starts_with("-CLUSTERDOWN"), "{request}: {told}");
+    }
+}
+
+#[test]
+fn what_is_written_right_before_all_is_deleted_is_deleted() {
+    let ring = three();
+    let (mut client, keys) = filled(&ring.nodes[0]);
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    for key in &keys {
+        let mut requests = Vec::new();
+        write_request(&mut requests, &["SET", key, "value"]);
+        write_request(&mut requests, &["FLUSHALL"]);
+        write_request(&mut requests, &["GET", key]);
+        client.socket.write_all(&requests).unwrap();
+        let told: Vec<_> = (0..3).map(|_| show(&client.reply().unwrap())).collect();
+        assert_eq!(told, ["OK", "OK", "nil"]);
     }
 }

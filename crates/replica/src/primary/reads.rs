@@ -22,7 +22,8 @@ impl Replicated {
             return self.hold_back(Request::Read { ticket, keys: keys.to_vec() }, around);
         }
         let Some(primary) = self.primary.as_mut() else { return };
-        let behind = keys.iter().filter_map(|key| primary.dirty.get(key)).max().copied().unwrap_or_default();
+        let of_keys = keys.iter().filter_map(|key| primary.dirty.get(key)).max().copied();
+        let behind = primary.changes_all.max(of_keys.unwrap_or_default());
         if primary.reads.len() >= around.options.under_way_max {
             return around.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
         }
