@@ -147,7 +147,8 @@ impl<'a> Changing<'a> {
                     return;
                 }
                 self.change(slot, |configuration| {
-                    if configuration.joining.remove(node) {
+                    // Without room it goes on catching up: it must not fall out.
+                    if configuration.in_sync.has_room() && configuration.joining.remove(node) {
                         configuration.in_sync.insert(node);
                     }
                 });

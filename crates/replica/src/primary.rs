@@ -187,6 +187,8 @@ impl Replicated {
         let Some(mut primary) = self.primary.take() else { return };
         let configuration = self.configuration;
         primary.peers.retain(|peer| configuration.has(peer.node));
+        // One that is no copy any more would be waited for as soon as it is one again.
+        primary.candidate = primary.candidate.filter(|candidate| configuration.has(candidate.node));
         let copies = configuration.in_sync.iter().chain(configuration.joining.iter());
         for node in copies.filter(|&node| node != around.me) {
             if primary.peers.iter().any(|peer| peer.node == node) {

@@ -6,14 +6,17 @@
 use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version};
 use std::sync::Arc;
 
-/// Most copies of a slot, those that are catching up included.
+/// Most copies that a slot is to have.
 pub const COPIES_MAX: usize = 7;
+
+/// Room for one more: it comes before another one goes.
+const ROOM: usize = COPIES_MAX + 1;
 
 /// A few nodes, without memory of their own.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Copies {
     count: u8,
-    nodes: [NodeId; COPIES_MAX],
+    nodes: [NodeId; ROOM],
 }
 
 /// Who has a slot.
@@ -78,7 +81,7 @@ impl Configuration {
 }
 
 impl Copies {
-    /// These nodes; at most [`COPIES_MAX`], what is beyond is left out.
+    /// These nodes; at most one more than [`COPIES_MAX`], what is beyond is left out.
     #[must_use]
     pub fn of(nodes: &[NodeId]) -> Self {
         let mut copies = Self::default();
@@ -115,6 +118,12 @@ impl Copies {
     #[must_use]
     pub fn contains(&self, node: NodeId) -> bool {
         self.as_slice().contains(&node)
+    }
+
+    /// Whether another one has room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.len() < ROOM
     }
 
     /// Adds one; whether it was not there and there was room.
@@ -156,6 +165,9 @@ mod tests {
         assert!(copies.remove(NodeId(1)) && !copies.remove(NodeId(1)) && copies.insert(NodeId(3)));
         assert_eq!(copies, Copies::of(&[NodeId(2), NodeId(3)]));
         let many: Vec<_> = (0..20).map(NodeId).collect();
-        assert_eq!(Copies::of(&many).len(), COPIES_MAX);
+        let mut copies = Copies::of(&many[..COPIES_MAX]);
+        assert!(copies.insert(NodeId(9)), "one comes before another one goes");
+        assert!(!copies.has_room() && !copies.insert(NodeId(10)));
+        assert_eq!(Copies::of(&many), Copies::of(&many[..ROOM]));
     }
 }

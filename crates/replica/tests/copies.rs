@@ -5,8 +5,8 @@
 mod small_ring;
 
 use atoll_replica::{
-    Change, Incarnation, Input, Message, NodeId, Options, Position, Refusal, Sequence, SlotMessage, Survived,
-    Ticket,
+    Change, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal, Sequence, SlotMessage,
+    Survived, Ticket,
 };
 use small_ring::{Ring, SLOT, Told, three};
 
@@ -274,4 +274,34 @@ fn keys_may_be_listed_exactly_where_a_read_is_answered() {
         ring.pass(20);
     }
     assert!(may(&ring, leader));
+}
+
+#[test]
+fn a_copy_that_was_about_to_count_and_is_none_any_more_is_not_waited_for_when_it_is_one_again() {
+    let mut ring = Ring::of(3, 2, &Options::default());
+    ring.pass(100);
+    let (leader, in_sync) = (ring.primary(), ring.group.table().slot(SLOT).in_sync);
+    let third = (1..=3).map(NodeId).find(|node| !in_sync.contains(*node)).unwrap();
+    ring.decide(Change::Copy { slot: SLOT, node: third });
+    (0..20).for_each(|_| ring.tick());
+    let is_admit = |change: &Change| matches!(change, Change::Propose(Proposal::Admit { .. }));
+    assert!(ring.proposals.iter().any(is_admit), "it is about to count");
+    ring.kill(third.0);
+    for is_copy in [false, true] {
+        let mut table = atoll_replica::Table::clone(ring.nodes[&leader].replica.table());
+        let mut configuration = table.slot(SLOT);
+        table.version = table.version.next();
+        configuration.since = table.version;
+        match is_copy {
+            true => configuration.joining.insert(third),
+            false => configuration.joining.remove(third),
+        };
+        table.slots.set(0, configuration);
+        let table = std::sync::Arc::new(table);
+        in_sync.iter().for_each(|node| ring.give(node, Input::Table(table.clone())));
+        ring.settle();
+    }
+    ring.write(leader.0, 1);
+    ring.tick();
+    assert_eq!(ring.told(1), Some(Told::Written));
 }

@@ -111,3 +111,22 @@ fn a_change_of_one_slot_of_a_million_is_found_at_once() {
     assert!(before.slots.iter().all(|slot| slot.joining.is_empty()), "the table of before stays");
     assert_eq!(after.slots.get(SLOTS as usize), None);
 }
+
+#[test]
+fn a_ring_with_the_most_copies_takes_one_node_more_and_lets_one_leave() {
+    let mut group = Group::new(GroupOptions { slots: 64, copies: 7 });
+    (1..=7).for_each(|node| register(&mut group, node));
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    let come_to_rest = |group: &mut Group| (0..200).any(|_| step(group) == 0);
+    let has = |group: &Group, node| group.table().slots.of_node(NodeId(node)).count();
+    register(&mut group, 8);
+    assert!(come_to_rest(&mut group), "slots are copied without end");
+    assert!(has(&group, 8) >= 50, "{}", has(&group, 8));
+    assert!(group.table().slots.iter().all(|slot| slot.in_sync.len() == 7 && slot.joining.is_empty()));
+    group.apply(Change::Leave { node: NodeId(1) });
+    assert!(come_to_rest(&mut group));
+    assert!(group.table().incarnation(NodeId(1)).is_none(), "it left");
+    assert!(group.table().slots.iter().all(|slot| slot.in_sync.len() == 7));
+}

@@ -187,7 +187,7 @@ mod tests {
             let count = random.usize(..=most);
             Copies::of(&(0..count).map(|_| NodeId(random.u32(..) >> random.u8(..32))).collect::<Vec<_>>())
         };
-        let (in_sync, joining) = (some(7), some(7));
+        let (in_sync, joining) = (some(8), some(8));
         let one = |random: &mut fastrand::Rng| match random.u8(..3) {
             0 => None,
             1 => in_sync.as_slice().first().copied(),
