@@ -2,6 +2,7 @@
 //!
 //! Invariant: a table that nothing changes in stays exactly as it was, its version too.
 //! Invariant: no copy is in sync and catches up: where nobody has anything yet, nobody catches up.
+//! Invariant: of the copies that catch up, those stand first that were in sync last: what a loss leaves is theirs.
 //! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets it.
 
 use crate::planted::{self, Bug};
@@ -79,11 +80,16 @@ impl<'a> Changing<'a> {
         let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
         self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
+                // While it is to be handed over it stays as it is: whoever says that it is ready says so of just that.
+                if !has_everything && table.table.slot(slot).successor.is_none() {
+                    table.change(slot, |configuration| configuration.empty(node));
+                }
                 return;
             }
             table.change(slot, |configuration| {
                 if !has_everything {
                     configuration.demote(node);
+                    configuration.empty(node);
                 }
                 configuration.epoch = configuration.epoch.next();
             });
@@ -297,13 +303,20 @@ impl Configuration {
         self.primary.is_some_and(|primary| primary != node) && (self.in_sync.contains(node) || is_any)
     }
 
-    /// A copy has to catch up from now on.
+    /// A copy has to catch up from now on. It has more than those that never were in sync, or are not any more for longer.
     fn demote(&mut self, node: NodeId) {
         if self.in_sync.remove(node) {
-            self.joining.insert(node);
+            self.joining.put_first(node);
         }
         if self.primary == Some(node) {
             self.primary = None;
+        }
+    }
+
+    /// A copy that catches up has nothing: others have more.
+    fn empty(&mut self, node: NodeId) {
+        if self.joining.remove(node) {
+            self.joining.insert(node);
         }
     }
 }
@@ -311,6 +324,38 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use crate::{Change, Copies, Decision, Epoch, Group, GroupOptions, Incarnation, NodeId, Slot, Survived};
+
+    fn register(group: &mut Group, node: u32, nonce: u64) {
+        let (node, survived) = (NodeId(node), Survived::Nothing);
+        group.apply(Change::Register { node, nonce, address: String::new(), survived });
+    }
+
+    /// A slot whose copies were 1 and 2, of which 1 was lost for a moment, while 4 gets its first copy.
+    fn flapped() -> Group {
+        let mut group = Group::new(GroupOptions { slots: 1, copies: 2 });
+        (1..=4).for_each(|node| register(&mut group, node, 1));
+        group.apply(Change::Found { slot: Slot(0), copies: Copies::of(&[NodeId(1), NodeId(2)]) });
+        group.apply(Change::Copy { slot: Slot(0), node: NodeId(4) });
+        group.apply(Change::Fail { node: NodeId(1), incarnation: Incarnation(1) });
+        group.apply(Change::Hear { node: NodeId(1), incarnation: Incarnation(1) });
+        group
+    }
+
+    #[test]
+    fn a_loss_leaves_the_copy_that_was_in_sync_last() {
+        let mut group = flapped();
+        register(&mut group, 2, 2);
+        assert_eq!(group.table().slot(Slot(0)).primary, None, "2 lost what it had");
+        group.apply(Change::Recover { slot: Slot(0) });
+        assert_eq!(group.table().slot(Slot(0)).primary, Some(NodeId(1)));
+        // It had that place in front of 4 by what it had.
+        let mut group = flapped();
+        register(&mut group, 1, 2);
+        assert_eq!(group.table().slot(Slot(0)).joining, Copies::of(&[NodeId(4), NodeId(1)]));
+        register(&mut group, 2, 2);
+        group.apply(Change::Recover { slot: Slot(0) });
+        assert_eq!(group.table().slot(Slot(0)).primary, Some(NodeId(4)));
+    }
 
     #[test]
     fn what_nobody_has_is_copied_to_nobody() {

@@ -137,6 +137,16 @@ impl Copies {
         true
     }
 
+    /// Puts one before all others; the last one goes if there is no room.
+    pub(crate) fn put_first(&mut self, node: NodeId) {
+        self.remove(node);
+        let mut copies = Self::of(&[node]);
+        for other in self.iter() {
+            copies.insert(other);
+        }
+        *self = copies;
+    }
+
     /// Takes one out; whether it was there.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let before = self.len();
