@@ -5,6 +5,7 @@
 
 mod body;
 mod moves;
+mod queue;
 mod refusals;
 
 use crate::NodeError;
@@ -260,7 +261,7 @@ impl Copies {
             Effect::Read { ticket } => self.answer_read(now, ticket)?,
             Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
             Effect::Unknown { ticket } => self.answer(ticket, refusals::unknown),
-            Effect::Transfer { slot, to } => self.begin_transfer(slot, to)?,
+            Effect::Transfer { slot, to } => self.moves.outgoing.add(slot, to),
             Effect::Propose(proposal) => self.proposals.push(proposal),
             Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
             Effect::Forget { slot } => self.moves.forgotten.push(slot),

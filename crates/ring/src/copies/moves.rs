@@ -7,31 +7,24 @@
 //! Invariant: what is on its way takes bounded memory, here and there.
 
 use super::Copies;
+use super::queue::{Begun, Outgoing, Queue};
 use crate::NodeError;
 use crate::clock::Now;
 use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::peer::Piece;
-use atoll_keyspace::{Applied, Exporter, is_moved};
+use atoll_keyspace::{Applied, is_moved};
 use atoll_replica::{Input, NodeId, Position, Slot};
 use std::collections::BTreeMap;
 
 /// Slots on their way.
 #[derive(Default)]
 pub(super) struct Moves {
-    outgoing: Vec<Outgoing>,
+    /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks again.
+    pub(super) outgoing: Queue,
     incoming: BTreeMap<Slot, Incoming>,
     incoming_bytes: usize,
     /// Slots of which this node has no copy any more, and that are still to be emptied.
     pub(super) forgotten: Vec<Slot>,
-}
-
-struct Outgoing {
-    slot: Slot,
-    to: NodeId,
-    position: Position,
-    time_ms: u64,
-    number: u32,
-    cells: Exporter,
 }
 
 struct Incoming {
@@ -58,25 +51,9 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 const INCOMING_BYTES_MAX: usize = 1 << 30;
 
 impl Copies {
-    /// Begins to send the cells of a slot as they are now, unless some of them are on their way: those end, and whoever still lacks
-    /// something asks again.
-    pub(super) fn begin_transfer(&mut self, slot: Slot, to: NodeId) -> Result<(), NodeError> {
-        let is_it = |outgoing: &&Outgoing| (outgoing.slot, outgoing.to) == (slot, to);
-        let is_on_its_way = self.moves.outgoing.iter().find(is_it).is_some_and(|one| one.number > 0);
-        if is_on_its_way && self.peers.waiting_bytes(to).is_some() {
-            return Ok(());
-        }
-        let (keyspace, number) = self.keyspaces.of(slot);
-        let position = super::applied_position(&self.keyspaces, slot);
-        let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
-        self.moves.outgoing.retain(|outgoing| (outgoing.slot, outgoing.to) != (slot, to));
-        self.moves.outgoing.push(Outgoing { slot, to, position, time_ms, number: 0, cells });
-        Ok(())
-    }
-
     /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
     pub(crate) fn send_pieces(&mut self, now: Now) -> Result<bool, NodeError> {
-        let outgoing = std::mem::take(&mut self.moves.outgoing);
+        let outgoing = self.moves.outgoing.take();
         let (mut ended, mut left, mut room) = (Vec::new(), Vec::new(), ROUND_BYTES);
         for mut one in outgoing {
             if self.send_some(&mut one, &mut room)? {
@@ -86,7 +63,7 @@ impl Copies {
             }
         }
         let has_more = room == 0 && !left.is_empty();
-        self.moves.outgoing = left;
+        self.moves.outgoing.put_back(left, &ended);
         for (slot, to) in ended {
             self.step(now, Input::TransferEnded { slot, to })?;
         }
@@ -101,13 +78,20 @@ impl Copies {
                 Some(waiting) if waiting > WAITING_BYTES_MAX || *room == 0 => return Ok(false),
                 Some(_) => {}
             }
-            let (cells, is_last) = outgoing.cells.next(PIECE_BYTES)?;
+            let Outgoing { slot, to, ref mut begun } = *outgoing;
+            let begun = begun.get_or_insert_with(|| {
+                let (keyspace, number) = self.keyspaces.of(slot);
+                let position = super::applied_position(&self.keyspaces, slot);
+                let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
+                Begun { position, time_ms, number: 0, cells }
+            });
+            let (cells, is_last) = begun.cells.next(PIECE_BYTES)?;
             let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len()).sum();
             *room = room.saturating_sub(PIECE_COST_BYTES + bytes);
-            let Outgoing { slot, position, time_ms, number, .. } = *outgoing;
+            let Begun { position, time_ms, number, .. } = *begun;
             let piece = Piece { slot, position, time_ms, number, is_last, cells };
-            outgoing.number += 1;
-            if !self.peers.send_piece(outgoing.to, &piece) || is_last {
+            begun.number += 1;
+            if !self.peers.send_piece(to, &piece) || is_last {
                 return Ok(true);
             }
         }
@@ -180,6 +164,7 @@ impl Copies {
             return Ok(());
         }
         slots.iter().for_each(|&slot| self.drop_incoming(slot));
+        self.moves.outgoing.forget(&slots);
         if let Some(log) = &mut self.log {
             log.forget(&slots)?;
         }
