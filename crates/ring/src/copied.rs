@@ -94,9 +94,11 @@ impl Copied {
         }
     }
 
-    /// How long the loop may wait: not at all where cells of slots are still to be sent, of which each round sends some.
+    /// How long the loop may wait: not at all where cells of slots are still to be sent or words of nodes to be heard, of which each
+    /// round does some.
     pub(crate) fn tick(&self) -> Duration {
-        Duration::from_micros(if self.has_pieces { 0 } else { self.tick_us })
+        let has_more = self.has_pieces || self.copies.peers.has_rest();
+        Duration::from_micros(if has_more { 0 } else { self.tick_us })
     }
 
     /// When the configuration group answered last, and who led it then.
@@ -124,9 +126,9 @@ impl Copied {
     /// too early by what other threads told meanwhile is one at which that had not come yet.
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         let heard = &mut self.heard;
-        self.copies.peers.shake_hands(registry, &mut |from, incarnation, spoken| {
-            heard.push((from, incarnation, spoken));
-        });
+        let hear = &mut |from, incarnation, spoken| heard.push((from, incarnation, spoken));
+        self.copies.peers.receive_rest(registry, hear);
+        self.copies.peers.shake_hands(registry, hear);
         let told: Vec<Told> = self.told.try_iter().collect();
         // Of several tables only the newest says anything.
         let newest = told.iter().rposition(|one| matches!(one, Told::Group(GroupSaid::Table(_))));

@@ -19,7 +19,7 @@ use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_tls::{PeerTls, Stream};
 use atoll_wire::Limits;
 use dialled::Dialled;
-use heard::{Heard, ROOM_BYTES};
+use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
@@ -71,6 +71,8 @@ pub(crate) struct Peers {
     heard_last: usize,
     /// Who waits for the next step of its handshake.
     shaking: VecDeque<usize>,
+    /// Who said more than was received in its turn: the poll tells of that only once.
+    unread: VecDeque<usize>,
     /// What is received goes through here.
     room: Vec<u8>,
     /// Messages that were handed to a connection.
@@ -91,10 +93,23 @@ impl Peers {
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting = Greeting { node: me, incarnation: Incarnation::default() };
-        let (dialled, heard, shaking) = Default::default();
+        let (dialled, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, said, dropped) = Default::default();
-        Ok(Self { greeting, secret, tls, listener, dialled, heard, heard_last, shaking, room, said, dropped })
+        Ok(Self {
+            greeting,
+            secret,
+            tls,
+            listener,
+            dialled,
+            heard,
+            heard_last,
+            shaking,
+            unread,
+            room,
+            said,
+            dropped,
+        })
     }
 
     /// The life in which everything is said from now on.
@@ -172,6 +187,22 @@ impl Peers {
         }
     }
 
+    /// Receives from those who said more than was received in their turn, of each for one turn.
+    pub(crate) fn receive_rest(
+        &mut self,
+        registry: &Registry,
+        hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
+    ) {
+        for token in std::mem::take(&mut self.unread) {
+            self.receive(token, true, registry, hear);
+        }
+    }
+
+    /// Whether there are such.
+    pub(crate) fn has_rest(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// Receives from a peer, of which it was told or not that it sends nothing more.
     fn receive(
         &mut self,
@@ -183,7 +214,11 @@ impl Peers {
         let Some(heard) = self.heard.get_mut(&token) else { return };
         let before = heard.node();
         let room = (self.room.as_mut_slice(), is_closed);
-        if !heard.receive(room, self.greeting.node, self.secret.as_ref(), hear) {
+        let received = heard.receive(room, self.greeting.node, self.secret.as_ref(), hear);
+        if received == Received::More && !self.unread.contains(&token) {
+            self.unread.push_back(token);
+        }
+        if received == Received::Over {
             heard.hang_up(registry);
             self.heard.remove(&token);
         } else if let Some(node) = heard.node().filter(|_| before.is_none()) {

@@ -26,6 +26,20 @@ const GREETING_US: u64 = 5_000_000;
 /// How much is received at once; the room for it is shared by all connections.
 pub(super) const ROOM_BYTES: usize = 256 << 10;
 
+/// How much is received from one node before others have their turn, at least.
+const TURN_BYTES: usize = 1 << 20;
+
+/// What became of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// Nothing is there any more; the poll tells of more.
+    All,
+    /// There may be more, and nobody tells of it: it is to be asked for.
+    More,
+    /// The connection is no good any more.
+    Over,
+}
+
 impl Heard {
     pub(super) fn new(stream: Stream<TcpStream>) -> Self {
         // Before somebody has said who it is, little is taken from it.
@@ -47,7 +61,7 @@ impl Heard {
         self.from.is_none() && now >= *self.greets_by.get_or_insert(now.after(GREETING_US))
     }
 
-    /// Receives until nothing is there, and hands on what is whole; whether the connection is still good. Of one that the other
+    /// Receives until nothing is there or others are to have their turn, and hands on what is whole. Of a connection that the other
     /// side has closed its end is looked for.
     pub(super) fn receive(
         &mut self,
@@ -55,37 +69,45 @@ impl Heard {
         me: NodeId,
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
-    ) -> bool {
+    ) -> Received {
         if self.stream.send().is_err() {
-            return false;
+            return Received::Over;
         }
-        loop {
+        let mut left = TURN_BYTES;
+        while left > 0 {
             match self.stream.read(room) {
-                Ok(0) => return false,
+                Ok(0) => return Received::Over,
                 Ok(count) => {
+                    left = left.saturating_sub(count);
                     let is_first = self.from.is_none() && !self.stream.is_encrypted();
                     if is_first && is_handshake(room) {
-                        return self.refuse(&"it speaks TLS, which this node has no certificate for");
+                        return self.end(&"it speaks TLS, which this node has no certificate for");
                     }
                     self.decoder.feed(room.get(..count).unwrap_or_default());
                     if !self.hand_on(me, secret, hear) {
-                        return false;
+                        return Received::Over;
                     }
                     // A socket that gave less than was asked for has nothing left, and the poll tells of more. What is
                     // decrypted comes record by record.
                     if count < room.len() && !is_closed && !self.stream.is_encrypted() {
-                        return true;
+                        return Received::All;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::All,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.get_ref().is_some_and(|error| error.is::<NoTls>()) => {
-                    return self.refuse(&"it does not speak TLS, which this node expects");
+                    return self.end(&"it does not speak TLS, which this node expects");
                 }
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => return self.refuse(&error),
-                Err(_) => return false,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return self.end(&error),
+                Err(_) => return Received::Over,
             }
         }
+        Received::More
+    }
+
+    fn end(&self, why: &dyn std::fmt::Display) -> Received {
+        self.refuse(why);
+        Received::Over
     }
 
     fn hand_on(
@@ -132,5 +154,52 @@ impl Heard {
     pub(super) fn hang_up(&mut self, registry: &Registry) {
         // It is closed all the same.
         drop(registry.deregister(self.stream.socket_mut()));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test has sockets of its own")]
+mod tests {
+    use super::*;
+    use crate::peer::codec;
+    use atoll_replica::{Message, Version};
+    use atoll_wire::{Flags, Kind, encode_frame};
+    use std::io::Write;
+
+    fn frame(body: &[u8], out: &mut Vec<u8>) {
+        encode_frame(out, Kind::Request, Flags { more: false, last: true }, 0, body);
+    }
+
+    #[test]
+    fn a_node_that_says_very_much_leaves_others_their_turn() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut said = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut heard = Heard::new(Stream::plain(TcpStream::from_std(socket)));
+        let (mut body, mut words, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        Greeting { node: NodeId(2), incarnation: Incarnation(1) }.encode(None, &mut body);
+        frame(&body, &mut all);
+        body.clear();
+        codec::encode(&Message::TableIs { version: Version(7) }, &mut body);
+        frame(&body, &mut words);
+        let count = (3 * TURN_BYTES) / words.len();
+        (0..count).for_each(|_| all.extend_from_slice(&words));
+        let writer = std::thread::spawn(move || said.write_all(&all).map(|()| said));
+        let (mut room, mut each, mut last) = (vec![0; ROOM_BYTES], Vec::new(), Received::All);
+        while each.iter().sum::<usize>() < count {
+            let mut taken = 0;
+            last = heard.receive((&mut room, true), NodeId(1), None, &mut |_, _, _| taken += 1);
+            assert_ne!(last, Received::Over);
+            let bytes = taken * words.len();
+            assert!(bytes <= TURN_BYTES + ROOM_BYTES, "{bytes} at once");
+            assert!(last == Received::More || bytes < TURN_BYTES, "nobody would ask for the rest");
+            each.push(taken);
+        }
+        assert_ne!(last, Received::Over);
+        drop(writer.join().unwrap().unwrap());
+        while last != Received::Over {
+            last = heard.receive((&mut room, true), NodeId(1), None, &mut |_, _, _| ());
+        }
     }
 }
