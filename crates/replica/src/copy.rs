@@ -3,7 +3,7 @@
 //! Invariant: what is committed is never truncated; what is applied is committed.
 //! Invariant: `verified` never exceeds what is known to be in the log of this epoch's primary.
 
-use crate::log::Log;
+use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
 use crate::{
@@ -143,7 +143,8 @@ impl Replicated {
         };
         self.commit(known, None, around);
         self.send(from, SlotMessage::Appended { matched: self.matched() }, around);
-        self.trim(self.committed, around.options);
+        let needed = Needed { behind: self.committed, held_behind: None };
+        self.trim(needed, around.options);
     }
 
     /// Whether this copy has that entry.
@@ -263,8 +264,8 @@ impl Replicated {
         }
     }
 
-    pub(crate) fn trim(&mut self, needed_behind: Sequence, options: &Options) {
-        self.log.trim(self.committed, needed_behind, options.kept_entries);
+    pub(crate) fn trim(&mut self, needed: Needed, options: &Options) {
+        self.log.trim(self.committed, needed, options.kept_entries);
     }
 
     /// Whether cells up to this entry are newer than what is here.

@@ -15,6 +15,15 @@ pub(crate) struct Log {
     applied_bytes: usize,
 }
 
+/// What others need of a log whose entries are applied here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needed {
+    /// Somebody lacks the entries behind this one.
+    pub(crate) behind: Sequence,
+    /// Somebody is on its way from here to the end of the log: more is kept for it, since it cannot be sent cells once more each time.
+    pub(crate) held_behind: Option<Sequence>,
+}
+
 impl Log {
     /// A log whose entries up to `base` are applied and gone.
     pub(crate) fn behind(base: Position) -> Self {
@@ -78,9 +87,9 @@ impl Log {
         found
     }
 
-    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not long: whoever needs
-    /// others is sent cells.
-    pub(crate) fn trim(&mut self, applied: Sequence, needed_behind: Sequence, kept: usize) {
+    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not long, and for those that
+    /// are held: whoever needs others is sent cells.
+    pub(crate) fn trim(&mut self, applied: Sequence, needed: Needed, kept: usize) {
         let newly = self.entries.iter().skip(self.applied);
         for entry in newly.take_while(|entry| entry.position.sequence <= applied) {
             self.applied += 1;
@@ -89,10 +98,13 @@ impl Log {
         while let Some(first) = self.entries.front() {
             let sequence = first.position.sequence;
             let behind_applied = applied.0.saturating_sub(sequence.0);
-            let is_needed = sequence > needed_behind
+            let is_needed = sequence > needed.behind
                 && behind_applied < kept as u64
                 && self.applied_bytes <= KEPT_BYTES_MAX;
-            if sequence > applied || is_needed {
+            let is_held = needed.held_behind.is_some_and(|from| sequence > from)
+                && behind_applied < HELD_MAX
+                && self.applied_bytes <= HELD_BYTES_MAX;
+            if sequence > applied || is_needed || is_held {
                 break;
             }
             self.base = first.position;
@@ -106,6 +118,10 @@ impl Log {
 /// Bytes of applied entries that are kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// The same, and how many they are, where somebody is on its way: about the writes of a few seconds.
+const HELD_BYTES_MAX: usize = 64 << 20;
+const HELD_MAX: u64 = 1 << 18;
+
 /// What an entry takes in a message beside its body, about.
 const ENTRY_BYTES: usize = 32;
 
@@ -116,6 +132,10 @@ mod tests {
 
     fn position(epoch: u64, sequence: u64) -> Position {
         Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
+    }
+
+    fn needed(behind: u64) -> Needed {
+        Needed { behind: Sequence(behind), held_behind: None }
     }
 
     fn log(base: u64, last: u64) -> Log {
@@ -146,12 +166,29 @@ mod tests {
     #[test]
     fn what_is_applied_goes_but_for_what_somebody_needs() {
         let mut long = log(0, 10);
-        long.trim(Sequence(8), Sequence(6), 100);
+        long.trim(Sequence(8), needed(6), 100);
         assert_eq!(long.base().sequence, Sequence(6), "behind 6 somebody needs them");
-        long.trim(Sequence(8), Sequence(0), 1);
+        long.trim(Sequence(8), needed(0), 1);
         assert_eq!(long.base().sequence, Sequence(7), "one applied entry is kept");
         assert!(long.truncate_behind(Sequence(9)) && !long.truncate_behind(Sequence(9)));
         assert_eq!(long.last().sequence, Sequence(9));
+    }
+
+    #[test]
+    fn what_is_held_for_a_copy_on_its_way_stays_as_long_as_it_is_not_too_much() {
+        let held = Needed { behind: Sequence(0), held_behind: Some(Sequence(20)) };
+        let mut long = log(0, 100);
+        long.trim(Sequence(90), held, 1);
+        assert_eq!(long.base().sequence, Sequence(20));
+        long.trim(Sequence(90), needed(0), 1);
+        assert_eq!(long.base().sequence, Sequence(89), "nobody is on its way any more");
+        let mut long = Log::behind(position(1, 0));
+        let body: std::sync::Arc<[u8]> = vec![7; HELD_BYTES_MAX / 4].into();
+        for sequence in 1..=9 {
+            long.push(Entry { position: position(2, sequence), time_ms: 0, body: body.clone() });
+        }
+        long.trim(Sequence(9), Needed { behind: Sequence(0), held_behind: Some(Sequence(1)) }, 100);
+        assert_eq!(long.base().sequence, Sequence(5));
     }
 
     #[test]
@@ -161,13 +198,13 @@ mod tests {
         for sequence in 1..=5 {
             long.push(Entry { position: position(2, sequence), time_ms: 0, body: half.clone() });
         }
-        long.trim(Sequence(2), Sequence(0), 100);
+        long.trim(Sequence(2), needed(0), 100);
         assert_eq!(long.base().sequence, Sequence(0), "those that are not applied do not count");
-        long.trim(Sequence(4), Sequence(0), 100);
+        long.trim(Sequence(4), needed(0), 100);
         assert_eq!(long.base().sequence, Sequence(2), "two fit");
         long.truncate_behind(Sequence(3));
         long.push(Entry { position: position(3, 4), time_ms: 0, body: half });
-        long.trim(Sequence(4), Sequence(0), 100);
+        long.trim(Sequence(4), needed(0), 100);
         assert_eq!(long.base().sequence, Sequence(2), "what was cut off does not count");
     }
 }

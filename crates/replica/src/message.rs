@@ -133,6 +133,16 @@ pub enum Input {
         /// The date of that entry.
         time_ms: u64,
     },
+    /// The cells that go to another node, in answer to an [`Effect::Transfer`], are those up to this entry: those behind it are kept for
+    /// it as long as they are not too many.
+    TransferBegan {
+        /// The slot.
+        slot: Slot,
+        /// To whom they go.
+        to: NodeId,
+        /// The last entry that was applied to these cells.
+        position: Position,
+    },
     /// Nothing came to be sent for this slot, or it was lost: it may be asked for again.
     TransferEnded {
         /// The slot.

@@ -10,6 +10,7 @@ mod reads;
 use crate::copy::{Around, Replicated};
 use crate::held::{Held, Request, Write};
 use crate::lease::Leases;
+use crate::log::Needed;
 use crate::planted::{self, Bug};
 use crate::{
     Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, SlotMessage, Table,
@@ -36,6 +37,16 @@ struct Peer {
     /// Since when it owes an answer.
     owes_since: Option<Moment>,
     transfer_at: Option<Moment>,
+    /// It is on its way from cells up to this entry, or came so far from there: what is behind it is kept until the copy is in sync.
+    held_from: Option<Sequence>,
+}
+
+impl Peer {
+    /// Behind which entry all are kept for it: for one that nobody hears none are.
+    fn held_behind(&self, around: &Around<'_>) -> Option<Sequence> {
+        let patience_us = 10 * around.options.suspect_us;
+        self.held_from.filter(|_| around.now < self.heard_at.after(patience_us))
+    }
 }
 
 /// A copy that is about to be counted in.
@@ -207,6 +218,7 @@ impl Replicated {
                 sent_at: around.now,
                 owes_since: Some(around.now),
                 transfer_at: None,
+                held_from: None,
             });
         }
         for at in 0..primary.peers.len() {
@@ -230,7 +242,7 @@ impl Replicated {
             peer.incarnation = incarnation;
             if is_met {
                 (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
-                (peer.is_known, peer.transfer_at) = (false, None);
+                (peer.is_known, peer.transfer_at, peer.held_from) = (false, None, None);
                 // The group refuses for ever what was proposed for the life before.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
                 self.send_entries(&mut primary, at, true, around);
@@ -319,6 +331,13 @@ impl Replicated {
         }
     }
 
+    /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile is gone, would need others,
+    /// and where much is written for ever.
+    pub(crate) fn transfer_began(&mut self, to: NodeId, position: Sequence) {
+        let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
+        peers.filter(|peer| peer.node == to).for_each(|peer| peer.held_from = Some(position));
+    }
+
     pub(crate) fn transfer_ended(&mut self, to: NodeId) {
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
         peers.filter(|peer| peer.node == to).for_each(|peer| peer.transfer_at = None);
@@ -335,6 +354,7 @@ impl Replicated {
             peer.is_known = true;
             peer.matched = matched.min(last).max(peer.matched);
             peer.sent = peer.sent.max(peer.matched);
+            peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
             peer.heard_at = around.now;
             peer.owes_since = match peer.matched < peer.sent {
                 true if has_more => Some(around.now),
@@ -388,7 +408,9 @@ impl Replicated {
         if let Some(&through) = had.get(skipped) {
             self.commit(through, Some(&mut primary), around);
         }
-        let needed = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
+        let behind = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
+        let held_behind = primary.peers.iter().filter_map(|peer| peer.held_behind(around)).min();
+        let needed = Needed { behind, held_behind };
         self.primary = Some(primary);
         self.trim(needed, around.options);
     }

@@ -122,6 +122,9 @@ impl Replica {
                     }
                 });
             }
+            Input::TransferBegan { slot, to, position } => {
+                self.with(slot, now, effects, |copy, _| copy.transfer_began(to, position.sequence));
+            }
             Input::TransferEnded { slot, to } => {
                 self.with(slot, now, effects, |copy, _| copy.transfer_ended(to));
             }

@@ -152,6 +152,39 @@ fn a_node_that_lost_everything_gets_the_cells_and_then_counts_again() {
 }
 
 #[test]
+fn a_copy_catches_up_with_a_slot_in_which_much_is_written_while_its_cells_are_on_their_way() {
+    let options = Options { kept_entries: 2, nearly_caught_up: 1, ..Options::default() };
+    let mut ring = Ring::of(3, 3, &options);
+    ring.pass(100);
+    ring.write(1, 1);
+    ring.pass(100);
+    ring.kill(3);
+    ring.fail(3);
+    (2..=10).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(100);
+    ring.start(NodeId(3), &options, Survived::Nothing);
+    ring.settle();
+    while ring.transfers.is_empty() {
+        ring.tick();
+    }
+    assert_eq!(std::mem::take(&mut ring.transfers), [(NodeId(1), NodeId(3))]);
+    let cells = ring.nodes[&NodeId(1)].applied.clone();
+    let (position, time_ms) = (cells[9].position, cells[9].time_ms);
+    ring.give(NodeId(1), Input::TransferBegan { slot: SLOT, to: NodeId(3), position });
+    for ticket in 11..=60 {
+        ring.write(1, ticket);
+        ring.tick();
+    }
+    assert_eq!(ring.told(60), Some(Told::Written));
+    let there = ring.nodes.get_mut(&NodeId(3)).unwrap();
+    (there.log, there.applied) = (cells.clone(), cells);
+    ring.give(NodeId(3), Input::Installed { slot: SLOT, position, time_ms });
+    (0..20).for_each(|_| ring.tick());
+    assert_eq!(ring.transfers, [], "what came meanwhile was kept for it");
+    assert_eq!(ring.applied(3), (1..=60).collect::<Vec<_>>());
+}
+
+#[test]
 fn after_a_total_outage_everything_acknowledged_is_there() {
     let mut ring = three();
     (1..=5).for_each(|ticket| ring.write(1, ticket));

@@ -288,6 +288,8 @@ impl World {
         let there = self.node(node).process.as_ref();
         let Some(live) = there.and_then(|process| process.slots.get(&slot)) else { return };
         let cells = Box::new(live.cells_of(slot));
+        let position = cells.position;
+        self.give(node, Input::TransferBegan { slot, to, position });
         let mut whole_at = Some(self.now);
         for _ in 0..self.random.u8(1..=4) {
             let arrivals = self.network.arrivals((node, to), self.now, &mut self.random, &mut self.counts);

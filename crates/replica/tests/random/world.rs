@@ -389,6 +389,9 @@ impl World {
     fn transfer(&mut self, node: NodeId, to: NodeId) {
         self.counts.count("transfer");
         let applied = self.nodes[&node].applied.clone();
+        if let Some(last) = applied.last() {
+            self.give(node, Input::TransferBegan { slot: SLOT, to, position: last.position });
+        }
         if self.travels(node, to) > 0 {
             let delay = self.delay() + 1_000;
             self.at(delay, Event::Cells { node: to, applied });

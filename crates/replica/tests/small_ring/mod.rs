@@ -182,6 +182,16 @@ impl Ring {
         }
     }
 
+    /// Some time passes, with all that is said; nothing is decided and no cells come.
+    pub fn tick(&mut self) {
+        self.now = self.now.after(20_000);
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.give(node, Input::GroupHeard { asked_at: self.now });
+            self.give(node, Input::Tick);
+        }
+        self.settle();
+    }
+
     pub fn transfer(&mut self, from: NodeId, to: NodeId) {
         let applied = self.nodes[&from].applied.clone();
         let last = applied.last().unwrap();

@@ -54,9 +54,14 @@ impl Copies {
     /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
     pub(crate) fn send_pieces(&mut self, now: Now) -> Result<bool, NodeError> {
         let outgoing = self.moves.outgoing.take();
-        let (mut ended, mut left, mut room) = (Vec::new(), Vec::new(), ROUND_BYTES);
+        let (mut began, mut ended, mut left, mut room) = (Vec::new(), Vec::new(), Vec::new(), ROUND_BYTES);
         for mut one in outgoing {
-            if self.send_some(&mut one, &mut room)? {
+            let waited = one.begun.is_none();
+            let is_over = self.send_some(&mut one, &mut room)?;
+            if let Some(begun) = one.begun.as_ref().filter(|_| waited) {
+                began.push(Input::TransferBegan { slot: one.slot, to: one.to, position: begun.position });
+            }
+            if is_over {
                 ended.push((one.slot, one.to));
             } else {
                 left.push(one);
@@ -64,6 +69,9 @@ impl Copies {
         }
         let has_more = room == 0 && !left.is_empty();
         self.moves.outgoing.put_back(left, &ended);
+        for input in began {
+            self.step(now, input)?;
+        }
         for (slot, to) in ended {
             self.step(now, Input::TransferEnded { slot, to })?;
         }
