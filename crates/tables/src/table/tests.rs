@@ -287,7 +287,7 @@ fn long_list() -> String {
 async fn a_delete_whose_condition_is_too_long_once_it_is_stored_is_refused() {
     let (_, table) = run_of(1).await;
     let refused = table.delete(None, None, Some(&long_list())).await.unwrap_err();
-    assert_eq!(refused.kind(), atoll_errors::ErrorKind::Limit, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
     assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 10);
 }
 
