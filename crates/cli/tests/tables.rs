@@ -295,6 +295,32 @@ fn a_run_that_no_import_made_is_left_alone() {
 }
 
 #[test]
+fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    place.write("other.csv", csv(1..2, 7));
+    let unsaid = atoll(&place, "table append t one.csv --run r --ranks 2");
+    assert!(unsaid.fails(2).contains("which step it writes"), "{}", unsaid.stderr);
+    assert!(unsaid.stderr.contains("--step N"), "{}", unsaid.stderr);
+    atoll(&place, "table append t one.csv --run r --ranks 2 --step 3").text();
+    // What another process brings as the same block is not in, and that is no secret.
+    let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3");
+    assert!(again.text().contains("step 3 of run r was there already"), "{}", again.text());
+    let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3 --json").json();
+    assert_eq!((&again["already_there"], &again["rows"]), (&true.into(), &0.into()));
+    // Those that race take a step each.
+    let first = atoll(&place, "table append t one.csv --run s --json").json();
+    assert_eq!((&first["already_there"], &first["rows"]), (&false.into(), &5.into()));
+    let append = words("--store data table append t other.csv --run s --json");
+    let racing: Vec<_> = (0..4).map(|_| place.spawn(&append)).collect();
+    let answers = racing.into_iter().map(|child| Answer::from(child.wait_with_output().unwrap()));
+    let steps: BTreeSet<u64> = answers.map(|answer| answer.json()["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..5).collect());
+    assert_eq!(sorted(&place, "--run s").len(), 5 + 4 * 7);
+}
+
+#[test]
 fn steps_that_fall_are_told_with_the_way_out() {
     let place = Place::new();
     atoll(&place, CREATE).text();

@@ -2,7 +2,7 @@
 
 use super::codec::tight_box;
 use super::ledger::{Fate, create};
-use super::line::{Answer, Lane, Place};
+use super::line::{Answer, Lane, Place, Ready};
 use super::query::NewIds;
 use super::{Table, TableError, check_name};
 use crate::block::{BlockError, Written, write_block};
@@ -103,7 +103,25 @@ impl Table {
     ) -> Result<Version, TableError> {
         let ids = vec![id.clone()];
         self.notice_columns([rows]).await?;
-        self.append_encoded(ids, |table| Ok(vec![table.encode(id, time, rows)?])).await
+        let made = self.append_encoded(ids, false, |table| Ok(vec![table.encode(id, time, rows)?])).await?;
+        Ok(made.unwrap_or_else(|| self.ledger.known_version()))
+    }
+
+    /// As [`Table::append_at`], for whoever has to know whether the rows are in: none if the table had this block
+    /// already, be its rows these or others. Then nothing was changed, and nothing of these rows is kept. It shares
+    /// no write with others.
+    ///
+    /// # Errors
+    /// As [`Table::append`].
+    pub async fn append_new(
+        &self,
+        id: BlockId,
+        time: Option<f64>,
+        rows: &RecordBatch,
+    ) -> Result<Option<Version>, TableError> {
+        let ids = vec![id.clone()];
+        self.notice_columns([rows]).await?;
+        self.append_encoded(ids, true, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
     /// As [`Table::append_at`], for several blocks that become true in one version, or none of them does.
@@ -118,7 +136,8 @@ impl Table {
         self.notice_columns(blocks.iter().map(|(_, _, rows)| rows)).await?;
         let encode =
             |(id, time, rows): &(BlockId, Option<f64>, RecordBatch)| self.encode(id.clone(), *time, rows);
-        self.append_encoded(ids, |_| blocks.iter().map(encode).collect()).await
+        let made = self.append_encoded(ids, false, |_| blocks.iter().map(encode).collect()).await?;
+        Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
     /// Looks for columns that somebody else added, if rows have more than this handle knows of.
@@ -133,13 +152,15 @@ impl Table {
         Ok(())
     }
 
-    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail.
+    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail. None if the
+    /// table had the blocks already.
     async fn append_encoded(
         &self,
         ids: Vec<BlockId>,
+        is_alone: bool,
         encode: impl FnOnce(&Self) -> Result<Vec<Encoded>, TableError>,
-    ) -> Result<Version, TableError> {
-        let Some(first) = ids.first().cloned() else { return self.version().await };
+    ) -> Result<Option<Version>, TableError> {
+        let Some(first) = ids.first().cloned() else { return self.version().await.map(Some) };
         let lanes: Vec<Lane> = ids.iter().map(|id| (id.run.clone(), id.attempt, id.rank)).collect();
         let mut place = self.line.join(lanes);
         let encoded = encode(self)?;
@@ -148,11 +169,10 @@ impl Table {
             let session = self.ledger.session().await?.id;
             let put = encoded.iter().map(|block| self.put_block(block, session));
             let blocks = futures::future::try_join_all(put).await?;
-            match self.commit_or_clear(&mut place, blocks, &new, session).await? {
-                Answer::Fate(Fate::Made(version)) => return Ok(version),
-                Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => {
-                    return Ok(self.ledger.known_version());
-                }
+            let ready = Ready { blocks, ids: new.clone(), session, is_alone };
+            match self.commit_or_clear(&mut place, ready).await? {
+                Answer::Fate(Fate::Made(version)) => return Ok(Some(version)),
+                Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => return Ok(None),
                 Answer::Fate(Fate::Refused(error)) => return Err(error.into()),
                 Answer::Fate(Fate::Forgotten) => {
                     return Err(TableError::Forgotten { table: self.name.clone() });
@@ -168,16 +188,10 @@ impl Table {
 
     /// Commits blocks. If the table has been dropped, or has their ids already, their objects go too, since no
     /// version will name them.
-    async fn commit_or_clear(
-        &self,
-        place: &mut Place<'_>,
-        blocks: Vec<Block>,
-        ids: &[Arc<NewIds>],
-        session: SessionId,
-    ) -> Result<Answer, TableError> {
+    async fn commit_or_clear(&self, place: &mut Place<'_>, ready: Ready) -> Result<Answer, TableError> {
         let written: Vec<ObjectId> =
-            blocks.iter().filter_map(|block| block.piece.as_ref()).map(|piece| piece.object).collect();
-        let answer = place.commit(self, blocks, ids, session).await;
+            ready.blocks.iter().filter_map(|block| block.piece.as_ref()).map(|piece| piece.object).collect();
+        let answer = place.commit(self, ready).await;
         if let Err(TableError::NotFound { .. })
         | Ok(
             Answer::Failed(TableError::NotFound { .. })

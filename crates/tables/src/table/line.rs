@@ -78,12 +78,15 @@ enum Standing {
     Taken,
 }
 
+/// Blocks whose objects are there.
 #[derive(Clone)]
-struct Ready {
-    blocks: Vec<Block>,
+pub(super) struct Ready {
+    pub(super) blocks: Vec<Block>,
     /// Of these blocks, where ids are unique.
-    ids: Vec<Arc<NewIds>>,
-    session: SessionId,
+    pub(super) ids: Vec<Arc<NewIds>>,
+    pub(super) session: SessionId,
+    /// Whether nobody is taken along with it: an edit that is new in part does not tell which part.
+    pub(super) is_alone: bool,
 }
 
 /// A place in the line; dropping it leaves the line.
@@ -158,8 +161,10 @@ impl Members {
                     member.standing = Standing::Writing;
                     member.say(Answer::Anew);
                 }
-                Standing::Ready(ready) if is_free && blocks < BLOCKS_MAX => {
-                    blocks += ready.blocks.len();
+                Standing::Ready(ready)
+                    if is_free && blocks < BLOCKS_MAX && (taken.is_empty() || !ready.is_alone) =>
+                {
+                    blocks += if ready.is_alone { BLOCKS_MAX } else { ready.blocks.len() };
                     taken.push_back((member.ticket, ready));
                     continue;
                 }
@@ -312,14 +317,7 @@ impl Drop for Group<'_> {
 
 impl Place<'_> {
     /// Waits until the blocks, whose objects are there, are committed.
-    pub(super) async fn commit(
-        &mut self,
-        table: &Table,
-        blocks: Vec<Block>,
-        ids: &[Arc<NewIds>],
-        session: SessionId,
-    ) -> Result<Answer, TableError> {
-        let ready = Ready { blocks, ids: ids.to_vec(), session };
+    pub(super) async fn commit(&mut self, table: &Table, ready: Ready) -> Result<Answer, TableError> {
         let Some(mut may_commit) = self.ready(ready) else { return Ok(Answer::Behind) };
         loop {
             let answer = if may_commit {

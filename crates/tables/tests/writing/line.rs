@@ -55,6 +55,26 @@ async fn several_blocks_given_at_once_are_seen_together_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn whoever_asks_is_told_that_a_block_was_there_already_also_beside_others_that_are_new() {
+    let (door, store, table) = table().await;
+    let given = rows(1, 0, 10);
+    let made = table.append_new(block("a", 1, 1, 0), None, &given).await.unwrap();
+    assert_eq!(made, Some(table.version().await.unwrap()));
+    assert_eq!(table.append_new(block("a", 1, 1, 0), None, &given).await.unwrap(), None, "again");
+    // The first commit takes its time, and meanwhile the others gather.
+    door.held_commits.store(1, Ordering::SeqCst);
+    let (second, other, third) = (rows(1, 100, 10), rows(1, 500, 3), rows(2, 100, 10));
+    let appends = async {
+        let new = join(table.append(block("a", 1, 1, 1), &second), table.append(block("a", 1, 2, 1), &third));
+        join(new, table.append_new(block("a", 1, 1, 0), None, &other)).await
+    };
+    let release = async { door.gate.add_permits(1) };
+    let (((second, third), told), ()) = join(appends, release).await;
+    assert_eq!((second.is_ok(), third.is_ok(), told.unwrap()), (true, true, None));
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20)], "nothing of the other rows was kept");
+}
+
+#[tokio::test]
 async fn the_steps_of_a_rank_become_true_in_order_however_long_their_objects_take() {
     let (door, store, table) = table().await;
     door.held.store(1, Ordering::SeqCst);

@@ -9,7 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Input, PartLimits, RowFileError, open};
-use atoll_tables::protocol::BlockId;
+use atoll_tables::protocol::{BlockId, EditError, Version};
+use atoll_tables::{RunSummary, Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ pub struct Append {
     /// The run that the step belongs to
     #[arg(long, value_name = "NAME")]
     run: String,
-    /// The step; steps of a run rise. By default the one after the last
+    /// The step; steps of a run rise. By default the one after the last, of one rank
     #[arg(long, value_name = "N")]
     step: Option<u64>,
     /// The time of the step
@@ -43,12 +44,32 @@ pub struct Append {
     file_options: FileOptions,
 }
 
+/// What became of the rows.
+struct Appended {
+    step: u64,
+    version: Version,
+    /// Whether the table did not have the block already.
+    is_new: bool,
+}
+
+/// The step behind the last one of a run.
+fn after(known: Option<&RunSummary>) -> u64 {
+    known.and_then(|known| known.last_complete).map_or(0, |last| last.saturating_add(1))
+}
+
 impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        if self.ranks > 1 && self.step.is_none() {
+            return Err(Failure::Usage {
+                problem: "of several ranks each has to say which step it writes".to_owned(),
+                hint: "add --step N, the same for every rank, and --attempt N --rank N for the ranks after 0"
+                    .to_owned(),
+            });
+        }
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
-        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
-        let after_last = known.as_ref().and_then(|known| known.last_complete).map_or(0, |last| last + 1);
+        let known = self.known(&table).await?;
+        let after_last = after(known.as_ref());
         let attempt = match (self.attempt, known) {
             (Some(attempt), _) => {
                 table.begin(&self.run, attempt, self.ranks).await?;
@@ -57,24 +78,84 @@ impl Append {
             (None, Some(known)) if known.ranks == self.ranks => known.attempt,
             (None, _) => table.begin_next(&self.run, self.ranks).await?,
         };
-        let step = self.step.unwrap_or(after_last);
-        let id = BlockId { run: self.run.as_str().into(), attempt, step, rank: self.rank };
-        let version = table.append_at(id, self.time, &rows).await?;
+        let appended = match self.step {
+            Some(step) => self.append_as(&table, attempt, step, &rows).await?,
+            None => self.append_behind(&table, attempt, after_last, &rows).await?,
+        };
         table.close().await?;
-        let count = rows.num_rows();
+        self.tell(session, attempt, rows.num_rows(), skipped, &appended)
+    }
+
+    async fn known(&self, table: &Table) -> Result<Option<RunSummary>, Failure> {
+        Ok(table.runs().await?.into_iter().find(|summary| summary.name == self.run))
+    }
+
+    /// Appends the rows as a step that was named. Naming it again is harmless, so that a retry is.
+    async fn append_as(
+        &self,
+        table: &Table,
+        attempt: u64,
+        step: u64,
+        rows: &RecordBatch,
+    ) -> Result<Appended, Failure> {
+        let id = BlockId { run: self.run.as_str().into(), attempt, step, rank: self.rank };
+        let made = table.append_new(id, self.time, rows).await?;
+        let version = match made {
+            Some(version) => version,
+            None => table.version().await?,
+        };
+        Ok(Appended { step, version, is_new: made.is_some() })
+    }
+
+    /// Appends the rows as the step behind the last one, whoever else does the same meanwhile.
+    async fn append_behind(
+        &self,
+        table: &Table,
+        attempt: u64,
+        mut step: u64,
+        rows: &RecordBatch,
+    ) -> Result<Appended, Failure> {
+        loop {
+            match self.append_as(table, attempt, step, rows).await {
+                Ok(appended) if appended.is_new => return Ok(appended),
+                // Somebody else took it, or a later one, in between.
+                Ok(_) | Err(Failure::Table(TableError::Edit(EditError::StepOrder { .. }))) => {
+                    let last = Failure::Usage {
+                        problem: format!("no step comes after step {step} of run {}", self.run),
+                        hint: "choose another name with --run".to_owned(),
+                    };
+                    let next = step.checked_add(1).ok_or(last)?;
+                    step = next.max(after(self.known(table).await?.as_ref()));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        session: &Session,
+        attempt: u64,
+        rows: usize,
+        skipped: usize,
+        appended: &Appended,
+    ) -> Result<(), Failure> {
+        let (run, Appended { step, version, is_new }) = (&self.run, appended);
         session.output.either(
             || {
+                if !is_new {
+                    return format!(
+                        "step {step} of run {run} was there already, and nothing was appended: version {version}"
+                    );
+                }
                 let without =
                     if skipped == 0 { String::new() } else { format!(", without {skipped} bad records") };
-                format!(
-                    "appended {count} rows{without} as step {step} of run {}: version {version}",
-                    self.run
-                )
+                format!("appended {rows} rows{without} as step {step} of run {run}: version {version}")
             },
             || {
                 json!({
-                    "run": self.run, "attempt": attempt, "step": step, "rows": count, "skipped": skipped,
-                    "version": version.0,
+                    "run": run, "attempt": attempt, "step": step, "rows": if *is_new { rows } else { 0 },
+                    "skipped": skipped, "version": version.0, "already_there": !is_new,
                 })
             },
         )
