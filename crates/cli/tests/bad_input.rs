@@ -126,6 +126,41 @@ fn a_schema_that_drifts_is_refused_by_column_and_can_be_renamed_or_passed_over()
 }
 
 #[test]
+fn steps_that_fall_are_refused_each_time_with_the_way_out() {
+    let place = created("");
+    for again in 0..2 {
+        let refused = import(&place, "falls.csv", "1,5,0,a\n1,3,0,a\n");
+        assert!(refused.fails(2).contains("step 3 comes after step 5"), "{again}: {}", refused.stderr);
+        assert!(refused.stderr.contains("--parts"), "{}", refused.stderr);
+        assert_eq!(count(&place, ""), 1);
+    }
+    atoll(&place, "table import t falls.csv --run parts --parts").text();
+    assert_eq!(count(&place, "--run parts"), 2);
+}
+
+#[test]
+fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
+    for packed in ["", "--packed"] {
+        let place = created("");
+        let whole = (0..40).map(|row| format!("{row},{},0.5,a\n", row / 10)).collect::<String>();
+        // While it was being written, seven rows of the third step were there.
+        let half: String = whole.split_inclusive('\n').take(27).collect();
+        place.write("run.csv", format!("pid,step,x,name\n{half}"));
+        let import = format!("table import t run.csv {packed}");
+        assert!(atoll(&place, &import).text().contains("imported 27 rows in 3 steps"));
+        place.write("run.csv", format!("pid,step,x,name\n{whole}"));
+        let refused = atoll(&place, &import);
+        let told = refused.fails(11);
+        assert!(told.contains("run \"run\" has 7 rows of step 2, and run.csv has more"), "{told}");
+        assert!(told.contains("--restart"), "{told}");
+        assert_eq!(count(&place, ""), 27, "nothing behind the gap is in");
+        atoll(&place, &format!("{import} --restart")).text();
+        assert_eq!(count(&place, ""), 40);
+        assert!(atoll(&place, &import).text().contains("imported 0 rows"));
+    }
+}
+
+#[test]
 fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
     let place = created("");
     assert_eq!(atoll(&place, "table query t --format csv").text(), "pid,step,x,name\n");

@@ -321,17 +321,6 @@ fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
 }
 
 #[test]
-fn steps_that_fall_are_told_with_the_way_out() {
-    let place = Place::new();
-    atoll(&place, CREATE).text();
-    place.write("falls.csv", "pid,step,x,name\n1,5,0,a\n1,3,0,a\n");
-    let refused = atoll(&place, "table import t falls.csv");
-    assert!(refused.fails(2).contains("step 3 comes after step 5"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("--parts"), "{}", refused.stderr);
-    atoll(&place, "table import t falls.csv --run sorted --parts").text();
-}
-
-#[test]
 fn a_schema_that_info_writes_makes_the_same_table() {
     let place = filled();
     let schema = atoll(&place, "table info t --schema");

@@ -22,7 +22,7 @@ use atoll_options::Section;
 use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
 use atoll_tables::Table;
 use clap::Args;
-use cut::{Cutter, Grouping, Message};
+use cut::{Cutter, Grouping, Message, There};
 use mark::Mark;
 use serde_json::json;
 use sink::Sink;
@@ -167,8 +167,15 @@ impl Import {
         if self.input().bytes().is_some() {
             session.hint_on_interrupt("the steps that were read are in; the same command goes on from there");
         }
+        let there = match done {
+            Some(step) => {
+                let last = table.steps(Some(&run)).await?.pop().filter(|last| last.step == step);
+                Some(There { run: run.clone(), step, rows: last.map(|last| last.rows) })
+            }
+            None => None,
+        };
         let mut imported = Imported { last: done, ..Imported::default() };
-        match self.read_all(session, &table, reader, grouping, (&run, attempt, done), &mut imported).await {
+        match self.read_all(session, &table, reader, grouping, (&run, attempt, there), &mut imported).await {
             Ok(()) => {
                 table.close().await?;
                 tell(session, &run, &imported, done)
@@ -247,14 +254,14 @@ impl Import {
         table: &Table,
         reader: Box<dyn RowReader>,
         grouping: Grouping,
-        (run, attempt, done): (&str, u64, Option<u64>),
+        (run, attempt, there): (&str, u64, Option<There>),
         imported: &mut Imported,
     ) -> Result<(), Failure> {
         let window = ImportSection::from_settings(&session.settings)?.window.0;
         let bytes = usize::try_from(window).unwrap_or(usize::MAX).clamp(1 << 10, 32 << 20);
         let limits = PartLimits { rows: PART_ROWS_MAX, bytes };
         let (sender, mut messages) = mpsc::channel(1);
-        let mut cutter = Cutter::new(reader, self.input().name(), grouping, limits, done);
+        let mut cutter = Cutter::new(reader, self.input().name(), grouping, limits, there);
         tokio::task::spawn_blocking(move || cutter.run(&sender));
         let is_barred = self.progress == ProgressReport::Auto && !session.output.is_json();
         let progress = Progress::bytes(self.input().bytes(), is_barred);

@@ -28,6 +28,15 @@ pub(super) enum Grouping {
     Parts,
 }
 
+/// How far the table has a run.
+pub(super) struct There {
+    pub(super) run: String,
+    /// Its last step.
+    pub(super) step: u64,
+    /// How many rows came as this step, if it is still listed.
+    pub(super) rows: Option<u64>,
+}
+
 /// What the reading thread says.
 pub(super) enum Message {
     /// The rows of a step.
@@ -42,7 +51,11 @@ pub(super) struct Cutter {
     file: String,
     grouping: Grouping,
     limits: PartLimits,
-    /// The last step that is there already.
+    /// What is there already.
+    there: Option<There>,
+    /// What was passed over of it: the last step that was seen, and how many rows it has.
+    passed: Option<(u64, u64)>,
+    /// The last step that is there already, or was handed over.
     done: Option<u64>,
     skipped: u64,
     /// The step that is coming in, and what has come of it.
@@ -60,9 +73,10 @@ impl Cutter {
         file: String,
         grouping: Grouping,
         limits: PartLimits,
-        done: Option<u64>,
+        there: Option<There>,
     ) -> Self {
-        Self { reader, file, grouping, limits, done, skipped: 0, open: None }
+        let done = there.as_ref().map(|there| there.step);
+        Self { reader, file, grouping, limits, there, passed: None, done, skipped: 0, open: None }
     }
 
     /// Reads to the end, or to the first failure.
@@ -109,6 +123,7 @@ impl Cutter {
             let (step, rows) = (run[0], part.rows.slice(start, run.len()));
             start += run.len();
             if self.done.is_some_and(|done| step <= done) && self.open.is_none() {
+                self.pass(step, run.len() as u64)?;
                 continue;
             }
             match &mut self.open {
@@ -133,14 +148,43 @@ impl Cutter {
     /// Begins a step with its first rows.
     fn begin(&mut self, step: u64, rows: RecordBatch) -> Result<(), Failure> {
         if let Some(before) = self.done.filter(|done| step <= *done) {
-            return Err(Failure::Usage {
-                problem: format!("{}: step {step} comes after step {before}", self.file),
-                hint: "sort the file by step, or take parts of it for steps with --parts".to_owned(),
-            });
+            return Err(self.falls(step, before));
         }
         let bytes = rows.num_rows() * row_bytes(&rows);
         self.open = Some((step, vec![rows], bytes));
         Ok(())
+    }
+
+    /// Passes over rows of a step that is there already.
+    ///
+    /// What the table does not have must not be passed over in silence: steps that fall, and rows that came to the last
+    /// step since, which a file has that was still being written.
+    fn pass(&mut self, step: u64, rows: u64) -> Result<(), Failure> {
+        let before = match self.passed {
+            Some((before, _)) if before > step => return Err(self.falls(step, before)),
+            Some((before, rows)) if before == step => rows,
+            _ => 0,
+        };
+        let passed = before.saturating_add(rows);
+        self.passed = Some((step, passed));
+        match &self.there {
+            Some(There { run, step: last, rows: Some(there) }) if *last == step && passed > *there => {
+                Err(Failure::Run {
+                    run: run.clone(),
+                    problem: format!("has {there} rows of step {step}, and {} has more", self.file),
+                    hint: "once the file is written to the end of a step, import it anew with --restart"
+                        .to_owned(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn falls(&self, step: u64, before: u64) -> Failure {
+        Failure::Usage {
+            problem: format!("{}: step {step} comes after step {before}", self.file),
+            hint: "sort the file by step, or take parts of it for steps with --parts".to_owned(),
+        }
     }
 
     /// Hands the step over that has come in.
