@@ -12,12 +12,14 @@ mod format;
 pub mod fuzz;
 mod part;
 mod read;
+mod size;
 mod write;
 
 pub use error::RowFileError;
 pub use format::Format;
 pub use part::{BadRecord, Part, PartLimits, RowReader};
-pub use read::{Input, ReadOptions, describe, open};
+pub use read::{Input, ReadOptions, describe, ends_in_quotes, open};
+pub use size::{bytes_of, rows_within};
 pub use write::{RowWriter, aligned, writer};
 
 /// The name most like `word`, if one is similar enough to be worth asking about.

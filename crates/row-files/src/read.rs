@@ -17,6 +17,7 @@ mod source;
 mod tests;
 mod text;
 
+pub use comma::ends_in_quotes;
 pub use source::Input;
 
 use crate::{Format, RowFileError, RowReader};

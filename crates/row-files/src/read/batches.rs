@@ -2,9 +2,9 @@
 
 use super::ReadOptions;
 use super::fit::Fit;
-use crate::{Part, PartLimits, RowFileError, RowReader};
+use crate::{Part, PartLimits, RowFileError, RowReader, bytes_of, rows_within};
 use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 
 /// A file of batches.
@@ -48,7 +48,7 @@ impl BatchReader {
         Ok(Self { source, fit, rest: None, rows: 0, failed: None, is_done: false })
     }
 
-    /// The next rows that are not read, at most so many.
+    /// The next rows that are not read, at most so many; one of them may be longer.
     fn take(&mut self, rows_max: usize, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let batch = match self.rest.take() {
             Some(rest) => rest,
@@ -72,7 +72,7 @@ impl BatchReader {
             match taken.and_then(|batch| batch.map(|batch| self.fit.fit(&batch)).transpose()) {
                 Ok(Some(fitted)) => {
                     rows += fitted.num_rows();
-                    bytes += fitted.num_rows() * row_bytes(&fitted);
+                    bytes += bytes_of(&fitted).max(1);
                     gathered.push(fitted);
                 }
                 Ok(None) => self.is_done = true,
@@ -117,24 +117,4 @@ impl RowReader for BatchReader {
         let Some((rows, bytes)) = self.source.size.filter(|(rows, _)| *rows > 0) else { return 0 };
         u64::try_from(u128::from(bytes) * u128::from(self.rows) / u128::from(rows)).unwrap_or(bytes)
     }
-}
-
-/// About how many bytes a row takes: the buffers of a slice are those of the whole, so texts count by a guess.
-fn row_bytes(batch: &RecordBatch) -> usize {
-    width(&batch.schema()).max(1)
-}
-
-fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
-    let whole = batch.get_array_memory_size() / batch.num_rows().max(1);
-    (bytes / row_bytes(batch).max(whole.min(1 << 20))).max(1)
-}
-
-fn width(schema: &Schema) -> usize {
-    let of_field = |field: &arrow_schema::FieldRef| match field.data_type() {
-        arrow_schema::DataType::FixedSizeList(item, len) => {
-            item.data_type().primitive_width().unwrap_or(8) * usize::try_from(*len).unwrap_or(1)
-        }
-        plain => plain.primitive_width().unwrap_or(32),
-    };
-    schema.fields().iter().map(of_field).sum()
 }

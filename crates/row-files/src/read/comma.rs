@@ -58,8 +58,10 @@ impl Comma {
     }
 }
 
-/// Whether a record ends within a field in quotes. A quote within a field that does not begin with one is a letter.
-fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
+/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin with one is
+/// a letter.
+#[must_use]
+pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
     let (mut is_start, mut is_quoted, mut was_quote) = (true, false, false);
     for &byte in record {
         if is_quoted {

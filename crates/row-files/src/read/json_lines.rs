@@ -27,14 +27,14 @@ pub(super) struct JsonLines {
     names: Vec<String>,
     places: HashMap<String, usize>,
     ignore_extra: bool,
-    /// The record: its line, and a text for each name.
+    /// The record: its line, and a text for each name; none for null and for a member that is missing.
     line: u64,
-    fields: Vec<Vec<u8>>,
+    fields: Vec<Option<Vec<u8>>>,
     problem: Option<String>,
 }
 
-/// Names and texts of one record.
-type Fields = Vec<(String, Vec<u8>)>;
+/// Names and texts of one record; none for null.
+type Fields = Vec<(String, Option<Vec<u8>>)>;
 
 /// A line's number, and its fields or what is wrong with it.
 type Numbered = (u64, Result<Fields, String>);
@@ -100,7 +100,7 @@ impl JsonLines {
     /// Lays the fields of a record out by the names.
     fn take(&mut self, record: Fields) -> Result<(), String> {
         self.fields.clear();
-        self.fields.resize(self.names.len(), Vec::new());
+        self.fields.resize(self.names.len(), None);
         for (name, text) in record {
             match self.places.get(&name) {
                 Some(&place) => self.fields[place] = text,
@@ -134,12 +134,12 @@ fn fields_of(line: &[u8]) -> Result<Fields, String> {
     Ok(fields)
 }
 
-fn text_of(name: &str, value: &Value) -> Result<Vec<u8>, String> {
+fn text_of(name: &str, value: &Value) -> Result<Option<Vec<u8>>, String> {
     Ok(match value {
-        Value::Null => Vec::new(),
-        Value::Bool(value) => value.to_string().into_bytes(),
-        Value::Number(number) => number.to_string().into_bytes(),
-        Value::String(text) => text.clone().into_bytes(),
+        Value::Null => None,
+        Value::Bool(value) => Some(value.to_string().into_bytes()),
+        Value::Number(number) => Some(number.to_string().into_bytes()),
+        Value::String(text) => Some(text.clone().into_bytes()),
         Value::Array(_) | Value::Object(_) => {
             return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
         }
@@ -175,7 +175,11 @@ impl Records for JsonLines {
     }
 
     fn field(&self, place: usize) -> &[u8] {
-        self.fields.get(place).map_or(&[], Vec::as_slice)
+        self.fields.get(place).and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    fn is_absent(&self, place: usize) -> bool {
+        self.fields.get(place).is_none_or(Option::is_none)
     }
 
     fn line(&self) -> u64 {

@@ -249,6 +249,25 @@ fn parquet(place: &Place, columns: Vec<(&str, ArrayRef)>) -> Input {
 }
 
 #[test]
+fn parts_of_files_of_batches_are_as_large_as_they_are_asked_for_whatever_their_texts() {
+    let place = Place::new();
+    let texts: Vec<String> = (0..5000).map(|row| format!("{row:08}").repeat(256)).collect();
+    let input = parquet(&place, vec![("text", Arc::new(StringArray::from(texts.clone())))]);
+    let wanted = schema(&[("text", DataType::Utf8, false)]);
+    let mut reader = open(&input, Format::Parquet, &wanted, &plain()).unwrap();
+    let limits = PartLimits { rows: usize::MAX, bytes: 1 << 20 };
+    let mut parts = Vec::new();
+    while let Some(part) = reader.next(limits).unwrap() {
+        parts.push(part);
+    }
+    // Two KiB each, so that 511 of them and their offsets are a part.
+    assert!(parts.iter().all(|part| crate::bytes_of(&part.rows) <= limits.bytes));
+    assert!(parts.len() <= 11, "{} parts", parts.len());
+    let rows = all(&parts, &wanted);
+    assert!(rows.column(0).as_string::<i32>().iter().map(Option::unwrap).eq(texts.iter()));
+}
+
+#[test]
 fn a_value_becomes_another_type_only_when_nothing_of_it_is_lost() {
     let place = Place::new();
     let cases: [(ArrayRef, DataType, bool); 10] = [
@@ -270,6 +289,36 @@ fn a_value_becomes_another_type_only_when_nothing_of_it_is_lost() {
         let result = read(&input, Format::Parquet, &wanted, &plain());
         assert_eq!(result.is_ok(), fits, "{shown}: {:?}", result.err());
     }
+}
+
+#[test]
+fn no_value_is_no_empty_text_where_there_must_be_one() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("name", DataType::Utf8, false)]);
+    let na = ReadOptions { null: Some("NA".to_owned()), ..plain() };
+    let refused = [
+        ("a.jsonl", "{\"id\": 1, \"name\": \"\"}\n{\"id\": 2, \"name\": null}\n"),
+        ("b.jsonl", "{\"id\": 1, \"name\": \"\"}\n{\"id\": 2}\n"),
+        ("c.jsonl", "{\"id\": 1, \"name\": \"\"}\n{\"id\": 2, \"name\": \"NA\"}\n"),
+    ];
+    for (name, text) in refused {
+        let input = place.write(name, text);
+        let problem = read(&input, Format::JsonLines, &wanted, &na).unwrap_err().to_string();
+        assert!(problem.contains("line 2: column \"name\": there is no value"), "{name}: {problem}");
+    }
+    let input = place.write("a.csv", "id,name\n1,\n2,NA\n");
+    let problem = read(&input, Format::Csv, &wanted, &na).unwrap_err().to_string();
+    assert!(problem.contains("line 3: column \"name\": there is no value"), "{problem}");
+    // An empty text is one there, and NA a text like any other where nobody says otherwise.
+    let rows = all(&read(&input, Format::Csv, &wanted, &plain()).unwrap(), &wanted);
+    assert!(rows.column(1).as_string::<i32>().iter().eq([Some(""), Some("NA")]));
+    let nullable = schema(&[("id", DataType::Int64, false), ("name", DataType::Utf8, true)]);
+    let input =
+        place.write("d.jsonl", "{\"id\": 1, \"name\": null}\n{\"id\": 2}\n{\"id\": 3, \"name\": \"NA\"}\n");
+    assert_eq!(
+        all(&read(&input, Format::JsonLines, &nullable, &na).unwrap(), &nullable).column(1).null_count(),
+        3
+    );
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub(super) trait Records: Send {
     fn len(&self) -> usize;
     /// One field of the record.
     fn field(&self, place: usize) -> &[u8];
+    /// Whether the record says that a field has no value, which an empty one may be.
+    fn is_absent(&self, _place: usize) -> bool {
+        false
+    }
     /// What is wrong with the record as a whole, so that it has no fields.
     fn problem(&self) -> Option<&str> {
         None
@@ -234,8 +238,13 @@ impl TextColumn {
             }
             Origin::Column(place) => {
                 let text = records.field(*place);
+                let may_be_empty = self.is_text && !self.field.is_nullable();
                 let problem = match std::str::from_utf8(text) {
-                    Ok(text) if is_null(text, null) && (self.field.is_nullable() || !self.is_text) => {
+                    Ok(text)
+                        if records.is_absent(*place)
+                            || null == Some(text)
+                            || (text.is_empty() && !may_be_empty) =>
+                    {
                         self.values.push_null();
                         (!self.field.is_nullable()).then(|| "there is no value".to_owned())
                     }

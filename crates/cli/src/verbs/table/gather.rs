@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
+use atoll_row_files::rows_within;
 use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, Version};
 use atoll_tables::{Query, Table, TableError};
@@ -18,8 +19,11 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a step; together with the widest columns they still fit into an object.
+/// Most rows of a step.
 const STEP_ROWS: usize = 64 << 10;
+
+/// Most bytes of a step of more than one row; they still fit into an object.
+const STEP_BYTES: usize = 32 << 20;
 
 /// The attribute of a run that tells which version of the store it is.
 const VERSION: &str = "gather.version";
@@ -151,7 +155,29 @@ async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> 
 }
 
 /// The rows from one on, in parts that fit into an object.
-fn parts(rows: &RecordBatch, from: usize) -> impl Iterator<Item = RecordBatch> {
-    let starts = (from..rows.num_rows()).step_by(STEP_ROWS);
-    starts.map(|start| rows.slice(start, STEP_ROWS.min(rows.num_rows() - start)))
+fn parts(rows: &RecordBatch, mut from: usize) -> impl Iterator<Item = RecordBatch> {
+    std::iter::from_fn(move || {
+        let left = rows.num_rows().saturating_sub(from);
+        let most = rows.slice(rows.num_rows() - left, left.min(STEP_ROWS));
+        let part = most.slice(0, rows_within(&most, STEP_BYTES));
+        from += part.num_rows();
+        (part.num_rows() > 0).then_some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, StringArray};
+    use std::sync::Arc;
+
+    #[test]
+    fn rows_with_long_texts_are_gathered_in_parts_that_fit() {
+        let text = "x".repeat(2 << 10);
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..40_000).map(|_| &text)));
+        let rows = RecordBatch::try_from_iter([("text", texts)]).unwrap();
+        let parts: Vec<usize> = parts(&rows, 1000).map(|part| part.num_rows()).collect();
+        assert_eq!(parts.iter().sum::<usize>(), 39_000);
+        assert!(parts.iter().all(|rows| rows * text.len() <= STEP_BYTES), "{parts:?}");
+    }
 }

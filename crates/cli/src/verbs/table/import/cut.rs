@@ -13,7 +13,7 @@ use arrow_array::types::{
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use arrow_select::concat::concat_batches;
-use atoll_row_files::{Part, PartLimits, RowReader};
+use atoll_row_files::{Part, PartLimits, RowReader, bytes_of};
 use tokio::sync::mpsc;
 
 /// More rows of one step are more than one object holds.
@@ -128,7 +128,7 @@ impl Cutter {
             }
             match &mut self.open {
                 Some((open, batches, bytes)) if *open == step => {
-                    *bytes += rows.num_rows() * row_bytes(&rows);
+                    *bytes += bytes_of(&rows);
                     batches.push(rows);
                     if *bytes > STEP_BYTES_MAX {
                         return Err(too_large(step));
@@ -150,7 +150,7 @@ impl Cutter {
         if let Some(before) = self.done.filter(|done| step <= *done) {
             return Err(self.falls(step, before));
         }
-        let bytes = rows.num_rows() * row_bytes(&rows);
+        let bytes = bytes_of(&rows);
         self.open = Some((step, vec![rows], bytes));
         Ok(())
     }
@@ -228,11 +228,6 @@ fn too_large(step: u64) -> Failure {
         problem: format!("the rows of step {step} take more than {} MiB", STEP_BYTES_MAX >> 20),
         hint: "take parts of the file for steps with --parts".to_owned(),
     }
-}
-
-fn row_bytes(rows: &RecordBatch) -> usize {
-    let width = |field: &arrow_schema::FieldRef| field.data_type().primitive_width().unwrap_or(32);
-    rows.schema().fields().iter().map(width).sum()
 }
 
 /// The values of a column of whole numbers.
