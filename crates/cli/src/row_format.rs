@@ -10,7 +10,7 @@ use std::path::Path;
 pub enum RowFormat {
     /// Comma-separated values with a header line
     Csv,
-    /// One JSON object a line; written only
+    /// One JSON object a line
     Jsonl,
     /// Apache Parquet
     Parquet,

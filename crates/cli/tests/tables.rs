@@ -122,6 +122,28 @@ fn every_format_brings_the_same_rows_back() {
 }
 
 #[test]
+fn files_with_long_texts_come_back_in_parts_that_fit() {
+    let place = Place::new();
+    atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();
+    let mut file = "id,text\n".to_owned();
+    for row in 0..50_000 {
+        file += &format!("{row},{}\n", format!("{row:08}").repeat(256));
+    }
+    place.write("long.csv", &file);
+    atoll(&place, "table import t long.csv").text();
+    let names = ["long.parquet", "long.arrow"];
+    names.map(|name| atoll(&place, &format!("table export t {name}")).text().len());
+    for name in names {
+        let imported = atoll(&place, &format!("table import t {name} --run {name} --parts --json")).json();
+        assert_eq!(
+            (&imported["rows"], imported["steps"].as_u64() > Some(3)),
+            (&50_000.into(), true),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn rows_are_json_lines_when_asked_for() {
     let place = filled();
     let answer = atoll(&place, "table query t --where 'pid = 4' --json");
@@ -422,6 +444,18 @@ fn json_lines_that_were_written_are_read_again_and_bad_ones_are_told_by_line() {
     assert!(refused.stderr.contains("line 2"), "{}", refused.stderr);
     let skipped = atoll(&place, "table import again bad.jsonl --parts --skip-bad 1");
     assert!(skipped.text().contains("skipped 1 bad"), "{}", skipped.text());
+    // Whoever mends a line does as the hint says, be it the first.
+    let good = ["{\"pid\": 1, \"step\": 1, \"x\": 2}", "{\"pid\": 2, \"step\": 1, \"x\": 3}"];
+    for bad in 0..2 {
+        let mut lines = good;
+        lines[bad] = "{\"pid\": 7, }";
+        let import = format!("table import again mended.jsonl --run mended-{bad}");
+        place.write("mended.jsonl", lines.join("\n"));
+        let refused = atoll(&place, &import);
+        assert!(refused.fails(12).contains(&format!("line {}", bad + 1)), "{}", refused.stderr);
+        place.write("mended.jsonl", good.join("\n"));
+        assert!(atoll(&place, &import).text().contains("imported 2 rows"));
+    }
 }
 
 #[test]
@@ -573,6 +607,10 @@ fn near_and_wrapped_boxes_use_the_cell_that_is_typed_or_kept() {
     assert_eq!(ids("--near 0,0,0.5 --cell 10,inf"), ["1", "2"]);
     assert_eq!(ids("--near -5,0,0.5 --cell 10,10,0"), ["3"]);
     assert_eq!(ids("--where 'near((x), (0), 0.5, cell(10))'"), ["1", "2", "4"]);
+    for alone in ["--cell 10,10", "--box x=9:11 --cell 10,10", "--cell none"] {
+        let refused = atoll(&place, &format!("table query t {alone}"));
+        assert!(refused.fails(2).contains("--cell needs --wrap or --near"), "{}", refused.stderr);
+    }
     let refused = atoll(&place, "table query t --box x=9:11 --wrap");
     assert!(refused.stderr.contains("the table has none"), "{}", refused.stderr);
     let kept = r#"table attributes t 'cell={"axes":["x","y"],"lengths":[10,null]}' runs=3 deck=tube.in"#;

@@ -5,8 +5,10 @@
 
 use crate::text::Encoding;
 use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
+use atoll_row_files::ends_in_quotes;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::io;
 
 /// Which columns make a record, as named on the command line.
@@ -33,6 +35,7 @@ pub(crate) struct CommaReader {
     width: usize,
     plan: Plan,
     separator: String,
+    delimiter: u8,
     row: ByteRecord,
 }
 
@@ -51,7 +54,7 @@ impl CommaReader {
     /// Reads `source` from its beginning.
     pub(crate) fn new(source: Tracked, columns: &Columns) -> Result<Self, TransferError> {
         let mut rows = rows(source, columns);
-        let header = read_header(&mut rows)?;
+        let header = read_header(&mut rows, columns.delimiter)?;
         Self::with_header(rows, Place::default(), &header, columns)
     }
 
@@ -62,7 +65,7 @@ impl CommaReader {
         place: Place,
         columns: &Columns,
     ) -> Result<Self, TransferError> {
-        let header = read_header(&mut rows(header_source, columns))?;
+        let header = read_header(&mut rows(header_source, columns), columns.delimiter)?;
         Self::with_header(rows(source, columns), place, &header, columns)
     }
 
@@ -77,8 +80,8 @@ impl CommaReader {
             problem,
             present: header.to_vec(),
         })?;
-        let separator = columns.separator.clone();
-        Ok(Self { rows, start, width: header.len(), plan, separator, row: ByteRecord::new() })
+        let (width, separator, delimiter) = (header.len(), columns.separator.clone(), columns.delimiter);
+        Ok(Self { rows, start, width, plan, separator, delimiter, row: ByteRecord::new() })
     }
 
     fn record(&self) -> Result<Record, String> {
@@ -138,7 +141,9 @@ impl RecordReader for CommaReader {
             Err(error) => return Err(failure(&self.rows, error, line)),
         }
         // A row ends before the second byte of its line end; that one and empty lines come before the next.
-        let line = line + self.rows.get_ref().line_ends_at(self.start.offset + from.byte());
+        let begin = self.start.offset + from.byte();
+        let line = line + self.rows.get_ref().line_ends_at(begin);
+        check_quotes(self.rows.get_ref(), begin, line, self.delimiter)?;
         let position = self.rows.position();
         let end = Place {
             offset: self.start.offset + position.byte(),
@@ -161,9 +166,20 @@ fn rows(source: Tracked, columns: &Columns) -> Reader<Tracked> {
         .from_reader(source)
 }
 
-fn read_header(rows: &mut Reader<Tracked>) -> Result<Vec<String>, TransferError> {
+/// Refuses a record that ends within quotes with the file: whatever came behind a quote that was never closed would be
+/// one field.
+fn check_quotes(source: &Tracked, begin: u64, line: u64, delimiter: u8) -> Result<(), TransferError> {
+    // A record that has an end is known before the file ends.
+    if source.is_at_end() && ends_in_quotes(source.since(begin), delimiter) {
+        return Err(TransferError::OpenQuote { file: source.name().to_owned(), line });
+    }
+    Ok(())
+}
+
+fn read_header(rows: &mut Reader<Tracked>, delimiter: u8) -> Result<Vec<String>, TransferError> {
     let mut header = ByteRecord::new();
     rows.read_byte_record(&mut header).map_err(|error| failure(rows, error, 1))?;
+    check_quotes(rows.get_ref(), 0, 1, delimiter)?;
     let mut names: Vec<String> =
         header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
     if let Some(first) = names.first_mut() {
@@ -188,32 +204,48 @@ fn plan(header: &[String], columns: &Columns) -> Result<Plan, String> {
         return export_plan(header);
     }
     let place = |name: &String| {
-        let mut places = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(at, _)| at);
-        match (places.next(), places.next()) {
-            (Some(at), None) => Ok(at),
-            (Some(_), Some(_)) => Err(format!("there are two columns \"{name}\"")),
-            (None, _) => Err(format!("there is no column \"{name}\"")),
-        }
+        only(header.iter().enumerate().filter(|(_, column)| *column == name).map(|(at, _)| at), name)?
+            .ok_or_else(|| format!("there is no column \"{name}\""))
     };
     let places = |names: &[String]| names.iter().map(place).collect::<Result<Vec<_>, _>>();
     let value = match (columns.value.as_slice(), columns.as_json) {
         ([only], false) => ValuePlan::Text(place(only)?),
-        ([], _) => ValuePlan::Json(header.iter().cloned().zip(0..).collect()),
+        ([], _) => match doubled(header) {
+            None => ValuePlan::Json(header.iter().cloned().zip(0..).collect()),
+            Some(name) => return Err(format!("there are two columns \"{name}\"")),
+        },
         (several, _) => ValuePlan::Json(several.iter().cloned().zip(places(several)?).collect()),
     };
     Ok(Plan::Named { partition: places(&columns.partition)?, sort: places(&columns.sort)?, value })
 }
 
+/// A name that two columns have.
+fn doubled(header: &[String]) -> Option<&String> {
+    let mut seen = HashSet::new();
+    header.iter().find(|name| !seen.insert(*name))
+}
+
+/// The place of a column, if there is one; of two, one would be lost.
+fn only<P>(mut places: impl Iterator<Item = P>, name: &str) -> Result<Option<P>, String> {
+    let first = places.next();
+    if places.next().is_some() { Err(format!("there are two columns \"{name}\"")) } else { Ok(first) }
+}
+
 fn export_plan(header: &[String]) -> Result<Plan, String> {
     let find = |name: &str| {
-        let forms = [("", Encoding::Text), ("_escaped", Encoding::Escaped), ("_base64", Encoding::Base64)];
-        forms.into_iter().find_map(|(ending, encoding)| {
-            let wanted = format!("{name}{ending}");
-            header.iter().position(|column| *column == wanted).map(|at| (at, encoding))
-        })
+        let places = header.iter().enumerate().filter_map(|(at, column)| {
+            let encoding = match column.strip_prefix(name)? {
+                "" => Encoding::Text,
+                "_escaped" => Encoding::Escaped,
+                "_base64" => Encoding::Base64,
+                _ => return None,
+            };
+            Some((at, encoding))
+        });
+        only(places, name)
     };
-    match (find("partition"), find("value")) {
-        (Some(partition), Some(value)) => Ok(Plan::Export { partition, sort: find("sort"), value }),
+    match (find("partition")?, find("value")?) {
+        (Some(partition), Some(value)) => Ok(Plan::Export { partition, sort: find("sort")?, value }),
         _ => Err("it does not have the columns of an export, and no columns were named".to_owned()),
     }
 }
@@ -290,10 +322,29 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_that_is_never_closed_is_told_and_takes_no_row_along() {
+        let wanted = columns(&["a"], &[], &["b"]);
+        let torn = read("a,b\n1,2\n\n3,\"4\n5,6\n7,8\n", &wanted).unwrap_err();
+        assert_eq!(torn.to_string(), "test ends early: the record that begins on line 4 ends within quotes");
+        assert_eq!(torn.kind(), atoll_errors::ErrorKind::Corrupt);
+        assert!(read("a,\"b\n1,2\n", &wanted).unwrap_err().to_string().contains("line 1"));
+        // A quote in the middle of a field is a letter, and a last row needs no line end.
+        for whole in ["a,b\n1,2\"\n3,4", "a,b\n1,2\n3,\"4\"", "a,b\n1,2\n3,\"4\"\"\"\n"] {
+            assert_eq!(read(whole, &wanted).unwrap().len(), 2, "{whole}");
+        }
+    }
+
+    #[test]
     fn a_missing_or_doubled_column_is_named() {
         let problem = |text, columns| read(text, &columns).unwrap_err().to_string();
         assert_eq!(problem("a,b\n", columns(&["c"], &[], &[])), "test: there is no column \"c\"");
         assert_eq!(problem("a,a\n", columns(&["a"], &[], &[])), "test: there are two columns \"a\"");
+        // Of two columns of one name, a value of all columns would have one.
+        assert_eq!(problem("a,b,b\n", columns(&["a"], &[], &[])), "test: there are two columns \"b\"");
+        assert_eq!(read("a,b,b,c\n1,2,3,4\n", &columns(&["a"], &[], &["c"])).unwrap().len(), 1);
+        for header in ["partition,value,value\n", "partition,value,value_base64\n"] {
+            assert_eq!(problem(header, columns(&[], &[], &[])), "test: there are two columns \"value\"");
+        }
         assert_eq!(problem("", columns(&["a"], &[], &[])), "test: there is no header line");
         assert!(problem("a,b\n", columns(&[], &[], &[])).contains("columns of an export"));
     }

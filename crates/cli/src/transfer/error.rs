@@ -81,6 +81,14 @@ pub enum TransferError {
         /// What is missing.
         problem: &'static str,
     },
+    /// The file ends within quotes.
+    #[error("{file} ends early: the record that begins on line {line} ends within quotes")]
+    OpenQuote {
+        /// The source.
+        file: String,
+        /// Where it starts, from 1.
+        line: u64,
+    },
     /// Not a binary export.
     #[error("{file} is not a binary export of atoll")]
     NotBinary {
@@ -128,7 +136,7 @@ impl TransferError {
                 ErrorKind::InvalidInput
             }
             Self::Read { source, .. } | Self::Open { source, .. } => crate::failure::kind_of_io(source),
-            Self::Damaged { .. } | Self::Torn { .. } => ErrorKind::Corrupt,
+            Self::Damaged { .. } | Self::Torn { .. } | Self::OpenQuote { .. } => ErrorKind::Corrupt,
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::Changed { .. } | Self::OtherPlan { .. } => ErrorKind::Conflict,
             Self::ReaderLost { .. } => ErrorKind::Internal,
@@ -160,6 +168,9 @@ impl TransferError {
             }
             Self::Damaged { .. } | Self::Torn { .. } => {
                 "everything before that byte was imported; make the export again, then import it again"
+            }
+            Self::OpenQuote { .. } => {
+                "was it cut, or a quote never closed? mend it and run the same command again, which goes on from there"
             }
             Self::NotBinary { .. } => "name the format with --format jsonl or --format csv",
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one",

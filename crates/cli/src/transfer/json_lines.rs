@@ -5,7 +5,7 @@
 use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Write};
@@ -28,10 +28,15 @@ struct Line<'a> {
     sort: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     sort_base64: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'a RawValue>,
     #[serde(borrow, default)]
     value_base64: Option<Cow<'a, str>>,
+}
+
+/// A value that is there, be it null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl JsonLinesReader {
@@ -161,6 +166,7 @@ mod tests {
     fn values_that_are_no_text_keep_their_json() {
         let record = parse_line(br#"{"partition":"p","value":{"a": 1.50}}"#).unwrap();
         assert_eq!((record.sort.as_slice(), record.value.as_slice()), (&b""[..], &br#"{"a": 1.50}"#[..]));
+        assert_eq!(parse_line(br#"{"partition":"p","value":null}"#).unwrap().value, b"null");
     }
 
     #[test]

@@ -99,22 +99,33 @@ pub(crate) struct Tracked {
     start: u64,
     /// Bytes of `kept` that belong to finished records.
     used: usize,
+    /// Whether somebody wanted more than there is.
+    is_at_end: bool,
 }
 
 impl Tracked {
     pub(crate) fn new(inner: Box<dyn Read + Send>, name: String) -> Self {
-        Self { inner, name, hasher: XxHash3_64::new(), kept: Vec::new(), start: 0, used: 0 }
+        Self { inner, name, hasher: XxHash3_64::new(), kept: Vec::new(), start: 0, used: 0, is_at_end: false }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
+    /// Whether the source was found to be at its end.
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// What was read from `offset` on, which no finished record has.
+    pub(crate) fn since(&self, offset: u64) -> &[u8] {
+        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.kept.get(from..).unwrap_or_default()
+    }
+
     /// Line ends at `offset`, before anything else.
     pub(crate) fn line_ends_at(&self, offset: u64) -> u64 {
-        let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let rest = self.kept.get(from..).unwrap_or_default();
-        let line_ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+        let line_ends = self.since(offset).iter().take_while(|byte| b"\r\n".contains(byte));
         line_ends.filter(|&&byte| byte == b'\n').count() as u64
     }
 
@@ -163,6 +174,7 @@ impl Read for Tracked {
             return Err(io::Error::other(RecordTooLong));
         }
         let read = self.inner.read(target)?;
+        self.is_at_end = read == 0 && !target.is_empty();
         self.kept.extend_from_slice(&target[..read]);
         Ok(read)
     }

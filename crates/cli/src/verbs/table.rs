@@ -95,7 +95,8 @@ all rows if they say nothing, which is exact.")]
   atoll table import particles run-7.csv
   atoll table import particles dump.lammpstrj --rename id=pid --ignore-extra
   zcat more.csv.gz | atoll table import particles - --format csv --run more
-CSV, Parquet, Arrow IPC (.arrow, .feather), NumPy (.npy, .npz) and LAMMPS text dumps are read.
+CSV, JSON Lines, Parquet, Arrow IPC (.arrow, .feather), NumPy (.npy, .npz) and LAMMPS text dumps
+are read.
 An import that was interrupted goes on where it was when the same command runs again.")]
     Import(import::Import),
     /// List the steps of each run, with their times and rows

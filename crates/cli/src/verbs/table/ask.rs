@@ -153,6 +153,12 @@ impl QuestionArguments {
     /// All conditions and boxes together.
     async fn filter(&self, table: &Table) -> Result<Option<Expression>, Failure> {
         let asks_cell = self.wrap || !self.near.is_empty();
+        if self.cell.is_some() && !asks_cell {
+            return Err(Failure::Usage {
+                problem: "--cell needs --wrap or --near".to_owned(),
+                hint: "add --wrap for boxes that go on behind the boundary, or ask --near X,Y,Z,R".to_owned(),
+            });
+        }
         let boundary = if asks_cell { self.boundary(table).await? } else { None };
         let mut parts = Vec::new();
         for text in &self.boxes {

@@ -98,10 +98,11 @@ impl Mark {
     pub(super) fn before_line(mut self, line: u64) -> Result<Self, Failure> {
         let (Some(path), Some(beginning)) = (&self.path, &self.beginning) else { return Ok(self) };
         let read = read_beginning(path, beginning.bytes)?;
-        let mut line_ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        let before = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(2);
-        if let Some((end, _)) = line_ends.nth(before) {
-            self.beginning = Some(Beginning::of(&read[..=end]));
+        let lines = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
+        let ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
+        // Before the first line there is nothing, and any file begins so.
+        if let Some(end) = std::iter::once(0).chain(ends).nth(lines) {
+            self.beginning = Some(Beginning::of(&read[..end]));
         }
         Ok(self)
     }
