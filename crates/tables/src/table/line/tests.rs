@@ -7,7 +7,7 @@ fn lane(rank: u32) -> Lane {
 }
 
 fn ready() -> Ready {
-    Ready { blocks: Vec::new(), ids: Vec::new(), session: SessionId(1) }
+    Ready { blocks: Vec::new(), ids: Vec::new(), session: SessionId(1), is_alone: false }
 }
 
 #[test]
