@@ -179,11 +179,10 @@ impl Check<'_> {
         let Some(end) = self.flushed_end()? else { return Ok(()) };
         let mut bytes = vec![0; 4096];
         // What is wrong with it was told before.
-        let is_read = disk.read_at(COPIES[0], &mut bytes).is_ok();
-        let Copy::Intact(superblock) = Superblock::decode(&bytes) else { return Ok(()) };
-        if !is_read {
+        if disk.read_at(COPIES[0], &mut bytes).is_err() {
             return Ok(());
         }
+        let Copy::Intact(superblock) = Superblock::decode(&bytes) else { return Ok(()) };
         let replayed = (|| {
             let mut replay = Replay::start(&self.shared.backing, superblock.log, superblock.log.position)?;
             while replay.point().sequence < end.sequence {

@@ -259,7 +259,11 @@ async fn start(work: impl Future<Output = ()> + Send + 'static, tasks: &mut Join
 }
 
 fn refusal(kind: ErrorKind, message: String) -> Vec<u8> {
-    answer::encode::<()>(&Err(StoreError::Remote { kind, unknown: false, message, hint: None }))
+    answer::encode::<()>(&Err(refused(kind, message)))
+}
+
+fn refused(kind: ErrorKind, message: String) -> StoreError {
+    StoreError::Remote { kind, unknown: false, message, hint: None }
 }
 
 /// Refuses what there is no seat for: of many reads each one, as each is answered for itself.
@@ -267,14 +271,9 @@ async fn refuse_long(request: Request, mut responder: Responder, message: String
     let Request::GetMany(reads) = request else {
         return tell(responder, refusal(ErrorKind::Limit, message)).await;
     };
+    let refused = Err(refused(ErrorKind::Limit, message));
     for index in 0..reads.len() {
-        let error = StoreError::Remote {
-            kind: ErrorKind::Limit,
-            unknown: false,
-            message: message.clone(),
-            hint: None,
-        };
-        if responder.send(&answer::encode_one(index, &Err(error))).await.is_err() {
+        if responder.send(&answer::encode_one(index, &refused)).await.is_err() {
             return;
         }
     }
