@@ -100,6 +100,7 @@ impl Featured {
 /// All of a feature are built together, and nothing else is: planted bugs and scheduled threads must not get into any other build.
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
+    Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "moments" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "planted" },
     Featured { room: "ring", package: "atoll-ring-simulation", feature: "planted", test: "planted" },
     Featured { room: "ring", package: "atoll-replica", feature: "planted", test: "planted" },

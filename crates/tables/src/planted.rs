@@ -1,5 +1,6 @@
 //! Planted bugs: mistakes that tables could have, switched on one at a time to prove that the tests would see
-//! them. Without the feature `planted` none of this is compiled in.
+//! them; and names that follow from a seed, so that a run of random tests can be had again. Without the feature
+//! `planted` none of this is compiled in.
 
 /// A mistake, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,4 +148,37 @@ pub(crate) fn is(bug: Bug) -> bool {
 #[inline(always)]
 pub(crate) const fn is(_bug: Bug) -> bool {
     false
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    /// The seed from which this thread draws its names, and how many it drew.
+    static NAMES: std::cell::Cell<Option<(u64, u64)>> = const { std::cell::Cell::new(None) };
+}
+
+/// Names of tables and sessions that this thread draws follow from a seed from now on.
+#[cfg(feature = "planted")]
+pub fn draw_names_from(seed: u64) {
+    NAMES.set(Some((seed, 0)));
+}
+
+/// The next name that follows from this thread's seed; none if it has no seed.
+#[cfg(feature = "planted")]
+pub(crate) fn next_name() -> Option<u128> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let (seed, drawn) = NAMES.get()?;
+    NAMES.set(Some((seed, drawn + 1)));
+    let word = |half: u64| {
+        let mut hasher = DefaultHasher::new();
+        (seed, drawn, half).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    Some(word(0) << 64 | word(1))
+}
+
+/// The next name that follows from a seed: none, in an ordinary build.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub(crate) const fn next_name() -> Option<u128> {
+    None
 }

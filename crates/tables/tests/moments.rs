@@ -5,8 +5,9 @@
 //! Processes take turns at every operation on the store, in an order that is drawn ([`episode`]); the oracle knows
 //! rows, runs and steps, and when something became true ([`world`], [`truth`]).
 //!
-//! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --test moments` asks more than the 5,000 of a test, `ATOLL_SEED`
-//! begins elsewhere or, alone, replays one episode; `cargo xtask soak queries` goes on and on with fresh seeds.
+//! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --features planted --test moments` asks more than the 5,000 of a
+//! test, `ATOLL_SEED` begins elsewhere or, alone, replays one episode; `cargo xtask soak queries` goes on and on with
+//! fresh seeds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -64,13 +65,23 @@ fn random_queries_at_random_moments_equal_brute_force() {
     }
 }
 
+#[test]
+fn an_episode_goes_the_same_way_again() {
+    for seed in (0..10 * QUERIES).step_by(QUERIES as usize) {
+        assert_eq!(episode::live(seed), episode::live(seed), "the episode of seed {seed}");
+    }
+}
+
 /// Tells how to run an episode again if it fails.
 struct Replay(u64);
 
 impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("replay: ATOLL_SEED={} cargo test -p atoll-tables --test moments", self.0);
+            eprintln!(
+                "replay: ATOLL_SEED={} cargo test -p atoll-tables --features planted --test moments",
+                self.0
+            );
         }
     }
 }

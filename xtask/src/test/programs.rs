@@ -55,7 +55,8 @@ impl Built {
             self.featured.insert(wanted.feature, programs);
         }
         let programs = self.featured.get(wanted.feature).into_iter().flatten();
-        Ok(programs.into_iter().find(|program| program.package == wanted.package))
+        let name = format!("{}/{}", wanted.package, wanted.test);
+        Ok(programs.into_iter().find(|program| program.name == name))
     }
 }
 

@@ -96,7 +96,9 @@ async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng)
     let mut batches: Vec<Refined> = Vec::new();
     loop {
         if random.bool() {
-            refinement.want(random.usize(..300));
+            // Few more often than many: a batch that ends amid much that is known.
+            let most = 1 << random.u32(..9);
+            refinement.want(random.usize(..=most));
         }
         let refined = refinement.next().await;
         let version = refinement.version().or(wish.query.as_of);

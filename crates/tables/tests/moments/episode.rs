@@ -3,13 +3,13 @@
 //! Whose turn it is is drawn before every operation on the store, so that processes interleave in every way; any of
 //! them may be gone from one operation to the next, and what it left stays.
 //!
-//! Invariant: an episode follows from its seed, but for the names of sessions, which are drawn by the system.
+//! Invariant: an episode follows from its seed.
 
 use crate::actors::{self, RUNS};
 use crate::ask::ask;
 use crate::particles::any_schema;
 use crate::world::World;
-use atoll_tables::{Query, Table};
+use atoll_tables::{Query, Table, draw_names_from};
 use fastrand::Rng;
 use std::future::Future;
 use std::pin::Pin;
@@ -136,12 +136,14 @@ fn finish<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// What an episode came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub queries: u64,
     pub versions: u64,
     /// Rows that were there in the end.
     pub rows: u64,
+    /// What was drawn last: two episodes that end with the same draw went the same way.
+    pub last_draw: u64,
 }
 
 impl Told {
@@ -151,6 +153,7 @@ impl Told {
             queries: self.queries + other.queries,
             versions: self.versions + other.versions,
             rows: self.rows + other.rows,
+            last_draw: other.last_draw,
         }
     }
 
@@ -163,6 +166,7 @@ impl Told {
 
 /// Lives through one episode.
 pub fn live(seed: u64) -> Told {
+    draw_names_from(seed);
     let mut random = Rng::with_seed(seed);
     let schema = any_schema(&mut random);
     let schema = if random.u8(..3) == 0 { schema.with_unique_ids() } else { schema };
@@ -179,7 +183,8 @@ pub fn live(seed: u64) -> Told {
     episode.settle();
     finish(judge(&world, &mut episode.random));
     let rows = world.now_true().rows(false).len() as u64;
-    Told { queries: world.queries(), versions: world.head().0, rows }
+    let last_draw = world.draw(|random| random.u64(..)) ^ episode.random.u64(..);
+    Told { queries: world.queries(), versions: world.head().0, rows, last_draw }
 }
 
 /// What is there in the end, for whoever opens the table then.

@@ -111,6 +111,11 @@ impl Asked {
             assert!(refined.weights.iter().eq(self.range[rows.clone()].iter().map(|row| &row.weight)));
             // A limit may cut a unit in two, and then no more is known than before its first row.
             let is_cut_in_two = refined.is_last && self.query.limit == Some(rows.end);
+            let behind = self.range.get(rows.end).map(|row| row.weight);
+            assert!(
+                behind.is_none() || behind.as_ref() != refined.weights.last() || is_cut_in_two,
+                "a unit in part"
+            );
             assert!(rows.is_empty() || cut < refined.cut || is_cut_in_two, "the cut stood still");
             (done, cut) = (rows.end, refined.cut);
             assert!(self.below(cut) <= done, "rows below the cut are missing");
