@@ -29,6 +29,8 @@ pub enum Bug {
     ChainIgnored,
     /// The log is cut although it was synced beyond.
     CutBelowSyncedEnd,
+    /// What was read behind the last sync that is known is relied on as it is, though the medium may not have it.
+    TailNotWrittenAgain,
     /// A group is replayed although a large value that it names was never written.
     ExtentNotVerified,
     /// Replay does not take the space of large values.
@@ -119,7 +121,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -132,6 +134,7 @@ impl Bug {
         Self::GroupChecksumIgnored,
         Self::ChainIgnored,
         Self::CutBelowSyncedEnd,
+        Self::TailNotWrittenAgain,
         Self::ExtentNotVerified,
         Self::ExtentNotClaimed,
         Self::SegmentNotClaimed,

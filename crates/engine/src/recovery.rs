@@ -1,7 +1,8 @@
 //! Opening: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing but a superblock that has to be mended, and that only once it knows that
-//! the store is whole; so a crash inside recovery is a crash before it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended, and what it read and is to rely on, as it
+//! was and where it was; and that only once it knows that the store is whole. So a crash inside recovery is a crash before
+//! it.
 
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
@@ -10,6 +11,7 @@ use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, Signpos
 use crate::node::PageRef;
 use crate::options::Options;
 use crate::page;
+use crate::planted::{self, Bug};
 use crate::replayer::Replayer;
 use crate::retired::RetiredList;
 use crate::slot::Slot;
@@ -62,6 +64,9 @@ pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
     pub(crate) report: RecoveryReport,
 }
+
+/// Bytes that are written again at once.
+const WRITTEN_AGAIN_AT_ONCE: u64 = 1 << 20;
 
 /// How often an opening for reading is begun anew because the owner of the store overtook it.
 const OPENINGS_MAX: usize = 100;
@@ -229,16 +234,20 @@ fn open(
         FoundSignpost::None | FoundSignpost::Damaged => None,
     };
     let (end, synced) = state.replay(superblock.log, signpost)?;
-    let Replayer { forest, space, retired, mut report, .. } = state;
+    let Replayer { forest, space, retired, mut report, unsynced, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();
-    if let Some(copy) = mend
-        && !options.read_only
-    {
-        disk.write_at(copy, &superblock.encode())?;
-        disk.sync()?;
+    if !options.read_only {
+        if !planted::is(Bug::TailNotWrittenAgain) {
+            write_again(&*disk, &superblock, &unsynced)?;
+        }
+        if let Some(copy) = mend {
+            disk.write_at(copy, &superblock.encode())?;
+            disk.sync()?;
+        }
     }
-    let is_stale = found != FoundSignpost::Intact(Signpost::of(&end.point));
+    // One that was written behind the last sync may be in the system's cache alone.
+    let is_stale = found != FoundSignpost::Intact(Signpost::of(&end.point)) || !unsynced.is_empty();
     let place = SignpostPlace { offset: superblock.signpost, is_stale };
     let log = Log::new(disk, superblock.store_id, options.life.unwrap_or_else(random_id), end.point, place);
     let table = Extent { offset: superblock.table.offset, len: u64::from(superblock.table.len) };
@@ -255,6 +264,30 @@ fn open(
         report,
         backing: Arc::clone(&backing),
     })
+}
+
+/// Writes what was read and is not known to be on the medium where it is, and both superblocks.
+///
+/// After a sync that failed the system holds pages that it calls clean and that never reached the medium; whoever opens
+/// the store before the power is lost reads them like any others, and no later sync would write them.
+fn write_again(disk: &dyn Disk, superblock: &Superblock, parts: &[Extent]) -> Result<(), EngineError> {
+    let end = disk.len()?;
+    let mut bytes = vec![0; WRITTEN_AGAIN_AT_ONCE as usize];
+    for part in parts {
+        let part_end = part.end().min(end);
+        let mut at = part.offset;
+        while at < part_end {
+            let some = &mut bytes[..(part_end - at).min(WRITTEN_AGAIN_AT_ONCE) as usize];
+            disk.read_at(at, some)?;
+            disk.write_at(at, some)?;
+            at += some.len() as u64;
+        }
+    }
+    // At least one copy is on the medium, and what is written over it is the same.
+    for copy in COPIES {
+        disk.write_at(copy, &superblock.encode())?;
+    }
+    Ok(())
 }
 
 fn forest_of(table: &Table, superblock: &Superblock) -> Forest {

@@ -19,6 +19,7 @@ use crate::tree::{self, Going};
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
+use std::collections::VecDeque;
 
 /// Bytes of log that are gathered at most, whatever the memory budget.
 const GATHERED_MAX: u64 = 128 << 20;
@@ -32,6 +33,10 @@ pub(crate) struct Replayer<'a> {
     pub(crate) space: Space,
     pub(crate) retired: RetiredList,
     pub(crate) report: RecoveryReport,
+    /// Where in the file lies what was replayed and is not known to have been synced.
+    pub(crate) unsynced: Vec<Extent>,
+    /// Large values that groups name, and where in the log their group ends; the log is not known to be synced there.
+    named: VecDeque<(u64, Extent)>,
     /// How many of the segments that the replay entered are known to the space.
     entered: usize,
     gathered: Vec<Group>,
@@ -54,6 +59,8 @@ impl<'a> Replayer<'a> {
             space,
             retired: RetiredList::counted_in(backing.meter()),
             report,
+            unsynced: Vec::new(),
+            named: VecDeque::new(),
             entered: 0,
             gathered: Vec::new(),
             gathered_bytes: 0,
@@ -86,9 +93,17 @@ impl<'a> Replayer<'a> {
             let offset = end.point.offset_of(end.point.position);
             self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
         }
-        // What lies beyond may be only in the system's cache. It survives the process, as it did before; the
-        // first sync makes it survive more, and until then no group claims so.
+        // What lies beyond may be only in the system's cache. It survives the process, as it did before; once it was
+        // written again the first sync makes it survive more, and until then no group claims so.
+        self.let_go_of_synced(&replay);
+        self.unsynced = replay.unsynced(&end.point);
+        self.unsynced.extend(self.named.drain(..).map(|(_, extent)| extent));
         Ok((end, replay.synced()))
+    }
+
+    /// Forgets where large values lie of which the log says by now that they were synced.
+    fn let_go_of_synced(&mut self, replay: &Replay<'_>) {
+        while self.named.pop_front_if(|(position, _)| *position <= replay.synced()).is_some() {}
     }
 
     /// Whether the replay stands right behind the last group taken, but for jumps.
@@ -99,7 +114,7 @@ impl<'a> Replayer<'a> {
     /// Takes the space of segments that the log went on in.
     fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
         // Their numbers rise.
-        while let Some(&(extent, number)) = replay.entered().get(self.entered)
+        while let Some(&LogPoint { segment: extent, number, .. }) = replay.entered().get(self.entered)
             && number <= up_to
         {
             self.entered += 1;
@@ -125,6 +140,9 @@ impl<'a> Replayer<'a> {
         if !self.extents_are_there(&records)? {
             return Ok(Err(Unfinished));
         }
+        self.let_go_of_synced(replay);
+        let named = records.iter().filter_map(named_extent).map(|extent| (group.next.position, extent));
+        self.named.extend(named);
         // Not before: the log goes on where the last group ends that was taken, in the segment of that one.
         self.enter_segments(replay, group.next.number)?;
         self.report.records_replayed += records.len() as u64;
@@ -318,6 +336,17 @@ impl<'a> Replayer<'a> {
                 Ok(NewValue::piece(Piece::on_disk(offset, len, checksum, epoch)))
             }
         }
+    }
+}
+
+/// Where the large value lies that a record names.
+const fn named_extent(record: &Record<'_>) -> Option<Extent> {
+    match record {
+        Record::Put { value: Logged::Extent { offset, len, .. }, .. }
+        | Record::Append { value: Logged::Extent { offset, len, .. }, .. } => {
+            Some(Extent { offset: *offset, len: *len as u64 })
+        }
+        _ => None,
     }
 }
 

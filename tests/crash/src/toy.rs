@@ -300,7 +300,10 @@ impl Inner {
         if rest.iter().any(|byte| *byte != 0) {
             recovery.cut = Some(format!("the log was cut at {}", self.log_end));
         }
-        Ok(())
+        // After a sync that failed the medium may lack what was read.
+        let replayed = &log[..at.min(log.len())];
+        let again = self.disk.write_at(log_at, replayed).and_then(|()| self.disk.sync());
+        again.map_err(|error| from_disk(&error))
     }
 
     fn group_at<'a>(&self, log: &'a [u8], at: usize, bug: Option<ToyBug>) -> Option<(GroupHeader, &'a [u8])> {

@@ -21,8 +21,10 @@ pub(crate) struct Replay<'a> {
     bytes: SegmentBytes,
     /// Up to here the log is known to have been synced.
     synced: u64,
-    /// Segments that were entered by a jump.
-    entered: Vec<(Extent, u64)>,
+    /// Where it started.
+    from: LogPoint,
+    /// Where segments were entered by a jump.
+    entered: Vec<LogPoint>,
     signpost: Option<Signpost>,
 }
 
@@ -63,7 +65,7 @@ impl<'a> Replay<'a> {
     /// Starts at `point`; the log was synced at least up to `synced`.
     pub(crate) fn start(backing: &'a Backing, point: LogPoint, synced: u64) -> Result<Self, EngineError> {
         let bytes = read_segment(backing, point.segment)?;
-        Ok(Self { backing, point, bytes, synced, entered: Vec::new(), signpost: None })
+        Ok(Self { backing, point, bytes, synced, from: point, entered: Vec::new(), signpost: None })
     }
 
     /// Where to look for more of the log should it seem to end early; read before the log was.
@@ -80,8 +82,23 @@ impl<'a> Replay<'a> {
         self.synced
     }
 
-    pub(crate) fn entered(&self) -> &[(Extent, u64)] {
+    pub(crate) fn entered(&self) -> &[LogPoint] {
         &self.entered
+    }
+
+    /// Where in the file the log lies from what is known to have been synced up to `end`: each segment's part, with its
+    /// header and the jump behind it.
+    pub(crate) fn unsynced(&self, end: &LogPoint) -> Vec<Extent> {
+        let mut parts = Vec::new();
+        for segment in std::iter::once(&self.from).chain(&self.entered) {
+            let segment_end = segment.start + segment.segment.len;
+            let until = if segment.number == end.number { end.position } else { segment_end };
+            let from = segment.start.max(self.synced);
+            if segment.number <= end.number && from < until {
+                parts.push(Extent { offset: segment.offset_of(from), len: until - from });
+            }
+        }
+        parts
     }
 
     /// The next group, or none at the end of the log.
@@ -124,7 +141,7 @@ impl<'a> Replay<'a> {
     fn enter(&mut self, next: LogPoint) -> Result<(), EngineError> {
         self.bytes = read_segment(self.backing, next.segment)?;
         self.point = next;
-        self.entered.push((next.segment, next.number));
+        self.entered.push(next);
         Ok(())
     }
 
@@ -142,7 +159,7 @@ impl<'a> Replay<'a> {
             let offset = at.offset_of(at.position);
             return Err(self.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
         }
-        self.entered.retain(|(_, number)| *number <= at.number);
+        self.entered.retain(|entered| entered.number <= at.number);
         Ok(End { point: at, cut_bytes: ahead.bytes })
     }
 
