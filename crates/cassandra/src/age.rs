@@ -33,6 +33,11 @@ impl Moment {
         self.until(&Self::now())
     }
 
+    #[cfg(test)]
+    pub(crate) fn earlier(self, by: Duration) -> Self {
+        Self { steady: self.steady.saturating_sub(by), wall: self.wall.saturating_sub(by) }
+    }
+
     fn until(&self, now: &Self) -> Duration {
         now.steady.saturating_sub(self.steady).max(self.wall.abs_diff(now.wall))
     }

@@ -49,7 +49,8 @@ pub(crate) fn raw_rows(
     answer: &QueryRowsResult,
     with_values: bool,
 ) -> Result<Vec<RawRow>, StoreError> {
-    let mut rows = Vec::with_capacity(answer.rows_num());
+    // How many it says there are is no more than a number in it.
+    let mut rows = Vec::with_capacity(answer.rows_num().min(answer.rows_bytes_size()));
     let wrong = |error: &dyn std::fmt::Display| link.not_understood(error);
     if with_values {
         let found = answer.rows::<(i8, Bytes, i32, Option<Bytes>, Option<Bytes>)>().map_err(|e| wrong(&e))?;

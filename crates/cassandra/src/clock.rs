@@ -31,6 +31,9 @@ const NODES: usize = 3;
 /// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would tell.
 const VOICES_MIN: usize = 2;
 
+/// How far a node's answer may be in doubt; one that came later than that says too little.
+const DOUBT_MAX: Duration = Duration::from_millis(250);
+
 /// How far what was told may lie ahead of what the nodes say now.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
@@ -151,8 +154,13 @@ async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     if wanted == Wanted::Some {
         nodes.truncate(NODES);
     }
+    // Before they are asked: `at` does not see that the machine sleeps or the process is stopped meanwhile.
+    let (moment, before) = (Moment::now(), Instant::now());
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
-    let (at, moment) = (Instant::now(), Moment::now());
+    let at = Instant::now();
+    if moment.age().saturating_sub(at - before) > DOUBT_MAX {
+        return Err(Dumb::Few(too_few(&link.place, &[])));
+    }
     let mut times: Vec<Told> = asked
         .into_iter()
         .flatten()
@@ -238,6 +246,9 @@ async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
     let sent = Instant::now();
     let result = link.session.query_unpaged(statement, ()).await.ok()?;
     let half = sent.elapsed() / 2;
+    if half > DOUBT_MAX {
+        return None;
+    }
     let (uuid,) = result.into_rows_result().ok()?.first_row::<(CqlTimeuuid,)>().ok()?;
     let time_ns = unix_ns(uuid);
     let told = Told { time_ns, doubt_ns: half.as_nanos() as u64, node: node.address.ip().to_string() };

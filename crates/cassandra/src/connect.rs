@@ -28,7 +28,7 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
     options.beside = beside(&session, &options)?;
     let profiles = Profiles::new(&options);
     schema::ensure(&session, &profiles, &options).await?;
-    let settings = cluster_settings(&session).await;
+    let settings = cluster_settings(&session, &place).await?;
     let started = Instant::now();
     let _ = session.query_unpaged("SELECT key FROM system.local", ()).await;
     let round_trip = started.elapsed();
@@ -41,8 +41,7 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
             "a node may not know them yet: `nodetool describecluster` tells whether all agree; then try again",
         )
     })?;
-    let is_final = settings.is_paxos_v2;
-    Ok((Link::new(session, statements, profiles, options, is_final, round_trip), settings))
+    Ok((Link::new(session, statements, profiles, options, settings, round_trip), settings))
 }
 
 async fn session(options: &Options, place: &str) -> Result<Session, StoreError> {

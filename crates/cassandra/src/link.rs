@@ -9,6 +9,7 @@ use crate::failure::{Failure, is_of_replicas, is_of_tombstones, judge, refused, 
 use crate::kept::Kept;
 use crate::options::Options;
 use crate::profiles::Profiles;
+use crate::settings::ClusterSettings;
 use crate::settle::Settled;
 use crate::statements::Statements;
 use atoll_store::{ErrorKind, StoreError};
@@ -21,7 +22,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlValue, Row};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -46,7 +47,10 @@ pub(crate) struct Link {
     pub(crate) settled: Settled,
     /// Whether a refusal of a conditional batch means that nothing of it was proposed: not so in Paxos v1, which may
     /// refuse to commit what a majority has accepted.
-    is_refusal_final: bool,
+    is_refusal_final: AtomicBool,
+    /// Whether a write is acknowledged only once it is synced. It may cease to be so, and does not become so again: who
+    /// was told is told once.
+    is_synced: AtomicBool,
     round_trip_ns: AtomicU64,
 }
 
@@ -71,7 +75,7 @@ impl Link {
         statements: Statements,
         profiles: Profiles,
         options: Options,
-        is_refusal_final: bool,
+        settings: ClusterSettings,
         round_trip: Duration,
     ) -> Self {
         let nodes = session.get_cluster_state().get_nodes_info().len().max(1);
@@ -87,9 +91,26 @@ impl Link {
             parallelism,
             kept,
             settled: Settled::default(),
-            is_refusal_final,
+            is_refusal_final: AtomicBool::new(settings.is_paxos_v2),
+            is_synced: AtomicBool::new(settings.is_synced),
             round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),
         }
+    }
+
+    /// Takes in how the nodes are set up now.
+    pub(crate) fn heed(&self, found: ClusterSettings) {
+        self.is_refusal_final.store(found.is_paxos_v2, Ordering::Relaxed);
+        if !found.is_synced && self.is_synced.swap(false, Ordering::Relaxed) {
+            tracing::warn!(
+                place = self.place,
+                "a node acknowledges writes that it has not synced; none is told as synced"
+            );
+        }
+    }
+
+    /// Whether a write is acknowledged only once it is synced.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.is_synced.load(Ordering::Relaxed)
     }
 
     /// Usual time of one request.
@@ -188,7 +209,9 @@ impl Link {
             Ok(result) => self.applied(result),
             Err(error) => match judge(&error) {
                 Failure::Final => Decided::Refused(refused(&self.place, "write", error)),
-                Failure::Passing if self.is_refusal_final || !is_of_replicas(&error) => {
+                Failure::Passing
+                    if self.is_refusal_final.load(Ordering::Relaxed) || !is_of_replicas(&error) =>
+                {
                     Decided::Passing(error)
                 }
                 Failure::Passing | Failure::Doubtful => Decided::Doubtful(unknown("write", error)),

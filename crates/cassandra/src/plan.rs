@@ -222,7 +222,12 @@ impl Layout<'_> {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let number = match (joining.first(), kept.last()) {
             (Some(first), _) => first.number,
-            (None, Some(last)) => last.number + 1,
+            (None, Some(last)) => match last.number.checked_add(1) {
+                Some(number) => number,
+                None => {
+                    return Err(self.link.damaged(sort, "a piece has a number behind which there is none"));
+                }
+            },
             (None, None) => 0,
         };
         let piece = self.piece(sort, number, &bytes).await?;

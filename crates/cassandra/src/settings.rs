@@ -1,16 +1,21 @@
 //! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked, and the
 //! weakest counts: a node that was set up otherwise, as in the middle of a change, may be the one that a write
-//! depends on.
+//! depends on. They are asked again and again, since nodes join, and come back set up otherwise.
 //!
-//! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise.
+//! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise. One
+//! that is down does so for Paxos alone: it acknowledges nothing, but it may be up before it is asked again, and then
+//! decide.
 
+use crate::failure::told;
+use crate::link::Link;
+use atoll_store::{ErrorKind, StoreError};
 use futures::future::join_all;
 use scylla::client::session::Session;
 use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const READ: &str = "SELECT name, value FROM system_views.settings WHERE name IN \
@@ -19,8 +24,11 @@ const READ: &str = "SELECT name, value FROM system_views.settings WHERE name IN 
 /// Largest change of one partition that a node takes unless it is told otherwise.
 const MUTATION_BYTES_MAX: u64 = 16 << 20;
 
+/// Between two looks at how the nodes are set up: shorter than a node takes to start.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
 /// What the cluster says about itself that the store needs to know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterSettings {
     /// Whether a write is acknowledged only after it was synced to the commit log's disk.
     pub(crate) is_synced: bool,
@@ -28,14 +36,56 @@ pub(crate) struct ClusterSettings {
     pub(crate) mutation_bytes_max: Option<u64>,
     /// Whether every node decides by Paxos v2.
     pub(crate) is_paxos_v2: bool,
+    /// Whether reads see what was decided, and decisions what was read: some variants of Paxos give that up.
+    pub(crate) is_linearizable: bool,
+}
+
+impl Default for ClusterSettings {
+    /// As Cassandra is set up unless it is told otherwise.
+    fn default() -> Self {
+        Self { is_synced: false, mutation_bytes_max: None, is_paxos_v2: false, is_linearizable: true }
+    }
 }
 
 /// Asks all nodes that are up how they are set up.
-pub(crate) async fn cluster_settings(session: &Session) -> ClusterSettings {
+///
+/// # Errors
+/// `failed-precondition` if a node may answer a read without what was decided before it.
+pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<ClusterSettings, StoreError> {
     let state = session.get_cluster_state();
-    // One that is down says nothing about how it is set up, and takes part in nothing.
-    let nodes = state.get_nodes_info().iter().filter(|node| node.is_connected());
-    weakest(join_all(nodes.map(|node| of_node(session, node))).await)
+    let nodes = state.get_nodes_info().iter().map(|node| async move {
+        match node.is_connected() {
+            true => Some((node, of_node(session, node).await)),
+            false => None,
+        }
+    });
+    let told = join_all(nodes).await;
+    match told.iter().flatten().find(|(_, settings)| !settings.is_linearizable) {
+        Some((node, _)) => Err(not_linearizable(place, &node.address.ip().to_string())),
+        None => Ok(weakest(&told.into_iter().map(|told| Some(told?.1)).collect::<Vec<_>>())),
+    }
+}
+
+fn not_linearizable(place: &str, node: &str) -> StoreError {
+    told(
+        ErrorKind::InvalidInput,
+        format!("{place} cannot keep what Atoll promises: node {node} reads without what was decided before"),
+        "set paxos_variant to v1 or v2 in its cassandra.yaml, without any \"without_linearizable\"",
+    )
+}
+
+/// Asks again and again, as long as the store is there.
+pub(crate) async fn look_now_and_then(link: Weak<Link>) {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let Some(link) = link.upgrade() else { return };
+        // What cannot be relied on any more is not relied on, whatever is wrong.
+        let found = cluster_settings(&link.session, &link.place).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a node was set up otherwise");
+            ClusterSettings::default()
+        });
+        link.heed(found);
+    }
 }
 
 async fn of_node(session: &Session, node: &Arc<Node>) -> ClusterSettings {
@@ -57,7 +107,10 @@ fn understood(rows: impl Iterator<Item = (String, String)>) -> ClusterSettings {
         match name.as_str() {
             "commitlog_sync" => settings.is_synced = matches!(value.as_str(), "batch" | "group"),
             "max_mutation_size" => settings.mutation_bytes_max = size(&value),
-            "paxos_variant" => settings.is_paxos_v2 = value == "v2",
+            "paxos_variant" => {
+                settings.is_paxos_v2 = value == "v2";
+                settings.is_linearizable = !value.contains("without_linearizable");
+            }
             _ => segment = size(&value),
         }
     }
@@ -66,15 +119,15 @@ fn understood(rows: impl Iterator<Item = (String, String)>) -> ClusterSettings {
     settings
 }
 
-fn weakest(nodes: Vec<ClusterSettings>) -> ClusterSettings {
-    let all = |is: fn(&ClusterSettings) -> bool| !nodes.is_empty() && nodes.iter().all(is);
+/// Of all nodes; none for one that is down.
+fn weakest(nodes: &[Option<ClusterSettings>]) -> ClusterSettings {
+    let up = || nodes.iter().flatten();
+    let all = |is: fn(&ClusterSettings) -> bool| up().next().is_some() && up().all(is);
     ClusterSettings {
         is_synced: all(|node| node.is_synced),
-        mutation_bytes_max: nodes
-            .iter()
-            .map(|node| node.mutation_bytes_max.unwrap_or(MUTATION_BYTES_MAX))
-            .min(),
-        is_paxos_v2: all(|node| node.is_paxos_v2),
+        mutation_bytes_max: up().map(|node| node.mutation_bytes_max.unwrap_or(MUTATION_BYTES_MAX)).min(),
+        is_paxos_v2: all(|node| node.is_paxos_v2) && nodes.iter().all(Option::is_some),
+        is_linearizable: all(|node| node.is_linearizable),
     }
 }
 
@@ -119,8 +172,15 @@ mod tests {
         let periodic = [("commitlog_sync", "periodic"), ("paxos_variant", "v2")];
         let first =
             [("commitlog_sync", "group"), ("paxos_variant", "v1"), ("commitlog_segment_size", "8MiB")];
-        let of = |nodes: &[&[(&str, &str)]]| weakest(nodes.iter().map(|rows| node(rows)).collect());
-        let told = ClusterSettings { is_synced: true, mutation_bytes_max: Some(16 << 20), is_paxos_v2: true };
+        let of = |nodes: &[&[(&str, &str)]]| {
+            weakest(&nodes.iter().map(|rows| Some(node(rows))).collect::<Vec<_>>())
+        };
+        let told = ClusterSettings {
+            is_synced: true,
+            mutation_bytes_max: Some(16 << 20),
+            is_paxos_v2: true,
+            is_linearizable: true,
+        };
         assert_eq!(of(&[&strong, &strong]), told);
         assert_eq!(of(&[&strong, &periodic]), ClusterSettings { is_synced: false, ..told });
         let mixed = ClusterSettings { is_paxos_v2: false, mutation_bytes_max: Some(4 << 20), ..told };
@@ -129,6 +189,19 @@ mod tests {
         let large = [("commitlog_sync", "batch"), ("paxos_variant", "v2"), ("max_mutation_size", "64MiB")];
         assert_eq!(of(&[&large, &large]).mutation_bytes_max, Some(64 << 20));
         assert_eq!(of(&[&large, &[]]).mutation_bytes_max, Some(16 << 20));
-        assert_eq!(of(&[]), ClusterSettings::default());
+        assert_eq!(of(&[]), ClusterSettings { is_linearizable: false, ..ClusterSettings::default() });
+        // Nobody knows how one that is down comes back, and it may be asked before it is looked at.
+        let down = weakest(&[Some(node(&strong)), None]);
+        assert_eq!(down, ClusterSettings { is_paxos_v2: false, ..told });
+    }
+
+    #[test]
+    fn a_variant_of_paxos_that_gives_up_linearizable_reads_is_told_from_the_others() {
+        let is_linearizable = |variant: &str| node(&[("paxos_variant", variant)]).is_linearizable;
+        assert!(is_linearizable("v1") && is_linearizable("v2"));
+        assert!(!is_linearizable("v2_without_linearizable_reads"));
+        assert!(!is_linearizable("v1_without_linearizable_reads_or_rejected_writes"));
+        let told = not_linearizable("cassandra://here", "10.0.0.7").to_string();
+        assert!(told.contains("10.0.0.7"), "{told}");
     }
 }

@@ -10,7 +10,7 @@ use crate::settings::ClusterSettings;
 use crate::sweep::Swept;
 use crate::wait::Polls;
 use crate::write::{Done, Writing};
-use crate::{create, listing, read, scan, sweep, wait};
+use crate::{create, listing, read, scan, settings, sweep, wait};
 use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Durability, Expectation, Limits, PartitionKey, PartitionPage,
@@ -26,9 +26,6 @@ use std::time::Duration;
 
 /// Usual time from a write of another client to the return of a wait for it.
 const WAIT_LATENCY: Duration = Duration::from_millis(100);
-
-/// Request ids are kept by time alone; this many at least is what a busy client writes in it.
-const REQUESTS_REMEMBERED: usize = 1_000_000;
 
 /// A store on a Cassandra cluster.
 ///
@@ -48,7 +45,6 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) polls: Polls,
     pub(crate) clock: StoreClock,
-    settings: ClusterSettings,
     is_closed: AtomicBool,
 }
 
@@ -93,12 +89,12 @@ async fn open(options: Options) -> Result<CassandraStore, StoreError> {
         watches: Watches::new(waiters_max),
         polls: Polls::default(),
         clock: StoreClock::default(),
-        settings,
         is_closed: AtomicBool::new(false),
     };
     let shared = Arc::new(shared);
     if !shared.link.options.read_only {
         tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
+        tokio::spawn(settings::look_now_and_then(Arc::downgrade(&shared.link)));
     }
     Ok(CassandraStore { shared })
 }
@@ -147,8 +143,12 @@ impl Shared {
         });
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
     fn check_open(&self) -> Result<(), StoreError> {
-        match self.is_closed.load(Ordering::SeqCst) {
+        match self.is_closed() {
             true => Err(StoreError::closed(self.link.place.clone())),
             false => Ok(()),
         }
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let durability = match self.settings.is_synced {
+        let durability = match self.link.is_synced() {
             true => vec![Durability::Flushed, Durability::Synced],
             false => vec![Durability::Flushed],
         };
@@ -177,7 +177,8 @@ impl Shared {
             parallelism_best: self.link.parallelism,
             round_trip: self.link.round_trip(),
             request_memory: self.link.options.request_memory,
-            request_memory_count: REQUESTS_REMEMBERED,
+            // By time alone.
+            request_memory_count: 0,
         }
     }
 
@@ -332,8 +333,13 @@ impl Store for CassandraStore {
         Box::pin(async move {
             self.shared.close();
             // Nobody comes back for them. A reader that is late reads its cell anew.
-            for (id, count) in self.shared.leaving.all() {
-                self.shared.link.delete_chunks(id, count).await;
+            let link = &self.shared.link;
+            let gone = stream::iter(self.shared.leaving.all());
+            let deleting =
+                gone.for_each_concurrent(link.parallelism, |(id, count)| link.delete_chunks(id, count));
+            // Where the cluster does not answer, what is left is left to a sweep.
+            if tokio::time::timeout(link.options.request_time_out, deleting).await.is_err() {
+                tracing::debug!("chunks are left to the next sweep");
             }
             Ok(())
         })

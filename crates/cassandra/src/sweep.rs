@@ -192,7 +192,7 @@ async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bo
 
 /// Sweeps if it is time for it. A week that was claimed and not swept to the end is owed: it is nobody else's any more.
 async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
-    let shared = shared.upgrade()?;
+    let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     if !is_owed && claim(&shared).await != Some(true) {
         return Some(false);
     }

@@ -2,9 +2,11 @@
 //!
 //! Invariant: a try is taken for one that never applies only if its head is gone; one that may lie in a queue stands.
 
+use crate::age::Moment;
 use crate::codec::{FLAG_COMPOUND, PartitionHead};
 use atoll_store::StoreError;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A try that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -13,12 +15,20 @@ pub(crate) struct Attempt {
     pub(crate) number: u128,
     /// Whether it is not known what became of it.
     pub(crate) is_doubtful: bool,
+    /// Before it was sent first.
+    pub(crate) since: Moment,
 }
 
 impl Attempt {
     /// The version that the attempt makes.
     pub(crate) fn version(&self) -> u64 {
         self.expected.map_or(0, |head| head.version) + 1
+    }
+
+    /// Whether the row of its request id, if it has one, is surely still there: it is kept for `memory`. Whoever slept
+    /// for longer may find none of a try that applied.
+    pub(crate) fn is_remembered(&self, memory: Duration) -> bool {
+        self.since.age() < memory
     }
 
     pub(crate) fn next(&self, is_compound: bool) -> PartitionHead {
@@ -49,8 +59,8 @@ pub(crate) enum Verdict {
     Lost,
 }
 
-/// Whether a try applied, as far as this needs no other try. With a request id it can always be told: its row is
-/// written with the try, and kept for longer than any try takes.
+/// Whether a try applied, as far as this needs no other try. With a request id whose row is still there it can always be
+/// told: it is written with the try.
 pub(crate) fn verdict(
     last: Attempt,
     head: Option<PartitionHead>,
@@ -107,7 +117,7 @@ mod tests {
     }
 
     fn doubtful() -> Attempt {
-        Attempt { expected: head(3, 1), number: MINE, is_doubtful: true }
+        Attempt { expected: head(3, 1), number: MINE, is_doubtful: true, since: Moment::now() }
     }
 
     #[test]
@@ -133,6 +143,17 @@ mod tests {
         assert_eq!(of(head(200, MINE), head(260, 2)), Verdict::Dead);
         // Nobody did.
         assert_eq!(of(None, head(260, 2)), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_row_that_may_have_expired_meanwhile_tells_nothing() {
+        let last = doubtful();
+        assert!(last.is_remembered(Duration::from_secs(600)));
+        let slept = Attempt { since: last.since.earlier(Duration::from_secs(700)), ..last };
+        assert!(!slept.is_remembered(Duration::from_secs(600)));
+        let traces = Traces { request: None, winner: head(260, 2) };
+        let has_request = slept.is_remembered(Duration::from_secs(600));
+        assert_eq!(verdict(slept, head(300, 2), traces, has_request), Verdict::Lost);
     }
 
     #[test]

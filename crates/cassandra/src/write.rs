@@ -10,6 +10,7 @@
 //! however often it is sent.
 //! Invariant: a write ends as refused only if no try of it can apply any more.
 
+use crate::age::Moment;
 use crate::bind::Bind;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
 use crate::failure::refused;
@@ -150,7 +151,7 @@ impl<'a> Writing<'a> {
             },
         };
         let last = match last {
-            Some(last) => match verdict(last, look.head, look.traces, self.request.is_some()) {
+            Some(last) => match verdict(last, look.head, look.traces, self.is_remembered(last)) {
                 Verdict::Applied => {
                     known.learn_head(look.head);
                     return Tried::Done(Done::Now);
@@ -193,13 +194,23 @@ impl<'a> Writing<'a> {
         }
     }
 
+    /// Whether a row of a request id tells what became of a try.
+    fn is_remembered(&self, last: Attempt) -> bool {
+        self.request.is_some() && last.is_remembered(self.shared.link.options.request_memory)
+    }
+
     /// What is sent, and under which number.
     async fn prepare(&mut self, look: &Look, last: Option<Attempt>) -> Result<(Plan, Attempt), StoreError> {
         let (link, limits) = (&self.shared.link, &self.shared.limits);
         let plan = lay_out(link, &self.partition, self.batch, &look.view, limits, &mut self.chunks).await?;
         let attempt = match last.filter(|last| last.is_doubtful) {
             Some(last) => last,
-            None => Attempt { expected: look.head, number: numbers::attempt()?, is_doubtful: false },
+            None => Attempt {
+                expected: look.head,
+                number: numbers::attempt()?,
+                is_doubtful: false,
+                since: Moment::now(),
+            },
         };
         Ok((plan, attempt))
     }

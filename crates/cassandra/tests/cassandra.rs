@@ -71,5 +71,6 @@ fn the_store_on_cassandra_keeps_every_promise() {
         Err(_) => run_seeded(&subject, size(), seed()),
     };
     println!("{report}");
+    assert!(!report.checks.is_empty(), "there is no such check");
     assert!(report.is_clean());
 }

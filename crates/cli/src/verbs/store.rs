@@ -152,7 +152,10 @@ async fn info(session: &Session) -> Result<(), Failure> {
 
 fn request_memory(capabilities: &Capabilities) -> String {
     let time = format_duration(capabilities.request_memory);
-    format!("remembered for {time} and the latest {}", capabilities.request_memory_count)
+    match capabilities.request_memory_count {
+        0 => format!("remembered for {time}"),
+        count => format!("remembered for {time} and the latest {count}"),
+    }
 }
 
 fn info_json(place: &str, capabilities: &Capabilities) -> Value {

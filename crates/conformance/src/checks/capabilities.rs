@@ -22,8 +22,8 @@ pub(super) async fn capabilities_stay_within_the_contract(context: &Context<'_>)
     let classes = &capabilities.durability;
     ensure(classes.is_sorted() && !classes.is_empty(), || format!("classes are not weakest first: {classes:?}"))?;
     ensure(classes.contains(&capabilities.durability_default), || "the default class is not on offer".into())?;
-    let counts = [capabilities.waiters_max, capabilities.parallelism_best, capabilities.request_memory_count];
-    ensure(!counts.contains(&0), || "waiters, parallelism or remembered requests are told as 0".into())?;
+    let counts = [capabilities.waiters_max, capabilities.parallelism_best];
+    ensure(!counts.contains(&0), || "waiters or parallelism are told as 0".into())?;
     ensure(!capabilities.request_memory.is_zero(), || "request ids are not remembered".into())
 }
 
