@@ -195,6 +195,10 @@ impl Failure {
             Self::Store(StoreError::Conflict(_)) => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
+            // What stands in the way may be a limit rather than the disk.
+            Self::Store(error @ StoreError::OutOfSpace { .. }) if hint_of_cause(error).is_some() => {
+                hint_of_cause(error).map(|hint| format!("{hint}; nothing was lost"))
+            }
             Self::Store(error) => {
                 let hint = error.hint().or_else(|| hint_of_cause(error).map(str::to_owned));
                 hint.or_else(|| hint_of_kind(error.kind()).map(str::to_owned))
@@ -205,7 +209,7 @@ impl Failure {
             Self::Absent { .. } => Some("`atoll ls PARTITION` lists the keys of a partition".to_owned()),
             Self::WaitEnded { .. } => Some("wait longer with --timeout".to_owned()),
             Self::Damaged { .. } => Some(
-                "keep a copy of its folder as it is; `atoll kv export FILE --partition P` saves each partition that is whole"
+                "keep a copy of its folder as it is; `atoll kv export FILE --partition P` saves each partition that is whole, with --store 'file:DIR?mode=salvage' where it is the log that is broken"
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
@@ -225,7 +229,10 @@ impl Failure {
     /// The failure as one JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let kind = self.kind().map_or("usage", ErrorKind::code);
+        let kind = match self {
+            Self::Interrupted { .. } => "interrupted",
+            other => other.kind().map_or("usage", ErrorKind::code),
+        };
         let mut error = json!({
             "kind": kind,
             "message": self.to_string(),
@@ -289,7 +296,9 @@ pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::NotFound => ErrorKind::NotFound,
         io::ErrorKind::AlreadyExists => ErrorKind::Conflict,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorKind::OutOfSpace
+        }
         io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
             ErrorKind::InvalidInput
@@ -332,6 +341,9 @@ pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::NotFound => Some("check the spelling; a relative path starts at the current folder"),
         io::ErrorKind::PermissionDenied => Some("check who may read and write there with `ls -l`"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("free some space, then try again"),
+        io::ErrorKind::FileTooLarge => {
+            Some("raise the limit of a file's size (`ulimit -f` tells it), or choose another file system")
+        }
         io::ErrorKind::IsADirectory => Some("a file belongs there, not a folder"),
         io::ErrorKind::NotADirectory => Some("a part of the path is a file, where a folder belongs"),
         io::ErrorKind::InvalidFilename => {

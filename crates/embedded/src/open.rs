@@ -138,7 +138,7 @@ fn check_finished(folder: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// `not-found`; those of the engine.
 pub async fn open_last_state(folder: &Path, options: StoreOptions) -> Result<EmbeddedStore, StoreError> {
-    let read_only = Options { read_only: true, ..options.engine.clone() };
+    let read_only = Options { read_only: true, salvage: options.salvage, ..options.engine.clone() };
     open_engine(folder, StoreOptions { engine: read_only, ..options }).await
 }
 
@@ -201,10 +201,20 @@ fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStor
     // Once more, now that the folder is ours: a backup may have ended before its time while we waited.
     check_finished(folder)?;
     let file: PathBuf = folder.join(STORE_FILE);
-    let disk = FileDisk::open(&file, mode).map_err(|error| failed(error.into()))?;
+    let disk = FileDisk::open(&file, mode).map_err(|error| match error.source.kind() {
+        // Who only reads does not want to write: it is reading that is not allowed.
+        std::io::ErrorKind::PermissionDenied if options.engine.read_only => {
+            StoreError::Failed { what: "opening", place: place.clone(), source: Arc::new(error) }
+        }
+        _ => failed(error.into()),
+    })?;
     let engine = Engine::open(Arc::new(disk) as Arc<dyn Disk>, options.engine.clone()).map_err(failed)?;
     let report = engine.recovery();
-    if let Some(cut) = report.cut {
+    if let Some(cut) = report.cut
+        && cut.was_synced
+    {
+        tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "the log is damaged there, and what was written behind is left out");
+    } else if let Some(cut) = report.cut {
         tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "left out a torn end of the log; it was never synced");
     }
     if report.superblock_mended {

@@ -23,6 +23,9 @@ pub struct Options {
     pub background: bool,
     /// Whether nothing is ever written.
     pub read_only: bool,
+    /// Whether a log that is damaged before its synced end is read up to the damage, in place of being refused: what was
+    /// committed behind it is left out. Only where nothing is written. Default no.
+    pub salvage: bool,
     /// For how long space that nothing refers to is kept for readers of other processes. Default none.
     pub keep: Duration,
     /// Tells when space was kept long enough.
@@ -44,6 +47,7 @@ impl Default for Options {
             blind_puts: false,
             background: true,
             read_only: false,
+            salvage: false,
             keep: Duration::ZERO,
             clock: Clock::default(),
             seed: None,
@@ -73,6 +77,9 @@ impl Options {
         let wrong = |option, problem| Err(EngineError::Option { option, problem });
         if self.log_segment_bytes < 16 << 10 || !self.log_segment_bytes.is_multiple_of(4096) {
             return wrong("log_segment_bytes", "at least 16 KiB, a multiple of 4 KiB");
+        }
+        if self.salvage && !self.read_only {
+            return wrong("salvage", "only of a store that is opened for reading alone");
         }
         if self.checkpoint_bytes < 4096 {
             return wrong("checkpoint_bytes", "at least 4 KiB");

@@ -36,7 +36,7 @@ pub struct RecoveryReport {
     pub records_replayed: u64,
     /// Bytes of log that were replayed.
     pub bytes_replayed: u64,
-    /// The end of the log that was torn, and left out. It was never synced.
+    /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged from.
     pub cut: Option<Cut>,
     /// One copy of the superblock was damaged or behind, and the other was used.
     pub superblock_mended: bool,
@@ -49,6 +49,8 @@ pub struct Cut {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
+    /// Whether it had been synced: it was damaged, and [`salvage`](Options::salvage) asked for what lies before.
+    pub was_synced: bool,
 }
 
 /// A store that was read from disk.
@@ -233,7 +235,7 @@ fn open(
         FoundSignpost::Intact(signpost) => Some(signpost),
         FoundSignpost::None | FoundSignpost::Damaged => None,
     };
-    let (end, synced) = state.replay(superblock.log, signpost)?;
+    let (end, synced) = state.replay(superblock.log, signpost, options.salvage)?;
     let Replayer { forest, space, retired, mut report, unsynced, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();

@@ -74,8 +74,10 @@ impl<'a> Replayer<'a> {
         &mut self,
         from: LogPoint,
         signpost: Option<Signpost>,
+        salvages: bool,
     ) -> Result<(End, u64), EngineError> {
-        let mut replay = Replay::start(self.backing, from, from.position)?.with_signpost(signpost);
+        let replay = Replay::start(self.backing, from, from.position)?;
+        let mut replay = replay.with_signpost(signpost).salvaging(salvages);
         let mut at = from;
         while let Some(group) = replay.next()? {
             let next = group.next;
@@ -91,7 +93,7 @@ impl<'a> Replayer<'a> {
         self.enter_segments(&replay, end.point.number)?;
         if end.cut_bytes > 0 {
             let offset = end.point.offset_of(end.point.position);
-            self.report.cut = Some(Cut { offset, bytes: end.cut_bytes });
+            self.report.cut = Some(Cut { offset, bytes: end.cut_bytes, was_synced: end.was_synced });
         }
         // What lies beyond may be only in the system's cache. It survives the process, as it did before; once it was
         // written again the first sync makes it survive more, and until then no group claims so.

@@ -23,7 +23,7 @@ pub use atoll_ring_client::{
 };
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
-    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, LeftOut, Maintenance,
     SnapshotDescription, Statistic, StatisticUnit,
 };
 pub use options::{Mode, OpenOptions, Password};

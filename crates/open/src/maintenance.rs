@@ -70,6 +70,17 @@ pub struct CheckReport {
     pub cells: u64,
     /// Everything that does not match, in the order in which it was found.
     pub damage: Vec<Damage>,
+    /// The end of the log that was left out when the store was opened: it is torn, and no sync covered it.
+    pub left_out: Option<LeftOut>,
+}
+
+/// An end of the log that is not part of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where in the file of the store it begins.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
 }
 
 /// One place that does not match.

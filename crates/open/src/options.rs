@@ -10,6 +10,8 @@ pub enum Mode {
     Write,
     /// Reading only: not a byte of the folder changes.
     Read,
+    /// As that, and a log that is damaged is read up to the damage: what was written behind it is left out.
+    Salvage,
 }
 
 /// How a store is opened; what a URL says in its query goes before what stands here.

@@ -26,7 +26,7 @@ pub(crate) async fn open_folder(path: &Path, options: &OpenOptions) -> Result<Op
         });
     }
     let mode = match options.mode {
-        Mode::Read => atoll_embedded::Mode::Read,
+        Mode::Read | Mode::Salvage => atoll_embedded::Mode::Read,
         Mode::Write => atoll_embedded::Mode::Write,
     };
     let store_options = store_options(options);
@@ -68,7 +68,7 @@ pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) ->
             Some(TlsChoice::File(path)) => Tls::Authorities(path.clone()),
         },
         create: options.create,
-        read_only: options.mode == Mode::Read,
+        read_only: options.mode != Mode::Write,
         memory_bytes: options.memory_bytes,
         connect_time_out: query.connect_time_out.unwrap_or(defaults.connect_time_out),
         request_time_out: query.time_out.unwrap_or(defaults.request_time_out),
@@ -90,7 +90,7 @@ pub(crate) async fn open_cassandra(_: &CassandraUrl, _: &OpenOptions) -> Result<
 
 /// A ring of nodes.
 pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Opened, StoreError> {
-    let ring = RingOptions { read_only: options.mode == Mode::Read, ..ring_options(url)? };
+    let ring = RingOptions { read_only: options.mode != Mode::Write, ..ring_options(url)? };
     let place = ring.place();
     let store = RingStore::open(ring).await?;
     Ok(Opened { store: Arc::new(store), maintenance: None, place })
@@ -148,5 +148,7 @@ fn store_options(options: &OpenOptions) -> StoreOptions {
     store.engine.memory_bytes = options.memory_bytes;
     store.engine.checkpoint_bytes = options.checkpoint_bytes;
     store.engine.keep = options.keep;
+    // Where it is opened for reading alone.
+    store.salvage = options.mode == Mode::Salvage;
     store
 }

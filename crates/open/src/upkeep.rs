@@ -8,7 +8,7 @@
 use crate::backup::{self, Backup, MARK_TREE};
 use crate::carry::Carrier;
 use crate::{
-    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, Maintenance,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, LeftOut, Maintenance,
     SnapshotDescription, Statistic, StatisticUnit,
 };
 use atoll_disk::{FileDisk, Mode as DiskMode};
@@ -75,10 +75,16 @@ impl Upkeep {
 impl Maintenance for Upkeep {
     fn check(&self) -> StoreFuture<'_, CheckReport> {
         Box::pin(async move {
-            let report = self.on(self.readable().await?, "check", |engine| engine.check()).await?;
+            let check = |engine: &Engine| Ok((engine.check()?, engine.recovery().cut));
+            let (report, cut) = self.on(self.readable().await?, "check", check).await?;
             let damage =
                 report.damage.iter().map(|error| Damage { place: self.place(), problem: error.to_string() });
-            Ok(CheckReport { bytes_checked: report.bytes, cells: report.records, damage: damage.collect() })
+            Ok(CheckReport {
+                bytes_checked: report.bytes,
+                cells: report.records,
+                damage: damage.collect(),
+                left_out: cut.map(|cut| LeftOut { offset: cut.offset, bytes: cut.bytes }),
+            })
         })
     }
 

@@ -202,7 +202,7 @@ impl UrlError {
                  ATOLL_CASSANDRA_PASSWORD or in a file with password-file=PATH"
             }
             Self::NotAPair { .. } | Self::UnknownKey { .. } | Self::Twice { .. } | Self::Value { .. } => {
-                "query keys: mode=read|write, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
+                "query keys: mode=read|write|salvage, create=true|false, memory=SIZE, checkpoint=SIZE, keep=DURATION; for \
                  cassandra: mode, create, consistency=quorum|local-quorum, datacenter=NAME, beside=ADDRESS, \
                  replication=NUMBER, tls=on|PATH, password-file=PATH, connect-time-out=DURATION, time-out=DURATION, \
                  memory=SIZE; for ring: mode, user=NAME, token-file=PATH, \
@@ -297,6 +297,7 @@ fn split_query(rest: &str) -> Result<(&str, Vec<Setting>), UrlError> {
     let mut settings = Vec::new();
     query::read(query, KEYS, |key, value| {
         settings.push(match key {
+            "mode" if value == "salvage" => Setting::Mode(Mode::Salvage),
             "mode" => Setting::Mode(read_mode(value)?),
             "create" => Setting::Create(bool::parse(value)?),
             "memory" => Setting::Memory(Size::parse(value)?),

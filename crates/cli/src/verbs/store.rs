@@ -196,12 +196,22 @@ async fn check(session: &Session) -> Result<(), Failure> {
     let as_json = |damage: &Damage| json!({ "place": damage.place, "problem": damage.problem });
     if session.output.is_json() {
         let damage: Vec<Value> = report.damage.iter().map(as_json).collect();
-        session
-            .output
-            .json(&json!({ "bytes": report.bytes_checked, "cells": report.cells, "damage": damage }))?;
+        let left_out = report.left_out.map(|end| json!({ "offset": end.offset, "bytes": end.bytes }));
+        session.output.json(&json!({
+            "bytes": report.bytes_checked,
+            "cells": report.cells,
+            "damage": damage,
+            "left_out": left_out,
+        }))?;
     } else {
         for damage in &report.damage {
             session.output.line(format!("damaged: {}: {}", damage.place, damage.problem))?;
+        }
+        if let Some(end) = report.left_out {
+            session.output.line(format!(
+                "left out: {} bytes from offset {} on, at the end of the log, which were never synced",
+                end.bytes, end.offset
+            ))?;
         }
         session.output.line(format!("checked {} bytes, {} cells", report.bytes_checked, report.cells))?;
     }
@@ -265,7 +275,13 @@ impl SnapshotVerb {
         let (maintenance, _) = session.maintenance(access, "a snapshot", EXPORT_INSTEAD).await?;
         match self {
             Self::Create { name } => show_snapshot(session, &maintenance.create_snapshot(&name).await?),
-            Self::Delete { name } => Ok(maintenance.delete_snapshot(&name).await?),
+            Self::Delete { name } => {
+                maintenance.delete_snapshot(&name).await?;
+                if session.output.is_json() {
+                    session.output.json(&json!({ "deleted": name }))?;
+                }
+                Ok(())
+            }
             Self::List => {
                 let snapshots = maintenance.snapshots().await?;
                 snapshots.iter().try_for_each(|snapshot| show_snapshot(session, snapshot))

@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub request_memory_count: usize,
     /// How many waits may be open at once.
     pub waiters_max: usize,
+    /// Whether the last state of a store whose log is damaged is the one before the damage, in place of none.
+    pub salvage: bool,
 }
 
 impl Default for StoreOptions {
@@ -50,6 +52,7 @@ impl Default for StoreOptions {
             request_memory: Duration::from_secs(600),
             request_memory_count: 100_000,
             waiters_max: 1_000_000,
+            salvage: false,
         }
     }
 }

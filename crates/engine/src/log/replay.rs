@@ -26,6 +26,8 @@ pub(crate) struct Replay<'a> {
     /// Where segments were entered by a jump.
     entered: Vec<LogPoint>,
     signpost: Option<Signpost>,
+    /// Damage before the synced end is no reason to refuse what lies before it.
+    salvages: bool,
 }
 
 /// A group that was read and verified.
@@ -51,6 +53,8 @@ pub(crate) struct End {
     pub(crate) point: LogPoint,
     /// Bytes behind the end that held torn or disconnected groups, if any.
     pub(crate) cut_bytes: u64,
+    /// Whether some of them had been synced.
+    pub(crate) was_synced: bool,
 }
 
 /// What stands at a position.
@@ -65,12 +69,26 @@ impl<'a> Replay<'a> {
     /// Starts at `point`; the log was synced at least up to `synced`.
     pub(crate) fn start(backing: &'a Backing, point: LogPoint, synced: u64) -> Result<Self, EngineError> {
         let bytes = read_segment(backing, point.segment)?;
-        Ok(Self { backing, point, bytes, synced, from: point, entered: Vec::new(), signpost: None })
+        Ok(Self {
+            backing,
+            point,
+            bytes,
+            synced,
+            from: point,
+            entered: Vec::new(),
+            signpost: None,
+            salvages: false,
+        })
     }
 
     /// Where to look for more of the log should it seem to end early; read before the log was.
     pub(crate) fn with_signpost(self, signpost: Option<Signpost>) -> Self {
         Self { signpost, ..self }
+    }
+
+    /// Whether what lies before damage is taken for all there is.
+    pub(crate) fn salvaging(self, salvages: bool) -> Self {
+        Self { salvages, ..self }
     }
 
     pub(crate) fn point(&self) -> LogPoint {
@@ -155,12 +173,13 @@ impl<'a> Replay<'a> {
         self.point = at;
         let ahead = self.look_ahead(at)?;
         let synced = self.synced.max(ahead.synced);
-        if synced > at.position && !planted::is(Bug::CutBelowSyncedEnd) {
+        let was_synced = synced > at.position;
+        if was_synced && !self.salvages && !planted::is(Bug::CutBelowSyncedEnd) {
             let offset = at.offset_of(at.position);
             return Err(self.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
         }
         self.entered.retain(|entered| entered.number <= at.number);
-        Ok(End { point: at, cut_bytes: ahead.bytes })
+        Ok(End { point: at, cut_bytes: ahead.bytes, was_synced })
     }
 
     /// Groups that pass their own checksum anywhere behind `at`, connected or not.
