@@ -623,5 +623,9 @@ fn near_and_wrapped_boxes_use_the_cell_that_is_typed_or_kept() {
     atoll(&place, "table attributes t deck=").text();
     assert_eq!(lines(&atoll(&place, "table attributes t")).len(), 2);
     let wrong = atoll(&place, "table attributes t cell=cube");
-    assert_ne!(wrong.exit, Some(0));
+    assert!(wrong.fails(12).contains("\"axes\""), "{}", wrong.stderr);
+    let absent = atoll(&place, r#"table attributes t 'cell={"axes":["X"],"lengths":[10]}'"#);
+    assert!(absent.fails(12).contains("X"), "{}", absent.stderr);
+    let vector = atoll(&place, r#"table attributes t 'cell={"axes":["x"],"lengths":[10,10]}'"#);
+    assert!(vector.fails(12).contains("x"), "{}", vector.stderr);
 }

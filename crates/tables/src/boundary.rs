@@ -6,6 +6,7 @@
 //! Invariant: whatever follows from a boundary is an expression that anybody could have typed.
 
 use crate::expression::{Cell, Column, Expression, Literal, Near, Side};
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 
 /// Under this name a boundary is kept among the attributes of a table, a run or a step.
@@ -38,6 +39,7 @@ pub struct Boundary {
 
 /// As it is kept: a length that does not repeat is null.
 #[derive(Serialize, Deserialize)]
+#[serde(expecting = "a cell, such as {\"axes\": [\"x\", \"y\", \"z\"], \"lengths\": [10, 10, null]}")]
 struct Stored {
     axes: Vec<String>,
     #[serde(default)]
@@ -71,6 +73,19 @@ impl Boundary {
             )));
         }
         Ok(Self { axes: columns, low, cell })
+    }
+
+    /// Whether its axes are columns of numbers that are there.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self, columns: &Schema) -> Result<(), BoundaryError> {
+        let near = Near::new(self.axes.clone(), &vec![0.0; self.axes.len()], 1.0, None);
+        let near = near.map(|near| Expression::Near(Box::new(near))).map_err(BoundaryError::new)?;
+        match near.bind(columns) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(BoundaryError::new(format!("an axis of the cell: {error}"))),
+        }
     }
 
     /// The columns of its axes.

@@ -52,7 +52,7 @@ impl Table {
     ) -> Result<(), TableError> {
         of.check()?;
         if let Some(cell) = attributes.get(CELL_ATTRIBUTE) {
-            Boundary::from_json(cell)?;
+            Boundary::from_json(cell)?.check(self.schema_now().await?.columns())?;
         }
         let (partition, text) = (self.names.attributes(), codec::attributes_to_json(attributes));
         self.store.put(Cell::new(&partition, &of.key()), text.as_bytes(), WriteOptions::default()).await?;
