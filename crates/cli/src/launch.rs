@@ -108,6 +108,7 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
     })?;
     let result = runtime.block_on(async {
         let signals = Signals::listen();
+        tell_of_size_limits();
         let result = tokio::select! {
             result = verb(session) => result,
             exit = signals.heard() => session.interrupted(exit),
@@ -119,6 +120,17 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
     runtime.shutdown_background();
     result
 }
+
+/// A write beyond the size that files may have here ends with an error, as on a full disk, and not the process.
+#[cfg(unix)]
+fn tell_of_size_limits() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Once somebody listened, the system no longer ends the process, whether or not anybody goes on listening.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+}
+
+#[cfg(not(unix))]
+fn tell_of_size_limits() {}
 
 /// The wish of somebody that we stop.
 struct Signals {
