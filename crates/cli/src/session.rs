@@ -5,7 +5,7 @@
 use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Maintenance, Mode, Opened};
-use atoll_options::Settings;
+use atoll_options::{Origin, Settings};
 use atoll_store::{ReadOptions, Store, StoreError, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +43,11 @@ impl Session {
             ends_on_interrupt: AtomicBool::new(false),
             hint_on_interrupt: Mutex::new(None),
         }
+    }
+
+    /// Whether the command line itself names a store.
+    pub(crate) fn names_store(&self) -> bool {
+        self.settings.setting("store").is_some_and(|setting| matches!(setting.origin, Origin::Flag { .. }))
     }
 
     /// The URL of the store.

@@ -446,3 +446,102 @@ fn who_may_not_use_the_lock_still_reads_the_store() {
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
     unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]).fails(20);
 }
+
+/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
+fn killed_with_three_cells(place: &Place) {
+    atoll(place, &["kv", "put", "old", "s", "before"]).text();
+    let mut owner = served(place);
+    for (sort, value) in [("a", "aaaaaaaaaaaaaaaa"), ("b", "bbbbbbbbbbbbbbbb"), ("c", "cccccccccccccccc")] {
+        atoll(place, &["kv", "put", "p", sort, value, "--durability", "synced"]).text();
+    }
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+}
+
+/// Changes what the store holds of a value.
+fn spoil(place: &Place, value: &str) {
+    let mut bytes = place.read("data/store.atoll");
+    let at = bytes.windows(value.len()).position(|window| window == value.as_bytes()).unwrap();
+    bytes[at] ^= 1;
+    place.write("data/store.atoll", bytes);
+}
+
+#[test]
+fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
+    let place = Place::new();
+    killed_with_three_cells(&place);
+    spoil(&place, "bbbbbbbbbbbbbbbb");
+    atoll(&place, &["kv", "get", "p", "a"]).fails(18);
+    assert!(atoll(&place, &["store", "check"]).fails(18).contains("mode=salvage"));
+    let salvaged =
+        |arguments: &[&str]| place.run(&[&["--store", "file:data?mode=salvage"], arguments].concat());
+    let found = salvaged(&["kv", "get", "p", "a"]);
+    assert_eq!(found.text(), "aaaaaaaaaaaaaaaa");
+    assert!(found.stderr.contains("left out"), "{}", found.stderr);
+    assert_eq!(salvaged(&["kv", "get", "old", "s"]).text(), "before");
+    salvaged(&["kv", "get", "p", "c"]).fails(10);
+    salvaged(&["kv", "put", "p", "d", "d"]).fails(20);
+    salvaged(&["kv", "export", "saved.jsonl"]).text();
+    assert_eq!(
+        place.read("saved.jsonl").split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(),
+        2
+    );
+    // Nobody goes on from there unawares.
+    atoll(&place, &["kv", "put", "p", "d", "d"]).fails(18);
+}
+
+#[test]
+fn a_check_tells_of_a_torn_end_that_was_left_out() {
+    let place = Place::new();
+    killed_with_three_cells(&place);
+    assert!(atoll(&place, &["store", "check", "--json"]).json()["left_out"].is_null());
+    // No later group says that the last one was synced.
+    spoil(&place, "cccccccccccccccc");
+    let told = atoll(&place, &["store", "check", "--json"]).json();
+    assert!(told["left_out"]["bytes"].as_u64().unwrap() > 16, "{told}");
+    assert_eq!(told["damage"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn an_export_of_everything_tells_that_tables_are_not_in_it() {
+    let place = Place::new();
+    atoll(&place, &["table", "create", "t", "--column", "a:int64", "--id", "a", "--index", "a"]).text();
+    let told = atoll(&place, &["kv", "export", "cells.atoll"]);
+    assert!(told.text().starts_with("exported 0 records"), "{}", told.text());
+    assert!(told.stderr.contains("1 tables are not in it"), "{}", told.stderr);
+    assert_eq!(atoll(&place, &["kv", "export", "again.atoll", "--json"]).json()["tables_left_out"], 1);
+    let some = atoll(&place, &["kv", "export", "some.atoll", "--prefix", "x"]);
+    assert!(!some.stderr.contains("tables"), "{}", some.stderr);
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_refuses_what_is_larger_and_loses_nothing() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let cells: String = (0..40)
+        .map(|at| {
+            format!("{{\"partition\":\"p{at}\",\"sort\":\"s\",\"value\":\"{}\"}}\n", "x".repeat(1 << 20))
+        })
+        .collect();
+    place.write("cells.jsonl", cells);
+    let program = place.command(&[]).get_program().to_owned();
+    let mut limited = std::process::Command::new("bash");
+    limited.args(["-c", "ulimit -f 16384; exec \"$0\" --store data kv import cells.jsonl"]).arg(program);
+    let refused = Answer::from(limited.current_dir(place.folder.path()).output().unwrap());
+    assert!(refused.fails(19).contains("ulimit"), "{}", refused.stderr);
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "v");
+    atoll(&place, &["kv", "import", "cells.jsonl"]).text();
+}
+
+#[test]
+fn a_store_that_one_may_not_read_is_not_said_to_be_read_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", 0o000), ("data/lock", 0o000)] {
+        let rights = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
+    }
+    let refused = unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]);
+    assert!(refused.fails(16).contains("who may read"), "{}", refused.stderr);
+}

@@ -462,7 +462,9 @@ fn a_ring_that_is_named_wrongly_is_refused() {
         (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
         (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),
         (&["serve", "--memory", "--listen", "127.0.0.1:60000", "--nodes", "127.0.0.1:60000"], 2, "45535"),
+        (&["serve", "--memory", "--store", "kept"], 2, "--store"),
         (&["up"], 2, "--memory"),
+        (&["up", "--memory", "--nodes", "2", "--copies", "5"], 2, "--copies 5 of 2"),
         (&["up", "--memory", "--port", "65535"], 2, "45535"),
         (&["up", "--memory", "--nodes", "0"], 2, "0"),
     ] {

@@ -188,7 +188,7 @@ impl NodeError {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")
             }
             Self::OfNoRing => Some(
-                "start it without --nodes and take what it holds into a ring of new folders, by `atoll kv export` and `atoll kv import`",
+                "start it without --nodes and take what it holds into a ring of new folders, by `atoll kv export` and `atoll kv import`, tables by `atoll table export`; what clients of Redis put has to be read by one of them",
             ),
             Self::Kept => {
                 Some("choose --durability flushed or synced; or another folder with --store, or --memory")

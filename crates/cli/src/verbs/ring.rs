@@ -122,6 +122,22 @@ impl RingVerb {
     /// # Errors
     /// Why the node could not start, or failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        let goes_on = matches!(self, Self::Serve(_) | Self::Up(_));
+        let deadline = session.write_options()?.deadline.filter(|_| !goes_on);
+        let Some(deadline) = deadline else { return self.go(session).await };
+        tokio::time::timeout(deadline, self.go(session)).await.unwrap_or_else(|_| {
+            Err(StoreError::Unknown {
+                what: "the change of the ring",
+                reason: format!(
+                    "it was not done within {deadline:?}; `atoll ring status` tells how far it is"
+                ),
+                source: None,
+            }
+            .into())
+        })
+    }
+
+    async fn go(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Serve(verb) => verb.run(session).await,
             Self::Up(verb) => verb.run(session).await,
@@ -233,6 +249,12 @@ impl RingServe {
 
 /// Where a node, or each node of a ring in a folder of its own, keeps what it is given.
 fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
+    if in_memory && session.names_store() {
+        return Err(Failure::Usage {
+            problem: "--memory keeps nothing, and --store names where to keep it".to_owned(),
+            hint: "leave one of them out".to_owned(),
+        });
+    }
     if in_memory {
         return Ok(Place::Memory);
     }

@@ -1,11 +1,13 @@
 //! `atoll kv import` and `atoll kv export`.
 
 use crate::options::ImportSection;
+use crate::output::note;
 use crate::session::Access;
 use crate::text::Encoding;
 use crate::transfer::{Columns, Export, Format, Import, Input, ProgressReport, export, import};
 use crate::{Failure, Session};
 use atoll_options::Section;
+use atoll_tables::Table;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -177,6 +179,14 @@ impl ExportArguments {
         };
         let store = session.store(Access::Read).await?;
         let exported = export(&*store, &wanted, &session.output).await?;
+        // Who takes everything may take it for a backup.
+        let is_all = wanted.partition.is_none() && wanted.prefix.is_empty();
+        let tables = if is_all { Table::list(&*store).await?.len() } else { 0 };
+        if tables > 0 {
+            note(&format!(
+                "{tables} tables are not in it: `atoll table export` writes their rows, and of a store in a folder `atoll store backup` keeps everything"
+            ));
+        }
         if to_output {
             return Ok(());
         }
@@ -185,7 +195,14 @@ impl ExportArguments {
                 let (records, partitions) = (exported.records, exported.partitions);
                 format!("exported {records} records of {partitions} partitions, {} bytes", exported.bytes)
             },
-            || json!({ "records": exported.records, "partitions": exported.partitions, "bytes": exported.bytes }),
+            || {
+                json!({
+                    "records": exported.records,
+                    "partitions": exported.partitions,
+                    "bytes": exported.bytes,
+                    "tables_left_out": tables,
+                })
+            },
         )
     }
 }

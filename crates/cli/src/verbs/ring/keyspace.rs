@@ -77,6 +77,7 @@ impl Create {
             in_sync_min: self.min_sync,
             latency: self.latency_class.unwrap_or_default(),
         };
+        self.check_nodes(&operator).await?;
         operator.create_keyspace(&new).await?;
         if self.no_wait {
             return session.output.either(
@@ -91,6 +92,22 @@ impl Create {
             || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
             || json!({ "made": true, "name": made.name, "keyspace": made.keyspace }),
         )
+    }
+
+    /// Refuses what the nodes that are up cannot serve, for it stays as it is made; unless nobody waits for it.
+    async fn check_nodes(&self, operator: &RingOperator) -> Result<(), Failure> {
+        let Some(copies) = self.copies.filter(|_| !self.no_wait) else { return Ok(()) };
+        let status = operator.status().await?;
+        let is_there = status.keyspaces.iter().any(|one| one.name == self.name);
+        let nodes = status.nodes.iter().filter(|node| node.is_up && !node.is_leaving).count();
+        if is_there || usize::from(copies) <= nodes {
+            return Ok(());
+        }
+        Err(Failure::Usage {
+            problem: format!("--copies {copies}, and {nodes} nodes are up"),
+            hint: "start more nodes first; with --no-wait it is made all the same, and waits for them"
+                .to_owned(),
+        })
     }
 
     /// Until each node that is up knows of it, and all of it is served.

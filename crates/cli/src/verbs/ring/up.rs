@@ -47,6 +47,9 @@ pub struct RingUp {
     tls: bool,
 }
 
+/// Copies of everything, at most.
+const COPIES_MAX: usize = 7;
+
 /// How long a ring may take until it serves; with all that it had it takes a few seconds.
 const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
 /// Nodes are other processes: what they know has to be asked for.
@@ -68,6 +71,7 @@ impl RingUp {
             Place::Memory => None,
             Place::Folder(folder) => Some(folder),
         };
+        self.check_copies()?;
         let durability = persistence(session)?;
         let addresses = self.addresses()?;
         let made = folder.as_deref().filter(|_| self.tls).map(Made::in_folder).transpose()?;
@@ -108,6 +112,17 @@ impl RingUp {
             note(&format!("node {number} ended"));
         }
         Err(unavailable("no node is left"))
+    }
+
+    fn check_copies(&self) -> Result<(), Failure> {
+        let most = usize::from(self.nodes).min(COPIES_MAX);
+        match self.copies {
+            Some(copies) if !(1..=most).contains(&copies) => Err(Failure::Usage {
+                problem: format!("--copies {copies} of {} nodes", self.nodes),
+                hint: format!("from 1 to {COPIES_MAX}, and a node for each"),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {

@@ -26,7 +26,7 @@ pub struct Append {
     #[arg(long, value_name = "NAME")]
     run: String,
     /// The step; steps of a run rise. By default the one after the last, of one rank
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     step: Option<u64>,
     /// The time of the step
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]

@@ -10,7 +10,7 @@ use clap::Args;
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct QuestionArguments {
     /// Rows for which this holds, such as 'type = 2 and vz > 0.5'; several must all hold
-    #[arg(long = "where", value_name = "CONDITION", help_heading = "Which rows")]
+    #[arg(long = "where", value_name = "CONDITION", allow_hyphen_values = true, help_heading = "Which rows")]
     conditions: Vec<String>,
     /// Rows within these limits, such as x=0:1,step=100: without the upper ends
     #[arg(long = "box", value_name = "SIDES", allow_hyphen_values = true, help_heading = "Which rows")]
@@ -34,25 +34,31 @@ pub(super) struct QuestionArguments {
     #[arg(long = "run", value_name = "NAME", help_heading = "Which rows")]
     runs: Vec<String>,
     /// Only rows of runs whose attributes satisfy this, such as 'temperature > 300'
-    #[arg(long, value_name = "CONDITION", help_heading = "Which rows")]
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true, help_heading = "Which rows")]
     runs_where: Option<String>,
     /// This share of what is sampled, from 0 to 1; the same rows every time
-    #[arg(long, value_name = "SHARE", conflicts_with = "window", help_heading = "Which rows")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        allow_negative_numbers = true,
+        conflicts_with = "window",
+        help_heading = "Which rows"
+    )]
     sample: Option<f64>,
     /// The share from FROM to TO: independent of the sample of FROM
     #[arg(long, value_name = "FROM:TO", value_parser = parse_window, help_heading = "Which rows")]
     window: Option<(f64, f64)>,
     /// The first N of what is sampled, in the order of the weights
-    #[arg(long, value_name = "N", help_heading = "Which rows")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Which rows")]
     first: Option<usize>,
     /// At most N rows
-    #[arg(long, value_name = "N", help_heading = "Which rows")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Which rows")]
     limit: Option<usize>,
     /// Only these columns, in this order
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Which rows")]
     columns: Vec<String>,
     /// The table as it was in this version, or in the one that this snapshot keeps
-    #[arg(long, value_name = "VERSION|SNAPSHOT", help_heading = "Which rows")]
+    #[arg(long, value_name = "VERSION|SNAPSHOT", allow_negative_numbers = true, help_heading = "Which rows")]
     as_of: Option<String>,
     /// Also rows of steps that are not complete yet
     #[arg(long, help_heading = "Which rows")]
