@@ -115,6 +115,17 @@ def test_threads_that_append_without_a_step_append_steps_of_their_own(store: ato
     assert [step.step for step in table.steps("a")] == list(range(20))
 
 
+def test_handles_that_append_as_one_rank_of_one_attempt_get_a_step_each(store: atoll.Store, run: atoll.Table) -> None:
+    attempt = run.begin("shared", ranks=2)
+    other = store.table("run")
+    for number in range(3):
+        for handle in (run, other):
+            handle.append(frame(number), run="shared", attempt=attempt)
+    for step in range(6):
+        run.append(frame(step), run="shared", attempt=attempt, step=step, rank=1)
+    assert [step.rows for step in run.steps("shared")] == [40] * 6
+
+
 def test_a_new_attempt_replaces_the_steps_from_where_it_begins(store: atoll.Store, run: atoll.Table) -> None:
     again = store.table("run")
     assert again.begin("a") == 2

@@ -243,6 +243,31 @@ impl Table {
         Ok(wait(py, append)?.0)
     }
 
+    /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the version that has
+    /// them.
+    #[pyo3(signature = (run, attempt, rank, from_step, rows, time=None))]
+    #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
+    fn append_next(
+        &self,
+        py: Python<'_>,
+        run: &str,
+        attempt: u64,
+        rank: u32,
+        from_step: u64,
+        rows: &Rows,
+        time: Option<f64>,
+    ) -> PyResult<(u64, u64)> {
+        let table = self.handle()?;
+        let writer = (RunId::from(run), attempt, rank);
+        let batch = rows.whole()?;
+        let append = async move {
+            let batch = conforming(&table, &batch).await?;
+            Ok::<_, Failure>(table.append_next(writer, from_step, time, &batch).await?)
+        };
+        let (step, version) = wait(py, append)?;
+        Ok((step, version.0))
+    }
+
     /// Begins to load steps of a run; about so many bytes of rows are packed together.
     fn loader(&self, run: &str, attempt: u64, tree_bytes: u64) -> PyResult<Loader> {
         Ok(Loader::begin(self.handle()?, run, attempt, tree_bytes)?)

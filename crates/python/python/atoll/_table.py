@@ -480,10 +480,10 @@ class Table(Asking):
         may have another width, if every value fits; nothing is rounded.
 
         Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
-        one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is behind the last complete one
-        and behind those that this handle appended as this rank. Where several processes append as one rank of one
-        attempt, give ``step``. ``time`` is the physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new*
-        attempt that writes a step replaces that step and all later ones of earlier attempts.
+        one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has
+        appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
+        physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new* attempt
+        that writes a step replaces that step and all later ones of earlier attempts.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where another attempt of
         the run has begun meanwhile, or where ids are unique and the run has some of these already.
@@ -542,9 +542,8 @@ class Table(Asking):
         """Appends as the next step: behind those that are complete, and those that this rank has given already."""
         run, attempt, rank = writer
         with turn.lock:
-            last = self._native.last_complete(run)
-            step = whole(max(turn.step, 0 if last is None else last + 1), "step")
-            version = self._native.append(run, attempt, step, rank, held, time)
+            # Other handles and processes may be this rank too: each gets a step of its own.
+            step, version = self._native.append_next(run, attempt, rank, turn.step, held, time)
             turn.step = step + 1
         return version
 

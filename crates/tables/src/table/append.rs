@@ -124,6 +124,38 @@ impl Table {
         self.append_encoded(ids, true, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
+    /// Appends the rows as the next step of a rank, whoever else does the same meanwhile: the first from `from` on behind
+    /// the last complete step that nobody has written as this rank. Tells which step that became.
+    ///
+    /// # Errors
+    /// As [`Table::append`]; [`EditError::StepOrder`] where no step is left.
+    pub async fn append_next(
+        &self,
+        (run, attempt, rank): (RunId, u64, u32),
+        from: u64,
+        time: Option<f64>,
+        rows: &RecordBatch,
+    ) -> Result<(u64, Version), TableError> {
+        let behind = |last: u64| {
+            let id = || BlockId { run: run.clone(), attempt, step: last, rank };
+            last.checked_add(1).ok_or_else(|| TableError::Edit(EditError::StepOrder { id: id(), last }))
+        };
+        let mut step = match self.last_complete(&run.0).await? {
+            Some(last) => from.max(behind(last)?),
+            None => from,
+        };
+        loop {
+            let id = BlockId { run: run.clone(), attempt, step, rank };
+            step = match self.append_new(id, time, rows).await {
+                Ok(Some(version)) => return Ok((step, version)),
+                // Somebody else took it, or a later one, in between.
+                Ok(None) => behind(step)?,
+                Err(TableError::Edit(EditError::StepOrder { last, .. })) => behind(last.max(step))?,
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
     /// As [`Table::append_at`], for several blocks that become true in one version, or none of them does.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Outcome, Store};
+use atoll_tables::protocol::EditError;
 use atoll_tables::{Table, TableError};
 use futures::FutureExt;
 use futures::future::{join, join_all};
@@ -72,6 +73,28 @@ async fn whoever_asks_is_told_that_a_block_was_there_already_also_beside_others_
     let (((second, third), told), ()) = join(appends, release).await;
     assert_eq!((second.is_ok(), third.is_ok(), told.unwrap()), (true, true, None));
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20)], "nothing of the other rows was kept");
+}
+
+#[tokio::test]
+async fn two_handles_that_append_as_one_rank_get_a_step_each_and_lose_no_rows() {
+    let (_, store, table) = table().await;
+    let other = open(&store).await;
+    let writer = |rank| ("a".into(), 1, rank);
+    // Neither knows what the other gives, and nothing is complete without the other rank.
+    for number in 0..3 {
+        let (mine, theirs) = (rows(2 * number, 0, 10), rows(2 * number + 1, 0, 10));
+        let mine = table.append_next(writer(0), 0, None, &mine).await.unwrap();
+        let theirs = other.append_next(writer(0), number, None, &theirs).await.unwrap();
+        assert_eq!((mine.0, theirs.0), (2 * number, 2 * number + 1));
+    }
+    for step in 0..6 {
+        assert_eq!(table.append_next(writer(1), step, None, &rows(step, 500, 1)).await.unwrap().0, step);
+    }
+    assert_eq!(steps_seen(&table).await, (0..6).map(|step| (step, 11)).collect::<Vec<_>>());
+    let last = table.append_next(writer(0), u64::MAX, None, &rows(1, 0, 1)).await.unwrap();
+    assert_eq!(last.0, u64::MAX);
+    let none_left = table.append_next(writer(0), 0, None, &rows(1, 0, 1)).await.unwrap_err();
+    assert!(matches!(none_left, TableError::Edit(EditError::StepOrder { .. })), "{none_left}");
 }
 
 #[tokio::test]

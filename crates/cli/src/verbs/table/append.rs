@@ -52,11 +52,6 @@ struct Appended {
     is_new: bool,
 }
 
-/// The step behind the last one of a run.
-fn after(known: Option<&RunSummary>) -> u64 {
-    known.and_then(|known| known.last_complete).map_or(0, |last| last.saturating_add(1))
-}
-
 impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         if self.ranks > 1 && self.step.is_none() {
@@ -69,7 +64,6 @@ impl Append {
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
         let known = self.known(&table).await?;
-        let after_last = after(known.as_ref());
         let attempt = match (self.attempt, known) {
             (Some(attempt), _) => {
                 table.begin(&self.run, attempt, self.ranks).await?;
@@ -80,7 +74,11 @@ impl Append {
         };
         let appended = match self.step {
             Some(step) => self.append_as(&table, attempt, step, &rows).await?,
-            None => self.append_behind(&table, attempt, after_last, &rows).await?,
+            None => {
+                let writer = (self.run.as_str().into(), attempt, self.rank);
+                let (step, version) = table.append_next(writer, 0, self.time, &rows).await?;
+                Appended { step, version, is_new: true }
+            }
         };
         table.close().await?;
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
@@ -105,31 +103,6 @@ impl Append {
             None => table.version().await?,
         };
         Ok(Appended { step, version, is_new: made.is_some() })
-    }
-
-    /// Appends the rows as the step behind the last one, whoever else does the same meanwhile.
-    async fn append_behind(
-        &self,
-        table: &Table,
-        attempt: u64,
-        mut step: u64,
-        rows: &RecordBatch,
-    ) -> Result<Appended, Failure> {
-        loop {
-            match self.append_as(table, attempt, step, rows).await {
-                Ok(appended) if appended.is_new => return Ok(appended),
-                // Somebody else took it, or a later one, in between.
-                Ok(_) | Err(Failure::Table(TableError::Edit(EditError::StepOrder { .. }))) => {
-                    let last = Failure::Usage {
-                        problem: format!("no step comes after step {step} of run {}", self.run),
-                        hint: "choose another name with --run".to_owned(),
-                    };
-                    let next = step.checked_add(1).ok_or(last)?;
-                    step = next.max(after(self.known(table).await?.as_ref()));
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
     }
 
     fn tell(
