@@ -195,6 +195,15 @@ impl Failure {
             Self::Store(StoreError::Conflict(_)) => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
+            // Without a hint of its own: the nodes are what is missing, not the place.
+            Self::Store(error @ StoreError::Unavailable { place, .. })
+                if place.starts_with("ring://") && error.hint().is_none() =>
+            {
+                Some(
+                    "start the nodes, or name one that is up; `atoll ring status --store URL` tells how a ring is"
+                        .to_owned(),
+                )
+            }
             // What stands in the way may be a limit rather than the disk.
             Self::Store(error @ StoreError::OutOfSpace { .. }) if hint_of_cause(error).is_some() => {
                 hint_of_cause(error).map(|hint| format!("{hint}; nothing was lost"))

@@ -39,7 +39,9 @@ fn of_kind(kind: ErrorKind) -> Option<String> {
         ErrorKind::Unavailable => "try again; `atoll doctor PATH` tells how fit the place is",
         ErrorKind::TimedOut => "look whether it happened with `atoll table steps`",
         ErrorKind::Internal => "this is a bug in Atoll: please report it with the command that you ran",
-        ErrorKind::NotFound => "check the spelling; `atoll table list` shows the tables of a store",
+        ErrorKind::NotFound => {
+            "check the spelling; `atoll table list` shows the tables of a store, `atoll table info TABLE` the columns of one"
+        }
         _ => "`--help` after the verb shows what it takes, with examples",
     };
     Some(hint.to_owned())

@@ -62,6 +62,18 @@ fn a_node_keeps_what_it_was_given_when_a_signal_ends_it() {
 }
 
 #[test]
+fn the_folder_of_a_node_is_not_taken_for_that_of_a_store() {
+    let place = Place::new();
+    let (node, _) = served(&place, &["--store", "node"]);
+    end(node, Signal::TERM);
+    for verb in [&["kv", "put", "p", "s", "v"][..], &["ls"]] {
+        let refused = place.run(&[&["--store", "node"], verb].concat());
+        assert!(refused.fails(12).contains("ring://"), "{}", refused.stderr);
+    }
+    assert!(!place.folder.path().join("node/store.atoll").exists());
+}
+
+#[test]
 fn a_token_is_made_and_asked_for() {
     let place = Place::new();
     let (node, address) = served(&place, &["--memory", "--token-file", "token"]);

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The file of a store, inside its folder.
 pub const STORE_FILE: &str = "store.atoll";
 
+/// Where a node of a ring keeps what it has.
+const RING_FILE: &str = "ring.atoll";
+
 /// What the file is called while a backup is written into it.
 pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";
 
@@ -108,6 +111,7 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
     })?;
     if !is_there {
         check_finished(folder)?;
+        check_of_no_ring(folder)?;
         if options.mode == Mode::Read || !options.create {
             return Err(StoreError::NotFound { what: "store", name: place });
         }
@@ -131,6 +135,18 @@ fn check_finished(folder: &Path) -> Result<(), StoreError> {
         return Err(StoreError::Unfinished { place: folder.display().to_string() });
     }
     Ok(())
+}
+
+/// Refuses a folder in which a node of a ring keeps what it has: a second store beside it would be nobody's.
+fn check_of_no_ring(folder: &Path) -> Result<(), StoreError> {
+    if !folder.join(RING_FILE).exists() {
+        return Ok(());
+    }
+    Err(StoreError::InvalidInput {
+        what: "store",
+        problem: format!("{} is the folder of a node of a ring", folder.display()),
+        hint: "name the ring itself, ring://HOST:PORT/, while its nodes are up",
+    })
 }
 
 /// The last committed state of the store in `folder`, whoever owns it, writing not a byte.

@@ -194,7 +194,11 @@ impl UrlError {
             Self::RingKeyspace { .. } => {
                 "write ring://HOST:PORT,HOST:PORT/KEYSPACE; without it for the first one"
             }
-            Self::NoContact | Self::Contact { .. } | Self::NoKeyspace | Self::Keyspace { .. } => {
+            Self::Contact { .. } => {
+                "a port is a number up to 65535: write ring://HOST:PORT,HOST:PORT/KEYSPACE, or \
+                 cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum"
+            }
+            Self::NoContact | Self::NoKeyspace | Self::Keyspace { .. } => {
                 "write cassandra://USER@HOST:PORT,HOST/KEYSPACE?consistency=quorum; user, port and query may be left out"
             }
             Self::Password => {

@@ -106,8 +106,11 @@ impl Near {
         cell: Option<Cell>,
     ) -> Result<Self, &'static str> {
         let axes = point.len();
-        if !(1..=AXES_MAX).contains(&axes) || !point.iter().all(|number| number.is_finite()) {
+        if !(1..=AXES_MAX).contains(&axes) {
             return Err("a point has one to three numbers");
+        }
+        if !point.iter().all(|number| number.is_finite()) {
+            return Err("the numbers of a point are finite");
         }
         let is_vector = columns.len() == 1 && columns[0].element.is_none();
         if columns.len() != axes && !is_vector {

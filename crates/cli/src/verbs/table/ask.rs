@@ -177,6 +177,9 @@ impl QuestionArguments {
             }
         }
         if let Some((radius, point)) = self.near.split_last() {
+            if point.is_empty() {
+                return Err(cell_failure("--near takes a point and a radius"));
+            }
             let boundary = boundary.map_or_else(|| endless(table, point.len()), Ok)?;
             parts.push(boundary.near(point, *radius).map_err(cell_failure)?);
         }

@@ -215,10 +215,11 @@ fn parse_columns(flag: &str, texts: &[String]) -> Result<Vec<Field>, Failure> {
 }
 
 pub(super) fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
+    let shown = if flag.starts_with('-') { format!("{flag} ") } else { String::new() };
     let wrong = |problem: String| Failure::Usage {
         problem: format!("{flag} \"{text}\": {problem}"),
         hint: format!(
-            "write, for example, {flag} x:float64 or name:utf8?; types are {}",
+            "write, for example, {shown}x:float64 or {shown}name:utf8?; types are {}",
             TypeName::SUPPORTED
         ),
     };
