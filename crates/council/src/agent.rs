@@ -10,6 +10,7 @@ use crate::{CouncilClock, CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version};
 use atoll_wire::Client;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,9 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// How long a member may take to decide a change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// A node that was seen at work and then not for so long hangs, whatever its thread of the group could still say.
+const STUCK_US: u64 = 3_000_000;
 
 /// Unsure answers in a row after which another member is asked.
 const UNSURE_MAX: u32 = 3;
@@ -46,6 +50,16 @@ pub(crate) struct Agent {
     pub(crate) events: Arc<Events>,
     pub(crate) nonce: u64,
     pub(crate) survived: Survived,
+    /// When the node was seen at work last, in microseconds of its clock; 0 for one of which that is never said.
+    pub(crate) seen_at: Arc<AtomicU64>,
+}
+
+impl Agent {
+    /// Whether the node hangs, so that it must not be taken for one that answers.
+    fn is_stuck(&self) -> bool {
+        let seen_at = self.seen_at.load(Ordering::Relaxed);
+        seen_at > 0 && (self.clock)() > Moment(seen_at).after(STUCK_US)
+    }
 }
 
 /// What is known, whoever is asked.
@@ -191,11 +205,22 @@ impl Session<'_> {
         let heartbeat = Ask::Heartbeat { node: self.agent.options.me, incarnation };
         let mut every = tokio::time::interval(self.agent.options.heartbeat());
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut unsure = 0;
+        let (mut unsure, mut was_stuck) = (0, false);
         loop {
             every.tick().await;
             if self.known().has_left {
                 return std::future::pending().await;
+            }
+            let is_stuck = self.agent.is_stuck();
+            if is_stuck != was_stuck {
+                tracing::warn!(
+                    is_stuck,
+                    "a node that does nothing for seconds is not said to be there meanwhile"
+                );
+                was_stuck = is_stuck;
+            }
+            if is_stuck {
+                continue;
             }
             let asked_at = (self.agent.clock)();
             match peers::ask(client, &heartbeat, HEARTBEAT_TIMEOUT).await {
@@ -367,7 +392,8 @@ mod tests {
         let members = vec![(NodeId(1), SocketAddr::from(([127, 0, 0, 1], 9)))];
         let options = Arc::new(CouncilOptions::new(NodeId(2), members, ring, String::new()));
         let clock: CouncilClock = Arc::new(|| Moment(0));
-        (Agent { options, clock, events: Arc::new(events), nonce: 1, survived: Survived::Nothing }, told)
+        let (survived, seen_at) = (Survived::Nothing, Arc::default());
+        (Agent { options, clock, events: Arc::new(events), nonce: 1, survived, seen_at }, told)
     }
 
     /// Tables of one ring, from version 1 on.

@@ -6,6 +6,7 @@ use crate::member::{self, Member};
 use crate::{CouncilError, CouncilOptions, Listen, chance};
 use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as blocking};
 use std::thread::JoinHandle;
@@ -55,6 +56,7 @@ pub struct Council {
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     listens_on: Option<SocketAddr>,
+    seen_at: Arc<AtomicU64>,
 }
 
 impl Council {
@@ -80,7 +82,8 @@ impl Council {
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("start the runtime of the configuration group"))?;
-        let agent = Agent { options: Arc::new(options), clock, events: Arc::from(events), nonce, survived };
+        let (options, events, seen_at) = (Arc::new(options), Arc::from(events), Arc::<AtomicU64>::default());
+        let agent = Agent { options, clock, events, nonce, survived, seen_at: Arc::clone(&seen_at) };
         let thread = std::thread::Builder::new().name("council".to_owned()).spawn(move || {
             runtime.block_on(run(agent, log.zip(listener), received, stopped));
             drop(runtime);
@@ -89,13 +92,19 @@ impl Council {
             }
         });
         let thread = Some(thread.map_err(system("start the thread of the configuration group"))?);
-        Ok(Self { commands, stop, thread, listens_on })
+        Ok(Self { commands, stop, thread, listens_on, seen_at })
     }
 
     /// Where this member listens.
     #[must_use]
     pub fn listens_on(&self) -> Option<SocketAddr> {
         self.listens_on
+    }
+
+    /// Says that the node is at work at this moment of its clock. Whoever said so once says it again within a second: a node that
+    /// hangs is not said to be there by this thread, and others take over.
+    pub fn at_work(&self, now: Moment) {
+        self.seen_at.store(now.0.max(1), Ordering::Relaxed);
     }
 
     /// Asks for changes that primaries wish, all of them at once: they are decided together, as one entry of the log. Best effort:

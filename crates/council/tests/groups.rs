@@ -36,6 +36,20 @@ fn a_group_whose_leader_dies_goes_on_and_gives_that_node_up() {
     }
 }
 
+#[test]
+fn a_node_that_hangs_is_given_up_though_its_thread_of_the_group_goes_on_and_is_back_when_it_works_again() {
+    let (nodes, _) = group(3, 64, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    // It was at work some seconds ago.
+    let start = support::now();
+    nodes[2].until("some time has passed", |_| support::now() > start.after(3_500_000));
+    nodes[2].council().at_work(start);
+    nodes[0].until_table("the others lead all slots", |table| is_founded_without(table, NodeId(3)));
+    // For as long as this test may take.
+    nodes[2].council().at_work(support::now().after(60_000_000));
+    nodes[0].until_table("it is up again", |table| table.members[&NodeId(3)].is_up);
+}
+
 fn is_founded_without(table: &atoll_replica::Table, dead: NodeId) -> bool {
     !table.members[&dead].is_up
         && table

@@ -145,6 +145,7 @@ impl Copied {
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
             self.ticked_at = now.moment;
+            self.copies.at_work(now.moment);
             self.copies.step(now, Input::Tick)?;
         }
         Ok(())

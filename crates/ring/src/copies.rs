@@ -17,7 +17,7 @@ use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
 use atoll_keyspace::{Applied, Overdue, ReadOutcome};
 use atoll_replica::{
-    Change, Effect, Entry, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal,
+    Change, Effect, Entry, Incarnation, Input, Message, Moment, NodeId, Options, Position, Proposal, Refusal,
     Replica, Slot, SlotMessage, Survived, Ticket,
 };
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
@@ -142,6 +142,13 @@ impl Copies {
     /// The line to the configuration group.
     pub(crate) fn set_group(&mut self, group: Box<dyn GroupMember>) {
         self.group = Some(group);
+    }
+
+    /// Says that this node is at work: the group's own thread would go on to say so whatever the loop hangs in.
+    pub(crate) fn at_work(&self, now: Moment) {
+        if let Some(group) = &self.group {
+            group.at_work(now);
+        }
     }
 
     /// Asks the configuration group for changes; what comes of it is in the next table.

@@ -6,7 +6,7 @@ use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
 use crate::token::Token;
 use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, CouncilTls, Listen, Secret};
-use atoll_replica::{Change, GroupOptions, NodeId, Proposal};
+use atoll_replica::{Change, GroupOptions, Moment, NodeId, Proposal};
 use atoll_tls::PeerTls;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -79,5 +79,9 @@ impl GroupMember for Council {
 
     fn fetch_table(&self) {
         Self::fetch_table(self);
+    }
+
+    fn at_work(&self, now: Moment) {
+        Self::at_work(self, now);
     }
 }

@@ -69,6 +69,8 @@ pub trait GroupMember: Send {
     fn ask(&self, change: Change);
     /// Asks for the newest table; it may be lost.
     fn fetch_table(&self);
+    /// Says that the node is at work now: one that was said to be, and is not for seconds, is taken for dead.
+    fn at_work(&self, _now: Moment) {}
 }
 
 /// A configuration group in this process: for nodes of one process, in tests and on one machine. It forgets all with the process.
