@@ -13,7 +13,7 @@ use crate::clock::Now;
 use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::peer::Piece;
 use atoll_keyspace::{Applied, is_moved};
-use atoll_replica::{Input, NodeId, Position, Slot};
+use atoll_replica::{Input, NodeId, Position, Slot, Version};
 use std::collections::BTreeMap;
 
 /// Slots on their way.
@@ -29,6 +29,8 @@ pub(super) struct Moves {
 
 struct Incoming {
     from: NodeId,
+    /// Of which branch of the slot they are: what was given up meanwhile is not put in place of what goes on.
+    branch: Version,
     position: Position,
     next: u32,
     cells: Vec<(Vec<u8>, Vec<u8>)>,
@@ -113,7 +115,8 @@ impl Copies {
                 return Ok(());
             }
             self.drop_incoming(slot);
-            let incoming = Incoming { from, position, next: 0, cells: Vec::new(), bytes: 0 };
+            let branch = self.replica.table().slot(slot).branch;
+            let incoming = Incoming { from, branch, position, next: 0, cells: Vec::new(), bytes: 0 };
             self.moves.incoming.insert(slot, incoming);
         }
         let Some(incoming) = self.moves.incoming.get_mut(&slot) else { return Ok(()) };
@@ -134,9 +137,10 @@ impl Copies {
         if !is_last {
             return Ok(());
         }
-        let cells = std::mem::take(&mut incoming.cells);
+        let (cells, branch) = (std::mem::take(&mut incoming.cells), incoming.branch);
         self.drop_incoming(slot);
-        if !self.replica.would_install(slot, position) {
+        let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
+        if !is_of_this_branch || !self.replica.would_install(slot, position) {
             return Ok(());
         }
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
