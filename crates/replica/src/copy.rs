@@ -17,6 +17,9 @@ pub(crate) struct Around<'a> {
     pub(crate) options: &'a Options,
     /// How many copies of the slot must be in sync for a write to be taken.
     pub(crate) in_sync_min: usize,
+    /// Whether this node may go on with the slot where no other copy is in sync: the configuration group hears it, and no newer table
+    /// leaves the slot to somebody else.
+    pub(crate) goes_alone: bool,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 

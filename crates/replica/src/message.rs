@@ -293,7 +293,7 @@ pub enum Refusal {
     /// Too much is waiting already.
     #[error("too many requests wait for the other copies")]
     Busy,
-    /// The other copies did not answer in time.
-    #[error("the other copies do not answer")]
+    /// The other copies did not answer in time; or the configuration group, where there are none.
+    #[error("the other copies do not answer, nor does the configuration where there are none")]
     NoLease,
 }

@@ -17,6 +17,8 @@ pub enum Bug {
     CountedBeforeLogged,
     /// A primary commits what all copies but one have.
     CommittedWithoutOne,
+    /// A primary without other copies takes and commits writes though the group does not hear it.
+    CommittedUnheard,
     /// A primary goes on without a copy that it does not hear, and asks nobody.
     DismissedAlone,
     /// Whoever promised takes a newer table at once.
@@ -73,13 +75,14 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AppliedOnReceipt,
         Self::NotTruncated,
         Self::ReadBeforeRecommit,
         Self::SaidBeforeLogged,
         Self::CountedBeforeLogged,
         Self::CommittedWithoutOne,
+        Self::CommittedUnheard,
         Self::DismissedAlone,
         Self::PromiseBroken,
         Self::PromiseNotLengthened,

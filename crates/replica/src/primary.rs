@@ -3,6 +3,7 @@
 //! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was proposed, that
 //! one as well.
 
+mod alone;
 mod counting;
 mod hand_over;
 mod reads;
@@ -85,6 +86,8 @@ pub(crate) struct Primary {
     /// Nothing new is taken while the slot is handed over; what comes waits here.
     handing: Option<HandingOver>,
     held: Held,
+    /// Since when writes are under way that cannot be committed, because nobody hears this node.
+    unheard_since: Option<Moment>,
     /// The slot is not handed over before: nobody decided about it for too long.
     rests_until: Moment,
 }
@@ -128,6 +131,7 @@ impl Primary {
         primary.candidate = None;
         primary.dismissed_at = None;
         primary.handing = None;
+        primary.unheard_since = None;
         primary.serves_behind = copy.log.last().sequence;
         primary
     }
@@ -259,7 +263,7 @@ impl Replicated {
         let Write { ticket, time_ms, body, keys } = write;
         let last = self.log.last().sequence;
         let under_way = last.0 - self.committed.0;
-        let Some(primary) = self.primary.as_mut() else { return };
+        let Some(primary) = self.primary.as_ref() else { return };
         let options = around.options;
         let (have, need) = (self.configuration.in_sync.len(), around.in_sync_min);
         let refusal = if have < need {
@@ -274,6 +278,10 @@ impl Replicated {
         if let Some(refusal) = refusal {
             return around.effects.push(Effect::Refuse { ticket, refusal });
         }
+        if !self.may_commit(around) || self.holds_any() {
+            return self.hold_back(Request::Write(Write { ticket, time_ms, body, keys }), around);
+        }
+        let Some(primary) = self.primary.as_mut() else { return };
         let position = Position { epoch: self.configuration.epoch, sequence: last.next() };
         primary.tickets.push_back((position.sequence, ticket));
         if keys.is_empty() {
@@ -405,7 +413,7 @@ impl Replicated {
         had.extend(counted.map(|peer| peer.matched));
         had.sort_unstable();
         let skipped = usize::from(planted::is(Bug::CommittedWithoutOne) && had.len() > 2);
-        if let Some(&through) = had.get(skipped) {
+        if let Some(&through) = had.get(skipped).filter(|_| self.may_commit(around)) {
             self.commit(through, Some(&mut primary), around);
         }
         let behind = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
@@ -432,6 +440,7 @@ impl Replicated {
         }
         self.count_in(&mut primary, knowing, around);
         self.report(&mut primary, knowing, around);
+        self.give_up_unheard(&mut primary, around);
         self.primary = Some(primary);
         self.advance(around);
         self.look(knowing, around);

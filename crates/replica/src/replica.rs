@@ -182,7 +182,8 @@ impl Replica {
         let Some(copy) = self.slots.get(slot) else { return false };
         let knowing = self.knowing(slot, now);
         let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
-        copy.may_read(&knowing, &Around { me, now, options, in_sync_min: 0, effects })
+        let goes_alone = self.goes_alone(slot, now);
+        copy.may_read(&knowing, &Around { me, now, options, in_sync_min: 0, goes_alone, effects })
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
@@ -219,9 +220,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &mut Around<'_>),
     ) {
-        let in_sync_min = self.in_sync_min(slot);
+        let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
         let Some(copy) = self.slots.get_mut(slot) else { return };
-        act(copy, &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects });
+        act(copy, &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects });
         note(&mut self.busy, copy);
     }
 
@@ -237,7 +238,10 @@ impl Replica {
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let tables = (&*self.table, self.pending.as_deref());
         let knowing = Knowing::of(tables, &self.leases, (self.me, slot), group_hears);
-        act(copy, &knowing, &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects });
+        let goes_alone = group_hears && knowing.keeps;
+        let around =
+            &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects };
+        act(copy, &knowing, around);
         note(&mut self.busy, copy);
     }
 
@@ -246,12 +250,18 @@ impl Replica {
         Knowing::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
-    /// Whether the configuration group hears this node, as far as reads need that.
+    /// Whether the configuration group hears this node, as far as a primary needs that: who trusts no clock cannot know.
     fn group_hears(&self, now: Moment) -> bool {
         match self.options.reads {
             Reads::Confirmed => true,
             Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
         }
+    }
+
+    /// Whether this node may go on with a slot of which no other copy is in sync.
+    fn goes_alone(&self, slot: Slot, now: Moment) -> bool {
+        let keeps = |table: &Table| table.slot(slot).primary == Some(self.me);
+        self.group_hears(now) && self.pending.as_deref().is_none_or(keeps)
     }
 
     fn look_at(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {

@@ -67,6 +67,83 @@ fn a_primary_that_hears_nobody_reads_nothing_once_its_promises_ran_out() {
 }
 
 #[test]
+fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more() {
+    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
+    ring.pass(100);
+    let alone = ring.primary().0;
+    ring.write(alone, 1);
+    ring.settle();
+    assert_eq!(ring.told(1), Some(Told::Written), "while the group hears it, it needs nobody");
+    ring.hears_group = false;
+    ring.pass(1_100);
+    ring.write(alone, 2);
+    ring.pass(100);
+    assert_eq!(ring.told(2), None, "it may be heard again soon");
+    ring.hears_group = true;
+    ring.pass(100);
+    assert_eq!(ring.told(2), Some(Told::Written));
+    ring.hears_group = false;
+    ring.pass(1_100);
+    ring.write(alone, 3);
+    ring.pass(3_200);
+    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::NoLease)));
+    assert_eq!(ring.applied(alone), [1, 2]);
+}
+
+#[test]
+fn a_write_under_way_is_not_acknowledged_once_the_group_hears_its_only_copy_no_more() {
+    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
+    ring.pass(100);
+    let alone = ring.primary().0;
+    ring.logs_at_once = false;
+    ring.write(alone, 1);
+    ring.hears_group = false;
+    ring.pass(1_100);
+    ring.log_all();
+    ring.pass(100);
+    assert_eq!((ring.told(1), ring.applied(alone)), (None, Vec::new()));
+    ring.pass(3_200);
+    assert_eq!(ring.told(1), Some(Told::Unknown), "nobody waits for ever");
+    ring.hears_group = true;
+    ring.pass(100);
+    assert_eq!((ring.told(1), ring.applied(alone)), (Some(Told::Unknown), vec![1]));
+}
+
+#[test]
+fn writes_that_waited_for_the_group_stay_in_their_order() {
+    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
+    ring.pass(100);
+    let alone = ring.primary().0;
+    ring.hears_group = false;
+    ring.pass(1_100);
+    ring.write(alone, 1);
+    let asked_at = ring.now;
+    ring.give(NodeId(alone), Input::GroupHeard { asked_at });
+    ring.write(alone, 2);
+    ring.pass(100);
+    assert_eq!(ring.applied(alone), [1, 2]);
+}
+
+#[test]
+fn a_primary_without_other_copies_acknowledges_nothing_once_a_loss_was_accepted() {
+    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
+    ring.pass(100);
+    let (former, table) = (ring.primary(), ring.group.table());
+    ring.fail(former.0);
+    ring.hears_group = false;
+    ring.group.apply(Change::Recover { slot: SLOT });
+    assert_ne!(ring.primary(), former);
+    assert_eq!(ring.nodes[&former].replica.table().slot(SLOT).primary, table.slot(SLOT).primary);
+    ring.pass(1_100);
+    ring.write(former.0, 1);
+    ring.pass(100);
+    assert_eq!((ring.told(1), ring.applied(former.0)), (None, Vec::new()));
+    ring.hears_group = true;
+    ring.publish();
+    assert!(matches!(ring.told(1), Some(Told::Refused(Refusal::Moved { .. }))), "{:?}", ring.told(1));
+}
+
+#[test]
 fn who_promised_takes_no_other_primary_until_the_promise_ran_out() {
     let mut ring = three();
     ring.pass(300);

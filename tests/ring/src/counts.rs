@@ -65,6 +65,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "nodes_failed",
     "slots_lost",
     "slots_recovered",
+    "losses_accepted_in_between",
     "losses_registered",
     // What went wrong.
     "nodes_begun",

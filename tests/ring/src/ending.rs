@@ -1,11 +1,10 @@
 //! The end of a run: everything heals, and then every slot must come back, serve, and be the same on all its copies.
 
-use crate::cells::State;
 use crate::operation::{Ended, Work};
 use crate::queue::Event;
 use crate::world::{Phase, World, say};
 use atoll_linearizability::{Action, Answer};
-use atoll_replica::{Change, NodeId, Sequence, Slot};
+use atoll_replica::{Change, NodeId, Slot};
 
 /// How long faults go on at most.
 const CHAOS_US_MAX: u64 = 60_000_000;
@@ -153,13 +152,6 @@ impl World {
     fn accept_loss(&mut self, slot: Slot) -> Result<(), String> {
         let primary = self.council.authority.table().slot(slot).primary;
         let Some(primary) = primary else { return Err(format!("nobody could recover slot {}", slot.0)) };
-        let nobody = State::default();
-        let live =
-            self.nodes[primary.0 as usize - 1].process.as_ref().and_then(|process| process.slots.get(&slot));
-        let (kept, state) = live.map_or((Sequence(0), &nobody), |live| (live.applied.sequence, &live.state));
-        match self.books[slot.0 as usize].accept_loss(kept, state, &mut self.operations) {
-            true => Ok(()),
-            false => Err(format!("{primary} never had slot {} as it was at {}", slot.0, kept.0)),
-        }
+        self.lose_all_but_of(primary, slot).map(drop)
     }
 }

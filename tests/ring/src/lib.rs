@@ -31,6 +31,7 @@ mod ending;
 mod faults;
 mod holding;
 mod lives;
+mod losses;
 mod peace;
 mod runtime;
 mod serving;

@@ -10,7 +10,7 @@ use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
 use atoll_replica::{
-    Change, Decision, Gathering, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived,
+    Change, Decision, Gathering, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived, Version,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ impl World {
             incarnation: None,
             survived,
             began_at: there.clock.moment(0),
+            told: Version::default(),
+            heard_behind: None,
             slots: BTreeMap::new(),
             waiting: BTreeMap::new(),
             gathering: Gathering::default(),
@@ -236,7 +238,8 @@ impl World {
                 if table.incarnation(from) == Some(incarnation) {
                     self.council.heard_at.insert(from, self.now);
                     self.decide(Change::Hear { node: from, incarnation });
-                    self.tell_node(from, ToNode::Heard { life, asked_at });
+                    let version = self.council.authority.table().version;
+                    self.tell_node(from, ToNode::Heard { life, asked_at, version });
                 }
                 if table.version > known {
                     self.tell_node(from, ToNode::Table(table));
@@ -278,7 +281,9 @@ impl World {
         if let Some(at) = arrivals[1] {
             let again = match &what {
                 ToNode::Table(table) => Some(ToNode::Table(Arc::clone(table))),
-                ToNode::Heard { life, asked_at } => Some(ToNode::Heard { life: *life, asked_at: *asked_at }),
+                ToNode::Heard { life, asked_at, version } => {
+                    Some(ToNode::Heard { life: *life, asked_at: *asked_at, version: *version })
+                }
                 ToNode::Registered { life, incarnation } => {
                     Some(ToNode::Registered { life: *life, incarnation: *incarnation })
                 }
@@ -348,6 +353,7 @@ impl World {
                 self.counts.bump("nodes_failed");
             }
         }
+        self.accept_losses();
         let members = self.council.authority.table().members.len();
         if members < self.settings.copies.min(3) || self.now < self.council.planned_at + PLAN_EVERY_US {
             return;

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::holding::Holding;
 use crate::queue::ToNode;
-use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket};
+use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket, Version};
 use std::collections::BTreeMap;
 
 /// A machine.
@@ -37,6 +37,9 @@ pub(crate) struct Process {
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) survived: Survived,
     pub(crate) began_at: Moment,
+    /// The newest table that came; and what the group heard, where it had a newer one then.
+    pub(crate) told: Version,
+    pub(crate) heard_behind: Option<(Version, Moment)>,
     pub(crate) slots: BTreeMap<Slot, Live>,
     /// Requests that the protocol has not answered yet.
     pub(crate) waiting: BTreeMap<Ticket, Waiting>,

@@ -3,7 +3,7 @@
 use crate::cells::State;
 use crate::clients::Told;
 use crate::council::Asking;
-use atoll_replica::{Incarnation, Message, Moment, NodeId, Position, Slot, Table};
+use atoll_replica::{Incarnation, Message, Moment, NodeId, Position, Slot, Table, Version};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -50,10 +50,11 @@ pub(crate) enum ToNode {
     },
     /// The group has a table.
     Table(Arc<Table>),
-    /// The group heard this life, asked then.
+    /// The group heard this life, asked then, and had this table.
     Heard {
         life: u64,
         asked_at: Moment,
+        version: Version,
     },
     /// The group knows this life under that number.
     Registered {
@@ -67,10 +68,15 @@ pub(crate) enum ToNode {
         attempt: u32,
     },
     /// Cells came.
-    Cells(Box<Cells>),
+    Cells {
+        from: NodeId,
+        cells: Box<Cells>,
+    },
     /// Cells are written beside the old ones, and may be put in place.
     Staged {
         life: u64,
+        /// The branch of the slot when they came.
+        branch: Version,
         cells: Box<Cells>,
     },
     /// Cells that were sent did not arrive.

@@ -91,7 +91,8 @@ impl World {
         self.run_healing()?;
         let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
         self.run_probes(&slots)?;
-        for slot in self.slot_ids() {
+        // What was seen of a slot and then given up has no order with what came behind.
+        for slot in self.slot_ids().filter(|slot| !self.given_up.contains_key(slot)) {
             judge(&self.operations, slot)?;
         }
         // What is planted is to be seen before anything is given up.

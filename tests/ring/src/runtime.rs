@@ -12,7 +12,7 @@ use crate::settings::Durability;
 use crate::world::{World, say};
 use atoll_linearizability::Answer;
 use atoll_replica::{
-    Effect, Entry, Input, Message, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
+    Effect, Entry, Input, Message, Moment, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
 };
 use std::collections::BTreeMap;
 
@@ -28,16 +28,17 @@ impl World {
                 let version = table.version;
                 self.give(node, Input::Table(table));
                 self.watch_table(node, version);
+                self.hear_behind(node, version);
             }
-            ToNode::Heard { life, asked_at } if is_life(life) => {
-                self.give(node, Input::GroupHeard { asked_at });
+            ToNode::Heard { life, asked_at, version } if is_life(life) => {
+                self.group_heard(node, asked_at, version);
             }
             ToNode::Registered { life, incarnation } if is_life(life) => self.begin(node, incarnation),
             ToNode::Request { client, operation, attempt } => {
                 self.serve(node, client, operation, attempt);
             }
-            ToNode::Cells(cells) => self.stage(node, cells),
-            ToNode::Staged { life, cells } if is_life(life) => self.install(node, cells),
+            ToNode::Cells { from, cells } => self.stage(node, from, cells),
+            ToNode::Staged { life, branch, cells } if is_life(life) => self.install(node, branch, cells),
             ToNode::NotSent { life, slot, to } if is_life(life) => {
                 self.give(node, Input::TransferEnded { slot, to });
             }
@@ -225,12 +226,17 @@ impl World {
     }
 
     fn apply(&mut self, node: NodeId, slot: Slot, entry: &Entry, ticket: Option<Ticket>) {
+        let has_given_up = self.has_given_up(node, slot);
         let Self { books, operations, moment, .. } = self;
         let next_moment = || {
             *moment += 1;
             *moment
         };
-        let expected = match books[slot.0 as usize].apply(entry, operations, next_moment) {
+        let noted = match has_given_up {
+            true => Ok(None),
+            false => books[slot.0 as usize].apply(entry, operations, next_moment).map(Some),
+        };
+        let expected = match noted {
             Ok(expected) => expected,
             Err(what) => return self.break_promise(format!("{node}, slot {}: {what}", slot.0)),
         };
@@ -250,7 +256,7 @@ impl World {
         let digest = live.state.digest();
         say!(self, "{node} applies {} in slot {}", entry.position, slot.0);
         self.counts.bump("entries_applied");
-        if !is_next || digest != expected {
+        if !is_next || expected.is_some_and(|expected| expected != digest) {
             let what = if is_next { "other cells than elsewhere" } else { "out of order" };
             return self
                 .break_promise(format!("{node} applies {} in slot {}: {what}", entry.position, slot.0));
@@ -296,7 +302,9 @@ impl World {
             whole_at = whole_at.zip(arrivals[0]).map(|(whole_at, at)| whole_at.max(at));
         }
         match whole_at {
-            Some(at) => self.queue.push(at, Event::ToNode { node: to, what: ToNode::Cells(cells) }),
+            Some(at) => {
+                self.queue.push(at, Event::ToNode { node: to, what: ToNode::Cells { from: node, cells } })
+            }
             None => {
                 self.counts.bump("transfers_lost");
                 let delay = self.random.u64(10_000..300_000);
@@ -306,14 +314,20 @@ impl World {
     }
 
     /// Cells came: they are written beside the old ones.
-    fn stage(&mut self, node: NodeId, cells: Box<Cells>) {
+    fn stage(&mut self, node: NodeId, from: NodeId, cells: Box<Cells>) {
         let life = self.node(node).life;
         let delay = self.random.u64(100..=4 * self.settings.disk_us_max);
-        self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, cells } });
+        let Some(process) = self.node_mut(node).begun() else { return };
+        let configuration = process.replica.table().slot(cells.slot);
+        if configuration.primary != Some(from) {
+            return self.counts.bump("transfers_of_others");
+        }
+        let branch = configuration.branch;
+        self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, branch, cells } });
     }
 
     /// Puts cells in place of those that are here, if they are newer.
-    fn install(&mut self, node: NodeId, cells: Box<Cells>) {
+    fn install(&mut self, node: NodeId, branch: Version, cells: Box<Cells>) {
         let Cells { slot, position, time_ms, .. } = *cells;
         let now = self.node(node).moment(self.now);
         let asks = self.flaw != Some(Flaw::OldCellsInstalled);
@@ -323,6 +337,9 @@ impl World {
         let rate_error_ppm = self.settings.options.rate_error_ppm;
         let there = self.node_mut(node);
         let Some(process) = there.begun() else { return };
+        if process.replica.table().slot(slot).branch != branch {
+            return self.counts.bump("transfers_given_up");
+        }
         if asks && !process.replica.would_install(slot, position) {
             return self.counts.bump("transfers_too_old");
         }
@@ -370,6 +387,23 @@ impl World {
         self.ask_group(node, Asking::Beat { life, incarnation, asked_at, known });
     }
 
+    /// The group heard this node: it may trust that only behind the table that the group had.
+    fn group_heard(&mut self, node: NodeId, asked_at: Moment, version: Version) {
+        let Some(process) = self.node_mut(node).begun() else { return };
+        if process.told >= version {
+            return self.give(node, Input::GroupHeard { asked_at });
+        }
+        process.heard_behind = process.heard_behind.max(Some((version, asked_at)));
+    }
+
+    fn hear_behind(&mut self, node: NodeId, version: Version) {
+        let Some(process) = self.node_mut(node).begun() else { return };
+        process.told = process.told.max(version);
+        if let Some((version, asked_at)) = process.heard_behind.take() {
+            self.group_heard(node, asked_at, version);
+        }
+    }
+
     /// Looks at who leads, and whether a table waits.
     fn watch_leaders(&mut self, node: NodeId) {
         for slot in self.slot_ids() {
@@ -388,6 +422,7 @@ impl World {
             say!(self, "{node} {} slot {}", if leads { "leads" } else { "does not lead any more" }, slot.0);
             if leads {
                 self.counts.bump("leaders");
+                self.begins_to_lead(node, slot);
                 if has_tail {
                     self.counts.bump("tails_committed_again");
                 }

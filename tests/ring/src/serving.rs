@@ -60,6 +60,7 @@ impl World {
         let Some(waiting) = self.take_waiting(node, ticket) else {
             return self.break_promise(format!("{node} reads for nobody"));
         };
+        self.has_given_up(node, waiting.slot);
         let Self { nodes, operations, .. } = self;
         let process = nodes[node.0 as usize - 1].process.as_mut();
         let Some(live) = process.and_then(|process| process.slots.get_mut(&waiting.slot)) else { return };

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::council::Council;
 use crate::counts::Counts;
 use crate::holding::draw_slacks;
+use crate::losses::{GivenUp, draw_impatience};
 use crate::network::Network;
 use crate::node::Node;
 use crate::operation::Operation;
@@ -17,6 +18,7 @@ use crate::queue::{Event, Queue, ToNode};
 use crate::settings::Settings;
 use atoll_replica::{Effect, Group, GroupOptions, NodeId, Slot};
 use fastrand::Rng;
+use std::collections::BTreeMap;
 
 /// Tells something about a run, if anybody listens.
 macro_rules! say {
@@ -72,6 +74,9 @@ pub(crate) struct World {
     pub(crate) trace: Option<Vec<String>>,
     /// Slots that got another primary, and when.
     pub(crate) moves: Vec<(Slot, u64)>,
+    /// Whether losses are accepted while things break, and of which slots that was done.
+    pub(crate) is_impatient: bool,
+    pub(crate) given_up: BTreeMap<Slot, GivenUp>,
     /// The first promise that was broken.
     pub(crate) broken: Option<String>,
 }
@@ -110,6 +115,8 @@ impl World {
             digest: Digest::default(),
             trace: is_traced.then(Vec::new),
             moves: Vec::new(),
+            is_impatient: draw_impatience(seed) && !case.is_planned,
+            given_up: BTreeMap::new(),
             broken: None,
             settings,
             random,

@@ -66,7 +66,7 @@ impl Replicated {
         } else {
             primary.handing = None;
         }
-        let goes_on = knowing.keeps && primary.handing.is_none();
+        let goes_on = knowing.keeps && primary.handing.is_none() && self.may_commit(around);
         let released = goes_on.then(|| primary.held.take());
         self.primary = Some(primary);
         for request in released.into_iter().flatten() {

@@ -68,12 +68,10 @@ impl Replicated {
             let since = if is_in_sync { self.epoch_since } else { self.configuration.since };
             Need { since, known: knowing.known, round }
         };
-        let mut counted =
-            primary.peers.iter().filter(|peer| self.must_have(primary, peer, around)).peekable();
-        if counted.peek().is_none() {
-            return knowing.group_hears;
-        }
-        counted.all(|peer| knowing.leases.is_held(peer.node, need(peer.node), around.now, around.options))
+        let mut counted = primary.peers.iter().filter(|peer| self.must_have(primary, peer, around));
+        self.has_right(around)
+            && counted
+                .all(|peer| knowing.leases.is_held(peer.node, need(peer.node), around.now, around.options))
     }
 
     /// Whether somebody waits to read.

@@ -148,11 +148,11 @@ impl Replica {
             self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
             return;
         }
-        let in_sync_min = self.in_sync_min(slot);
+        let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
         if let Some(mut copy) = self.slots.remove(slot) {
             copy.reconfigure(
                 configuration,
-                &mut Around { me: self.me, now, options: &self.options, in_sync_min, effects },
+                &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects },
             );
             effects.push(Effect::Forget { slot });
         }

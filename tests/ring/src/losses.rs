@@ -1,0 +1,131 @@
+//! Losses that an operator accepts while things break: somebody else leads a slot whose only copies the group does not hear, though they
+//! may be there and have clients.
+//!
+//! Invariant: from that moment on nobody who goes by an older table acknowledges anything of the slot.
+
+use crate::cells::State;
+use crate::world::{Phase, World, say};
+use atoll_replica::{Change, NodeId, Reads, Sequence, Slot, Version};
+use fastrand::Rng;
+
+/// A slot of which a loss was accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenUp {
+    /// The table in which it was.
+    branch: Version,
+    /// What is left of the slot's book; not known before somebody leads by that table.
+    kept: Option<Sequence>,
+}
+
+/// Whether the operator of this seed waits for nobody. A generator of its own: what else a seed decides does not hang on this.
+pub(crate) fn draw_impatience(seed: u64) -> bool {
+    Rng::with_seed(seed ^ IMPATIENCE).bool()
+}
+
+/// Any number that no other generator begins with.
+const IMPATIENCE: u64 = 0x6c6f_7373;
+
+impl World {
+    /// An operator accepts losses of slots that nobody serves, as far as the group can tell.
+    pub(crate) fn accept_losses(&mut self) {
+        let trusts_clocks = self.settings.options.reads == Reads::Leases;
+        if !self.is_impatient || self.phase != Phase::Chaos || !trusts_clocks {
+            return;
+        }
+        for slot in self.slot_ids() {
+            if self.may_give_up(slot) {
+                self.give_up(slot);
+            }
+        }
+    }
+
+    fn may_give_up(&self, slot: Slot) -> bool {
+        let table = self.council.authority.table();
+        let configuration = table.slot(slot);
+        let is_silent = |node: NodeId| {
+            let is_down = table.members.get(&node).is_none_or(|member| !member.is_up);
+            let heard_at = self.council.heard_at.get(&node).copied().unwrap_or_default();
+            is_down && self.now > heard_at + self.promise_us()
+        };
+        // Several copies that hear each other and not the group go on: of them no promise is known to have run out.
+        let goes_on = |node: NodeId| {
+            let process = self.node(node).process.as_ref();
+            process.is_some_and(|process| {
+                let is_alone = process.replica.table().slot(slot).in_sync.len() == 1;
+                process.replica.leads(slot) && !is_alone
+            })
+        };
+        !self.given_up.contains_key(&slot)
+            && configuration.epoch.0 > 0
+            && !configuration.in_sync.is_empty()
+            && configuration.in_sync.iter().all(is_silent)
+            && !self.node_ids().any(goes_on)
+    }
+
+    /// After so long the group has promised nothing any more to a node that it did not hear, by whatever clock.
+    fn promise_us(&self) -> u64 {
+        let rate = u64::from(self.settings.clock_error_ppm);
+        self.settings.options.lease_us * (1_000_000 + rate) / (1_000_000 - rate) + 1
+    }
+
+    fn give_up(&mut self, slot: Slot) {
+        let former = self.council.authority.table().slot(slot).primary;
+        self.decide(Change::Recover { slot });
+        let configuration = self.council.authority.table().slot(slot);
+        if configuration.primary.is_some() && configuration.primary != former {
+            self.counts.bump("losses_accepted_in_between");
+            self.given_up.insert(slot, GivenUp { branch: configuration.branch, kept: None });
+        }
+    }
+
+    /// Whether a loss of the slot was accepted that this node has not heard of.
+    fn is_given_up(&self, node: NodeId, slot: Slot) -> bool {
+        let Some(given_up) = self.given_up.get(&slot) else { return false };
+        let process = self.node(node).process.as_ref();
+        process.is_none_or(|process| process.replica.table().slot(slot).branch < given_up.branch)
+    }
+
+    /// Whether a node has of a slot what was given up, so that it need not be what the others have; it is forgotten once it hears of that.
+    /// Nobody may answer from there.
+    pub(crate) fn has_given_up(&mut self, node: NodeId, slot: Slot) -> bool {
+        if !self.is_given_up(node, slot) {
+            return false;
+        }
+        if self.node(node).process.as_ref().is_some_and(|process| process.replica.leads(slot)) {
+            self.break_promise(format!("{node} goes on with slot {}, of which a loss was accepted", slot.0));
+        }
+        self.given_up.get(&slot).is_some_and(|given_up| given_up.kept.is_some())
+    }
+
+    /// Somebody begins to lead: what it has not applied is lost, if it is the first since a loss was accepted. What it had and forgot
+    /// since, with nothing behind it, is lost as well.
+    pub(crate) fn begins_to_lead(&mut self, node: NodeId, slot: Slot) {
+        let Some(given_up) = self.given_up.get(&slot).copied() else { return };
+        let process = self.node(node).process.as_ref();
+        let last = process.map(|process| process.replica.last(slot).sequence).unwrap_or_default();
+        let may_lose =
+            given_up.kept.is_none_or(|kept| kept == self.books[slot.0 as usize].last() && last < kept);
+        if self.is_given_up(node, slot) || !may_lose {
+            return;
+        }
+        match self.lose_all_but_of(node, slot) {
+            Ok(kept) => {
+                say!(self, "of slot {} is kept what {node} has, up to {}", slot.0, kept.0);
+                self.given_up.insert(slot, GivenUp { kept: Some(kept), ..given_up });
+            }
+            Err(what) => self.break_promise(what),
+        }
+    }
+
+    /// What this node has not applied of a slot is lost.
+    pub(crate) fn lose_all_but_of(&mut self, node: NodeId, slot: Slot) -> Result<Sequence, String> {
+        let nobody = State::default();
+        let process = self.nodes[node.0 as usize - 1].process.as_ref();
+        let live = process.and_then(|process| process.slots.get(&slot));
+        let (kept, state) = live.map_or((Sequence(0), &nobody), |live| (live.applied.sequence, &live.state));
+        match self.books[slot.0 as usize].accept_loss(kept, state, &mut self.operations) {
+            true => Ok(kept),
+            false => Err(format!("{node} never had slot {} as it was at {}", slot.0, kept.0)),
+        }
+    }
+}
