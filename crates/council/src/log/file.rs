@@ -9,6 +9,8 @@
 //! number is behind it, and damage if there is one.
 //!
 //! Invariant: a file is made whole under another name and then renamed: its first record is never torn.
+//! Invariant: what is believed was synced by whoever believes it. What is read may never have reached the disk: the process before was
+//! killed between a write and its sync, or a sync failed, after which the system calls its pages clean.
 //! Invariant: nothing behind damage is believed, and damage is never cut off.
 
 use crate::CouncilError;
@@ -214,7 +216,8 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file, or makes one with this seat. Gives what it says.
+    /// Opens the file, or makes one with this seat. Gives what it says, once that will survive: of a vote that is the same again the
+    /// consensus writes nothing.
     pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, Kept), CouncilError> {
         let failed = |source| CouncilError::Folder { path: path.to_owned(), source };
         let bytes = match std::fs::read(path) {
@@ -231,12 +234,12 @@ impl LogFile {
             at: at as u64,
             problem,
         })?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         if end < bytes.len() {
             tracing::warn!(path = %path.display(), at = end, bytes = bytes.len() - end, "a torn end was cut off");
-            file.set_len(end as u64).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
         }
+        // In another file: what a sync failed for is not written again by the next sync of the same one.
+        write_whole(path, bytes.get(..end).unwrap_or_default()).map_err(failed)?;
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         Ok((Self { path: path.to_owned(), file, next }, kept))
     }
 
@@ -340,6 +343,26 @@ mod tests {
             let (_, again) = LogFile::open(&path, SeatId(6)).unwrap();
             assert_eq!(again, Kept { ring: Some(RingId(1)), ..kept }, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn what_is_read_is_written_to_another_file_before_it_is_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let after = written(&path, &some_facts(1));
+        let before = File::open(&path).unwrap();
+        let (mut file, kept) = LogFile::open(&path, SeatId(6)).unwrap();
+        file.append(&Fact::Ring(RingId(1)).to_bytes()).unwrap();
+        let (length, believed) = after.last().unwrap();
+        assert_eq!(kept, *believed);
+        assert_eq!(
+            before.metadata().unwrap().len(),
+            *length,
+            "the file that was found is written to no more"
+        );
+        assert!(std::fs::metadata(&path).unwrap().len() > *length);
+        assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1.ring, Some(RingId(1)));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
     }
 
     #[test]
