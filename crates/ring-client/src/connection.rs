@@ -121,6 +121,17 @@ impl Connection {
     }
 }
 
+/// Writes some of this; where there is nothing left, sees that all of it is on its way, and says 0.
+pub(crate) async fn write_some(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> io::Result<usize> {
+    if out.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    match writer.write(out).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        count => Ok(count),
+    }
+}
+
 /// How long what was sent may stay unacknowledged, in milliseconds: whose host is cut off is asked no longer.
 const SILENCE_MS: u32 = 3_000;
 

@@ -10,7 +10,7 @@
 
 mod together;
 
-use crate::connection::{Connection, Silent};
+use crate::connection::{Connection, Silent, write_some};
 use crate::options::RingOptions;
 use atoll_resp::{ReplyParser, Value};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use together::Together;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -283,17 +283,6 @@ impl Lane {
         for Asked { answer, .. } in self.waiting.drain(..) {
             let _ = answer.send(Err(why.again()));
         }
-    }
-}
-
-/// Writes some of this; where there is nothing left, sees that all of it is on its way, and says 0.
-async fn write_some(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> io::Result<usize> {
-    if out.is_empty() {
-        return writer.flush().await.map(|()| 0);
-    }
-    match writer.write(out).await? {
-        0 => Err(io::ErrorKind::WriteZero.into()),
-        count => Ok(count),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Lines to nodes, one to each, on which they tell of fields that are waited for.
 //!
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
+//! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any more.
 
-use crate::connection::{entering, open, written};
+use crate::connection::{Bytes, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 
 /// The lines of a store.
@@ -93,7 +94,7 @@ impl Lines {
         let (address, options) = (Arc::clone(address), options.clone());
         open.insert(Arc::clone(&address), line.clone());
         tokio::spawn(async move {
-            let mut waiting = Waiting { wishes, told: HashMap::new(), answers: VecDeque::new() };
+            let mut waiting = Waiting::of(wishes);
             let ended = waiting.run(&address, &options).await;
             let why = ended.err().map_or_else(|| "it is closed".to_owned(), |error| error.to_string());
             waiting.end(&format!("no answer from {address}: {why}"));
@@ -113,36 +114,53 @@ struct Waiting {
     told: HashMap<u64, oneshot::Sender<Told>>,
     /// Whose requests are not answered yet, in order; none for those that nobody waits for.
     answers: VecDeque<Option<u64>>,
+    /// What is being written.
+    out: Vec<u8>,
 }
 
 /// Room for what arrives at a time.
 const ROOM: usize = 16 << 10;
 
+/// With more to be written nothing is taken in that somebody wishes for.
+const OUT_MAX: usize = 1 << 20;
+
 impl Waiting {
+    fn of(wishes: mpsc::UnboundedReceiver<Wish>) -> Self {
+        Self { wishes, told: HashMap::new(), answers: VecDeque::new(), out: Vec::new() }
+    }
+
     /// Until the line breaks or nobody is left who could wish for anything.
     async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
         let connecting = tokio::time::timeout(options.connect_time_out, open(address, options));
-        let mut stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
-        stream.write_all(&greeting(options)).await?;
-        stream.flush().await?;
+        let stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
+        self.talk(stream, options).await
+    }
+
+    async fn talk(&mut self, stream: impl Bytes, options: &RingOptions) -> io::Result<()> {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        self.out = greeting(options);
         self.answers.push_back(None);
         if options.keyspace.is_some() {
             self.answers.push_back(None);
         }
+        let mut is_unflushed = true;
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
         loop {
             tokio::select! {
-                wish = self.wishes.recv() => {
+                written = write_some(&mut writer, &self.out), if is_unflushed => match written? {
+                    // A connection that is encrypted keeps what it was given until it is flushed.
+                    0 => is_unflushed = false,
+                    count => drop(self.out.drain(..count)),
+                },
+                wish = self.wishes.recv(), if self.out.len() < OUT_MAX => {
                     let Some(wish) = wish else { return Ok(()) };
-                    let mut requests = Vec::new();
-                    self.take(wish, &mut requests);
-                    while let Ok(more) = self.wishes.try_recv() {
-                        self.take(more, &mut requests);
+                    self.take(wish);
+                    while self.out.len() < OUT_MAX && let Ok(more) = self.wishes.try_recv() {
+                        self.take(more);
                     }
-                    stream.write_all(&requests).await?;
-                    stream.flush().await?;
+                    is_unflushed = true;
                 }
-                read = stream.read_buf(&mut arrived) => {
+                read = reader.read_buf(&mut arrived) => {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -159,17 +177,17 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self, wish: Wish, requests: &mut Vec<u8>) {
+    fn take(&mut self, wish: Wish) {
         match wish {
             Wish::Watch { id, request, told } => {
                 self.told.insert(id, told);
                 self.answers.push_back(Some(id));
-                requests.extend(request);
+                self.out.extend(request);
             }
             Wish::Unwatch(id) => {
                 if self.told.remove(&id).is_some() {
                     self.answers.push_back(None);
-                    requests.extend(written(&[b"AT.UNWATCH", id.to_string().as_bytes()]));
+                    self.out.extend(written(&[b"AT.UNWATCH", id.to_string().as_bytes()]));
                 }
             }
         }
@@ -230,4 +248,49 @@ fn greeting(options: &RingOptions) -> Vec<u8> {
     };
     greeting.extend(options.keyspace.as_deref().map(entering).unwrap_or_default());
     greeting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::join_all;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    /// Bytes on their way in each direction before whoever writes has to wait.
+    const ON_THE_WAY: usize = 256;
+
+    const WAITS: u64 = 500;
+
+    /// Tells of each field as soon as it is asked to, and takes nothing while that is not read.
+    async fn serve(mut stream: DuplexStream) {
+        let (mut arrived, mut id) = (Vec::new(), 0_u64);
+        while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
+            while let Some(at) = arrived.windows(8).position(|bytes| bytes == b"AT.WATCH") {
+                arrived.drain(..at + 8);
+                id += 1;
+                let push = format!("+OK\r\n>4\r\n$8\r\nat.watch\r\n:{id}\r\n:1\r\n$5\r\nvalue\r\n");
+                if stream.write_all(push.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_takes_nothing_while_nobody_reads_is_read() {
+        let (here, there) = tokio::io::duplex(ON_THE_WAY);
+        let (line, wishes) = mpsc::unbounded_channel();
+        let waits: Vec<_> = (1..=WAITS)
+            .map(|id| {
+                let request = written(&["AT.WATCH", &id.to_string(), "1000", "key", "field", "ANY"]);
+                let (told, waits) = oneshot::channel();
+                line.send(Wish::Watch { id, request, told }).unwrap_or_else(|_| panic!("it is open"));
+                waits
+            })
+            .collect();
+        tokio::spawn(serve(there));
+        tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
+        let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
+        assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+    }
 }

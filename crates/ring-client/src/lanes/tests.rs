@@ -5,6 +5,7 @@ use crate::connection::written;
 use atoll_resp::{LatencyClass, Limits, RequestParser};
 use futures::future::join_all;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
