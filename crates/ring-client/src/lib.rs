@@ -16,6 +16,7 @@ mod nodes;
 mod operate;
 mod options;
 mod owners;
+mod refreshing;
 mod request;
 mod scan;
 mod session;

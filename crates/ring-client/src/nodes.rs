@@ -7,6 +7,7 @@ use crate::connection::{Connection, Silent, written};
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
+use crate::refreshing::Refreshing;
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
 use atoll_store::StoreError;
@@ -31,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Nodes that a call is sent on to before it takes a breath.
 const HOPS_MAX: usize = 5;
 
-type Address = Arc<str>;
+pub(crate) type Address = Arc<str>;
 
 /// What an error came from.
 type Source = Arc<dyn std::error::Error + Send + Sync>;
@@ -45,6 +46,7 @@ pub(crate) struct Nodes {
     /// Where requests of a class with time travel together.
     lanes: Lanes,
     next_seed: AtomicUsize,
+    refreshing: Refreshing,
     /// Requests on their way; more than a node takes connections would be refused.
     places: Semaphore,
 }
@@ -84,6 +86,7 @@ impl Nodes {
             idle: Mutex::default(),
             lanes: Lanes::default(),
             next_seed: AtomicUsize::new(0),
+            refreshing: Refreshing::default(),
             places: Semaphore::new(REQUESTS_MAX),
         }
     }
@@ -234,13 +237,20 @@ impl Nodes {
         }
     }
 
-    /// Asks the nodes, one by one, who has which slot.
+    /// Asks who has which slot, together with whoever else wants to know it.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        self.refreshing.once(self.ask_all()).await
+    }
+
+    /// Asks the nodes, one by one.
+    async fn ask_all(&self) -> Result<(), StoreError> {
         let mut known = self.addresses();
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         let (mut last, mut is_elsewhere) = (None, false);
-        for address in known {
-            match self.once((&address, Way::Reads), &written(&["CLUSTER", "SLOTS"]), || ()).await {
+        for address in self.refreshing.order(known) {
+            let answer = self.once((&address, Way::Reads), &written(&["CLUSTER", "SLOTS"]), || ()).await;
+            self.refreshing.note(&address, answer.is_ok());
+            match answer {
                 Ok(Value::Array(ranges)) => {
                     *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
                     return Ok(());
@@ -297,6 +307,7 @@ impl Nodes {
         self.idle.lock().remove(address);
         self.lanes.forget(address);
         self.owners.lock().forget(address);
+        self.refreshing.note(address, false);
     }
 
     /// Lets go of connections that nobody uses.
@@ -311,3 +322,6 @@ impl Nodes {
         StoreError::Failed { what, place: self.place.clone(), source }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! How the nodes of a ring are asked who has what.
+
+use super::*;
+use atoll_resp::{Limits, RequestParser};
+use futures::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A node that says that it has every slot, or hangs up, and counts how often it was asked.
+struct Node {
+    address: String,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Node {
+    async fn start(answers: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, port, answers, Arc::clone(&count)));
+            }
+        });
+        Self { address: format!("127.0.0.1:{port}"), asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(mut stream: TcpStream, port: u16, answers: bool, asked: Arc<AtomicUsize>) {
+    let (mut parser, mut arrived) = (RequestParser::new(Limits::default()), Vec::new());
+    while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
+        let mut taken = 0;
+        while let Some(request) = parser.parse(&arrived[taken..]).unwrap() {
+            taken += request.bytes();
+            asked.fetch_add(1, Ordering::SeqCst);
+            if !answers {
+                return;
+            }
+            let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
+            stream.write_all(slots.as_bytes()).await.unwrap();
+        }
+        arrived.drain(..taken);
+    }
+}
+
+fn nodes_of(seeds: &[&Node]) -> Nodes {
+    Nodes::new(RingOptions::of(seeds.iter().map(|node| node.address.clone()).collect()))
+}
+
+#[tokio::test]
+async fn calls_that_fail_at_the_same_time_ask_once_who_has_what() {
+    let node = Node::start(true).await;
+    let nodes = nodes_of(&[&node]);
+    let told = join_all((0..50).map(|_| nodes.refresh())).await;
+    assert!(told.iter().all(Result::is_ok));
+    assert_eq!(node.asked(), 1);
+    assert_eq!(nodes.owner(7).as_deref(), Some(&*node.address));
+    nodes.refresh().await.unwrap();
+    assert_eq!(node.asked(), 2, "what was answered before somebody asks is no answer");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_question_that_fails_is_told_so() {
+    let node = Node::start(false).await;
+    let nodes = nodes_of(&[&node]);
+    let told = join_all((0..50).map(|_| nodes.refresh())).await;
+    assert!(told.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{told:?}");
+    assert_eq!(node.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_asked_last_and_of_the_others_each_is_asked() {
+    fastrand::seed(7);
+    let (dead, one, other) = (Node::start(false).await, Node::start(true).await, Node::start(true).await);
+    let nodes = nodes_of(&[&dead, &one, &other]);
+    nodes.forget(&Address::from(dead.address.as_str()));
+    for _ in 0..40 {
+        nodes.refresh().await.unwrap();
+    }
+    assert_eq!((dead.asked(), one.asked() + other.asked()), (0, 40));
+    assert!(one.asked() > 5 && other.asked() > 5, "{} {}", one.asked(), other.asked());
+}
