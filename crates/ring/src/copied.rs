@@ -10,7 +10,7 @@ use crate::here::Shared;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::peer::Spoken;
-use crate::peer_addresses::PeerAddresses;
+use crate::peer_addresses::{Located, PeerAddresses};
 use crate::reliance;
 use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
@@ -34,6 +34,8 @@ pub(crate) enum Told {
     Group(GroupSaid),
     /// These entries are synced, or nothing is any more.
     Synced(Result<Logged, EngineError>),
+    /// Where a node is that named its host.
+    Located(Located),
 }
 
 /// The slots of a node of several.
@@ -69,10 +71,11 @@ impl Copied {
         syncer: Option<Syncer>,
         shared: Arc<Shared>,
         (me, tick_us): (NodeId, u64),
+        addresses: PeerAddresses,
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, addresses, failed) = Default::default();
+        let (heard, addressed, failed) = Default::default();
         Self {
             copies,
             persistence,
@@ -181,6 +184,12 @@ impl Copied {
             }
             Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
             Told::Synced(logged) => self.copies.logged(now, logged?),
+            Told::Located(located) => {
+                if self.addresses.locate(located) {
+                    self.copies.peers.set_addresses(self.addresses.all(), registry);
+                }
+                Ok(())
+            }
         }
     }
 

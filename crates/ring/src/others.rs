@@ -10,6 +10,7 @@ use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::Peers;
+use crate::peer_addresses::PeerAddresses;
 use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::syncer::Syncer;
@@ -86,6 +87,11 @@ pub(crate) fn join(
         ),
         false => None,
     };
+    let addresses = PeerAddresses::begin({
+        let tell = tell.clone();
+        move |located| tell(Told::Located(located))
+    })
+    .map_err(|source| NodeError::System { action: "begin a thread", source })?;
     // Whoever listens on all addresses is reached by peers where clients reach it.
     let host = if heard_at.ip().is_unspecified() { clients.host.clone() } else { heard_at.ip().to_string() };
     let peers_at = HostPort { host, port: heard_at.port() };
@@ -94,6 +100,7 @@ pub(crate) fn join(
     let joining = Joining { node: others.me, address, survived, clock: shared.chosen.clock.clone(), said };
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.first().cloned().unwrap_or_default();
-    let copied = Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us));
+    let copied =
+        Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us), addresses);
     Slots::copied(engine, copied, persistence, shared.chosen.memory_bytes, metrics)
 }

@@ -1,40 +1,110 @@
-//! Where the nodes of a table are reached by each other: names are looked up once for each life of a node.
+//! Where the nodes of a table are reached by each other: names are looked up once for each life of a node, by a thread of its own, since
+//! that may take as long as a server of names that does not answer.
 //!
 //! Invariant: whose name cannot be looked up, or names several places, stays where it was as long as it says the same.
+//! Invariant: nobody who asks here waits for a name.
 
-use crate::address::NodeAddress;
+use crate::address::{HostPort, NodeAddress};
 use crate::peer::PeerAddress;
-use atoll_replica::{Incarnation, Member, NodeId, Table};
+use atoll_replica::{Incarnation, NodeId, Table};
 use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// After so long a name that could not be looked up is tried again.
+const AGAIN_EVERY: Duration = Duration::from_secs(3);
+
+/// What a node says of where it is, and in which life.
+type Said = (Box<str>, Incarnation);
+
+/// A node that says a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sought {
+    node: NodeId,
+    said: Said,
+    at: HostPort,
+    host: String,
+}
+
+/// Where a node that said a name is.
+#[derive(Debug)]
+pub(crate) struct Located {
+    node: NodeId,
+    said: Said,
+    address: PeerAddress,
+}
 
 /// What was found so far.
-#[derive(Debug, Default)]
 pub(crate) struct PeerAddresses {
     found: BTreeMap<NodeId, PeerAddress>,
-    /// What each said when that was found, and in which life.
-    said: BTreeMap<NodeId, (Box<str>, Incarnation)>,
+    /// What each said when that was found.
+    said: BTreeMap<NodeId, Said>,
+    /// Whose names are being looked up.
+    sought: BTreeMap<NodeId, Sought>,
+    /// All of them, whenever they are others.
+    to_thread: Sender<Vec<Sought>>,
 }
 
 impl PeerAddresses {
-    /// Looks up whoever says something new; whose address says nothing is left out.
+    /// Begins the thread, which ends with this. It tells what it finds.
+    pub(crate) fn begin(tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
+        let resolve = |at: &HostPort| (at.host.as_str(), at.port).to_socket_addrs().ok()?.next();
+        Self::resolved_by(resolve, AGAIN_EVERY, tell)
+    }
+
+    fn resolved_by(
+        resolve: impl Fn(&HostPort) -> Option<SocketAddr> + Send + 'static,
+        again_every: Duration,
+        tell: impl Fn(Located) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (to_thread, sought) = channel();
+        std::thread::Builder::new()
+            .name("ring-names".to_owned())
+            .spawn(move || look_up(&sought, again_every, resolve, tell))?;
+        let (found, said, looked_up) = Default::default();
+        Ok(Self { found, said, sought: looked_up, to_thread })
+    }
+
+    /// Takes addresses that are numbers as they are, and has names looked up of whoever says something new; whose address says nothing is
+    /// left out.
     pub(crate) fn follow(&mut self, table: &Table) {
+        let before = std::mem::take(&mut self.sought);
         for (&node, member) in table.members.iter() {
             let said = (Box::from(member.address.to_string()), member.incarnation);
             if self.said.get(&node) == Some(&said) {
                 continue;
             }
-            match address(member) {
-                Some(address) => {
+            self.said.remove(&node);
+            let Ok(NodeAddress { peers, clients, .. }) = member.address.parse() else { continue };
+            let host = clients.host;
+            match peers.host.parse::<IpAddr>() {
+                Ok(number) => {
+                    let address = PeerAddress { at: SocketAddr::new(number, peers.port), host };
                     self.found.insert(node, address);
                     self.said.insert(node, said);
                 }
-                // It is looked up again with the next table, and is reached where it was until then.
-                None => drop(self.said.remove(&node)),
+                Err(_) => drop(self.sought.insert(node, Sought { node, said, at: peers, host })),
             }
         }
         self.found.retain(|node, _| table.members.get(node).is_some());
         self.said.retain(|node, _| table.members.get(node).is_some());
+        if self.sought != before {
+            // A thread that is gone finds nothing more, and all others stay where they were.
+            drop(self.to_thread.send(self.sought.values().cloned().collect()));
+        }
+    }
+
+    /// A name was looked up; whether that is news.
+    pub(crate) fn locate(&mut self, located: Located) -> bool {
+        let Located { node, said, address } = located;
+        if self.sought.get(&node).is_none_or(|sought| sought.said != said) {
+            return false;
+        }
+        self.sought.remove(&node);
+        self.said.insert(node, said);
+        self.found.insert(node, address.clone()) != Some(address)
     }
 
     pub(crate) fn all(&self) -> &BTreeMap<NodeId, PeerAddress> {
@@ -42,8 +112,125 @@ impl PeerAddresses {
     }
 }
 
-fn address(member: &Member) -> Option<PeerAddress> {
-    let NodeAddress { peers, clients, .. } = member.address.parse().ok()?;
-    let at = (peers.host.as_str(), peers.port).to_socket_addrs().ok()?.next()?;
-    Some(PeerAddress { at, host: clients.host })
+/// Looks up whatever is sought, and what could not be looked up again after a while.
+fn look_up(
+    sought: &Receiver<Vec<Sought>>,
+    again_every: Duration,
+    resolve: impl Fn(&HostPort) -> Option<SocketAddr>,
+    tell: impl Fn(Located),
+) {
+    let mut left: Vec<Sought> = Vec::new();
+    loop {
+        let news = match left.is_empty() {
+            true => sought.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => sought.recv_timeout(again_every),
+        };
+        match news {
+            Ok(news) => {
+                let mut news = sought.try_iter().last().unwrap_or(news);
+                // Who is new does not wait for a name that nobody knew.
+                news.sort_by_key(|one| left.contains(one));
+                left = news;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        left.retain(|Sought { node, said, at, host }| {
+            let Some(at) = resolve(at) else { return true };
+            let address = PeerAddress { at, host: host.clone() };
+            tell(Located { node: *node, said: said.clone(), address });
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{Change, Group, GroupOptions, Survived};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::ThreadId;
+
+    /// How long a test waits for what is to come.
+    const SOON: Duration = Duration::from_secs(20);
+
+    struct Ring(Group);
+
+    impl Ring {
+        fn new() -> Self {
+            Self(Group::new(GroupOptions { slots: 1, copies: 1 }))
+        }
+
+        /// A life of a node begins, at this host.
+        fn begin(&mut self, node: u32, nonce: u64, host: &str) -> Arc<Table> {
+            let address = format!("{} {host}:7000 {host}:17000", "a".repeat(40));
+            let survived = Survived::Nothing;
+            self.0.apply(Change::Register { node: NodeId(node), nonce, address, survived });
+            self.0.table()
+        }
+    }
+
+    fn at(node: u32) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, node as u8], 17000))
+    }
+
+    #[test]
+    fn numbers_are_known_at_once_and_names_are_looked_up_by_another_thread() {
+        let (tell, located) = channel();
+        let (asked, who_asked) = channel::<ThreadId>();
+        let resolve = move |_: &HostPort| {
+            asked.send(std::thread::current().id()).unwrap();
+            Some(at(2))
+        };
+        let tell = move |one| drop(tell.send(one));
+        let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
+        let mut ring = Ring::new();
+        ring.begin(1, 1, "10.0.0.1");
+        addresses.follow(&ring.begin(2, 1, "somewhere"));
+        assert_eq!(
+            addresses.all().iter().map(|(node, found)| (node.0, found.at)).collect::<Vec<_>>(),
+            [(1, at(1))]
+        );
+        assert_ne!(who_asked.recv_timeout(SOON).unwrap(), std::thread::current().id());
+        assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
+        assert_eq!(addresses.all().get(&NodeId(2)).unwrap().at, at(2));
+        addresses.follow(&ring.begin(3, 1, "10.0.0.3"));
+        drop(addresses);
+        assert!(who_asked.recv().is_err(), "what is known is not looked up again");
+    }
+
+    #[test]
+    fn a_name_that_nobody_knew_is_tried_again_without_a_table_and_not_with_each() {
+        let (tell, located) = channel();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let resolve = move |_: &HostPort| (counted.fetch_add(1, Ordering::SeqCst) == 2).then(|| at(1));
+        let tell = move |one| drop(tell.send(one));
+        let again_every = Duration::from_millis(1);
+        let mut addresses = PeerAddresses::resolved_by(resolve, again_every, tell).unwrap();
+        let mut ring = Ring::new();
+        for nonce in 1..50 {
+            ring.begin(2, nonce, "10.0.0.2");
+            addresses.follow(&ring.begin(1, 1, "somewhere"));
+        }
+        assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
+        assert_eq!(tries.load(Ordering::SeqCst), 3);
+    }
+
+    #[test]
+    fn a_node_is_reached_where_it_was_until_its_name_is_looked_up_again() {
+        let (tell, located) = channel();
+        let resolve = |wanted: &HostPort| (wanted.host != "nowhere").then(|| at(1));
+        let tell = move |one| drop(tell.send(one));
+        let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
+        let mut ring = Ring::new();
+        addresses.follow(&ring.begin(1, 1, "somewhere"));
+        let first = located.recv_timeout(SOON).unwrap();
+        addresses.follow(&ring.begin(1, 2, "somewhere"));
+        assert!(!addresses.locate(first), "of a life that is over");
+        assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
+        addresses.follow(&ring.begin(1, 3, "nowhere"));
+        assert_eq!(addresses.all().get(&NodeId(1)).unwrap().at, at(1));
+    }
 }
