@@ -160,6 +160,11 @@ impl Disk for FileDisk {
         ask_for(&self.file, offset, len);
     }
 
+    fn room_bytes(&self) -> Option<u64> {
+        let system = rustix::fs::fstatvfs(&self.file).ok()?;
+        Some(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(self.error(Operation::Resize, 0))
     }

@@ -92,6 +92,11 @@ pub trait Disk: Send + Sync + 'static {
     /// Says that a range will soon be read: a disk may bring it nearer, or do nothing.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
+    /// How many bytes the file may still grow by, about, where somebody knows.
+    fn room_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Length in bytes.
     ///
     /// # Errors

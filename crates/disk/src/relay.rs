@@ -85,6 +85,10 @@ impl<R: Relay> Disk for R {
         self.inner().will_read(offset, len);
     }
 
+    fn room_bytes(&self) -> Option<u64> {
+        self.inner().room_bytes()
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         self.inner().len()
     }

@@ -176,6 +176,10 @@ impl Disk for SimDisk {
         self.state.lock().release(offset, len)
     }
 
+    fn room_bytes(&self) -> Option<u64> {
+        self.state.lock().plan.space_left
+    }
+
     fn len(&self) -> Result<u64, DiskError> {
         let state = self.state.lock();
         state.check_power(Operation::Resize, 0)?;

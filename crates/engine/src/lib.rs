@@ -96,7 +96,7 @@ pub use planted::{Bug, plant};
 pub use prefetch::bring_nearer;
 pub use recovery::{Cut, RecoveryReport};
 pub use snapshot::{Reader, Snapshot};
-pub use stats::Stats;
+pub use stats::{DiskRoom, Stats};
 pub use value::{Front, Value, ValueBytes, ValueRef};
 pub use value_writer::ValueWriter;
 pub use visit::Direction;

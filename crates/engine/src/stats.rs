@@ -54,7 +54,37 @@ pub struct Stats {
     pub pins: u64,
 }
 
+/// What the disk of a store has room for, about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Bytes that may still be written: what the disk can give, and free space inside the file that takes space already.
+    pub left_bytes: u64,
+    /// Bytes that the log and the next checkpoint need at most to go on as they are.
+    pub needed_bytes: u64,
+    /// Commits since the store was made.
+    pub commits: u64,
+}
+
 impl Engine {
+    /// What the disk has room for; none where there is no disk, or nobody knows.
+    #[must_use]
+    pub fn disk_room(&self) -> Option<DiskRoom> {
+        let shared = &*self.shared;
+        let room_bytes = shared.backing.disk()?.room_bytes()?;
+        let spare_bytes = shared.space.lock().spare_bytes();
+        let unwritten_bytes = shared.backing.meter().unwritten_bytes();
+        Some(DiskRoom {
+            left_bytes: room_bytes.saturating_add(spare_bytes),
+            needed_bytes: 2 * shared.options.segment_bytes() + unwritten_bytes,
+            commits: shared.forest.read().sequence.get(),
+        })
+    }
+
+    /// Has a checkpoint made soon, where a thread does that: what was deleted is free behind it.
+    pub fn ask_for_checkpoint(&self) {
+        self.shared.ask_for_checkpoint();
+    }
+
     /// Figures about the store.
     #[must_use]
     pub fn stats(&self) -> Stats {

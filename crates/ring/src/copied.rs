@@ -16,6 +16,7 @@ use crate::slots::Asking;
 use crate::syncer::{Logged, Syncer};
 use crate::watches::Watch;
 use atoll_engine::EngineError;
+use atoll_errors::ErrorKind;
 use atoll_keyspace::Overdue;
 use atoll_replica::{Incarnation, Input, Moment, NodeId, Slot, Ticket, Version};
 use atoll_resp::Protocol;
@@ -149,6 +150,7 @@ impl Copied {
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
             self.ticked_at = now.moment;
             self.copies.at_work(now.moment);
+            self.copies.try_again(now)?;
             self.copies.step(now, Input::Tick)?;
         }
         Ok(())
@@ -158,7 +160,13 @@ impl Copied {
         match told {
             Told::Group(GroupSaid::Registered(incarnation)) => {
                 self.has_begun = true;
-                reliance::note_told(self.copies.keyspaces.engine())?;
+                match reliance::note_told(self.copies.keyspaces.engine()) {
+                    // Then it says so again in its next life, which asks for more copies than needed and harms nothing else.
+                    Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                        tracing::warn!(%error, "it could not be noted what the configuration group knows");
+                    }
+                    noted => noted?,
+                }
                 self.copies.begin(now, incarnation)
             }
             Told::Group(GroupSaid::Table(table)) => {
@@ -210,7 +218,9 @@ impl Copied {
     }
 
     fn hand_over(&mut self, now: Now) -> Result<bool, NodeError> {
-        self.copies.write_log()?;
+        if !self.copies.write_log()? {
+            return Ok(false);
+        }
         let handed = self.copies.take_handed();
         if handed.is_empty() {
             return Ok(false);

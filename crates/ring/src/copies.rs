@@ -1,9 +1,11 @@
 //! The copies of slots on this node, and how they are kept the same as those on other nodes: [`Replica`] decides, and this does.
 //!
 //! Invariant: effects are done in the order in which they were decided; whoever is answered rests on those before.
-//! Invariant: a copy that cannot do what was decided ends with its node: it never goes on with less.
+//! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is full: it never goes on
+//! with less.
 
 mod body;
+mod full;
 mod moves;
 mod queue;
 mod refusals;
@@ -22,6 +24,7 @@ use atoll_replica::{
 };
 use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
+use full::Full;
 use moves::Moves;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -72,6 +75,8 @@ pub(crate) struct Copies {
     inputs: VecDeque<Input>,
     effects: Vec<Effect>,
     moves: Moves,
+    /// What waits while the disk is full.
+    full: Option<Full>,
     /// What the group is asked for at the end of the round, in one go.
     proposals: Vec<Proposal>,
     parser: RequestParser,
@@ -95,7 +100,7 @@ impl Copies {
     ) -> Self {
         let (waiting, answers, handed, inputs, effects, moves) = Default::default();
         let (watched, touched, proposals) = Default::default();
-        let (answer_bytes, expiring, refused_expiries) = Default::default();
+        let (answer_bytes, expiring, refused_expiries, full) = Default::default();
         Self {
             keyspaces,
             peers,
@@ -113,6 +118,7 @@ impl Copies {
             inputs,
             effects,
             moves,
+            full,
             proposals,
             parser: RequestParser::new(body::LIMITS),
             own_tickets: OWN_TICKETS,
@@ -175,6 +181,10 @@ impl Copies {
         (ticket, protocol): (Ticket, Protocol),
     ) -> Result<(), NodeError> {
         self.waiting.insert(ticket, Waiting::Write { slot, protocol });
+        if self.is_full() {
+            self.refuse(ticket, Refusal::Busy);
+            return Ok(());
+        }
         let input = Input::Write {
             slot,
             ticket,
@@ -222,6 +232,7 @@ impl Copies {
         spoken: Spoken,
     ) -> Result<(), NodeError> {
         match spoken {
+            Spoken::Message(message) if self.is_beyond_room(&message) => Ok(()),
             Spoken::Message(message) if !self.is_understood(&message) => {
                 tracing::warn!(%from, "entries of a node that mean nothing here were not taken");
                 Ok(())
@@ -264,7 +275,7 @@ impl Copies {
         match effect {
             Effect::Send { to, message } => self.peers.say(to, &message),
             Effect::Log { slot, after, entries } => self.hand_to_log(slot, after, &entries)?,
-            Effect::Apply { slot, entry, ticket } => self.apply(slot, &entry, ticket)?,
+            Effect::Apply { slot, entry, ticket } => self.apply_or_wait(slot, &entry, ticket)?,
             Effect::Read { ticket } => self.answer_read(now, ticket)?,
             Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
             Effect::Unknown { ticket } => self.answer(ticket, refusals::unknown),
@@ -278,16 +289,24 @@ impl Copies {
 
     fn hand_to_log(&mut self, slot: Slot, after: Position, entries: &[Entry]) -> Result<(), NodeError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.append(slot, after, entries)?;
+        log.append(slot, after, entries);
+        let is_long = log.is_long();
         if let Some(last) = entries.last() {
             self.handed.push((slot, last.position));
+        }
+        if is_long {
+            self.write_log()?;
         }
         Ok(())
     }
 
-    /// Has the log written that was handed to it since the last time.
-    pub(crate) fn write_log(&mut self) -> Result<(), NodeError> {
-        Ok(self.log.as_mut().map_or(Ok(()), SlotLog::write)?)
+    /// Has the log written that was handed to it since the last time; whether there was room for it.
+    pub(crate) fn write_log(&mut self) -> Result<bool, NodeError> {
+        if self.is_full() {
+            return Ok(false);
+        }
+        let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
+        self.unless_full(done.map_err(NodeError::from))
     }
 
     /// What was handed to the log since the last time.
@@ -303,17 +322,26 @@ impl Copies {
         Ok(())
     }
 
+    fn apply_or_wait(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
+        if !self.is_full() {
+            let done = self.apply(slot, entry, ticket);
+            if self.unless_full(done)? {
+                return Ok(());
+            }
+        }
+        if let Some(full) = &mut self.full {
+            full.put_off(slot, entry, ticket);
+        }
+        Ok(())
+    }
+
+    /// Applies an entry; if that fails nothing happened.
     fn apply(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
         let Position { epoch, sequence } = entry.position;
         let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
-        let waiting = ticket.and_then(|ticket| self.waiting.remove(&ticket));
-        let protocol = match waiting {
-            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
-            Some(Waiting::Expiry { slot, read }) => {
-                self.expired(slot, read);
-                Protocol::Resp2
-            }
-            Some(Waiting::Watch { .. }) | None => Protocol::Resp2,
+        let protocol = match ticket.and_then(|ticket| self.waiting.get(&ticket)) {
+            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => *protocol,
+            Some(Waiting::Expiry { .. } | Waiting::Watch { .. }) | None => Protocol::Resp2,
         };
         let mut reply = Vec::new();
         let (keyspace, number) = self.keyspaces.of_mut(slot);
@@ -338,7 +366,10 @@ impl Copies {
             Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
         }
         if let Some(log) = &mut self.log {
-            log.applied(slot, sequence)?;
+            log.applied(slot, sequence);
+        }
+        if let Some(Waiting::Expiry { slot, read }) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
+            self.expired(slot, read);
         }
         if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
             self.push_answer(ticket, reply);
@@ -357,8 +388,8 @@ impl Copies {
     }
 
     fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
-        if self.answer_bytes > ANSWER_BYTES_MAX {
-            // Many that waited became ready at once.
+        if self.answer_bytes > ANSWER_BYTES_MAX || self.waits_for_room(ticket) {
+            // Many that waited became ready at once, or its slot lacks what waits for room on the disk.
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
         }
@@ -381,6 +412,10 @@ impl Copies {
                 // If deleting them is refused, this is: asked again at once it would find them again.
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
                 self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
+                if self.is_full() {
+                    self.refuse(ticket, Refusal::Busy);
+                    return Ok(());
+                }
                 self.expire(slot, now, &overdue, Some((ticket, keys)));
             }
         }
@@ -389,6 +424,10 @@ impl Copies {
 
     /// The same, at once.
     pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
+        if self.is_full() {
+            self.refused_expiries += 1;
+            return Ok(());
+        }
         self.expire(slot, now, overdue, None);
         match self.inputs.pop_back() {
             Some(input) => self.step(now, input),
@@ -408,7 +447,8 @@ impl Copies {
 
     /// Whether keys of a slot may be listed from its cells, as they may be read.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
-        self.replica.may_read(slot, now.moment)
+        let lacks_applied = self.full.as_ref().is_some_and(|full| full.lacks_applied(slot));
+        !lacks_applied && self.replica.may_read(slot, now.moment)
     }
 
     /// Whether writes of a slot are on their way to its cells.

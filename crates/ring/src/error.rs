@@ -196,6 +196,9 @@ impl NodeError {
             Self::Tls(error) => Some(error.hint()),
             Self::Access(error) => Some(error.hint()),
             Self::Token { .. } => Some("delete the file, and a new token is made"),
+            error if error.kind() == ErrorKind::OutOfSpace => Some(
+                "free some space where the store lies and start the node again; nothing that was acknowledged is lost",
+            ),
             _ => None,
         }
     }

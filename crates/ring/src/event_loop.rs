@@ -283,6 +283,7 @@ impl EventLoop {
         let done = metrics.commands.get();
         metrics.commands_per_second.set((done - self.ticked_commands) * 1_000_000 / passed_us);
         self.ticked_commands = done;
+        self.here.slots.look_at_room(self.here.now);
         self.here.tell_ring_seen();
         let limits = self.here.limits();
         let over: Vec<_> = self

@@ -123,9 +123,11 @@ impl Executor<'_> {
         if !self.is_here(slot) {
             return;
         }
-        let needs_room = known.flags.contains(&Flag::DenyOom);
-        if needs_room && !self.here.slots.has_room(request.bytes()) {
-            return self.error("OOM", "command not allowed when used memory > 'maxmemory'.");
+        let adds = known.flags.contains(&Flag::DenyOom).then_some(request.bytes());
+        if known.is_write()
+            && let Some(lack) = self.here.slots.lack_for(adds)
+        {
+            return self.error("OOM", lack.text());
         }
         let ticket = self.here.next_ticket(self.session);
         let asking = Asking { slot, now: self.here.now, command, request, keys, ticket };

@@ -30,6 +30,7 @@ mod here;
 mod execute;
 mod folder;
 mod keyspaces;
+mod room;
 mod slots;
 mod syncing;
 mod table;

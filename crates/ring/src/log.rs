@@ -113,7 +113,7 @@ impl SlotLog {
     }
 
     /// Adds entries behind a place, in place of what was there, with the next [write](Self::write).
-    pub(crate) fn append(&mut self, slot: Slot, after: Position, entries: &[Entry]) -> Result<(), LogError> {
+    pub(crate) fn append(&mut self, slot: Slot, after: Position, entries: &[Entry]) {
         let first = after.sequence.next();
         let kept = self.kept.entry(slot).or_insert(Kept { first, last: after.sequence });
         if kept.last > after.sequence {
@@ -131,10 +131,15 @@ impl SlotLog {
             self.batch.put(&self.tree, &name(slot, entry.position.sequence), &value);
             self.batch_bytes += value.len();
         }
-        if self.batch_bytes > TOGETHER_BYTES_MAX { self.write() } else { Ok(()) }
     }
 
-    /// Writes what came since the last time: it survives the end of the process from then on.
+    /// Whether so much came that it is to be written before more does.
+    pub(crate) fn is_long(&self) -> bool {
+        self.batch_bytes > TOGETHER_BYTES_MAX
+    }
+
+    /// Writes what came since the last time: it survives the end of the process from then on. If that fails nothing happened,
+    /// and it may be tried again.
     pub(crate) fn write(&mut self) -> Result<(), LogError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -150,10 +155,10 @@ impl SlotLog {
 
     /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once more after a crash
     /// is known to be applied.
-    pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) -> Result<(), LogError> {
-        let Some(kept) = self.kept.get_mut(&slot) else { return Ok(()) };
+    pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) {
+        let Some(kept) = self.kept.get_mut(&slot) else { return };
         if through.0 < kept.first.0 + TRIM_TOGETHER && through < kept.last {
-            return Ok(());
+            return;
         }
         let (from, to) = (name(slot, kept.first), name(slot, through));
         kept.first = through.next();
@@ -161,7 +166,6 @@ impl SlotLog {
             self.kept.remove(&slot);
         }
         self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
-        Ok(())
     }
 
     /// Makes cells that were written to the system as durable as entries are: those survive the end of the process by then.
@@ -170,14 +174,14 @@ impl SlotLog {
         if self.is_synced { Ok(self.engine.sync()?) } else { Ok(()) }
     }
 
-    /// Lets go of everything of some slots at once: cells that take the place of their own must not meet their entries.
-    pub(crate) fn forget(&mut self, slots: &[Slot]) -> Result<(), LogError> {
+    /// Lets go of everything of some slots, with the next [write](Self::write): cells that take the place of their own must not
+    /// meet their entries.
+    pub(crate) fn forget(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.kept.remove(&slot);
             let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
         }
-        self.write()
     }
 }
 
@@ -245,12 +249,12 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let (mut log, found) = open(&engine, 0);
         assert!(found[0].entries.is_empty());
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=3)).unwrap();
+        log.append(Slot(3), position(0, 0), &entries(1, 1..=3));
         assert!(open(&engine, 2).1[0].entries.is_empty(), "nothing is written before that is asked for");
-        log.append(Slot(3), position(1, 3), &entries(1, 4..=5)).unwrap();
+        log.append(Slot(3), position(1, 3), &entries(1, 4..=5));
         log.write().unwrap();
         assert_eq!(open(&engine, 2).1[0].entries, entries(1, 3..=5));
-        log.append(Slot(3), position(1, 3), &entries(2, 4..=4)).unwrap();
+        log.append(Slot(3), position(1, 3), &entries(2, 4..=4));
         log.write().unwrap();
         let expected = [entries(1, 1..=3), entries(2, 4..=4)].concat();
         assert_eq!(open(&engine, 0).1[0].entries, expected, "what another primary has not is gone");
@@ -260,16 +264,17 @@ mod tests {
     fn what_is_applied_goes_and_nothing_else_does() {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let (mut log, _) = open(&engine, 0);
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=100)).unwrap();
-        log.append(Slot(4), position(0, 0), &entries(1, 1..=1)).unwrap();
-        log.applied(Slot(3), Sequence(80)).unwrap();
+        log.append(Slot(3), position(0, 0), &entries(1, 1..=100));
+        log.append(Slot(4), position(0, 0), &entries(1, 1..=1));
+        log.applied(Slot(3), Sequence(80));
         log.write().unwrap();
         let count = |engine: &Engine| engine.tree("log").unwrap().len().unwrap();
         assert_eq!(count(&engine), 21);
         assert_eq!(open(&engine, 80).1[0].entries, entries(1, 81..=100));
-        log.append(Slot(4), position(1, 1), &entries(1, 2..=2)).unwrap();
-        log.applied(Slot(3), Sequence(100)).unwrap();
-        log.forget(&[Slot(4)]).unwrap();
+        log.append(Slot(4), position(1, 1), &entries(1, 2..=2));
+        log.applied(Slot(3), Sequence(100));
+        log.forget(&[Slot(4)]);
+        log.write().unwrap();
         assert_eq!(count(&engine), 0, "what was on its way is forgotten with the rest");
     }
 
@@ -277,7 +282,7 @@ mod tests {
     fn a_gap_is_damage() {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let (mut log, _) = open(&engine, 0);
-        log.append(Slot(3), position(1, 1), &entries(1, 2..=3)).unwrap();
+        log.append(Slot(3), position(1, 1), &entries(1, 2..=3));
         log.write().unwrap();
         let mut log = SlotLog::open(&engine, "log", false).unwrap();
         assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));

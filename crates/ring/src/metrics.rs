@@ -60,6 +60,8 @@ pub(crate) struct Metrics {
     pub(crate) peer_messages_received: Counter,
     /// Commands that the store failed at.
     pub(crate) failures: Counter,
+    /// Whether there is too little room on the disk for what adds to it.
+    pub(crate) out_of_space: Counter,
     pub(crate) protocol_errors: Counter,
     pub(crate) authentication_failures: Counter,
     pub(crate) access_refused: Counter,
@@ -127,6 +129,7 @@ impl Default for Metrics {
             peer_messages_dropped: Counter::default(),
             peer_messages_received: Counter::default(),
             failures: Counter::default(),
+            out_of_space: Counter::default(),
             protocol_errors: Counter::default(),
             authentication_failures: Counter::default(),
             access_refused: Counter::default(),

@@ -51,8 +51,13 @@ impl Node {
     /// [`NodeError`]: options that make no sense, an address or a folder that cannot be used, a damaged store.
     pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
         options.validate()?;
+        let opened = open(&options)?;
+        Self::start_on(opened, options)
+    }
+
+    /// The same with a store that is open.
+    fn start_on((engine, lock): (Engine, Option<File>), options: NodeOptions) -> Result<Self, NodeError> {
         let listen = |source| NodeError::Listen { address: options.listen, source };
-        let (engine, lock) = open(&options)?;
         let listener = TcpListener::bind(options.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let system = |source| NodeError::System { action: "ask for random bytes", source };
@@ -276,3 +281,6 @@ fn take(folder: &Path) -> Result<File, NodeError> {
         Err(error) => Err(failed(&path)(error.into())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use crate::group::GroupHeard;
 use crate::keyspaces::{Keyspaces, slot_at};
 use crate::metrics::{Metrics, OthersSeen};
 use crate::options::Persistence;
+use crate::room::{Lack, Room};
 use crate::syncer::Rounds;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
@@ -38,11 +39,7 @@ pub(crate) struct Slots {
     is_unsettled: bool,
     /// Syncs beside the loop, if nobody is answered before one and nobody else has copies.
     rounds: Option<Rounds>,
-    /// Bytes that this loop was asked to write since somebody looked at how much memory is used.
-    unchecked_bytes: u64,
-    /// Whether more was used than may be.
-    is_out_of_memory: bool,
-    memory_bytes_max: u64,
+    room: Room,
     /// Answers that came after all, each for whoever has the ticket.
     answers: Vec<(Ticket, Vec<u8>)>,
     watches: Watches,
@@ -136,7 +133,7 @@ impl Slots {
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
         let barrier = engine.tree("barrier")?;
-        let (unchecked_bytes, is_out_of_memory, is_unsettled, answers) = Default::default();
+        let (is_unsettled, answers) = Default::default();
         let (watches, touched) = Default::default();
         Ok(Self {
             home,
@@ -146,9 +143,7 @@ impl Slots {
             barrier,
             is_unsettled,
             rounds: None,
-            unchecked_bytes,
-            is_out_of_memory,
-            memory_bytes_max,
+            room: Room::new(engine, persistence, memory_bytes_max),
             answers,
             watches,
             touched,
@@ -231,11 +226,13 @@ impl Slots {
                 keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)))?;
             let mut is_taken = false;
             for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
-                if let Some(first) = of_slot.first() {
-                    is_taken |= self.expire(slot_at(place, first.slot), of_slot, now)?;
+                let Some(first) = of_slot.first() else { continue };
+                match self.expire(slot_at(place, first.slot), of_slot, now) {
+                    Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
+                    expired => is_taken |= expired?,
                 }
             }
-            // Where a write is refused that deletes them, as while too few copies are there, they wait for the next tick.
+            // Where a write is refused that deletes them, as while too few copies or no room are there, they wait for the next tick.
             has_more |= is_taken && overdue.len() >= EXPIRED_MAX;
         }
         Ok(has_more)
@@ -288,21 +285,19 @@ impl Slots {
         Ok(true)
     }
 
-    /// Whether there is room for so many bytes more. A store on a disk makes room by itself; one in memory has what it has.
+    /// What there is too little of for a write: for one that adds so many bytes, or for any.
     #[inline]
-    pub(crate) fn has_room(&mut self, more: usize) -> bool {
-        self.unchecked_bytes += more as u64;
-        if self.unchecked_bytes > self.memory_bytes_max / 64 || self.is_out_of_memory {
-            self.look_at_memory();
-        }
-        !self.is_out_of_memory
+    pub(crate) fn lack_for(&mut self, adds: Option<usize>) -> Option<Lack> {
+        let lack = adds.and_then(|more| self.room.lack_for(more));
+        let is_full = matches!(&self.home, Home::Copied(copied) if copied.copies.is_full());
+        lack.or(is_full.then_some(Lack::Disk))
     }
 
-    /// Sees how much memory is used.
-    fn look_at_memory(&mut self) {
-        self.unchecked_bytes = 0;
-        let is_in_memory = self.persistence == Persistence::Off;
-        self.is_out_of_memory = is_in_memory && self.engine.stats().memory_bytes > self.memory_bytes_max;
+    /// Time passed: sees whether there is room.
+    pub(crate) fn look_at_room(&mut self, now: Now) {
+        self.room.tick(now.moment);
+        let lack = self.room.lack().or_else(|| self.lack_for(None));
+        self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
 
     /// Syncs beside the loop from now on, where it would wait for them.
@@ -338,7 +333,11 @@ impl Slots {
         };
         let mut batch = WriteBatch::new();
         batch.put(&self.barrier, b"0", b"");
-        self.engine.write(&batch, durability)?;
+        match self.engine.write(&batch, durability) {
+            // There is no room for more, and what was written already has its room.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => self.engine.sync()?,
+            written => drop(written?),
+        }
         Ok(None)
     }
 

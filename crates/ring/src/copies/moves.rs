@@ -7,12 +7,14 @@
 //! Invariant: what is on its way takes bounded memory, here and there.
 
 use super::Copies;
+use super::full::Arrived;
 use super::queue::{Begun, Outgoing, Queue};
 use crate::NodeError;
 use crate::clock::Now;
 use crate::keyspaces::{keyspace_of, number_of_slot};
+use crate::log::SlotLog;
 use crate::peer::Piece;
-use atoll_keyspace::{Applied, is_moved};
+use atoll_keyspace::is_moved;
 use atoll_replica::{Input, NodeId, Position, Slot, Version};
 use std::collections::BTreeMap;
 
@@ -23,8 +25,9 @@ pub(super) struct Moves {
     pub(super) outgoing: Queue,
     incoming: BTreeMap<Slot, Incoming>,
     incoming_bytes: usize,
-    /// Slots of which this node has no copy any more, and that are still to be emptied.
+    /// Slots of which this node has no copy any more, and those of them whose cells are still there.
     pub(super) forgotten: Vec<Slot>,
+    uncleared: Vec<Slot>,
 }
 
 struct Incoming {
@@ -89,6 +92,10 @@ impl Copies {
                 Some(_) => {}
             }
             let Outgoing { slot, to, ref mut begun } = *outgoing;
+            if begun.is_none() && self.full.as_ref().is_some_and(|full| full.lacks_applied(slot)) {
+                // What it holds is less than what it is taken for.
+                return Ok(false);
+            }
             let begun = begun.get_or_insert_with(|| {
                 let (keyspace, number) = self.keyspaces.of(slot);
                 let position = super::applied_position(&self.keyspaces, slot);
@@ -110,6 +117,10 @@ impl Copies {
     /// Takes a piece of a slot; with the last one the slot is what came.
     pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
         let Piece { slot, position, time_ms, number, is_last, cells } = piece;
+        if self.is_full() {
+            self.drop_incoming(slot);
+            return Ok(());
+        }
         if number == 0 {
             if !self.is_wanted(from, slot, position) {
                 return Ok(());
@@ -143,17 +154,19 @@ impl Copies {
         if !is_of_this_branch || !self.replica.would_install(slot, position) {
             return Ok(());
         }
-        let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         if let Some(log) = &mut self.log {
-            log.forget(&[slot])?;
+            log.forget(&[slot]);
         }
-        let (keyspace, number) = self.keyspaces.of_mut(slot);
-        keyspace.install(number, applied, time_ms, &cells)?;
-        if let Some(log) = &mut self.log {
-            // The primary is told right away that all of this is here, as it is told of entries.
-            log.settle_cells()?;
+        let arrived = Arrived { slot, position, time_ms, cells };
+        let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
+        let done = done.map_err(NodeError::from).and_then(|()| self.install(&arrived));
+        if self.unless_full(done)? {
+            return self.step(now, Input::Installed { slot, position, time_ms });
         }
-        self.step(now, Input::Installed { slot, position, time_ms })
+        if let Some(full) = &mut self.full {
+            full.arrived = Some(arrived);
+        }
+        Ok(())
     }
 
     /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
@@ -177,15 +190,31 @@ impl Copies {
         }
         slots.iter().for_each(|&slot| self.drop_incoming(slot));
         self.moves.outgoing.forget(&slots);
-        if let Some(log) = &mut self.log {
-            log.forget(&slots)?;
+        if let Some(full) = &mut self.full {
+            full.forget(&slots);
         }
+        if let Some(log) = &mut self.log {
+            log.forget(&slots);
+        }
+        self.moves.uncleared.extend(slots);
+        if !self.is_full() {
+            let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
+            let done = done.map_err(NodeError::from).and_then(|()| self.clear_forgotten());
+            self.unless_full(done)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the cells of slots that are out of the log already.
+    pub(super) fn clear_forgotten(&mut self) -> Result<(), NodeError> {
+        let slots = &self.moves.uncleared;
         for together in slots.chunk_by(|one, other| keyspace_of(*one) == keyspace_of(*other)) {
             let keyspace = together.first().and_then(|&slot| self.keyspaces.get_mut(keyspace_of(slot)));
             if let Some(keyspace) = keyspace {
                 keyspace.clear(together.iter().copied().map(number_of_slot))?;
             }
         }
+        self.moves.uncleared.clear();
         Ok(())
     }
 }

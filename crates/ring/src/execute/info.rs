@@ -107,12 +107,13 @@ impl Executor<'_> {
     fn persistence_section(&self) -> Vec<(&'static str, String)> {
         let shared = &self.here.shared;
         let stats = self.here.slots.engine().stats();
+        let is_out_of_space = self.sum(|metrics| &metrics.out_of_space) > 0;
         vec![
             ("loading", "0".to_owned()),
             ("rdb_bgsave_in_progress", "0".to_owned()),
             ("rdb_last_bgsave_status", "ok".to_owned()),
             ("aof_enabled", u8::from(shared.is_kept()).to_string()),
-            ("aof_last_write_status", "ok".to_owned()),
+            ("aof_last_write_status", if is_out_of_space { "err" } else { "ok" }.to_owned()),
             ("persistence", shared.persistence_name().to_owned()),
             ("store_bytes", stats.file_bytes.to_string()),
             ("log_tail_bytes", stats.log_tail_bytes.to_string()),

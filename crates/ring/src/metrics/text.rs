@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -27,6 +27,9 @@ const ROWS: [Row; 20] = [
     ("watches", "gauge", "Fields that are waited for.", |metrics| &metrics.watches),
     ("connection_memory_bytes", "gauge", "Memory of connections.", |metrics| &metrics.connection_bytes),
     ("failed_commands_total", "counter", "Requests that the store failed at.", |metrics| &metrics.failures),
+    ("out_of_space", "gauge", "Whether writes are refused because the disk is full.", |metrics| {
+        &metrics.out_of_space
+    }),
     ("protocol_errors_total", "counter", "Connections that sent what is no request.", |metrics| {
         &metrics.protocol_errors
     }),

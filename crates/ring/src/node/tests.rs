@@ -1,0 +1,182 @@
+//! A node whose disk is full answers reads, makes room, and takes writes again; so does one of several, and its ring goes on.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+use super::*;
+use crate::group::LocalGroup;
+use crate::others::Others;
+use atoll_disk::{FaultPlan, SimDisk};
+use atoll_replica::{GroupOptions, NodeId};
+use atoll_resp::{Limits, ReplyParser, Value, write_request};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A client that goes to where it is sent.
+struct Client {
+    address: SocketAddr,
+    sockets: BTreeMap<SocketAddr, TcpStream>,
+}
+
+impl Client {
+    fn of(node: &Node) -> Self {
+        Self { address: node.address(), sockets: BTreeMap::new() }
+    }
+
+    fn once(&mut self, words: &[&str]) -> String {
+        let (mut request, mut received) = (Vec::new(), Vec::new());
+        write_request(&mut request, words);
+        let connect = || {
+            let socket = TcpStream::connect(self.address).unwrap();
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            socket
+        };
+        let socket = self.sockets.entry(self.address).or_insert_with(connect);
+        socket.write_all(&request).unwrap();
+        let mut parser = ReplyParser::new(Limits::default());
+        loop {
+            let (read, reply) = parser.parse(&received).unwrap();
+            received.drain(..read);
+            match reply {
+                Some(Value::Error(text)) => return format!("-{}", String::from_utf8(text).unwrap()),
+                Some(Value::Integer(number)) => return number.to_string(),
+                Some(reply) => {
+                    return String::from_utf8(reply.bytes().unwrap_or_default().to_vec()).unwrap();
+                }
+                None => {}
+            }
+            let mut room = [0; 4096];
+            match socket.read(&mut room).unwrap() {
+                0 => panic!("the node ended the connection"),
+                count => received.extend_from_slice(&room[..count]),
+            }
+        }
+    }
+
+    /// Asks until somebody says more than whom to ask, or that it is to be asked again.
+    fn ask(&mut self, words: &[&str]) -> String {
+        let began = Instant::now();
+        loop {
+            let reply = self.once(words);
+            let moved = reply.strip_prefix("-MOVED ").and_then(|rest| rest.split(' ').nth(1));
+            if let Some(address) = moved {
+                self.address = address.parse().unwrap();
+            } else if !["-CLUSTERDOWN", "-TRYAGAIN", "-UNKNOWN"].iter().any(|word| reply.starts_with(word)) {
+                return reply;
+            }
+            assert!(began.elapsed() < LONG, "{words:?}: {reply}");
+        }
+    }
+}
+
+fn start(disk: &SimDisk, others: Option<Others>) -> Node {
+    let options = Options { memory_bytes: 64 << 20, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
+    let place = Place::Folder("simulated".into());
+    let listen = "127.0.0.1:0".parse().unwrap();
+    Node::start_on((engine, None), NodeOptions { listen, place, others, ..NodeOptions::default() }).unwrap()
+}
+
+fn leave(disk: &SimDisk, space_left: Option<u64>) {
+    disk.set_plan(FaultPlan { space_left, ..FaultPlan::default() });
+}
+
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < LONG, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Sets keys from this one on until that is refused; the number of the key that was.
+fn fill(client: &mut Client, from: u32, value: &str) -> u32 {
+    let refused = (from..from + 10_000).find(|number| {
+        let reply = client.ask(&["set", &format!("key{number}"), value]);
+        assert!(reply == "OK" || reply.starts_with("-OOM"), "{reply}");
+        reply != "OK"
+    });
+    refused.unwrap()
+}
+
+#[test]
+fn a_node_whose_disk_is_nearly_full_takes_what_makes_room_and_then_writes_again() {
+    let disk = SimDisk::seeded(1);
+    let node = start(&disk, None);
+    let mut client = Client::of(&node);
+    leave(&disk, Some(96 << 20));
+    let value = "x".repeat(100_000);
+    let refused = fill(&mut client, 0, &value);
+    assert!(disk.counters().out_of_space == 0, "something is left");
+    for number in 0..refused {
+        assert_eq!(client.ask(&["get", &format!("key{number}")]).len(), value.len(), "{number}");
+    }
+    wait_for("it says so", || node.metrics_text().contains("atoll_ring_out_of_space{loop=\"0\"} 1"));
+    for number in 0..refused {
+        assert_eq!(client.ask(&["del", &format!("key{number}")]), "1", "{number}");
+    }
+    wait_for("there is room again", || client.ask(&["set", "key", &value]) == "OK");
+    assert_eq!(client.ask(&["flushall"]), "OK");
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_node_whose_disk_is_full_reads_and_writes_again_when_there_is_room() {
+    let disk = SimDisk::seeded(2);
+    let node = start(&disk, None);
+    let mut client = Client::of(&node);
+    leave(&disk, Some(0));
+    // Some still go to what the log has reserved.
+    let refused = fill(&mut client, 0, &"x".repeat(10_000));
+    // What deletes is taken to the very end.
+    wait_for("nothing more is taken", || client.ask(&["del", "first", "{first}other"]).starts_with("-OOM"));
+    for _ in 0..100 {
+        assert!(client.ask(&["del", "other"]).starts_with("-OOM"));
+    }
+    for number in 0..refused {
+        assert_eq!(client.ask(&["strlen", &format!("key{number}")]), "10000", "{number}");
+    }
+    leave(&disk, None);
+    wait_for("there is room again", || client.ask(&["set", "key", "value"]) == "OK");
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_ring_goes_on_without_a_node_whose_disk_is_full_and_has_it_back_when_there_is_room() {
+    let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
+    let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
+    let disks: Vec<_> = (1..=3).map(SimDisk::seeded).collect();
+    let others = |me| Others {
+        me: NodeId(me),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        group: Arc::new(group.clone()),
+        options: atoll_replica::Options::default(),
+    };
+    let nodes: Vec<_> = (1..).zip(&disks).map(|(me, disk)| start(disk, Some(others(me)))).collect();
+    let all_have_three = |table: &Table| table.slots.iter().all(|slot| slot.in_sync.len() == 3);
+    assert!(group.wait(LONG, all_have_three), "{:?}", group.table().members);
+    leave(&disks[1], Some(0));
+    let (mut client, mut full) = (Client::of(&nodes[0]), Client::of(&nodes[1]));
+    let value = "x".repeat(100_000);
+    // It still leads some slots, of which it can only read.
+    let keys = (0..40).map(|number| format!("{{{}}}key{number}", number % 8));
+    let taken: Vec<_> = keys.filter(|key| client.ask(&["set", key, &value]) == "OK").collect();
+    assert!(taken.len() >= 10, "{}", taken.len());
+    for key in &taken {
+        assert_eq!(client.ask(&["get", key]).len(), value.len(), "{key}");
+    }
+    assert!(full.once(&["info", "persistence"]).contains("aof_last_write_status:err"));
+    assert!(disks[1].counters().out_of_space > 0);
+    leave(&disks[1], None);
+    wait_for("it takes writes again", || {
+        full.once(&["info", "persistence"]).contains("aof_last_write_status:ok")
+    });
+    assert!(group.wait(LONG, all_have_three), "{:?}", group.table().members);
+    for key in &taken {
+        assert_eq!(client.ask(&["get", key]).len(), value.len(), "{key}");
+        assert_eq!(client.ask(&["set", key, "short"]), "OK");
+    }
+    nodes.into_iter().for_each(|node| node.stop().unwrap());
+}
