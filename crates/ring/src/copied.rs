@@ -214,6 +214,7 @@ impl Copied {
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);
         self.metrics.peer_messages_dropped.set(peers.dropped);
+        self.metrics.slots_too_long.set(self.copies.given_up());
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is full: it never goes on
 //! with less.
 
+mod arrivals;
 mod body;
 mod full;
 mod moves;

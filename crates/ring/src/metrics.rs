@@ -58,6 +58,8 @@ pub(crate) struct Metrics {
     pub(crate) peer_messages_sent: Counter,
     pub(crate) peer_messages_dropped: Counter,
     pub(crate) peer_messages_received: Counter,
+    /// Copies of slots that were given up because they are too long.
+    pub(crate) slots_too_long: Counter,
     /// Commands that the store failed at.
     pub(crate) failures: Counter,
     /// Whether there is too little room on the disk for what adds to it.
@@ -128,6 +130,7 @@ impl Default for Metrics {
             peer_messages_sent: Counter::default(),
             peer_messages_dropped: Counter::default(),
             peer_messages_received: Counter::default(),
+            slots_too_long: Counter::default(),
             failures: Counter::default(),
             out_of_space: Counter::default(),
             protocol_errors: Counter::default(),

@@ -12,7 +12,7 @@ use crate::NodeError;
 use crate::clock::Now;
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, MovedCells};
-use atoll_replica::{Entry, Input, Message, Moment, Position, Slot, SlotMessage, Ticket};
+use atoll_replica::{Entry, Input, Message, Moment, Position, Slot, SlotMessage, Ticket, Version};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What waits for room on the disk.
@@ -30,6 +30,8 @@ pub(super) struct Full {
 /// The cells of a slot.
 pub(super) struct Arrived {
     pub(super) slot: Slot,
+    /// Of which branch of the slot they are.
+    pub(super) branch: Version,
     pub(super) position: Position,
     pub(super) time_ms: u64,
     pub(super) cells: MovedCells,
@@ -122,8 +124,13 @@ impl Copies {
         }
         self.clear_forgotten()?;
         if let Some(arrived) = &full.arrived {
-            self.install(arrived)?;
-            full.installed = Some((arrived.slot, arrived.position, arrived.time_ms));
+            let Arrived { slot, branch, position, time_ms, .. } = *arrived;
+            // The slot may have gone on otherwise meanwhile.
+            let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
+            if is_of_this_branch && self.replica.would_install(slot, position) {
+                self.install(arrived)?;
+                full.installed = Some((slot, position, time_ms));
+            }
             full.arrived = None;
         }
         while let Some(mut of_slot) = full.applies.first_entry() {
@@ -142,7 +149,7 @@ impl Copies {
 
     /// Puts cells in place of what a slot holds.
     pub(super) fn install(&mut self, arrived: &Arrived) -> Result<(), NodeError> {
-        let Arrived { slot, position, time_ms, ref cells } = *arrived;
+        let Arrived { slot, position, time_ms, ref cells, .. } = *arrived;
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         let (keyspace, number) = self.keyspaces.of_mut(slot);
         keyspace.install(number, applied, time_ms, cells)?;

@@ -7,6 +7,7 @@
 //! Invariant: what is on its way takes bounded memory, here and there.
 
 use super::Copies;
+use super::arrivals::Arrivals;
 use super::full::Arrived;
 use super::queue::{Begun, Outgoing, Queue};
 use crate::NodeError;
@@ -15,29 +16,17 @@ use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::log::SlotLog;
 use crate::peer::Piece;
 use atoll_keyspace::is_moved;
-use atoll_replica::{Input, NodeId, Position, Slot, Version};
-use std::collections::BTreeMap;
+use atoll_replica::{Input, NodeId, Position, Slot};
 
 /// Slots on their way.
 #[derive(Default)]
 pub(super) struct Moves {
     /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks again.
     pub(super) outgoing: Queue,
-    incoming: BTreeMap<Slot, Incoming>,
-    incoming_bytes: usize,
+    arrivals: Arrivals,
     /// Slots of which this node has no copy any more, and those of them whose cells are still there.
     pub(super) forgotten: Vec<Slot>,
     uncleared: Vec<Slot>,
-}
-
-struct Incoming {
-    from: NodeId,
-    /// Of which branch of the slot they are: what was given up meanwhile is not put in place of what goes on.
-    branch: Version,
-    position: Position,
-    next: u32,
-    cells: Vec<(Vec<u8>, Vec<u8>)>,
-    bytes: usize,
 }
 
 /// Bytes of a piece, if no cell is longer.
@@ -51,9 +40,6 @@ const PIECE_COST_BYTES: usize = 4 << 10;
 
 /// Pieces are made while no more than this waits to be sent.
 const WAITING_BYTES_MAX: usize = 4 << 20;
-
-/// Cells that wait for the rest of their slots may take so much memory; a piece beyond it is not taken.
-const INCOMING_BYTES_MAX: usize = 1 << 30;
 
 impl Copies {
     /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
@@ -116,48 +102,41 @@ impl Copies {
 
     /// Takes a piece of a slot; with the last one the slot is what came.
     pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
-        let Piece { slot, position, time_ms, number, is_last, cells } = piece;
+        let Piece { slot, position, time_ms, number, .. } = piece;
         if self.is_full() {
-            self.drop_incoming(slot);
+            self.moves.arrivals.drop(slot);
             return Ok(());
         }
+        // What was given up meanwhile is not put in place of what goes on.
+        let branch = self.replica.table().slot(slot).branch;
         if number == 0 {
-            if !self.is_wanted(from, slot, position) {
+            let is_wanted = self.is_wanted(from, slot, position);
+            match is_wanted {
+                true => self.moves.arrivals.begin(slot, from, (branch, position)),
+                // It begins anew, so nobody goes on with what came before.
+                false if self.moves.arrivals.is_from(slot, from) => self.moves.arrivals.drop(slot),
+                false => {}
+            }
+            if !is_wanted {
                 return Ok(());
             }
-            self.drop_incoming(slot);
-            let branch = self.replica.table().slot(slot).branch;
-            let incoming = Incoming { from, branch, position, next: 0, cells: Vec::new(), bytes: 0 };
-            self.moves.incoming.insert(slot, incoming);
         }
-        let Some(incoming) = self.moves.incoming.get_mut(&slot) else { return Ok(()) };
-        let follows = (incoming.from, incoming.position, incoming.next) == (from, position, number);
-        let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len() + CELL_BYTES).sum();
-        let is_sound = cells.iter().all(|(name, _)| is_moved(name));
-        if !is_sound {
+        if !piece.cells.iter().all(|(name, _)| is_moved(name)) {
             tracing::warn!(%from, slot = slot.0, "cells of a node that are none were not taken");
-        }
-        if !follows || !is_sound || self.moves.incoming_bytes + bytes > INCOMING_BYTES_MAX {
-            self.drop_incoming(slot);
+            self.moves.arrivals.drop(slot);
             return Ok(());
         }
-        incoming.next += 1;
-        incoming.bytes += bytes;
-        incoming.cells.extend(cells);
-        self.moves.incoming_bytes += bytes;
-        if !is_last {
-            return Ok(());
+        if !self.moves.arrivals.has_room(&piece.cells) {
+            self.drop_overtaken();
         }
-        let (cells, branch) = (std::mem::take(&mut incoming.cells), incoming.branch);
-        self.drop_incoming(slot);
-        let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
-        if !is_of_this_branch || !self.replica.would_install(slot, position) {
+        let Some(cells) = self.moves.arrivals.take(from, branch, piece) else { return Ok(()) };
+        if !self.replica.would_install(slot, position) {
             return Ok(());
         }
         if let Some(log) = &mut self.log {
             log.forget(&[slot]);
         }
-        let arrived = Arrived { slot, position, time_ms, cells };
+        let arrived = Arrived { slot, branch, position, time_ms, cells };
         let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
         let done = done.map_err(NodeError::from).and_then(|()| self.install(&arrived));
         if self.unless_full(done)? {
@@ -169,16 +148,22 @@ impl Copies {
         Ok(())
     }
 
+    /// Lets go of what came of slots that nobody goes on to send, or that this node has by now.
+    fn drop_overtaken(&mut self) {
+        let mut arrivals = std::mem::take(&mut self.moves.arrivals);
+        arrivals.retain(|from, slot, position| self.is_wanted(from, slot, position));
+        self.moves.arrivals = arrivals;
+    }
+
     /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
     fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
         let leads = self.replica.table().slot(slot).primary == Some(from);
         leads && self.replica.would_install(slot, position)
     }
 
-    fn drop_incoming(&mut self, slot: Slot) {
-        if let Some(incoming) = self.moves.incoming.remove(&slot) {
-            self.moves.incoming_bytes -= incoming.bytes;
-        }
+    /// How often a slot was given up that is too long.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.moves.arrivals.given_up()
     }
 
     /// This node has no copy of these slots any more. A table that takes many from it has all of them forgotten at once: one
@@ -188,7 +173,7 @@ impl Copies {
         if slots.is_empty() {
             return Ok(());
         }
-        slots.iter().for_each(|&slot| self.drop_incoming(slot));
+        slots.iter().for_each(|&slot| self.moves.arrivals.forget(slot));
         self.moves.outgoing.forget(&slots);
         if let Some(full) = &mut self.full {
             full.forget(&slots);
@@ -218,6 +203,3 @@ impl Copies {
         Ok(())
     }
 }
-
-/// What a cell takes beside its bytes, about.
-const CELL_BYTES: usize = 48;

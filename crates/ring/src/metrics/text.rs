@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 22] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -50,6 +50,12 @@ const ROWS: [Row; 21] = [
     ("peer_messages_received_total", "counter", "Messages from other nodes.", |metrics| {
         &metrics.peer_messages_received
     }),
+    (
+        "slots_too_long_total",
+        "counter",
+        "Copies of slots given up here because they are too long.",
+        |metrics| &metrics.slots_too_long,
+    ),
     ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
         &metrics.gathered
