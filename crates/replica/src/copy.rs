@@ -33,6 +33,8 @@ pub(crate) struct Replicated {
     pub(crate) log: Log,
     /// All up to here is logged here at its class.
     pub(crate) logged: Sequence,
+    /// Cells came with everything up to here, and are not as durable as entries are.
+    unsettled: Option<Position>,
     pub(crate) committed: Sequence,
     /// All up to here is known to be what the primary of this epoch has.
     verified: Sequence,
@@ -53,6 +55,7 @@ impl Replicated {
             configuration: Configuration::default(),
             epoch_since: Version::default(),
             logged: log.last().sequence,
+            unsettled: None,
             committed: base.sequence,
             verified: base.sequence,
             log,
@@ -108,7 +111,7 @@ impl Replicated {
     /// Forgets everything.
     fn begin_anew(&mut self, around: &mut Around<'_>) {
         self.log = Log::default();
-        (self.logged, self.committed, self.verified) = Default::default();
+        (self.logged, self.committed, self.verified, self.unsettled) = Default::default();
         self.time_ms = 0;
         around.effects.push(Effect::Forget { slot: self.slot });
     }
@@ -231,13 +234,19 @@ impl Replicated {
 
     /// The log holds this entry and all before it.
     pub(crate) fn logged(&mut self, position: Position, around: &mut Around<'_>) {
+        // Of what was there before cells came, nothing counts any more that is logged late.
+        let is_gone = match self.unsettled {
+            Some(cells) => position == cells,
+            None => position.sequence < self.log.base().sequence,
+        };
         let is_this = self.log.position(position.sequence) == Some(position)
-            || position.sequence < self.log.base().sequence
+            || is_gone
             || (planted::is(Bug::LoggedOfAnother) && position.sequence <= self.log.last().sequence);
         if !is_this || position.sequence <= self.logged {
             return;
         }
         self.logged = position.sequence;
+        self.unsettled = None;
         match self.configuration.primary {
             Some(me) if me == around.me => self.advance(around),
             Some(primary) => self.send(primary, SlotMessage::Appended { matched: self.matched() }, around),
@@ -281,10 +290,12 @@ impl Replicated {
 
     /// Cells came, with everything up to this entry.
     pub(crate) fn installed(&mut self, position: Position, time_ms: u64, around: &mut Around<'_>) {
+        // If they are lost, what was applied before is there.
+        self.unsettled = around.options.logs.then_some(position);
+        self.logged = if around.options.logs { self.logged.min(self.committed) } else { position.sequence };
         self.log = Log::behind(position);
         self.committed = position.sequence;
         self.verified = position.sequence;
-        self.logged = position.sequence;
         self.time_ms = time_ms;
         if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
             self.send(primary, SlotMessage::Rejected { hint: self.committed }, around);

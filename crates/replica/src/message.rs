@@ -124,7 +124,8 @@ pub enum Input {
         /// The last entry of the [`Effect::Log`] that is done.
         position: Position,
     },
-    /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`].
+    /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`]. Where there is a log,
+    /// [`Input::Logged`] of their last entry tells that they are as durable as entries are.
     Installed {
         /// The slot.
         slot: Slot,

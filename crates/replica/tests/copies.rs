@@ -255,10 +255,32 @@ fn a_copy_catches_up_with_a_slot_in_which_much_is_written_while_its_cells_are_on
     assert_eq!(ring.told(60), Some(Told::Written));
     let there = ring.nodes.get_mut(&NodeId(3)).unwrap();
     (there.log, there.applied) = (cells.clone(), cells);
+    there.unlogged.push_back(position);
     ring.give(NodeId(3), Input::Installed { slot: SLOT, position, time_ms });
     (0..20).for_each(|_| ring.tick());
     assert_eq!(ring.transfers, [], "what came meanwhile was kept for it");
     assert_eq!(ring.applied(3), (1..=60).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_copy_says_that_cells_are_here_once_they_are_as_durable_as_entries() {
+    let options = Options { kept_entries: 2, ..Options::default() };
+    let mut ring = Ring::of(3, 3, &options);
+    ring.pass(100);
+    ring.kill(3);
+    ring.fail(3);
+    ring.pass(100);
+    (1..=10).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(100);
+    ring.start(NodeId(3), &options, Survived::Nothing);
+    ring.logs_at_once = false;
+    let is_there = |ring: &Ring| ring.group.table().slot(SLOT).in_sync.contains(NodeId(3));
+    ring.pass(3_000);
+    assert_eq!(ring.applied(3), (1..=10).collect::<Vec<_>>(), "the cells are in place");
+    assert!(!is_there(&ring), "nobody counts on them before they are");
+    ring.logs_at_once = true;
+    ring.pass(2_000);
+    assert!(is_there(&ring));
 }
 
 #[test]

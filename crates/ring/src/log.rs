@@ -22,8 +22,6 @@ use thiserror::Error;
 pub(crate) struct SlotLog {
     engine: Engine,
     tree: Tree,
-    /// Whether what was said to be there has to survive the loss of power.
-    is_synced: bool,
     /// What is to be written with the next commit, in its order, and about how many bytes that are.
     batch: WriteBatch,
     batch_bytes: usize,
@@ -73,10 +71,10 @@ const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 impl SlotLog {
     /// The logs in the tree of this name, which is made if there is none.
-    pub(crate) fn open(engine: &Engine, name: &str, is_synced: bool) -> Result<Self, LogError> {
+    pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
         let (batch, batch_bytes, kept) = Default::default();
-        Ok(Self { engine: engine.clone(), tree, is_synced, batch, batch_bytes, kept })
+        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, kept })
     }
 
     /// What is logged behind what was applied, for every slot that has either.
@@ -168,12 +166,6 @@ impl SlotLog {
         self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
     }
 
-    /// Makes cells that were written to the system as durable as entries are: those survive the end of the process by then.
-    pub(crate) fn settle_cells(&mut self) -> Result<(), LogError> {
-        self.write()?;
-        if self.is_synced { Ok(self.engine.sync()?) } else { Ok(()) }
-    }
-
     /// Lets go of everything of some slots, with the next [write](Self::write): cells that take the place of their own must not
     /// meet their entries.
     pub(crate) fn forget(&mut self, slots: &[Slot]) {
@@ -238,7 +230,7 @@ mod tests {
     }
 
     fn open(engine: &Engine, applied: u64) -> (SlotLog, Vec<Found>) {
-        let mut log = SlotLog::open(engine, "log", false).unwrap();
+        let mut log = SlotLog::open(engine, "log").unwrap();
         let applied = (Slot(3), Applied { epoch: 1, sequence: applied }, 4);
         let found = log.found([applied].into_iter()).unwrap();
         (log, found)
@@ -284,7 +276,7 @@ mod tests {
         let (mut log, _) = open(&engine, 0);
         log.append(Slot(3), position(1, 1), &entries(1, 2..=3));
         log.write().unwrap();
-        let mut log = SlotLog::open(&engine, "log", false).unwrap();
+        let mut log = SlotLog::open(&engine, "log").unwrap();
         assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));
     }
 }

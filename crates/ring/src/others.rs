@@ -51,8 +51,7 @@ pub(crate) fn join(
     let persistence = shared.chosen.persistence;
     let is_kept = persistence != Persistence::Off;
     let keyspaces = Keyspaces::open(engine, persistence)?;
-    let is_synced = persistence == Persistence::Always;
-    let mut log = if is_kept { Some(SlotLog::open(engine, LOG, is_synced)?) } else { None };
+    let mut log = if is_kept { Some(SlotLog::open(engine, LOG)?) } else { None };
     let survived = match (&mut log, reliance) {
         (Some(log), Reliance::Whole) => Copies::survived(log, &keyspaces)?,
         _ => Survived::Nothing,

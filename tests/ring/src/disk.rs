@@ -61,16 +61,18 @@ impl Disk {
         self.records.push_back(record);
     }
 
-    /// The last entry of each slot in records `from` to `through`: that is what is logged with them.
+    /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged with them.
     pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, Position> {
         let skipped = from.saturating_sub(self.first) as usize;
         let count = through.saturating_sub(from.max(self.first)) as usize;
         let mut logged = BTreeMap::new();
         for record in self.records.iter().skip(skipped).take(count) {
-            if let Record::Log { slot, entries, .. } = record
-                && let Some(last) = entries.last()
-            {
-                logged.insert(*slot, last.position);
+            match record {
+                Record::Log { slot, entries, .. } => {
+                    logged.extend(entries.last().map(|last| (*slot, last.position)));
+                }
+                Record::Installed(cells) => drop(logged.insert(cells.slot, cells.position)),
+                _ => {}
             }
         }
         logged
@@ -81,11 +83,6 @@ impl Disk {
         self.synced = self.synced.max(through);
         self.written = self.written.max(through);
         self.fold(self.synced);
-    }
-
-    /// Records are handed to the system up to there.
-    pub(crate) fn write(&mut self, through: u64) {
-        self.written = self.written.max(through);
     }
 
     /// The entry up to which the synced cells of a slot are, if they have not become those of another copy since.

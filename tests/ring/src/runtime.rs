@@ -14,7 +14,6 @@ use atoll_linearizability::Answer;
 use atoll_replica::{
     Effect, Entry, Input, Message, Moment, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
 };
-use std::collections::BTreeMap;
 
 impl World {
     /// Something comes to the process of a node.
@@ -332,8 +331,6 @@ impl World {
         let now = self.node(node).moment(self.now);
         let asks = self.flaw != Some(Flaw::OldCellsInstalled);
         let is_said_early = self.flaw == Some(Flaw::CellsSaidBeforeSynced);
-        let durability = self.settings.durability;
-        let is_always = durability == Durability::Always;
         let rate_error_ppm = self.settings.options.rate_error_ppm;
         let there = self.node_mut(node);
         let Some(process) = there.begun() else { return };
@@ -348,24 +345,12 @@ impl World {
         live.logged = position;
         live.set_deadlines(now, rate_error_ppm);
         there.disk.append(Record::Installed(cells));
-        let mut logged = BTreeMap::new();
-        if is_always && !is_said_early {
-            // Slots are put in place by one record that is waited for, and so all records before it are synced as well.
-            let last = there.disk.last();
-            logged = there.disk.logged(there.disk.synced, last);
-            there.disk.sync(last);
-        }
-        if durability == Durability::EverySecond && !is_said_early {
-            // The same, as far as this class goes: the system has the record before anybody is told.
-            let last = there.disk.last();
-            logged = there.disk.logged(there.disk.written, last);
-            there.disk.write(last);
-        }
         self.counts.bump("transfers_installed");
         say!(self, "{node} puts cells up to {position} of slot {} in place", slot.0);
         self.flush(node);
         self.give(node, Input::Installed { slot, position, time_ms });
-        for (slot, position) in logged {
+        // Whoever has a log says that they are here once they are as durable as entries are.
+        if is_said_early {
             self.give(node, Input::Logged { slot, position });
         }
     }

@@ -409,6 +409,7 @@ impl World {
         there.checkpoint = applied.len();
         there.applied = applied;
         self.give(node, Input::Installed { slot: SLOT, position: last.position, time_ms: last.time_ms });
+        self.give(node, Input::Logged { slot: SLOT, position: last.position });
     }
 
     fn tick(&mut self, node: NodeId, life: u64) {

@@ -200,6 +200,7 @@ impl Ring {
         if there.replica.would_install(SLOT, position) {
             there.log = applied.clone();
             there.applied = applied;
+            there.unlogged.push_back(position);
             self.give(to, Input::Installed { slot: SLOT, position, time_ms });
         }
     }

@@ -153,9 +153,9 @@ impl Copies {
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         let (keyspace, number) = self.keyspaces.of_mut(slot);
         keyspace.install(number, applied, time_ms, cells)?;
-        if let Some(log) = &mut self.log {
-            // The primary is told right away that all of this is here, as it is told of entries.
-            log.settle_cells()?;
+        if self.log.is_some() {
+            // The primary is told that all of this is here once it is as durable as entries are.
+            self.handed.push((slot, position));
         }
         Ok(())
     }
