@@ -10,6 +10,7 @@ mod full;
 mod moves;
 mod queue;
 mod refusals;
+mod waiting;
 
 use crate::NodeError;
 use crate::clock::Now;
@@ -27,30 +28,9 @@ use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
 use body::Body;
 use full::Full;
 use moves::Moves;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-/// What a client waits for.
-enum Waiting {
-    Write {
-        slot: Slot,
-        protocol: Protocol,
-    },
-    Read {
-        slot: Slot,
-        request: Vec<u8>,
-        protocol: Protocol,
-    },
-    Watch {
-        slot: Slot,
-        watch: Box<Watch>,
-    },
-    /// A read of keys whose time is over, until they are deleted; or nobody.
-    Expiry {
-        slot: Slot,
-        read: Option<(Ticket, Vec<u64>)>,
-    },
-}
+use waiting::{Waiting, WaitingList};
 
 /// The copies of this node.
 pub(crate) struct Copies {
@@ -60,7 +40,7 @@ pub(crate) struct Copies {
     /// None where nothing outlives the process.
     log: Option<SlotLog>,
     group: Option<Box<dyn GroupMember>>,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: WaitingList,
     /// Replies that are ready, for whoever waits for these tickets, and how many bytes they have.
     answers: Vec<(Ticket, Vec<u8>)>,
     answer_bytes: usize,
@@ -98,8 +78,9 @@ impl Copies {
         keyspaces: Keyspaces,
         log: Option<SlotLog>,
         peers: Peers,
+        waiting_bytes_max: usize,
     ) -> Self {
-        let (waiting, answers, handed, inputs, effects, moves) = Default::default();
+        let (answers, handed, inputs, effects, moves) = Default::default();
         let (watched, touched, proposals) = Default::default();
         let (answer_bytes, expiring, refused_expiries, full) = Default::default();
         Self {
@@ -108,7 +89,7 @@ impl Copies {
             replica: Replica::new(me, options),
             log,
             group: None,
-            waiting,
+            waiting: WaitingList::with_room(waiting_bytes_max),
             answers,
             answer_bytes,
             expiring,
@@ -181,8 +162,10 @@ impl Copies {
         keys: impl Iterator<Item = usize>,
         (ticket, protocol): (Ticket, Protocol),
     ) -> Result<(), NodeError> {
-        self.waiting.insert(ticket, Waiting::Write { slot, protocol });
-        if self.is_full() {
+        let bytes = request.bytes();
+        let has_room = self.waiting.has_room(bytes);
+        self.waiting.insert(ticket, Waiting::Write { slot, protocol, bytes });
+        if self.is_full() || !has_room {
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
         }
@@ -207,7 +190,12 @@ impl Copies {
     ) -> Result<(), NodeError> {
         let keys = keys.filter_map(|place| request.get(place)).map(number_of).collect();
         let request = Body::request_bytes(request);
+        let has_room = self.waiting.has_room(request.len());
         self.waiting.insert(ticket, Waiting::Read { slot, request, protocol });
+        if !has_room {
+            self.refuse(ticket, Refusal::Busy);
+            return Ok(());
+        }
         self.step(now, Input::Read { slot, ticket, keys })
     }
 
@@ -340,7 +328,7 @@ impl Copies {
     fn apply(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
         let Position { epoch, sequence } = entry.position;
         let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
-        let protocol = match ticket.and_then(|ticket| self.waiting.get(&ticket)) {
+        let protocol = match ticket.and_then(|ticket| self.waiting.get(ticket)) {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => *protocol,
             Some(Waiting::Expiry { .. } | Waiting::Watch { .. }) | None => Protocol::Resp2,
         };
@@ -369,7 +357,7 @@ impl Copies {
         if let Some(log) = &mut self.log {
             log.applied(slot, sequence);
         }
-        if let Some(Waiting::Expiry { slot, read }) = ticket.and_then(|ticket| self.waiting.remove(&ticket)) {
+        if let Some(Waiting::Expiry { slot, read }) = ticket.and_then(|ticket| self.waiting.remove(ticket)) {
             self.expired(slot, read);
         }
         if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
@@ -394,7 +382,7 @@ impl Copies {
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
         }
-        let (slot, bytes, protocol) = match self.waiting.remove(&ticket) {
+        let (slot, bytes, protocol) = match self.waiting.remove(ticket) {
             Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
             Some(Waiting::Watch { watch, .. }) => {
                 self.watched.push((*watch, None));
@@ -495,9 +483,9 @@ impl Copies {
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
-        let Some(waiting) = self.waiting.remove(&ticket) else { return };
+        let Some(waiting) = self.waiting.remove(ticket) else { return };
         let (slot, protocol, watch) = match waiting {
-            Waiting::Write { slot, protocol } | Waiting::Read { slot, protocol, .. } => {
+            Waiting::Write { slot, protocol, .. } | Waiting::Read { slot, protocol, .. } => {
                 (slot, protocol, None)
             }
             Waiting::Watch { slot, watch } => (slot, Protocol::Resp2, Some(watch)),
@@ -523,7 +511,7 @@ impl Copies {
     }
 
     fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {
-        let protocol = match self.waiting.remove(&ticket) {
+        let protocol = match self.waiting.remove(ticket) {
             Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
             Some(Waiting::Expiry { slot, read }) => return self.expired(slot, read),
             Some(Waiting::Watch { .. }) | None => return,

@@ -37,6 +37,9 @@ pub struct Others {
 /// The tree that logs of slots are kept in.
 pub(crate) const LOG: &str = "log";
 
+/// Requests that wait may take so much of the memory, as a share.
+const WAITING_SHARE: u64 = 4;
+
 /// Opens the copies of a node and has it join the ring; what it is told wakes the loop.
 pub(crate) fn join(
     others: &Others,
@@ -61,7 +64,8 @@ pub(crate) fn join(
         Peers::listen(others.me, (shared.chosen.token.clone(), tls), listener, registry).map_err(listen)?;
     let options = Options { logs: is_kept, ..others.options.clone() };
     let tick_us = options.tick_us;
-    let mut copies = Copies::new(others.me, options, keyspaces, log, peers);
+    let waiting_bytes_max = usize::try_from(shared.chosen.memory_bytes / WAITING_SHARE).unwrap_or(usize::MAX);
+    let mut copies = Copies::new(others.me, options, keyspaces, log, peers, waiting_bytes_max);
     let (sender, told) = channel();
     let tell = {
         let (sender, waker) = (sender.clone(), waker.clone());

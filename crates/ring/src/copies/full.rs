@@ -67,7 +67,7 @@ impl Copies {
     /// Whether a read would find less than its slot should hold.
     pub(super) fn waits_for_room(&self, ticket: Ticket) -> bool {
         let Some(full) = &self.full else { return false };
-        match self.waiting.get(&ticket) {
+        match self.waiting.get(ticket) {
             Some(Waiting::Read { slot, .. } | Waiting::Watch { slot, .. }) => full.lacks_applied(*slot),
             _ => false,
         }

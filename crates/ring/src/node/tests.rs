@@ -5,6 +5,7 @@ use super::*;
 use crate::group::LocalGroup;
 use crate::others::Others;
 use atoll_disk::{FaultPlan, SimDisk};
+use atoll_keyspace::slot_of;
 use atoll_replica::{GroupOptions, NodeId};
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
 use std::collections::BTreeMap;
@@ -18,27 +19,37 @@ const LONG: Duration = Duration::from_secs(60);
 struct Client {
     address: SocketAddr,
     sockets: BTreeMap<SocketAddr, TcpStream>,
+    /// What came behind the last reply.
+    received: Vec<u8>,
 }
 
 impl Client {
     fn of(node: &Node) -> Self {
-        Self { address: node.address(), sockets: BTreeMap::new() }
+        Self { address: node.address(), sockets: BTreeMap::new(), received: Vec::new() }
     }
 
     fn once(&mut self, words: &[&str]) -> String {
-        let (mut request, mut received) = (Vec::new(), Vec::new());
+        self.send(words);
+        self.receive()
+    }
+
+    fn send(&mut self, words: &[&str]) {
+        let mut request = Vec::new();
         write_request(&mut request, words);
         let connect = || {
             let socket = TcpStream::connect(self.address).unwrap();
             socket.set_read_timeout(Some(LONG)).unwrap();
             socket
         };
-        let socket = self.sockets.entry(self.address).or_insert_with(connect);
-        socket.write_all(&request).unwrap();
+        self.sockets.entry(self.address).or_insert_with(connect).write_all(&request).unwrap();
+    }
+
+    fn receive(&mut self) -> String {
+        let socket = self.sockets.get_mut(&self.address).unwrap();
         let mut parser = ReplyParser::new(Limits::default());
         loop {
-            let (read, reply) = parser.parse(&received).unwrap();
-            received.drain(..read);
+            let (read, reply) = parser.parse(&self.received).unwrap();
+            self.received.drain(..read);
             match reply {
                 Some(Value::Error(text)) => return format!("-{}", String::from_utf8(text).unwrap()),
                 Some(Value::Integer(number)) => return number.to_string(),
@@ -50,7 +61,7 @@ impl Client {
             let mut room = [0; 4096];
             match socket.read(&mut room).unwrap() {
                 0 => panic!("the node ended the connection"),
-                count => received.extend_from_slice(&room[..count]),
+                count => self.received.extend_from_slice(&room[..count]),
             }
         }
     }
@@ -72,15 +83,55 @@ impl Client {
 }
 
 fn start(disk: &SimDisk, others: Option<Others>) -> Node {
-    let options = Options { memory_bytes: 64 << 20, ..Options::default() };
+    let memory_bytes = 64 << 20;
+    let options = Options { memory_bytes, ..Options::default() };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
     let place = Place::Folder("simulated".into());
     let listen = "127.0.0.1:0".parse().unwrap();
-    Node::start_on((engine, None), NodeOptions { listen, place, others, ..NodeOptions::default() }).unwrap()
+    Node::start_on(
+        (engine, None),
+        NodeOptions { listen, place, others, memory_bytes, ..NodeOptions::default() },
+    )
+    .unwrap()
 }
 
 fn leave(disk: &SimDisk, space_left: Option<u64>) {
     disk.set_plan(FaultPlan { space_left, ..FaultPlan::default() });
+}
+
+/// A ring of three nodes that all have a copy of everything.
+struct Three {
+    group: LocalGroup,
+    disks: Vec<SimDisk>,
+    nodes: Vec<Node>,
+}
+
+impl Three {
+    /// With copies that are waited for so long.
+    fn start(suspect_us: u64) -> Self {
+        let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
+        let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
+        let disks: Vec<_> = (1..=3).map(SimDisk::seeded).collect();
+        let others = |me| Others {
+            me: NodeId(me),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            group: Arc::new(group.clone()),
+            options: atoll_replica::Options { suspect_us, ..atoll_replica::Options::default() },
+        };
+        let nodes = (1..).zip(&disks).map(|(me, disk)| start(disk, Some(others(me)))).collect();
+        let ring = Self { group, disks, nodes };
+        ring.wait_for_copies();
+        ring
+    }
+
+    fn wait_for_copies(&self) {
+        let all_have_three = |table: &Table| table.slots.iter().all(|slot| slot.in_sync.len() == 3);
+        assert!(self.group.wait(LONG, all_have_three), "{:?}", self.group.table().members);
+    }
+
+    fn stop(self) {
+        self.nodes.into_iter().for_each(|node| node.stop().unwrap());
+    }
 }
 
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
@@ -145,18 +196,8 @@ fn a_node_whose_disk_is_full_reads_and_writes_again_when_there_is_room() {
 
 #[test]
 fn a_ring_goes_on_without_a_node_whose_disk_is_full_and_has_it_back_when_there_is_room() {
-    let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
-    let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
-    let disks: Vec<_> = (1..=3).map(SimDisk::seeded).collect();
-    let others = |me| Others {
-        me: NodeId(me),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        group: Arc::new(group.clone()),
-        options: atoll_replica::Options::default(),
-    };
-    let nodes: Vec<_> = (1..).zip(&disks).map(|(me, disk)| start(disk, Some(others(me)))).collect();
-    let all_have_three = |table: &Table| table.slots.iter().all(|slot| slot.in_sync.len() == 3);
-    assert!(group.wait(LONG, all_have_three), "{:?}", group.table().members);
+    let ring = Three::start(1_000_000);
+    let Three { disks, nodes, .. } = &ring;
     leave(&disks[1], Some(0));
     let (mut client, mut full) = (Client::of(&nodes[0]), Client::of(&nodes[1]));
     let value = "x".repeat(100_000);
@@ -173,10 +214,31 @@ fn a_ring_goes_on_without_a_node_whose_disk_is_full_and_has_it_back_when_there_i
     wait_for("it takes writes again", || {
         full.once(&["info", "persistence"]).contains("aof_last_write_status:ok")
     });
-    assert!(group.wait(LONG, all_have_three), "{:?}", group.table().members);
+    ring.wait_for_copies();
     for key in &taken {
         assert_eq!(client.ask(&["get", key]).len(), value.len(), "{key}");
         assert_eq!(client.ask(&["set", key, "short"]), "OK");
     }
-    nodes.into_iter().for_each(|node| node.stop().unwrap());
+    ring.stop();
+}
+
+#[test]
+fn requests_of_many_slots_that_wait_for_a_copy_are_bounded_together() {
+    let ring = Three::start(5_000_000);
+    leave(&ring.disks[1], Some(0));
+    let mut client = Client::of(&ring.nodes[0]);
+    let (table, value) = (ring.group.table(), "x".repeat(1 << 20));
+    let leads = |key: &String| {
+        table.slot(atoll_replica::Slot(slot_of(key.as_bytes()).into())).primary == Some(NodeId(1))
+    };
+    let keys: Vec<_> = (0..).map(|number| format!("key{number}")).filter(leads).take(30).collect();
+    // 16 of them take the quarter of the memory that requests may wait in.
+    keys.iter().for_each(|key| client.send(&["set", key, &value]));
+    let replies: Vec<_> = keys.iter().map(|_| client.receive()).collect();
+    let done = replies.iter().filter(|reply| *reply == "OK").count();
+    let refused = replies.iter().filter(|reply| reply.starts_with("-TRYAGAIN")).count();
+    assert!((5..=17).contains(&done) && refused + done == 30, "{replies:?}");
+    assert_eq!(client.ask(&["set", &keys[0], "value"]), "OK");
+    leave(&ring.disks[1], None);
+    ring.stop();
 }

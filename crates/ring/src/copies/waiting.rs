@@ -1,0 +1,99 @@
+//! What clients wait for, by their tickets.
+//!
+//! Invariant: the requests that wait take bounded memory, whatever slots they are about and whoever asks.
+
+use crate::watches::Watch;
+use atoll_replica::{Slot, Ticket};
+use atoll_resp::Protocol;
+use std::collections::HashMap;
+
+/// What a client waits for.
+pub(super) enum Waiting {
+    Write {
+        slot: Slot,
+        protocol: Protocol,
+        /// Bytes of the request.
+        bytes: usize,
+    },
+    Read {
+        slot: Slot,
+        request: Vec<u8>,
+        protocol: Protocol,
+    },
+    Watch {
+        slot: Slot,
+        watch: Box<Watch>,
+    },
+    /// A read of keys whose time is over, until they are deleted; or nobody.
+    Expiry {
+        slot: Slot,
+        read: Option<(Ticket, Vec<u64>)>,
+    },
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write { bytes, .. } => *bytes,
+            Self::Read { request, .. } => request.len(),
+            Self::Watch { .. } | Self::Expiry { .. } => 0,
+        }
+    }
+}
+
+/// All that is waited for.
+pub(super) struct WaitingList {
+    waiting: HashMap<Ticket, Waiting>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl WaitingList {
+    pub(super) fn with_room(bytes_max: usize) -> Self {
+        Self { waiting: HashMap::new(), bytes: 0, bytes_max }
+    }
+
+    /// Whether there is room for a request of so many bytes: for one there always is.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(bytes) <= self.bytes_max
+    }
+
+    pub(super) fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
+        self.bytes += waiting.bytes();
+        if let Some(before) = self.waiting.insert(ticket, waiting) {
+            self.bytes -= before.bytes();
+        }
+    }
+
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiting> {
+        self.waiting.get(&ticket)
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&ticket)?;
+        self.bytes -= waiting.bytes();
+        Some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_for_all_slots_together_and_one_request_always_fits() {
+        let mut list = WaitingList::with_room(1000);
+        assert!(list.has_room(5000));
+        let write = |slot, bytes| Waiting::Write { slot: Slot(slot), protocol: Protocol::Resp2, bytes };
+        list.insert(Ticket(1), write(1, 600));
+        assert!(list.has_room(400) && !list.has_room(401));
+        let (request, protocol) = (vec![0; 300], Protocol::Resp2);
+        list.insert(Ticket(2), Waiting::Read { slot: Slot(2), request, protocol });
+        assert!(!list.has_room(101));
+        list.insert(Ticket(1), write(1, 100));
+        assert!(list.has_room(600));
+        assert!(list.remove(Ticket(1)).is_some() && list.remove(Ticket(1)).is_none());
+        assert!(list.remove(Ticket(2)).is_some());
+        assert_eq!(list.bytes, 0);
+    }
+}
