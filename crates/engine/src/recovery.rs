@@ -19,6 +19,7 @@ use crate::space::{BLOCK, Extent, SegmentUse, Space};
 use crate::superblock::{COPIES, Copy, DATA_START, FORMAT, Superblock, Table, TreeEntry};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
+use atoll_errors::ErrorKind;
 use std::sync::Arc;
 
 /// What opening a store found and did.
@@ -241,12 +242,9 @@ fn open(
     report.superblock_mended = mend.is_some();
     if !options.read_only {
         if !planted::is(Bug::TailNotWrittenAgain) {
-            write_again(&*disk, &superblock, &unsynced)?;
+            write_again(&*disk, &unsynced)?;
         }
-        if let Some(copy) = mend {
-            disk.write_at(copy, &superblock.encode())?;
-            disk.sync()?;
-        }
+        renew_superblocks(&*disk, &superblock, mend)?;
     }
     // One that was written behind the last sync may be in the system's cache alone.
     let is_stale = found != FoundSignpost::Intact(Signpost::of(&end.point)) || !unsynced.is_empty();
@@ -268,11 +266,14 @@ fn open(
     })
 }
 
-/// Writes what was read and is not known to be on the medium where it is, and both superblocks.
+/// Writes what was read and is not known to be on the medium where it is.
 ///
 /// After a sync that failed the system holds pages that it calls clean and that never reached the medium; whoever opens
 /// the store before the power is lost reads them like any others, and no later sync would write them.
-fn write_again(disk: &dyn Disk, superblock: &Superblock, parts: &[Extent]) -> Result<(), EngineError> {
+fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
+    if parts.is_empty() {
+        return Ok(());
+    }
     let end = disk.len()?;
     let mut bytes = vec![0; WRITTEN_AGAIN_AT_ONCE as usize];
     for part in parts {
@@ -285,9 +286,29 @@ fn write_again(disk: &dyn Disk, superblock: &Superblock, parts: &[Extent]) -> Re
             at += some.len() as u64;
         }
     }
-    // At least one copy is on the medium, and what is written over it is the same.
-    for copy in COPIES {
-        disk.write_at(copy, &superblock.encode())?;
+    Ok(())
+}
+
+/// Writes both copies of the superblock, for the same reason. What is to be mended is written last: until the newest is surely on
+/// the medium, the other one may be all that is there.
+fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>) -> Result<(), EngineError> {
+    let bytes = superblock.encode();
+    let Some(mended) = mend else {
+        // One of two that are the same was synced before the other was begun: what is written over it is what is there.
+        for copy in COPIES.into_iter().filter(|_| !planted::is(Bug::TailNotWrittenAgain)) {
+            match disk.write_at(copy, &bytes) {
+                // File systems that copy on writing need space for it. That makes nothing worse than it was.
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => return Ok(()),
+                written => written?,
+            }
+        }
+        return Ok(());
+    };
+    for copy in COPIES.into_iter().filter(|copy| *copy != mended).chain([mended]) {
+        if copy == mended || !planted::is(Bug::TailNotWrittenAgain) {
+            disk.write_at(copy, &bytes)?;
+            disk.sync()?;
+        }
     }
     Ok(())
 }

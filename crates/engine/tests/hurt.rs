@@ -16,6 +16,8 @@ struct Hurt {
     bytes: MemoryDisk,
     unreadable: Mutex<Option<Range<u64>>>,
     denies_writes: AtomicBool,
+    /// Writes of superblocks, by their place, and syncs, by none.
+    told: Mutex<Vec<Option<u64>>>,
 }
 
 impl Hurt {
@@ -44,12 +46,38 @@ impl Relay for Hurt {
         if is_hit { Err(error(Operation::Read, offset)) } else { self.bytes.read_at(offset, target) }
     }
 
+    fn sync(&self) -> Result<(), DiskError> {
+        self.told.lock().unwrap().push(None);
+        self.bytes.sync()
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.bytes.write_at(offset, bytes)?;
+        if offset < 2 * BLOCK {
+            self.told.lock().unwrap().push(Some(offset));
+        }
         if self.denies_writes.swap(false, Ordering::Relaxed) {
             return Err(error(Operation::Write, offset));
         }
         Ok(())
+    }
+}
+
+#[test]
+fn a_superblock_that_is_newer_than_the_other_one_is_on_the_medium_before_that_is_written_over() {
+    for newest in [0, BLOCK] {
+        let disk = filled(1000);
+        let mut former = vec![0; BLOCK as usize];
+        disk.bytes.read_at(BLOCK - newest, &mut former).unwrap();
+        let (engine, tree) = open(&disk).unwrap();
+        tree.put(b"more", b"v", Durability::Flushed).unwrap();
+        engine.close().unwrap();
+        // As where a sync of the first copy failed: the system has it, and perhaps nobody else.
+        disk.bytes.write_at(BLOCK - newest, &former).unwrap();
+        disk.told.lock().unwrap().clear();
+        let (engine, _) = open(&disk).unwrap();
+        assert!(engine.recovery().superblock_mended);
+        assert_eq!(*disk.told.lock().unwrap(), [Some(newest), None, Some(BLOCK - newest), None]);
     }
 }
 
