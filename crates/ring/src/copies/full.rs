@@ -23,8 +23,6 @@ pub(super) struct Full {
     applies: BTreeMap<Slot, VecDeque<(Entry, Option<Ticket>)>>,
     /// Cells that came whole; their slot's entries are out of the log already.
     pub(super) arrived: Option<Arrived>,
-    /// Cells that are in place by now, which the copy does not know yet.
-    installed: Option<(Slot, Position, u64)>,
 }
 
 /// The cells of a slot.
@@ -51,10 +49,11 @@ impl Full {
         self.applies.entry(slot).or_default().push_back((entry.clone(), ticket));
     }
 
-    /// This node has no copy of these slots any more.
-    pub(super) fn forget(&mut self, slots: &[Slot]) {
-        slots.iter().for_each(|slot| drop(self.applies.remove(slot)));
+    /// This node has no copy of these slots any more; who waits for what is not applied now.
+    pub(super) fn forget(&mut self, slots: &[Slot]) -> Vec<Ticket> {
         self.arrived.take_if(|arrived| slots.contains(&arrived.slot));
+        let gone = slots.iter().filter_map(|slot| self.applies.remove(slot)).flatten();
+        gone.filter_map(|(_, ticket)| ticket).collect()
     }
 }
 
@@ -103,36 +102,49 @@ impl Copies {
             return Ok(());
         }
         let Some(mut full) = self.full.take() else { return Ok(()) };
-        match self.do_what_waits(&mut full) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                self.full = Some(full);
-                return Ok(());
-            }
+        if let Some(arrived) = full.arrived.take() {
+            return self.try_to_install(now, full, arrived);
+        }
+        let done = self.write_what_waits().and_then(|()| self.apply_what_waits(&mut full));
+        match done {
+            Ok(()) => tracing::info!("the disk has room again, and copies of this node take what comes"),
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => self.full = Some(full),
             Err(error) => return Err(error),
         }
-        tracing::info!("the disk has room again, and copies of this node take what comes");
-        match full.installed {
-            Some((slot, position, time_ms)) => self.step(now, Input::Installed { slot, position, time_ms }),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// Puts cells in place that came whole, and tells the copy at once: between the two nothing may become of the slot. What else
+    /// waits is for the next time.
+    fn try_to_install(&mut self, now: Now, full: Full, arrived: Arrived) -> Result<(), NodeError> {
+        let Arrived { slot, branch, position, time_ms, .. } = arrived;
+        // The slot may have gone on otherwise meanwhile.
+        let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
+        let is_wanted = is_of_this_branch && self.replica.would_install(slot, position);
+        let mut done = self.write_what_waits();
+        if done.is_ok() && is_wanted {
+            done = self.install(&arrived);
+        }
+        let full = self.full.insert(full);
+        match done {
+            Ok(()) if is_wanted => self.step(now, Input::Installed { slot, position, time_ms }),
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                full.arrived = Some(arrived);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 
-    fn do_what_waits(&mut self, full: &mut Full) -> Result<(), NodeError> {
+    fn write_what_waits(&mut self) -> Result<(), NodeError> {
         if let Some(log) = &mut self.log {
             log.write()?;
         }
-        self.clear_forgotten()?;
-        if let Some(arrived) = &full.arrived {
-            let Arrived { slot, branch, position, time_ms, .. } = *arrived;
-            // The slot may have gone on otherwise meanwhile.
-            let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
-            if is_of_this_branch && self.replica.would_install(slot, position) {
-                self.install(arrived)?;
-                full.installed = Some((slot, position, time_ms));
-            }
-            full.arrived = None;
-        }
+        self.clear_forgotten()
+    }
+
+    fn apply_what_waits(&mut self, full: &mut Full) -> Result<(), NodeError> {
         while let Some(mut of_slot) = full.applies.first_entry() {
             let slot = *of_slot.key();
             let Some((entry, ticket)) = of_slot.get_mut().front().cloned() else {

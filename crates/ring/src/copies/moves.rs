@@ -10,6 +10,7 @@ use super::Copies;
 use super::arrivals::Arrivals;
 use super::full::Arrived;
 use super::queue::{Begun, Outgoing, Queue};
+use super::refusals;
 use crate::NodeError;
 use crate::clock::Now;
 use crate::keyspaces::{keyspace_of, number_of_slot};
@@ -175,9 +176,10 @@ impl Copies {
         }
         slots.iter().for_each(|&slot| self.moves.arrivals.forget(slot));
         self.moves.outgoing.forget(&slots);
-        if let Some(full) = &mut self.full {
-            full.forget(&slots);
-        }
+        // What is said to be logged of them is of no copy that comes.
+        self.handed.retain(|(slot, _)| !slots.contains(slot));
+        let unanswered = self.full.as_mut().map(|full| full.forget(&slots)).unwrap_or_default();
+        unanswered.into_iter().for_each(|ticket| self.answer(ticket, refusals::unknown));
         if let Some(log) = &mut self.log {
             log.forget(&slots);
         }
