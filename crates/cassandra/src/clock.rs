@@ -195,7 +195,7 @@ fn not_all(place: &str, silent: &[String]) -> StoreError {
 
 fn too_few(place: &str, times: &[Told]) -> StoreError {
     let who = match times {
-        [] => "no node answers".to_owned(),
+        [] => format!("no node answers within {:?}", DOUBT_MAX * 2),
         [only, ..] => format!("only {} answers, whose clock may be wrong", only.node),
     };
     told(

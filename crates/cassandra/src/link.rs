@@ -97,10 +97,10 @@ impl Link {
         }
     }
 
-    /// Takes in how the nodes are set up now.
-    pub(crate) fn heed(&self, found: ClusterSettings) {
-        self.is_refusal_final.store(found.is_paxos_v2, Ordering::Relaxed);
-        if !found.is_synced && self.is_synced.swap(false, Ordering::Relaxed) {
+    /// Takes in how the nodes are set up now; none if none of them tells.
+    pub(crate) fn heed(&self, found: Option<ClusterSettings>) {
+        self.is_refusal_final.store(found.is_some_and(|found| found.is_paxos_v2), Ordering::Relaxed);
+        if found.is_some_and(|found| !found.is_synced) && self.is_synced.swap(false, Ordering::Relaxed) {
             tracing::warn!(
                 place = self.place,
                 "a node acknowledges writes that it has not synced; none is told as synced"

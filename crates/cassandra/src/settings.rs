@@ -3,11 +3,11 @@
 //! depends on. They are asked again and again, since nodes join, and come back set up otherwise.
 //!
 //! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise. One
-//! that is down does so for Paxos alone: it acknowledges nothing, but it may be up before it is asked again, and then
-//! decide.
+//! that is down, or does not tell when it is asked again, does so for Paxos alone: it acknowledges nothing, but it may be up
+//! before it is asked once more, and then decide.
 
 use crate::failure::told;
-use crate::link::Link;
+use crate::store::Shared;
 use atoll_store::{ErrorKind, StoreError};
 use futures::future::join_all;
 use scylla::client::session::Session;
@@ -47,11 +47,26 @@ impl Default for ClusterSettings {
     }
 }
 
-/// Asks all nodes that are up how they are set up.
+/// Asks all nodes that are up how they are set up, and takes one that does not tell for as weak as one can be.
 ///
 /// # Errors
-/// `failed-precondition` if a node may answer a read without what was decided before it.
+/// `invalid-input` if a node may answer a read without what was decided before it.
 pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<ClusterSettings, StoreError> {
+    let told = ask_all(session, place).await?;
+    Ok(weakest(&told.into_iter().map(|told| told.map(Option::unwrap_or_default)).collect::<Vec<_>>()))
+}
+
+/// The same again: one that does not tell this time, as while it is being restarted, counts as one that is down. None if nobody tells.
+async fn cluster_settings_again(
+    session: &Session,
+    place: &str,
+) -> Result<Option<ClusterSettings>, StoreError> {
+    let told: Vec<_> = ask_all(session, place).await?.into_iter().map(Option::flatten).collect();
+    Ok(told.iter().any(Option::is_some).then(|| weakest(&told)))
+}
+
+/// What each node told; none for one that is down, and none within for one that did not tell.
+async fn ask_all(session: &Session, place: &str) -> Result<Vec<Option<Option<ClusterSettings>>>, StoreError> {
     let state = session.get_cluster_state();
     let nodes = state.get_nodes_info().iter().map(|node| async move {
         match node.is_connected() {
@@ -60,9 +75,10 @@ pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<C
         }
     });
     let told = join_all(nodes).await;
-    match told.iter().flatten().find(|(_, settings)| !settings.is_linearizable) {
+    let is_wrong = |settings: &Option<ClusterSettings>| settings.is_some_and(|told| !told.is_linearizable);
+    match told.iter().flatten().find(|(_, settings)| is_wrong(settings)) {
         Some((node, _)) => Err(not_linearizable(place, &node.address.ip().to_string())),
-        None => Ok(weakest(&told.into_iter().map(|told| Some(told?.1)).collect::<Vec<_>>())),
+        None => Ok(told.into_iter().map(|told| Some(told?.1)).collect()),
     }
 }
 
@@ -74,30 +90,31 @@ fn not_linearizable(place: &str, node: &str) -> StoreError {
     )
 }
 
-/// Asks again and again, as long as the store is there.
-pub(crate) async fn look_now_and_then(link: Weak<Link>) {
+/// Asks again and again, as long as the store is open.
+pub(crate) async fn look_now_and_then(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
-        let Some(link) = link.upgrade() else { return };
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) else { return };
+        let link = &shared.link;
         // What cannot be relied on any more is not relied on, whatever is wrong.
-        let found = cluster_settings(&link.session, &link.place).await.unwrap_or_else(|error| {
+        let found = cluster_settings_again(&link.session, &link.place).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a node was set up otherwise");
-            ClusterSettings::default()
+            Some(ClusterSettings::default())
         });
         link.heed(found);
     }
 }
 
-async fn of_node(session: &Session, node: &Arc<Node>) -> ClusterSettings {
+/// None if it does not tell.
+async fn of_node(session: &Session, node: &Arc<Node>) -> Option<ClusterSettings> {
     let mut read = Statement::new(READ);
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     read.set_load_balancing_policy(Some(target));
     read.set_consistency(Consistency::One);
     read.set_request_timeout(Some(Duration::from_secs(5)));
-    let Ok(result) = session.query_unpaged(read, ()).await else { return ClusterSettings::default() };
-    let Ok(rows) = result.into_rows_result() else { return ClusterSettings::default() };
-    let Ok(rows) = rows.rows::<(String, Option<String>)>() else { return ClusterSettings::default() };
-    understood(rows.flatten().filter_map(|(name, value)| Some((name, value?))))
+    let rows = session.query_unpaged(read, ()).await.ok()?.into_rows_result().ok()?;
+    let rows = rows.rows::<(String, Option<String>)>().ok()?;
+    Some(understood(rows.flatten().filter_map(|(name, value)| Some((name, value?)))))
 }
 
 fn understood(rows: impl Iterator<Item = (String, String)>) -> ClusterSettings {

@@ -94,7 +94,7 @@ async fn open(options: Options) -> Result<CassandraStore, StoreError> {
     let shared = Arc::new(shared);
     if !shared.link.options.read_only {
         tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
-        tokio::spawn(settings::look_now_and_then(Arc::downgrade(&shared.link)));
+        tokio::spawn(settings::look_now_and_then(Arc::downgrade(&shared)));
     }
     Ok(CassandraStore { shared })
 }
