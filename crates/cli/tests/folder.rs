@@ -481,6 +481,7 @@ fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
     assert_eq!(salvaged(&["kv", "get", "old", "s"]).text(), "before");
     salvaged(&["kv", "get", "p", "c"]).fails(10);
     salvaged(&["kv", "put", "p", "d", "d"]).fails(20);
+    salvaged(&["store", "check"]).fails(18);
     salvaged(&["kv", "export", "saved.jsonl"]).text();
     assert_eq!(
         place.read("saved.jsonl").split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(),

@@ -79,11 +79,18 @@ impl Maintenance for Upkeep {
             let (report, cut) = self.on(self.readable().await?, "check", check).await?;
             let damage =
                 report.damage.iter().map(|error| Damage { place: self.place(), problem: error.to_string() });
+            // Salvaged is what lies before damage: that is none the less there.
+            let broken = cut.filter(|cut| cut.was_synced).map(|cut| Damage {
+                place: format!("{} at offset {}", self.place(), cut.offset),
+                problem: atoll_engine::Damage::LogBeforeSyncedEnd.to_string(),
+            });
             Ok(CheckReport {
                 bytes_checked: report.bytes,
                 cells: report.records,
-                damage: damage.collect(),
-                left_out: cut.map(|cut| LeftOut { offset: cut.offset, bytes: cut.bytes }),
+                damage: damage.chain(broken).collect(),
+                left_out: cut
+                    .filter(|cut| !cut.was_synced)
+                    .map(|cut| LeftOut { offset: cut.offset, bytes: cut.bytes }),
             })
         })
     }

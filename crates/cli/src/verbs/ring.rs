@@ -122,19 +122,27 @@ impl RingVerb {
     /// # Errors
     /// Why the node could not start, or failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
-        let goes_on = matches!(self, Self::Serve(_) | Self::Up(_));
-        let deadline = session.write_options()?.deadline.filter(|_| !goes_on);
+        let (ends, may_change) = match &self {
+            Self::Serve(_) | Self::Up(_) | Self::Slurm(_) => (false, false),
+            Self::Status(verb) => (!verb.goes_on(), false),
+            Self::Keyspace(KeyspaceVerb::List(_)) => (true, false),
+            Self::Leave(_) | Self::Stay(_) | Self::Recover(_) | Self::Keyspace(_) => (true, true),
+        };
+        let deadline = session.write_options()?.deadline.filter(|_| ends);
         let Some(deadline) = deadline else { return self.go(session).await };
-        tokio::time::timeout(deadline, self.go(session)).await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown {
-                what: "the change of the ring",
-                reason: format!(
-                    "it was not done within {deadline:?}; `atoll ring status` tells how far it is"
-                ),
-                source: None,
+        let Ok(done) = tokio::time::timeout(deadline, self.go(session)).await else {
+            let reason = format!("it was not done within {deadline:?}");
+            return Err(match may_change {
+                true => StoreError::Unknown {
+                    what: "the change of the ring",
+                    reason: format!("{reason}; `atoll ring status` tells how far it is"),
+                    source: None,
+                },
+                false => StoreError::Unavailable { place: session.store_url()?, reason, source: None },
             }
-            .into())
-        })
+            .into());
+        };
+        done
     }
 
     async fn go(self, session: &Session) -> Result<(), Failure> {

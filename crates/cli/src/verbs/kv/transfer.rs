@@ -181,8 +181,10 @@ impl ExportArguments {
         let exported = export(&*store, &wanted, &session.output).await?;
         // Who takes everything may take it for a backup.
         let is_all = wanted.partition.is_none() && wanted.prefix.is_empty();
-        let tables = if is_all { Table::list(&*store).await?.len() } else { 0 };
-        if tables > 0 {
+        // It is written by now, whatever is wrong with tables.
+        let tables =
+            if is_all { Table::list(&*store).await.ok().map(|tables| tables.len()) } else { Some(0) };
+        if let Some(tables) = tables.filter(|tables| *tables > 0) {
             note(&format!(
                 "{tables} tables are not in it: `atoll table export` writes their rows, and of a store in a folder `atoll store backup` keeps everything"
             ));

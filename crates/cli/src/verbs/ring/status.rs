@@ -34,6 +34,11 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 impl Status {
+    /// Whether it looks until somebody ends it.
+    pub(super) const fn goes_on(&self) -> bool {
+        self.watch
+    }
+
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
         if self.watch {
