@@ -7,11 +7,15 @@ use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
 use std::sync::Arc;
 
+/// After so many changes of the disk the power may go.
+const LATER: usize = 4;
+
 /// Three have their writes synced, one of them makes a checkpoint too; the power goes at any moment.
 pub fn synced() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());
     put(&tree, "a", b"0");
+    let begun = disk.changes();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let writer = |name: &'static str| {
         let (engine, tree, told) = (engine.clone(), tree.clone(), Arc::clone(&told));
@@ -40,7 +44,7 @@ pub fn synced() {
         let (disk, told) = (Arc::clone(&disk), Arc::clone(&told));
         move || {
             // Some time later.
-            while disk.changes() < 12 && told.lock().unwrap().len() < 4 {
+            while disk.changes() < begun + LATER && told.lock().unwrap().len() < 4 {
                 shuttle::thread::yield_now();
             }
             let promised = told.lock().unwrap().clone();
