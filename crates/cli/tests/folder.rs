@@ -434,15 +434,20 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
     Answer::from(command.stdin(std::process::Stdio::null()).output().unwrap())
 }
 
-#[test]
-fn who_may_not_use_the_lock_still_reads_the_store() {
+/// Others may look into the folder, have these rights on the store, and none on its lock.
+fn give_others(place: &Place, store: u32) {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", 0o644), ("data/lock", 0o000)] {
+    for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", store), ("data/lock", 0o000)] {
         let rights = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
     }
+}
+
+#[test]
+fn who_may_not_use_the_lock_still_reads_the_store() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    give_others(&place, 0o644);
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
     unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]).fails(20);
 }
@@ -536,13 +541,9 @@ fn a_limit_of_the_size_of_files_refuses_what_is_larger_and_loses_nothing() {
 
 #[test]
 fn a_store_that_one_may_not_read_is_not_said_to_be_read_only() {
-    use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", 0o000), ("data/lock", 0o000)] {
-        let rights = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
-    }
+    give_others(&place, 0o000);
     let refused = unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]);
     assert!(refused.fails(16).contains("who may read"), "{}", refused.stderr);
 }

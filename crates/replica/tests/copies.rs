@@ -66,11 +66,17 @@ fn a_primary_that_hears_nobody_reads_nothing_once_its_promises_ran_out() {
     assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoLease)));
 }
 
-#[test]
-fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more() {
+/// A ring of two with one copy of everything, and the node that has it.
+fn alone() -> (Ring, u32) {
     let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
     ring.pass(100);
     let alone = ring.primary().0;
+    (ring, alone)
+}
+
+#[test]
+fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more() {
+    let (mut ring, alone) = alone();
     ring.write(alone, 1);
     ring.settle();
     assert_eq!(ring.told(1), Some(Told::Written), "while the group hears it, it needs nobody");
@@ -92,9 +98,7 @@ fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more
 
 #[test]
 fn a_write_under_way_is_not_acknowledged_once_the_group_hears_its_only_copy_no_more() {
-    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
-    ring.pass(100);
-    let alone = ring.primary().0;
+    let (mut ring, alone) = alone();
     ring.logs_at_once = false;
     ring.write(alone, 1);
     ring.hears_group = false;
@@ -111,9 +115,7 @@ fn a_write_under_way_is_not_acknowledged_once_the_group_hears_its_only_copy_no_m
 
 #[test]
 fn writes_that_waited_for_the_group_stay_in_their_order() {
-    let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
-    ring.pass(100);
-    let alone = ring.primary().0;
+    let (mut ring, alone) = alone();
     ring.hears_group = false;
     ring.pass(1_100);
     ring.write(alone, 1);

@@ -9,8 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Input, PartLimits, RowFileError, open};
+use atoll_tables::Table;
 use atoll_tables::protocol::{BlockId, Version};
-use atoll_tables::{RunSummary, Table};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Append {
         }
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
-        let known = self.known(&table).await?;
+        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
         let attempt = match (self.attempt, known) {
             (Some(attempt), _) => {
                 table.begin(&self.run, attempt, self.ranks).await?;
@@ -82,10 +82,6 @@ impl Append {
         };
         table.close().await?;
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
-    }
-
-    async fn known(&self, table: &Table) -> Result<Option<RunSummary>, Failure> {
-        Ok(table.runs().await?.into_iter().find(|summary| summary.name == self.run))
     }
 
     /// Appends the rows as a step that was named. Naming it again is harmless, so that a retry is.
