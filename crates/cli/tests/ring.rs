@@ -62,6 +62,19 @@ fn a_node_keeps_what_it_was_given_when_a_signal_ends_it() {
 }
 
 #[test]
+fn a_deadline_ends_what_a_silent_node_holds_up_and_says_whether_something_may_have_changed() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ring://{}/", silent.local_addr().unwrap());
+    let place = Place::new();
+    let asked =
+        |verb: &[&str]| place.run(&[&["ring"], verb, &["--store", &url, "--deadline", "200ms"]].concat());
+    for (verb, exit) in [(&["status"][..], 16), (&["keyspace", "list"], 16), (&["leave", "3"], 17)] {
+        let ended = asked(verb);
+        assert!(ended.fails(exit).contains("not done within 200ms"), "{verb:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn the_folder_of_a_node_is_not_taken_for_that_of_a_store() {
     let place = Place::new();
     let (node, _) = served(&place, &["--store", "node"]);

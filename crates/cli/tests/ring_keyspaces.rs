@@ -61,6 +61,9 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     let seen = run("", &["ring", "status"]);
     assert!(seen.text().contains("3 nodes, 32768 slots: all served"), "{}", seen.text());
     assert!(seen.text().contains("\n     1  scratch "), "{}", seen.text());
+    let many = run("", &["ring", "keyspace", "create", "many", "--copies", "5"]);
+    assert!(many.fails(2).contains("3 nodes are up"), "{}", many.stderr);
+    assert_eq!(run("", &["ring", "keyspace", "list", "--json"]).json().as_array().unwrap().len(), 2);
     lose_the_only_copies(&mut ring, &run);
     ring.end();
 }
