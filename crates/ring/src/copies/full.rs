@@ -172,3 +172,24 @@ impl Copies {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{Epoch, Sequence};
+
+    #[test]
+    fn who_waits_for_what_goes_with_its_slot_is_named_to_be_answered() {
+        let mut full = Full::default();
+        let at = |sequence| Position { epoch: Epoch(1), sequence: Sequence(sequence) };
+        let entry = |sequence| Entry { position: at(sequence), time_ms: 5, body: [1, 2].into() };
+        full.put_off(Slot(3), &entry(1), Some(Ticket(7)));
+        full.put_off(Slot(3), &entry(2), None);
+        full.put_off(Slot(3), &entry(3), Some(Ticket(8)));
+        full.put_off(Slot(4), &entry(1), Some(Ticket(9)));
+        let (branch, position, cells) = (Version(1), at(1), Vec::new());
+        full.arrived = Some(Arrived { slot: Slot(3), branch, position, time_ms: 5, cells });
+        assert_eq!(full.forget(&[Slot(3), Slot(5)]), [Ticket(7), Ticket(8)]);
+        assert!(full.arrived.is_none() && !full.lacks_applied(Slot(3)) && full.lacks_applied(Slot(4)));
+    }
+}
