@@ -186,7 +186,8 @@ impl Delta {
         records * SLIM_PARTS <= page && has_room && !self.is_told()
     }
 
-    fn is_told(&self) -> bool {
+    /// Whether what it replaced was told to the current tree.
+    pub(crate) fn is_told(&self) -> bool {
         self.was_told.load(Ordering::Relaxed)
             || matches!(&self.content.read().base, Base::Delta(below) if below.is_told())
     }

@@ -1,6 +1,6 @@
 //! How the engine fails, with the place and what can be done about it.
 
-use atoll_disk::DiskError;
+use atoll_disk::{DiskError, Operation};
 use atoll_errors::ErrorKind;
 
 /// Why an operation of the engine failed. Nothing was changed, unless the variant says otherwise.
@@ -191,6 +191,15 @@ pub enum Damage {
 }
 
 impl EngineError {
+    /// Whether something on disk cannot be read as it was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt { .. } => true,
+            Self::Disk(error) => error.operation == Operation::Read,
+            _ => false,
+        }
+    }
+
     /// The kind, the same at every door.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

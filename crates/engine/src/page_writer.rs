@@ -4,7 +4,7 @@
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::delta::Delta;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, SharedLeaf};
 use crate::meter::Weight;
 use crate::node::{Home, Inner, Node, PageRef};
 use crate::page;
@@ -142,13 +142,32 @@ impl<'a> PageWriter<'a> {
         }
         // Where little else lies, the leaf moves away with its records, and all of the region comes free.
         let stays = delta.is_slim() && !self.sparse.holds(delta.page().offset);
-        let (settled, part) = match stays {
-            true => (self.write_records(delta)?, Part::Beside),
-            false => (self.write_merged(delta, node)?, Part::Leaves),
+        let leaf = match (stays, node) {
+            (true, _) => None,
+            (false, Some(Node::Leaf(leaf))) => Some(leaf.clone()),
+            (false, _) => self.leaf_of(delta)?,
+        };
+        let (settled, part) = match leaf {
+            None => (self.write_records(delta)?, Part::Beside),
+            Some(leaf) => (self.write_merged(delta, &leaf)?, Part::Leaves),
         };
         let home = settled.home;
         self.note(address, home, Unsettled::Delta(settled), part);
         Ok(home)
+    }
+
+    /// The leaf that a delta and what it lies on add up to; none if that cannot be read, so that its records stay beside it: a page
+    /// that is damaged must not keep all else from being committed.
+    fn leaf_of(&self, delta: &Arc<Delta>) -> Result<Option<SharedLeaf>, EngineError> {
+        match delta.read(Reading::Along, self.backing) {
+            Ok(leaf) => Ok(Some(leaf)),
+            // What it replaced is retired already: only one page of all can say so.
+            Err(error) if delta.is_told() || !error.is_damage() => Err(error),
+            Err(error) => {
+                tracing::warn!(store = self.backing.name(), %error, "a leaf cannot be read; what was put into it is kept");
+                Ok(None)
+            }
+        }
     }
 
     /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's.
@@ -168,12 +187,8 @@ impl<'a> PageWriter<'a> {
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None })
     }
 
-    /// Writes the leaf that a delta and what it lies on add up to, `node` if that is in memory.
-    fn write_merged(&mut self, delta: &Arc<Delta>, node: Option<&Node>) -> Result<SettledDelta, EngineError> {
-        let leaf = match node {
-            Some(Node::Leaf(leaf)) => leaf.clone(),
-            _ => delta.read(Reading::Along, self.backing)?,
-        };
+    /// Writes the leaf that a delta and what it lies on add up to.
+    fn write_merged(&mut self, delta: &Arc<Delta>, leaf: &SharedLeaf) -> Result<SettledDelta, EngineError> {
         let below = delta.page();
         let (len, death) = (u64::from(below.len), delta.birth + 1);
         let leaves = Retired { offset: below.offset, len, birth: below.birth, death };
@@ -186,7 +201,7 @@ impl<'a> PageWriter<'a> {
                 }));
             }
         }
-        let home = self.write_leaf(&leaf, delta.birth)?.into();
+        let home = self.write_leaf(leaf, delta.birth)?.into();
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
     }
 

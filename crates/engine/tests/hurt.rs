@@ -124,6 +124,43 @@ fn a_superblock_copy_that_cannot_be_read_is_as_good_as_a_damaged_one() {
 }
 
 #[test]
+fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_committed() {
+    let filled = Arc::new(Hurt::default());
+    let (engine, tree) = open(&filled).unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    // In no order, so that leaves have some room left.
+    for number in (0..20_000).map(|number| number * 7919 % 20_000) {
+        tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
+    }
+    engine.close().unwrap();
+    let value = |tree: &Tree, number| tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap().to_vec();
+    // Few go to a page of their own, more are merged with the leaf, and with still more it is read for a put.
+    let refused = (8..120).step_by(4).find(|&count| {
+        let disk = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&filled)), ..Hurt::default() });
+        let options = Options { blind_puts: true, ..options() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        // So that it is known where leaves are.
+        tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
+        disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
+        let numbers = 10_000..10_000 + count;
+        let put = |number| tree.put(&key(number), &[8; 100], Durability::Buffered);
+        let refused = numbers.clone().map(put).find_map(Result::err);
+        engine.checkpoint().unwrap();
+        disk.make_unreadable(None);
+        let found = (10_000..).take_while(|&number| value(&tree, number) == [8; 100]).count();
+        assert!(found == count as usize || refused.is_some(), "{found} of {count}");
+        engine.close().unwrap();
+        let (engine, after) = open(&disk).unwrap();
+        assert_eq!((10_000..).take_while(|&number| value(&after, number) == [8; 100]).count(), found);
+        assert_eq!(after.len().unwrap(), 20_000);
+        assert!(engine.check().unwrap().damage.is_empty());
+        refused.is_some()
+    });
+    assert!(refused.is_some(), "all of them fitted beside the leaf");
+}
+
+#[test]
 fn a_store_that_lost_both_superblocks_is_not_replaced_by_a_new_one() {
     for first in [0, 1] {
         let disk = filled(1000);
