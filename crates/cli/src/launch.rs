@@ -52,8 +52,10 @@ fn print(error: &clap::Error, is_help: bool) {
 }
 
 fn report_usage_as_json(error: &clap::Error) {
-    let message = error.render().to_string();
-    let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let message = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a verb or an argument is missing".to_owned(),
+        _ => first_paragraph(&error.render().to_string()),
+    };
     let suggestion =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
             .into_iter()
@@ -62,9 +64,18 @@ fn report_usage_as_json(error: &clap::Error) {
                 ContextValue::Strings(names) => names.join(", "),
                 other => other.to_string(),
             });
-    let hint = suggestion.map_or_else(|| "try --help".to_owned(), |name| format!("did you mean {name}?"));
+    let hint = suggestion.map_or_else(
+        || "`--help` after a verb shows what it takes, with examples".to_owned(),
+        |name| format!("did you mean {name}?"),
+    );
     let object = json!({ "error": { "kind": "usage", "message": message, "causes": [], "hint": hint, "exit": USAGE_EXIT } });
     let _ = writeln!(std::io::stderr().lock(), "{object}");
+}
+
+/// What went wrong and what it is about, which may stand on lines of its own, as one line.
+fn first_paragraph(text: &str) -> String {
+    let lines: Vec<_> = text.trim_start_matches("error: ").lines().map(str::trim).collect();
+    lines.split(|line| line.is_empty()).next().unwrap_or_default().join(" ")
 }
 
 /// Runs a verb to its exit code.

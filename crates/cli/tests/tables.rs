@@ -53,6 +53,16 @@ fn rows_of(text: &str) -> Vec<String> {
     rows
 }
 
+#[test]
+fn a_table_that_is_there_already_is_not_told_as_new() {
+    let place = Place::new();
+    let told: Vec<_> = (0..2).map(|_| atoll(&place, CREATE).text().to_owned()).collect();
+    assert!(told[0].starts_with("table t has 4 columns"), "{told:?}");
+    assert!(told[1].starts_with("table t was there already; it has 4 columns"), "{told:?}");
+    let told: Vec<_> = (0..2).map(|_| atoll(&place, &format!("{CREATE} --json")).json()).collect();
+    assert!(told.iter().all(|told| told["was_there"] == true), "{told:?}");
+}
+
 /// A place with a table of 5 steps of 200 particles.
 fn filled() -> Place {
     let place = Place::new();

@@ -241,6 +241,18 @@ fn failures_are_one_json_object_when_asked_for() {
 }
 
 #[test]
+fn what_is_missing_on_the_command_line_is_named_also_as_json() {
+    let place = Place::new();
+    for (line, named) in
+        [("--json kv", "a verb"), ("--json kv get p", "<SORT>"), ("--json table append t", "<FILE>")]
+    {
+        let answer = place.run(&words(line));
+        let error: serde_json::Value = serde_json::from_str(&answer.stderr).unwrap();
+        assert!(error["error"]["message"].as_str().unwrap().contains(named), "{line}: {error}");
+    }
+}
+
+#[test]
 fn options_tell_where_each_was_set() {
     let place = Place::new();
     place.write("atoll.toml", "store = \"mem:\"\n\n[engine]\nmemory = \"64MiB\"\n");

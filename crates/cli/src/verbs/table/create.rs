@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Under this key a file that was exported keeps the schema of its table.
 pub(super) const SCHEMA_KEY: &str = "atoll.schema";
@@ -81,6 +82,7 @@ impl Create {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let schema = self.table_schema()?;
         let store = session.store(Access::Create).await?;
+        let was_there = Table::open(Arc::clone(&store), &self.table).await.is_ok();
         let table = Table::create(store, &self.table, schema).await?;
         let schema = &*table.schema();
         session.output.either(
@@ -89,13 +91,15 @@ impl Create {
                 let columns = schema.columns().fields().len();
                 let index = roles.index.join(", ");
                 let unique = if schema.has_unique_ids() { ", and takes each id once in a run" } else { "" };
+                let was_there = if was_there { "was there already; it " } else { "" };
                 format!(
-                    "table {} has {columns} columns, boxes over {index}, and samples {}{unique}",
+                    "table {} {was_there}has {columns} {}, boxes over {index}, and samples {}{unique}",
                     self.table,
+                    if columns == 1 { "column" } else { "columns" },
                     sampled(schema)
                 )
             },
-            || json!({ "table": self.table, "schema": schema_value(schema) }),
+            || json!({ "table": self.table, "was_there": was_there, "schema": schema_value(schema) }),
         )
     }
 
